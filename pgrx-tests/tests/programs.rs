@@ -120,6 +120,7 @@ mod settle;
 mod smoke;
 mod snowflake;
 mod spellings;
+mod stamps;
 mod strays;
 mod streams;
 mod streams_attacked;

@@ -1,9 +1,14 @@
 //! Chunks that are copied at the same time, where one session of several is lost, or a server has no room for as many.
 
-use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster_of, cut_over_and_compare, plan, rows, source};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::fixture::{
+    LIMIT, by_superuser, by_superusers, cluster_of, cut_over_and_compare, plan, rows, source, state_of,
+};
+use shardmaster_tests::random::Random;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const TABLE: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant))";
@@ -185,4 +190,111 @@ fn fewer_streams_have_fewer_sessions() {
     cluster.fault("").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
+}
+
+/// Whoever waits for the target's tables when a step commits is waited for by nobody: the step takes its locks again behind
+/// him, while its streams keep him waiting.
+#[test]
+fn whoever_waits_for_the_target_comes_first() {
+    let cluster = stage_of(TABLE, 3, &[]);
+    fill(&cluster, "1001, 25000");
+    let split = plan(&cluster);
+    to_dual_write(&split);
+    cluster.hold("streams_begun").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("streams_begun", LIMIT).unwrap();
+    let before = generation(&split);
+    let config = cluster.servers[1].config(DATABASE, "postgres");
+    let locker = std::thread::spawn(move || {
+        let mut session = config.connect(postgres::NoTls).unwrap();
+        session.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE; COMMIT").unwrap();
+    });
+    let waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'items'::regclass AND NOT granted";
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    wait::until_true(&mut target, "somebody to wait for the table", LIMIT, waits).unwrap();
+    // The round is given up, and the next step copies by itself: only then there is another one.
+    cluster.hold("step_durable").unwrap();
+    split.wait_held("step_durable", LIMIT).unwrap();
+    locker.join().unwrap();
+    let query = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % writer' AND xact_start IS NOT NULL";
+    assert_eq!(target.query_one(query, &[]).unwrap().get::<_, i64>(0), 1);
+    cluster.hold("streams_copied").unwrap();
+    split.wait_held("streams_copied", LIMIT).unwrap();
+    cluster.fault("").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    assert_eq!(generation(&split), before);
+    cut_over_and_compare(&cluster, &split);
+}
+
+const REFERENCED: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant),
+         UNIQUE (code, tenant) DEFERRABLE INITIALLY DEFERRED, EXCLUDE USING gist (int4range(code, code + 1) WITH &&));
+     CREATE TABLE notes (tenant text, id int, item int, PRIMARY KEY (tenant, id),
+         FOREIGN KEY (item, tenant) REFERENCES items (id, tenant) ON DELETE CASCADE)";
+
+/// Rows that reference those of another chunk, values that two rows exchange, and ids that change from block to block.
+fn exchange(random: &mut Random) -> String {
+    let [one, other] = [(); 2].map(|()| 1001 + random.below(20_000));
+    let of = |id: usize| format!("tenant = 'moves' AND id = {id}");
+    match random.below(4) {
+        0 => format!("UPDATE items SET val = repeat('y', 1100) WHERE {}", of(one)),
+        1 => format!("DELETE FROM items WHERE {}", of(one)),
+        2 => format!(
+            "UPDATE notes SET item = {other} WHERE {} AND EXISTS (SELECT FROM items WHERE {})",
+            of(one),
+            of(other)
+        ),
+        _ => format!(
+            "BEGIN;
+             UPDATE items SET code = -code WHERE {};
+             UPDATE items SET code = {one} WHERE {};
+             UPDATE items SET code = {other} WHERE {};
+             COMMIT",
+            of(one),
+            of(other),
+            of(one)
+        ),
+    }
+}
+
+/// Tables that reference each other, and hold their rows to more than a key, while clients write.
+#[test]
+fn what_tables_promise_holds_of_streams() {
+    let cluster = stage_of(REFERENCED, 4, &[]);
+    by_superusers(&cluster, "GRANT SELECT, INSERT, UPDATE, DELETE ON notes TO PUBLIC; DELETE FROM items");
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
+    fill(&cluster, "1001, 21000");
+    source(&cluster)
+        .batch_execute("INSERT INTO notes SELECT tenant, id, id FROM items; ANALYZE notes")
+        .unwrap();
+    let split = plan(&cluster);
+    cluster.hold("streams_copied").unwrap();
+    to_backfill(&split);
+    split.wait_held("streams_copied", LIMIT).unwrap();
+    let (stop, config) = (Arc::new(AtomicBool::new(false)), cluster.servers[0].config(DATABASE, CLIENT));
+    let is_over = stop.clone();
+    let writer = std::thread::spawn(move || {
+        let (mut random, mut client, mut done) =
+            (Random::new(1), config.connect(postgres::NoTls).unwrap(), 0);
+        while !is_over.load(Ordering::Relaxed) {
+            match client.batch_execute(&exchange(&mut random)) {
+                Ok(()) => done += 1,
+                Err(error) if state_of(&error) == "SM001" => break,
+                Err(_) => client.batch_execute("ROLLBACK").unwrap(),
+            }
+        }
+        done
+    });
+    cluster.fault("").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    assert!(writer.join().unwrap() > 0);
+    let notes = |server: usize| -> Vec<(i32, i32)> {
+        let query = "SELECT id, item FROM notes WHERE tenant = 'moves' ORDER BY id";
+        let rows = cluster.servers[server].superuser(DATABASE).unwrap().query(query, &[]).unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    assert_eq!((rows(&cluster, 0), notes(0)), (rows(&cluster, 1), notes(1)));
+    split.finish(LIMIT).unwrap();
 }

@@ -16,7 +16,7 @@ pub mod native;
 pub mod new_table;
 pub mod observe;
 pub mod one_database;
-mod opening;
+pub mod opening;
 pub mod owners;
 pub mod place;
 pub mod plain;

@@ -12,8 +12,7 @@ const PINNED: &str = "
     SET extra_float_digits = 3; SET bytea_output = 'hex'; SET client_encoding = 'UTF8';
     SET lc_monetary = 'C'; SET array_nulls = on; SET xmlbinary = 'base64'; SET xmloption = 'content';
     SET standard_conforming_strings = on; SET backslash_quote = safe_encoding; SET search_path = pg_catalog, pg_temp;
-    SET row_security = off; SET synchronous_commit = on; SET lock_timeout = '2s';
-    SET statement_timeout = 0; SET exit_on_error = off;
+    SET row_security = off; SET synchronous_commit = on; SET statement_timeout = 0; SET exit_on_error = off;
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = 14000;
     SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
@@ -22,7 +21,10 @@ const PINNED: &str = "
     SET check_function_bodies = on; SET jit = off; SET plan_cache_mode = force_generic_plan;
     SET client_min_messages = error";
 
-/// The same, with the version that brought each.
+/// So long a session waits for a lock, of a row or a table, unless a transaction says otherwise.
+pub const LOCK_TIMEOUT: &str = "2s";
+
+/// What is pinned, with the version that brought each.
 const PINNED_SINCE: [(i32, &str); 2] = [
     // A server that works for a client that is gone stops within a second.
     (140_000, "SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0"),
@@ -68,6 +70,7 @@ pub fn idle_limit() -> Duration {
 impl Opening<'_> {
     fn message(&self, version: i32) -> String {
         let mut parts = vec![PINNED.to_owned()];
+        parts.push(format!("SET lock_timeout = '{LOCK_TIMEOUT}'"));
         parts.push(format!("SET idle_in_transaction_session_timeout = {}", idle_limit().as_millis()));
         let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since);
         parts.extend(since.map(|(_, settings)| (*settings).to_owned()));

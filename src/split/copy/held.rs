@@ -7,6 +7,7 @@ use super::locks;
 use super::stream::Stream;
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::{self, Side};
 use crate::agent::state::progress::{Progress, TableProgress};
 use crate::agent::state::tenure;
@@ -154,8 +155,6 @@ fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<Stream> {
 
 /// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
 pub const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
-/// And then for others' rows as long as a step does.
-pub const AS_A_STEP: &str = "SET LOCAL lock_timeout = '2s'";
 /// Of the table of locks.
 const OUT_OF_MEMORY: &str = "53200";
 
@@ -165,8 +164,8 @@ pub fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
     let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
     let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
     let into_snapshot = locks::source_locks_within(engine, SHORTLY);
-    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}; {AS_A_STEP}", literal(snapshot));
-    let write = format!("{}; {AS_A_STEP}", begin_writing(engine, SHORTLY));
+    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}; {}", literal(snapshot), as_a_step());
+    let write = begin_writing(engine);
     let count = count.min(engine.streams.open.len());
     let Engine { reader, streams, .. } = &mut *engine;
     let streams = &mut streams.open[..count];
@@ -200,14 +199,18 @@ pub fn hold_open(engine: &mut Engine) -> Result<()> {
 /// They have read what they were to read, and have written nothing.
 pub fn let_go(engine: &mut Engine) -> Result<()> {
     let held = std::mem::take(&mut engine.streams.held);
-    for Stream { reader, writer, .. } in engine.streams.open.iter_mut().take(held) {
-        reader.send("ROLLBACK")?;
-        writer.send("ROLLBACK")?;
+    let streams = engine.streams.open.iter_mut().take(held);
+    end_all(streams.flat_map(|Stream { reader, writer, .. }| [reader, writer]), "ROLLBACK")
+}
+
+/// Ends transactions at the same time.
+pub fn end_all<'a>(sessions: impl Iterator<Item = &'a mut Connection>, by: &str) -> Result<()> {
+    let mut asked = Vec::new();
+    for session in sessions {
+        session.send(by)?;
+        asked.push(session);
     }
-    for Stream { reader, writer, .. } in engine.streams.open.iter_mut().take(held) {
-        reader.finish()?;
-        writer.finish()?;
-    }
+    asked.into_iter().try_for_each(|session| session.finish().map(drop))?;
     Ok(())
 }
 
@@ -225,9 +228,22 @@ fn nothing_exported(engine: &Engine) -> SplitError {
     )
 }
 
-pub fn begin_writing(engine: &Engine, limit: &str) -> String {
+/// And then for others' rows as long as a step does.
+pub fn as_a_step() -> String {
+    format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+}
+
+fn begin_writing(engine: &Engine) -> String {
     let begin = tenure::begin_statements(engine.plan.id, Side::Target, engine.generation);
-    format!("{begin}; {limit}; {}", locks::target_locks(engine))
+    format!("{begin}; {SHORTLY}; {}; {}", locks::target_locks(engine), as_a_step())
+}
+
+/// Begins the step's own transaction on the target, once it has committed one, while its streams have theirs. False:
+/// somebody is in the way, who waits for the streams; they are to let go.
+pub fn begin_again(engine: &mut Engine) -> Result<bool> {
+    let begin = begin_writing(engine);
+    let begun = engine.target.run(&begin);
+    has_locked(tenure::begun(&mut engine.target, begun))
 }
 
 /// False: somebody is in the way, or the server has no room for more locks.

@@ -260,7 +260,10 @@ pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
     if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
     }
-    let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
+    let answers = engine.target.run_for_each(&look)?;
+    let seen = answers.into_iter().next().unwrap_or_default();
+    let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, &seen)?;
     let same = now.tables.iter().zip(&progress.tables).all(|(shape, table)| {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         known.len() == shape.leaves().len()

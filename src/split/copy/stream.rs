@@ -24,9 +24,17 @@ pub struct Streams {
     pub held: usize,
     /// No more could be opened than there are.
     pub is_short: bool,
+    /// The next step copies by itself: somebody was in the way of the last one's streams.
+    pub rest: bool,
 }
 
 impl Streams {
+    /// Those that copy beside the step, of so many chunks of a round.
+    pub fn beside(&mut self, chunks: usize) -> &mut [Stream] {
+        let streams = chunks.saturating_sub(1).min(self.open.len());
+        &mut self.open[..streams]
+    }
+
     /// Nothing is left to do for them: their sessions are closed.
     pub fn end(&mut self) {
         self.open.clear();

@@ -7,14 +7,14 @@
 
 use super::chunk::{self, Chunk};
 use super::commit;
-use super::held::{begin_writing, hold, wanted};
+use super::held::{self, hold, wanted};
 use super::outcome::Outcome;
 use super::round::Round;
+use super::stream::Stream;
 use super::{collision, leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
 use crate::agent::state::progress::{self, Progress};
-use crate::agent::state::tenure;
 use crate::remote::abreast::{Failed, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
 use crate::split::engine::Engine;
@@ -30,7 +30,10 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
     // Whoever wants fewer wants their sessions.
     engine.streams.open.truncate(engine.streams.wished);
     // Where a worker before has got nowhere: by itself a chunk says why.
-    if engine.streams.open.is_empty() || progress.failed_since(engine.generation) > 0 {
+    if std::mem::take(&mut engine.streams.rest)
+        || engine.streams.open.is_empty()
+        || progress.failed_since(engine.generation) > 0
+    {
         return Ok(None);
     }
     let planned = chunk::plan(engine, progress, engine.streams.open.len() + 1)?;
@@ -51,9 +54,9 @@ pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round:
     // A worker that fails behind it each time has got nowhere, and the next one is to try less.
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
-    let begin = begin_writing(engine, "");
-    let begun = engine.target.run(&begin);
-    tenure::begun(&mut engine.target, begun)?;
+    if !held::begin_again(engine)? {
+        return give_up(engine, round);
+    }
     let began = Instant::now();
     let copied = copy(engine, round)?;
     let took = began.elapsed();
@@ -61,15 +64,19 @@ pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round:
     // Nothing is written behind it.
     leaves::check_unchanged(engine, &outcome.progress)?;
     commit_each(engine, outcome, round, &copied, took)?;
-    engine.reader.send("COMMIT")?;
-    for stream in &mut engine.streams.open[..round.chunks.len() - 1] {
-        stream.reader.send("COMMIT")?;
-    }
-    engine.reader.finish()?;
-    for stream in &mut engine.streams.open[..round.chunks.len() - 1] {
-        stream.reader.finish()?;
-    }
-    Ok(())
+    let Engine { reader, streams, .. } = engine;
+    let others = streams.beside(round.chunks.len()).iter_mut().map(|stream| &mut stream.reader);
+    held::end_all(std::iter::once(reader).chain(others), "COMMIT")
+}
+
+/// Somebody waits for the target's tables, and the streams keep him waiting as long as the step waits behind him. All
+/// that S has of changes is on the target; the chunks are the next step's.
+fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
+    let Engine { reader, streams, .. } = engine;
+    streams.rest = true;
+    let others = streams.beside(round.chunks.len()).iter_mut();
+    let others = others.flat_map(|Stream { reader, writer, .. }| [writer, reader]);
+    held::end_all(others.chain([reader]), "ROLLBACK")
 }
 
 /// Each chunk in its stream; what each of its queries has had.

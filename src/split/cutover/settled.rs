@@ -15,6 +15,7 @@
 use super::open::{open_side, record_opened};
 use super::{record_moved, recovery, sequences};
 use crate::agent::error::Result;
+use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State, Version};
 use crate::agent::state::{consumed, progress, tenure};
@@ -112,6 +113,6 @@ fn raise_sequences(source: &mut Connection, target: &mut Connection, plan: &Plan
             target.run("ROLLBACK")?;
         }
     }
-    source.run("SET lock_timeout = '2s'")?;
+    source.run(&format!("SET lock_timeout = '{LOCK_TIMEOUT}'"))?;
     Ok(())
 }

@@ -81,7 +81,7 @@ impl<'a> Prover<'a> {
         }
         self.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", self.table.target.name))?;
         if shortly {
-            self.target.run(held::AS_A_STEP)?;
+            self.target.run(&held::as_a_step())?;
         }
         let code = owners::code_now(self.target, &self.alone, Side::Target)?;
         self.looked_through.require_none(self.target, &self.alone, Side::Target, &code)?;

@@ -8,7 +8,6 @@ use super::state::{Run, When};
 use super::walk;
 use crate::agent::error::Result;
 use crate::agent::state::progress::Progress;
-use crate::agent::state::tenure;
 use crate::split::copy::held;
 use crate::split::engine::Engine;
 use crate::split::reads;
@@ -16,7 +15,9 @@ use crate::split::reads;
 /// Within a step, when the target stands where S does: whether streams are to compare. Else the step
 /// has done so itself.
 pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<bool> {
+    let is_rest = std::mem::take(&mut engine.streams.rest);
     match engine.verification.as_ref().is_some_and(|run| !run.tables.is_empty()) {
+        true if is_rest => {}
         true => held::hold_open(engine)?,
         false => engine.streams.end(),
     }
@@ -28,12 +29,15 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<bool> {
 
 /// Once it is committed.
 pub fn run(engine: &mut Engine, progress: &Progress) -> Result<()> {
-    let begin = held::begin_writing(engine, "");
-    let begun = engine.target.run(&begin);
-    tenure::begun(&mut engine.target, begun)?;
-    compare(engine, progress)?;
+    match held::begin_again(engine)? {
+        true => {
+            compare(engine, progress)?;
+            engine.target.run("ROLLBACK")?;
+        }
+        // The next step compares by itself.
+        false => engine.streams.rest = true,
+    }
     held::let_go(engine)?;
-    engine.target.run("ROLLBACK")?;
     engine.reader.run("COMMIT")?;
     Ok(())
 }

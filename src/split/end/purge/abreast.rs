@@ -198,7 +198,7 @@ impl<'a> Going<'a> {
             looked => looked?,
         }
         if is_stream {
-            source.run(held::AS_A_STEP)?;
+            source.run(&held::as_a_step())?;
         }
         let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
         match bonds.find(source, plan, (self.position, &self.beside), rows)? {
