@@ -285,10 +285,7 @@ pub struct Watched<'a> {
 /// One trigger of a table or partition, created and made to fire always. That it fires
 /// always goes over to clones. Those for rows do all there is to do in their conditions, but for native ones.
 pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event: Event) -> String {
-    let Watched { shape, shard_by, ordinal, is_native } = watched;
-    if is_native && event != Event::Truncate {
-        return native::trigger(plan, shape, shard_by, ordinal, event);
-    }
+    let Watched { shard_by, ordinal, .. } = watched;
     let name = ident(&trigger_name(plan.id, side, event));
     let function = trigger_function(plan.id, side, ordinal);
     let rows: &[&str] = match event {

@@ -5,7 +5,7 @@ use super::error::Result;
 use super::shape::{Column, TableShape};
 use super::state::queue;
 use super::template::fill;
-use super::{Event, SAMPLE, trigger_function, trigger_functions, trigger_prefix};
+use super::{Event, SAMPLE, Watched, trigger_function, trigger_functions, trigger_prefix};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::keys::ordered::Ordered;
@@ -80,7 +80,8 @@ pub fn function(plan: &Plan, ordinal: i32) -> String {
 }
 
 /// A trigger for rows. Columns are told by their numbers in this table, so that renaming one breaks no writer.
-pub fn trigger(plan: &Plan, shape: &TableShape, by: &Column, ordinal: i32, event: Event) -> String {
+pub fn trigger(plan: &Plan, watched: Watched<'_>, event: Event) -> String {
+    let Watched { shape, shard_by: by, ordinal, .. } = watched;
     let table = &shape.name;
     let buckets = match &plan.scope {
         Scope::Buckets { count, .. } => count.get(),

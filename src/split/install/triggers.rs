@@ -75,7 +75,10 @@ fn of_table<'a>(
         trigger: agent::trigger_name(plan.id, side, *event),
         function,
         column: None,
-        statement: agent::trigger(plan, side, watched, name, *event),
+        statement: match is_native && *event != Event::Truncate {
+            true => native::trigger(plan, watched, *event),
+            false => agent::trigger(plan, side, watched, name, *event),
+        },
     };
     groups
         .into_iter()
