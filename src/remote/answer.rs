@@ -1,7 +1,7 @@
 //! What a session is asked, and how the answer is taken in: piece by piece, within its time and
 //! up to the memory that one may take.
 
-use super::connection::{Connection, to_c};
+use super::connection::{Connection, IN_ALL, to_c};
 use super::error::RemoteError;
 use super::number;
 use super::result::{QueryResult, Rows};
@@ -48,6 +48,9 @@ impl Connection {
     pub fn finish_all(sessions: &mut [&mut Connection], timeout: Duration) -> Vec<Result<Rows, RemoteError>> {
         let mut answers: Vec<_> = sessions.iter().map(|_| Ok(Rows::default())).collect();
         let mut waits_for = vec![Some(Ready::ReadOrWrite); sessions.len()];
+        // A piece now and then does not make a wait one without an end.
+        let all = timeout.saturating_mul(IN_ALL);
+        let until = Instant::now().checked_add(all);
         loop {
             for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&mut waits_for) {
                 if ready.is_some() {
@@ -65,7 +68,12 @@ impl Connection {
             if waiting.is_empty() {
                 return answers;
             }
-            if let Err(error) = Connection::wait_any(&waiting, timeout) {
+            let left = until.map_or(timeout, |until| until.saturating_duration_since(Instant::now()));
+            let waited = match left.is_zero() {
+                true => Err(RemoteError::no_answer(waiting[0].0.shard(), all)),
+                false => Connection::wait_any(&waiting, timeout.min(left)),
+            };
+            if let Err(error) = waited {
                 for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&waits_for) {
                     if ready.is_some() {
                         *answer = Err(session.give_up(error.clone()));

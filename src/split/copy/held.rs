@@ -31,6 +31,10 @@ pub fn open_wished(engine: &mut Engine) -> Result<()> {
 
 /// Those that delete on the source what they show to be on the target. No transaction is open.
 pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
+    // Where an attempt before has got nowhere, one session says why, or gets on.
+    if transaction(|| split::attempts(engine.plan.id)) > 0 {
+        return Ok(());
+    }
     engine.reader.run("BEGIN")?;
     engine.target.run("BEGIN")?;
     engine.streams.wished = wanted(engine, progress)?.saturating_sub(1);
@@ -250,9 +254,14 @@ pub fn begin_again(engine: &mut Engine) -> Result<bool> {
 fn has_locked<T>(outcome: std::result::Result<T, impl Into<SplitError>>) -> Result<bool> {
     match outcome.map_err(Into::into) {
         Ok(_) => Ok(true),
-        Err(SplitError::Remote(error)) if error.is_lock_timeout() || error.is(OUT_OF_MEMORY) => Ok(false),
+        Err(error) if is_in_the_way(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Somebody is in the way, or the server has no room for more locks: one session may get on where several do not.
+pub fn is_in_the_way(error: &SplitError) -> bool {
+    matches!(error, SplitError::Remote(error) if error.is_lock_timeout() || error.is(OUT_OF_MEMORY))
 }
 
 #[cfg(test)]

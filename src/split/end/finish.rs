@@ -266,10 +266,21 @@ fn delete_table(
         let prover = prover_of(target, (plan, &tables[position]), (progress, position), accepts)?;
         pairs.push(Pair { source, prover });
     }
+    let are_several = pairs.len() > 1;
     while !going.is_over() {
-        deleted = deleted.saturating_add(going.some(&mut pairs)?);
+        let gone =
+            going.some(&mut pairs).map_err(|error| if are_several { of_several(error) } else { error })?;
+        deleted = deleted.saturating_add(gone);
     }
     Ok(deleted)
+}
+
+/// What keeps several sessions from it need not keep one: the next attempt has no more.
+fn of_several(error: SplitError) -> SplitError {
+    match held::is_in_the_way(&error) {
+        true => SplitError::Retry(error.to_string()),
+        false => error,
+    }
 }
 
 fn prover_of<'a>(

@@ -151,7 +151,10 @@ pub fn read_together(
             let same = |(here, there): (&Vec<Option<String>>, &Vec<Option<String>>)| {
                 Ok(same(sum(reader, here.get(1..))?, sum(target, there.get(1..))?))
             };
-            here.rows.iter().zip(&there.rows).map(same).collect()
+            let mut all = here.rows.iter().zip(&there.rows).map(same).collect::<Result<Vec<_>>>()?;
+            // A server that says less has not compared the rest.
+            all.resize_with(count, || None);
+            Ok(all)
         }
         answers => {
             let mut errors = answers.into_iter().filter_map(std::result::Result::err);

@@ -5,7 +5,7 @@
 //! none waits for another, and what a batch commits does not depend on whether the others do.
 
 use super::{FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Walk};
-use crate::agent::error::{Result, SplitError};
+use crate::agent::error::Result;
 use crate::agent::shape::{Column, Leaf, TableShape};
 use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
@@ -187,23 +187,26 @@ impl<'a> Going<'a> {
             source.run(held::SHORTLY)?;
         }
         let file = match self.walk.look_again(source, &self.alone, batch.leaf) {
-            Err(error) if is_stream && is_lock_timeout(&error) => return Ok(Began::Locked),
+            Err(error) if is_stream && held::is_in_the_way(&error) => return Ok(Began::Locked),
             looked => looked?,
         };
         if file != batch.file {
             return Ok(Began::Rewritten);
         }
         match prover.look(is_stream) {
-            Err(error) if is_stream && is_lock_timeout(&error) => return Ok(Began::Locked),
+            Err(error) if is_stream && held::is_in_the_way(&error) => return Ok(Began::Locked),
             looked => looked?,
         }
         if is_stream {
             source.run(&held::as_a_step())?;
         }
         let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
-        match bonds.find(source, plan, (self.position, &self.beside), rows)? {
-            Some(bond) => Err(references::stays_bound(plan, *side, &bond)),
-            None => Ok(Began::Yes),
+        match bonds.find(source, plan, (self.position, &self.beside), rows) {
+            Ok(None) => Ok(Began::Yes),
+            Ok(Some(bond)) => Err(references::stays_bound(plan, *side, &bond)),
+            // Those before it go; then it is the first one, and says whom it waits for.
+            Err(error) if is_stream && held::is_in_the_way(&error) => Ok(Began::Locked),
+            Err(error) => Err(error),
         }
     }
 
@@ -239,8 +242,4 @@ impl<'a> Going<'a> {
         reach(self.walk.after_batch)?;
         Ok(deleted)
     }
-}
-
-fn is_lock_timeout(error: &SplitError) -> bool {
-    matches!(error, SplitError::Remote(error) if error.is_lock_timeout())
 }
