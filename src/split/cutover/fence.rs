@@ -116,7 +116,10 @@ pub fn take(
         }
         wait::report(&reason);
         wait::sleep(pause);
-        waited_for = Some(reason);
+        // Who has gone by the time that one asks is not named any more: the account has the name from before.
+        if !waited_for.as_deref().is_some_and(|before: &str| before.starts_with(&reason)) {
+            waited_for = Some(reason);
+        }
         pause *= 2;
     }
     Ok(waited_for)
