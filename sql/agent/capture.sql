@@ -91,7 +91,12 @@ BEGIN
     RETURN false;
 END $agent$;
 
--- What the triggers name as their function. Only those for TRUNCATE ever call it.
+-- What the triggers name as their function. Only those for TRUNCATE ever call it. One that is native already has
+-- triggers that call it for rows.
+DO $made$ BEGIN
+IF NOT EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
+                WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('shardmaster_agent')::pg_catalog.oid
+                  AND p.proname OPERATOR(pg_catalog.=) '{function}' AND l.lanname OPERATOR(pg_catalog.=) 'c') THEN
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $agent$
 BEGIN
@@ -103,4 +108,6 @@ BEGIN
     RAISE EXCEPTION 'function shardmaster_agent.{function}() of a capture trigger has been replaced'
         USING ERRCODE = '55000', HINT = 'Roll split {split} back and start it again.';
 END $agent$;
+END IF;
+END $made$;
 GRANT EXECUTE ON FUNCTION shardmaster_agent.{function}_row TO PUBLIC;

@@ -244,10 +244,12 @@ pub unsafe fn truncated(function: pg_sys::Oid) -> Call {
     unsafe {
         let agent = Agent::of(function);
         let row_function = agent.function("_row");
-        let mut arguments = vec![None; agent.arguments(row_function).len()];
-        if let Some(first) = arguments.first_mut() {
-            *first = Some(pg_sys::Datum::from(Event::Truncate.letter()));
+        let types = agent.arguments(row_function);
+        if types.first() != Some(&pg_sys::CHAROID) {
+            raise("the function for rows of a capture trigger takes something else", HINT);
         }
+        let mut arguments = vec![None; types.len()];
+        arguments[0] = Some(pg_sys::Datum::from(Event::Truncate.letter()));
         call::ready(row_function, &arguments)
     }
 }

@@ -23,6 +23,13 @@ impl Event {
         }
     }
 
+    /// Whether a trigger is one that is made here: behind a change of a row, or for TRUNCATE.
+    pub fn suits(self, event: u32) -> bool {
+        let is_of_row = event & pg_sys::TRIGGER_EVENT_ROW != 0;
+        let is_after = event & pg_sys::TRIGGER_EVENT_TIMINGMASK == pg_sys::TRIGGER_EVENT_AFTER;
+        is_after && is_of_row != (self == Event::Truncate)
+    }
+
     pub fn letter(self) -> u8 {
         match self {
             Event::Insert => b'I',

@@ -14,6 +14,7 @@ mod row;
 mod scope;
 mod watch;
 
+use agent::HINT;
 use call::Call;
 use entry::Entry;
 pub use entry::SAMPLE;
@@ -57,7 +58,12 @@ unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> Call {
         }
         let function = (*(*fcinfo).flinfo).fn_oid;
         let data = &*(*fcinfo).context.cast::<pg_sys::TriggerData>();
-        match Event::of(data.tg_event) {
+        let event = Event::of(data.tg_event);
+        // Whoever owns it can have it called by a trigger of another kind, which gives no rows.
+        if !event.suits(data.tg_event) {
+            raise("a capture trigger is neither one behind a change of a row nor one for TRUNCATE", HINT);
+        }
+        match event {
             Event::Truncate => entry::truncated(function),
             event => of_row(function, data, event),
         }

@@ -206,7 +206,7 @@ unsafe fn is_plain(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool 
 ///
 /// # Safety
 /// An open relation.
-unsafe fn is_plain_from(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
+pub unsafe fn is_plain_from(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
         let row = &*(*relation).rd_rel;

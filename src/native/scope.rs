@@ -85,15 +85,17 @@ impl Set {
 }
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<u32, Rc<Set>>> = RefCell::default();
+    /// By table and number of buckets, which a trigger says: what one has said is nothing to another.
+    static KNOWN: RefCell<HashMap<(u32, u32), Rc<Set>>> = RefCell::default();
     /// Something was done to one of these tables: dropped, in the end.
     static IS_STALE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Called wherever the server reads invalidations: does nothing but remember.
 pub fn invalidated(relation: pg_sys::Oid) {
-    let is_known =
-        KNOWN.with(|known| known.try_borrow().is_ok_and(|known| known.contains_key(&relation.to_u32())));
+    let is_known = KNOWN.with(|known| {
+        known.try_borrow().is_ok_and(|known| known.keys().any(|(of, _)| *of == relation.to_u32()))
+    });
     if is_known || relation == pg_sys::Oid::INVALID {
         IS_STALE.set(true);
     }
@@ -107,12 +109,13 @@ pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<Set> {
     if IS_STALE.replace(false) {
         KNOWN.with_borrow_mut(HashMap::clear);
     }
-    if let Some(known) = KNOWN.with_borrow(|known| known.get(&table.to_u32()).cloned()) {
+    let key = (table.to_u32(), buckets.map_or(0, NonZeroU32::get));
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
         return known;
     }
     // SAFETY: as the caller promises.
     let set = Rc::new(unsafe { read(table, buckets) });
-    KNOWN.with_borrow_mut(|known| known.insert(table.to_u32(), Rc::clone(&set)));
+    KNOWN.with_borrow_mut(|known| known.insert(key, Rc::clone(&set)));
     set
 }
 
@@ -124,7 +127,12 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
     // newest snapshot shows what was committed before the triggers, whatever that of the transaction shows. What is read of
     // a row is copied while it is there.
     unsafe {
-        let relation = pg_sys::table_open(table, LOCK);
+        let relation = pg_sys::relation_open(table, LOCK);
+        // Whoever owns it may have put something else into its place, that cannot be read as this is.
+        if !super::queue::is_plain_from(relation, &[]) {
+            pg_sys::relation_close(relation, LOCK);
+            return Set::Unknown;
+        }
         let kind = Kind::of(pg_sys::getBaseType(pg_sys::get_atttype(table, 1)));
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
         let scan = pg_sys::systable_beginscan(
@@ -151,7 +159,7 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
         }
         pg_sys::systable_endscan(scan);
         pg_sys::UnregisterSnapshot(snapshot);
-        pg_sys::table_close(relation, LOCK);
+        pg_sys::relation_close(relation, LOCK);
         match (is_known, kind, buckets) {
             (true, Some(Kind::Integer), Some(count)) => Set::Buckets(count, found.numbers),
             (true, Some(Kind::SmallInt | Kind::Integer | Kind::BigInt), None) => Set::Numbers(found.numbers),

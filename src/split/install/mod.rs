@@ -151,7 +151,15 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
     master::check(connection, &tenure.identity)?;
     create_rows(connection, plan, side, tenure.generation)?;
     let has_native = side == Side::Source && native::is_installed(connection)?;
-    let is_native = |table: &Table| has_native && native::suits(plan, &table.source, &table.source_by);
+    // What an attempt before has made stays so: its triggers may be there, which have no condition.
+    let made = match side {
+        Side::Source => native::made(connection, plan.id)?,
+        Side::Target => Vec::new(),
+    };
+    let is_native = |table: &Table| {
+        made.contains(&table.policy.ordinal)
+            || has_native && native::suits(plan, &table.source, &table.source_by)
+    };
     let filters = create_scope(connection, plan, tables, side, is_native)?;
     match side {
         Side::Source => create_capture(connection, plan, tables, &filters, is_native)?,
