@@ -9,6 +9,7 @@ mod agent;
 mod call;
 mod entry;
 mod event;
+mod heap;
 mod queue;
 mod row;
 mod scope;

@@ -3,6 +3,7 @@
 //! It need not be read again. All of it was committed before the first trigger, and from then on it only becomes less, when
 //! keys come back to their shard. So what it does not hold stays; of what it holds, the state of the split says more.
 
+use super::heap::is_plain_from;
 use super::row::Form;
 use pgrx::prelude::*;
 use shardmaster_client::{Key, shard_for};
@@ -129,7 +130,7 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
     unsafe {
         let relation = pg_sys::relation_open(table, LOCK);
         // Whoever owns it may have put something else into its place, that cannot be read as this is.
-        if !super::queue::is_plain_from(relation, &[]) {
+        if !is_plain_from(relation, &[]) {
             pg_sys::relation_close(relation, LOCK);
             return Set::Unknown;
         }
