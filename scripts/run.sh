@@ -10,3 +10,7 @@ cargo build -p shardmaster-tests --profile harness --bins
 make_run_dir
 copy_programs
 beside_servers "$RUN/bin/$program" "$@"
+if [ -d "$RUN/plots" ]; then
+    mkdir -p docs/plots
+    cp "$RUN"/plots/*.svg docs/plots/
+fi

@@ -130,6 +130,220 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.native_capture(bigint, int) IS 'makes a capture function of a split on this shard, which the caller owns, a native one';
 
+-- Assignments of many keys: nothing is asked for each of them, and what was has an index of its own.
+ALTER TABLE shardmaster.routing_entry DROP CONSTRAINT routing_entry_keyspace_fkey;
+DROP INDEX shardmaster.routing_entry_key;
+CREATE INDEX routing_entry_past_key ON shardmaster.routing_entry (key, keyspace, valid_from)
+    WHERE valid_to IS NOT NULL;
+
+-- What a run says, and what stands for a split that goes back.
+
+COMMENT ON FUNCTION @extschema@.shard_split_check(bigint, boolean) IS
+    'dry run: asks both servers what would keep a split from succeeding; nothing is written. First a summary (ok is NULL): whether the split may begin or what it does already, and, by the planner''s estimates or, of small tables, by counting, how much moves, how long the copy takes and writers wait; then all that is not well, and what is well but worth a look, with a hint. with_ok: all that was looked at. 42704: no such split';
+
+CREATE OR REPLACE FUNCTION shardmaster.routine_levels() RETURNS TABLE (level text, routine name)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.level, unnest(l.routines::name[])
+      FROM (VALUES
+        -- Routes, slots, identifiers: what an application calls.
+        ('client', '{shard_for, shard_of, shard_route, shard_route_at, shard_route_range, shard_entries,
+                     shard_routing_version, shard_tables, shard_services, shard_gateway_config,
+                     shard_reserve_slot, shard_confirm_slot, shard_cancel_slot, shard_renew_slot, shard_free_slot,
+                     shard_snowflake_id, shard_snowflake_parts, shard_query, shard_query_json, shard_query_page,
+                     shard_lookup, shard_lookup_claim}'),
+        -- Looks, and changes nothing.
+        ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
+                      shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
+                      shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_split_account, shard_split_in_vain, shard_schema_diff, shard_split_wait, shard_routing_history,
+                      shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
+        -- Splits and assignments.
+        ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
+                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check, shard_split_diagnose,
+                       shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
+                       shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
+                       shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
+                       shard_split_verify, shard_split_verification, shard_split_repair,
+                       shard_guard_drop, shard_guard_install, shard_guard_remove, shard_guard_begin, shard_guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
+                       shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
+                       shard_place_tenant, shard_set_quota, shard_expire_leases, shard_top, shard_misplaced, shard_unassigned,
+                       shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, shard_misplaced_begin, shard_misplaced_step}'),
+        -- Topology, keyspaces, and what a lost master has left.
+        ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
+                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop,
+                    shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
+      ) l (level, routines)
+$$;
+
+CREATE FUNCTION shardmaster.progress_bar(percent numeric) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('[%s] ', rpad(repeat('#', least(floor(coalesce($1, 0) / 5), 20)::int), 20, '.'))
+     WHERE current_setting('application_name') = 'psql'
+$$;
+COMMENT ON FUNCTION shardmaster.progress_bar(numeric) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
+
+CREATE OR REPLACE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT concat_ws(', ',
+               format('split %s: %s%s', m.split_id, CASE WHEN g.goes_back THEN 'rolling back from ' END, m.phase),
+               CASE WHEN g.copies THEN concat(shardmaster.progress_bar(m.percent), coalesce(m.percent, 0), ' %') END,
+               CASE WHEN NOT g.goes_back AND m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
+                    THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
+               CASE WHEN g.copies
+                    THEN nullif(concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
+                                          'about ' || date_trunc('second', m.eta) || ' left'), '') END,
+               CASE WHEN NOT g.goes_back AND m.phase = 'tailing'
+                    THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
+               CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
+                    THEN format('writers waited at most %s ms', m.fence_ms) END,
+               CASE WHEN m.phase = 'completed' AND p.goal = 'finished' AND m.finished_at IS NULL THEN 'finishing' END,
+               CASE WHEN m.activity IN ('retrying', 'failed', 'paused')
+                    THEN concat_ws(' since ', m.activity,
+                                   CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
+               -- What its operator does next is no news to whoever runs it.
+               CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
+                     AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
+                    THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
+      FROM @extschema@.shard_split_metrics(split_id) m
+      JOIN shardmaster.split_plan p ON p.id = m.split_id
+     CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
+     CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
+     -- An attempt that is under way says nothing new, until it has passed or failed, too.
+     WHERE NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
+
+CREATE FUNCTION @extschema@.shard_split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    plan shardmaster.split_plan%ROWTYPE;
+BEGIN
+    SELECT * INTO plan FROM shardmaster.split_plan p
+     WHERE p.id = split_id AND p.phase = 'planning' AND p.goal <> 'planning' AND p.activity = 'retrying' AND p.attempts >= 3
+       AND greatest(p.retrying_since, watched_since) < clock_timestamp() - interval '30 s';
+    IF FOUND THEN
+        RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
+            USING ERRCODE = '57014',
+                  HINT = format('It goes on trying: CALL shard_split_run(%1$s) watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
+    END IF;
+END $$;
+COMMENT ON FUNCTION @extschema@.shard_split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
+
+CREATE OR REPLACE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
+RETURNS SETOF shardmaster.split_metrics_row
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
+    SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
+           coalesce(g.backfill_status, 'pending'),
+           -- Whether it has caught up is not what the worker last saw, who may be away.
+           CASE WHEN p.phase <> 'cutover_pending' OR g.tail_status = 'failed' THEN coalesce(g.tail_status, 'pending')
+                WHEN f.is_behind THEN 'running'
+                WHEN NOT f.is_behind THEN 'caught_up' END, shardmaster.some_keys(p.tenants), p.started_at, p.updated_at,
+           p.error_message, g.last_event_id, g.last_event_ts, p.routing_version_at_start,
+           p.routing_version_cutover, g.dual_write_started_at, g.backfill_started_at,
+           g.backfill_completed_at, p.cutover_at, p.finished_at,
+           -- Nobody is at one that waits for its operator, whatever its last worker has left there.
+           CASE WHEN p.activity = 'working' AND p.phase = 'completed'
+                 AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+                THEN 'idle' ELSE p.activity END,
+           -- That capture has stopped is told beside whatever is waited for.
+           CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
+                ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
+           g.percent,
+           CASE WHEN p.phase = 'backfill' AND p.goal <> 'rolled_back' AND g.percent > 0
+                THEN (clock_timestamp() - g.backfill_started_at) * ((100 - g.percent) / g.percent)::float8 END,
+           CASE WHEN n.followed THEN f.lag_rows ELSE g.lag_rows END,
+           CASE WHEN n.followed THEN make_interval(secs => f.lag_seconds) ELSE g.lag END,
+           CASE WHEN n.followed THEN f.queue_bytes ELSE g.queue_bytes END, g.fence_ms, p.attempts, p.keyspace,
+           CASE p.scope_kind WHEN 'range' THEN array_to_string(shardmaster.some_keys(p.tenants[:3]), ' ') ||
+                                   CASE WHEN cardinality(p.tenants) > 3 THEN ' ...' ELSE '' END
+                             WHEN 'all' THEN format('all, %s', shardmaster.counted(cardinality(p.tenants), 'entry', 'entries'))
+                             ELSE shardmaster.counted(cardinality(p.tenants), rtrim(p.scope_kind, 's'), p.scope_kind) END, p.description,
+           CASE WHEN n.followed AND f.lag_rows IS NULL
+                THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
+           p.error_detail, g.rehearsed_ms,
+           CASE WHEN p.finished_at IS NULL THEN @extschema@.shard_split_to_call(p.id) END,
+           p.reverse_of,
+           CASE WHEN p.finished_at IS NOT NULL THEN NULL
+                WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END, f.queue_limit,
+           CASE WHEN p.attempts > 0 THEN p.retrying_since END, p.fenced_since
+      FROM shardmaster.split_plan p
+      LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
+     CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
+                            OR p.reverse_of IS NOT NULL AND p.phase = 'planning') n (followed)
+      LEFT JOIN @extschema@.shard_split_figures($1) f ON f.split_id = p.id
+     WHERE $1 IS NULL OR p.id = $1
+     ORDER BY p.id
+$$;
+
+CREATE OR REPLACE FUNCTION @extschema@.shard_splits(ended boolean DEFAULT false)
+RETURNS SETOF shardmaster.splits_row
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT m.split_id, m.source_shard, m.target_shard,
+           shardmaster.clipped(shardmaster.split_moves(p.scope_kind, p.tenants, p.reverse_of), 30),
+           CASE WHEN m.finished_at IS NOT NULL THEN 'finished' ELSE m.phase END,
+           concat_ws(', ',
+               CASE WHEN m.activity IN ('retrying', 'failed', 'paused') THEN m.activity END,
+               CASE WHEN p.goal = 'rolled_back' AND m.phase <> 'rolled_back' THEN 'rolling back'
+                    WHEN p.goal = 'finished' AND m.phase = 'completed' AND m.finished_at IS NULL THEN 'finishing' END,
+               CASE WHEN m.finished_at IS NOT NULL THEN date_trunc('second', m.finished_at)::text
+                    WHEN p.goal = 'rolled_back' THEN NULL
+                    WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
+               CASE WHEN m.phase = 'backfill' THEN date_trunc('second', m.eta) || ' left' END,
+               CASE WHEN p.goal <> 'rolled_back' AND m.phase IN ('tailing', 'cutover_pending') THEN
+                    CASE WHEN m.tail_status = 'caught_up' THEN 'caught up'
+                         ELSE coalesce(shardmaster.counted(m.lag_rows, 'row', 'rows'), 'unknown rows') || ' behind' END END,
+               CASE WHEN m.phase = 'completed' AND m.finished_at IS NULL
+                    THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
+           -- What is wrong is what it waits for: somebody to mend it.
+           shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,
+                                        CASE WHEN m.waiting_for = 'waiting for shard_split_cutover'
+                                             THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
+                                        shardmaster.waiting_words(m.waiting_for)), 120),
+           m.next_call
+      FROM @extschema@.shard_split_metrics() m JOIN shardmaster.split_plan p ON p.id = m.split_id
+     WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
+       -- A way back that nobody has asked for is no work.
+       AND NOT (p.reverse_of IS NOT NULL AND p.phase = 'planning' AND p.goal = 'planning')
+     ORDER BY m.split_id
+$$;
+
+CREATE OR REPLACE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    began     timestamptz := pg_catalog.clock_timestamp();
+    next_call text;
+    line      text;
+    shown     text := '';
+    -- An error that an earlier call has shown does not end this one.
+    resumes   boolean := true;
+BEGIN
+    LOOP
+        next_call := @extschema@.shard_split_next_call(split_id, until, resumes);
+        resumes := false;
+        EXIT WHEN next_call IS NULL;
+        IF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
+            -- Whom an attempt has waited for may be gone a moment later.
+            PERFORM @extschema@.shard_split_cutover(split_id, attempts => 3);
+        ELSIF next_call OPERATOR(pg_catalog.<>) '' THEN
+            EXECUTE pg_catalog.format('SELECT @extschema@.%I($1)', next_call) USING split_id;
+        ELSE
+            PERFORM @extschema@.shard_split_progress(split_id, 1000);
+        END IF;
+        COMMIT;
+        line := @extschema@.shard_split_line(split_id);
+        IF line OPERATOR(pg_catalog.<>) shown THEN
+            RAISE INFO '%', line;
+            shown := line;
+        END IF;
+        PERFORM @extschema@.shard_split_in_vain(split_id, began);
+    END LOOP;
+    RAISE INFO '%', @extschema@.shard_split_account(split_id, began);
+END $$;
+
+COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
+    'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second, in psql with a bar while rows are copied, and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error; 57014: it has tried in vain to begin for half a minute, and goes on trying';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE

@@ -154,7 +154,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
                 ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
            g.percent,
-           CASE WHEN p.phase = 'backfill' AND g.percent > 0
+           CASE WHEN p.phase = 'backfill' AND p.goal <> 'rolled_back' AND g.percent > 0
                 THEN (clock_timestamp() - g.backfill_started_at) * ((100 - g.percent) / g.percent)::float8 END,
            CASE WHEN n.followed THEN f.lag_rows ELSE g.lag_rows END,
            CASE WHEN n.followed THEN make_interval(secs => f.lag_seconds) ELSE g.lag END,
@@ -240,29 +240,61 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.copy_rate(bigint, timestamptz, timestamptz) IS 'rows a second since a copy began, until it ended or now';
 
+-- Nobody tells the server whether a client is a terminal: psql is taken for one, where plain characters hurt no log either.
+CREATE FUNCTION shardmaster.progress_bar(percent numeric) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('[%s] ', rpad(repeat('#', least(floor(coalesce($1, 0) / 5), 20)::int), 20, '.'))
+     WHERE current_setting('application_name') = 'psql'
+$$;
+COMMENT ON FUNCTION shardmaster.progress_bar(numeric) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
+
 CREATE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT concat_ws(', ',
-               format('split %s: %s', m.split_id, m.phase),
-               CASE WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
-               CASE WHEN m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
+               format('split %s: %s%s', m.split_id, CASE WHEN g.goes_back THEN 'rolling back from ' END, m.phase),
+               CASE WHEN g.copies THEN concat(shardmaster.progress_bar(m.percent), coalesce(m.percent, 0), ' %') END,
+               CASE WHEN NOT g.goes_back AND m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
                     THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
-               CASE WHEN m.phase = 'backfill'
+               CASE WHEN g.copies
                     THEN nullif(concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
                                           'about ' || date_trunc('second', m.eta) || ' left'), '') END,
-               CASE WHEN m.phase = 'tailing' THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
+               CASE WHEN NOT g.goes_back AND m.phase = 'tailing'
+                    THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
                CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
                     THEN format('writers waited at most %s ms', m.fence_ms) END,
+               CASE WHEN m.phase = 'completed' AND p.goal = 'finished' AND m.finished_at IS NULL THEN 'finishing' END,
                CASE WHEN m.activity IN ('retrying', 'failed', 'paused')
                     THEN concat_ws(' since ', m.activity,
                                    CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
                -- What its operator does next is no news to whoever runs it.
                CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
                      AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
-                    THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 400) END)
+                    THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
       FROM @extschema@.shard_split_metrics(split_id) m
+      JOIN shardmaster.split_plan p ON p.id = m.split_id
+     CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
+     CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
+     -- An attempt that is under way says nothing new, until it has passed or failed, too.
+     WHERE NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
 $$;
-COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run';
+COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
+
+-- What keeps a split from beginning is wrong more often than it passes: whoever watches is told, and may mend it.
+CREATE FUNCTION @extschema@.shard_split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    plan shardmaster.split_plan%ROWTYPE;
+BEGIN
+    SELECT * INTO plan FROM shardmaster.split_plan p
+     WHERE p.id = split_id AND p.phase = 'planning' AND p.goal <> 'planning' AND p.activity = 'retrying' AND p.attempts >= 3
+       AND greatest(p.retrying_since, watched_since) < clock_timestamp() - interval '30 s';
+    IF FOUND THEN
+        RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
+            USING ERRCODE = '57014',
+                  HINT = format('It goes on trying: CALL shard_split_run(%1$s) watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
+    END IF;
+END $$;
+COMMENT ON FUNCTION @extschema@.shard_split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
 
 CREATE FUNCTION @extschema@.shard_split_account(split_id bigint, began timestamptz) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -30,12 +30,13 @@ BEGIN
             RAISE INFO '%', line;
             shown := line;
         END IF;
+        PERFORM @extschema@.shard_split_in_vain(split_id, began);
     END LOOP;
     RAISE INFO '%', @extschema@.shard_split_account(split_id, began);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
-    'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error';
+    'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second, in psql with a bar while rows are copied, and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error; 57014: it has tried in vain to begin for half a minute, and goes on trying';
 COMMENT ON FUNCTION @extschema@.shard_split_plan_range(text, text, text, text, text, text) IS
     'plans a split that moves the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace; ranges across a bound are cut there, which is a routing version of its own. Errors as of shard_split_plan';
 COMMENT ON FUNCTION @extschema@.shard_split_plan_all(text, text, text, text) IS

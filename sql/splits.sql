@@ -21,12 +21,15 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN m.finished_at IS NOT NULL THEN 'finished' ELSE m.phase END,
            concat_ws(', ',
                CASE WHEN m.activity IN ('retrying', 'failed', 'paused') THEN m.activity END,
+               CASE WHEN p.goal = 'rolled_back' AND m.phase <> 'rolled_back' THEN 'rolling back'
+                    WHEN p.goal = 'finished' AND m.phase = 'completed' AND m.finished_at IS NULL THEN 'finishing' END,
                CASE WHEN m.finished_at IS NOT NULL THEN date_trunc('second', m.finished_at)::text
+                    WHEN p.goal = 'rolled_back' THEN NULL
                     WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
                CASE WHEN m.phase = 'backfill' THEN date_trunc('second', m.eta) || ' left' END,
-               CASE WHEN m.phase IN ('tailing', 'cutover_pending') THEN
+               CASE WHEN p.goal <> 'rolled_back' AND m.phase IN ('tailing', 'cutover_pending') THEN
                     CASE WHEN m.tail_status = 'caught_up' THEN 'caught up'
-                         ELSE format('%s rows behind', coalesce(m.lag_rows::text, 'unknown')) END END,
+                         ELSE coalesce(shardmaster.counted(m.lag_rows, 'row', 'rows'), 'unknown rows') || ' behind' END END,
                CASE WHEN m.phase = 'completed' AND m.finished_at IS NULL
                     THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
            -- What is wrong is what it waits for: somebody to mend it.

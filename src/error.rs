@@ -78,6 +78,11 @@ impl Failure {
         self
     }
 
+    /// What went wrong and what helps, in one line.
+    pub fn in_one_line(&self) -> String {
+        told(&self.message, self.hint.as_deref())
+    }
+
     /// As it may be shown and stored: names of a shard's are in it.
     pub fn cleaned(&self) -> Failure {
         let more = |text: &Option<String>| text.as_deref().map(clean::said);
@@ -87,6 +92,16 @@ impl Failure {
             detail: more(&self.detail),
             hint: more(&self.hint),
         }
+    }
+}
+
+/// The same of a message and its hint.
+pub fn told(message: &str, hint: Option<&str>) -> String {
+    match hint {
+        // Some say theirs as a question.
+        Some(hint) if message.ends_with(['.', '?', '!']) => format!("{message} {hint}"),
+        Some(hint) => format!("{message}. {hint}"),
+        None => message.to_owned(),
     }
 }
 

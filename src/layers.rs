@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Floors from the ground up; rooms of one floor do not know each other.
 const FLOORS: [&[&str]; 13] = [
-    &["majors", "clean"],
+    &["majors", "clean", "words"],
     &["error", "guc"],
     &["server", "keys"],
     &["remote"],

@@ -38,6 +38,7 @@ mod split;
 mod tests;
 #[cfg(test)]
 mod versions;
+mod words;
 mod worker;
 
 ::pgrx::pg_module_magic!(name, version);

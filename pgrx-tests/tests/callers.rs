@@ -148,7 +148,7 @@ const CHANGES_NOTHING: &str = "shard_capacity shard_check shard_credentials shar
     shard_of shard_range_midpoint shard_route shard_route_at shard_route_range \
     shard_reference_tables shard_reference_wait shard_report shard_routing_history shard_routing_version shard_services shard_snowflake_id \
     shard_snowflake_parts shard_split_check shard_split_diagnose shard_split_events shard_split_figures \
-    shard_split_account shard_split_keys shard_split_lifecycle shard_split_line shard_split_metrics shard_split_points \
+    shard_split_account shard_split_in_vain shard_split_keys shard_split_lifecycle shard_split_line shard_split_metrics shard_split_points \
     shard_split_progress shard_split_tables shard_split_to_call shard_split_verification shard_split_wait shard_splits shard_status \
     shard_tables shard_tenant_usage shard_topology shard_trusted_owners";
 

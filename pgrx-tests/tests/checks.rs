@@ -34,7 +34,7 @@ fn what_is_wrong_with_a_shard_is_said_with_what_to_do() {
     is_wrong(&checked(&cluster, "second"), "primary", "standby", "target_session_attrs=read-write");
     is_wrong(&checked(&cluster, "void"), "schema", "no schema void", "CREATE SCHEMA void");
     by_superuser(&cluster, 1, "CREATE SCHEMA void");
-    is_wrong(&checked(&cluster, "void"), "schema", "with 0 tables", "GRANT USAGE ON SCHEMA void");
+    is_wrong(&checked(&cluster, "void"), "schema", "its tables: 0", "GRANT USAGE ON SCHEMA void");
     by_superuser(&cluster, 1, &format!("GRANT USAGE ON SCHEMA void TO {MOVER}"));
     assert!(checked(&cluster, "void").iter().any(|row| row.0 == "schema" && row.1));
     // Its clock, and how it is reached, as the server itself has them.

@@ -2,6 +2,7 @@
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, cluster, plan, rows, to_pending};
+use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::{Arc, Mutex};
@@ -40,6 +41,13 @@ fn a_run_names_whom_it_waits_for_and_ends_with_an_account() {
             "open for",
         ];
         wait::until("the client to be named", LIMIT, || Ok(said(&words))).unwrap();
+        let diagnosed = "SELECT problem FROM shard_split_diagnose($1) WHERE place = 'master'";
+        let found = cluster.superuser().unwrap().query(diagnosed, &[&split.id]).unwrap();
+        let found: Vec<&str> = found.iter().map(|row| row.get(0)).collect();
+        assert!(
+            found.iter().any(|text| text.contains("it waits for") && text.contains("the shop")),
+            "{found:?}"
+        );
         blocker.batch_execute("COMMIT").unwrap();
         run.join().unwrap().unwrap();
     });
@@ -139,4 +147,71 @@ fn a_check_says_how_much_moves() {
     let detail: String = master.query_one(query, &[&split.id]).unwrap().get(2);
     let number = |text: &str| text.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap();
     assert!((30_000..55_000).contains(&number(&detail)), "{detail}");
+}
+
+/// What keeps a split from beginning is told once, with what to do, and the call ends: it can be mended, and called again.
+#[test]
+fn a_run_that_cannot_begin_ends_and_says_why() {
+    let mut cluster = cluster(&[]);
+    cluster.servers[1].stop(Stop::Fast).unwrap();
+    let split = plan(&cluster);
+    let id = split.id;
+    let (lines, refused) = {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = lines.clone();
+        let refused = split.run(move |line| heard.lock().unwrap().push(line.to_owned())).unwrap_err();
+        (lines.lock().unwrap().clone(), refused.to_string())
+    };
+    assert!(refused.contains(&format!("split {id} has not begun, since shard \"shard_b\": ")), "{refused}");
+    let told: Vec<&String> = lines.iter().filter(|line| line.contains("retrying since")).collect();
+    assert_eq!(told.len(), 1, "{lines:#?}");
+    assert!(told[0].contains("Check that the server runs"), "{lines:#?}");
+    assert_eq!(lines.last(), Some(told[0]), "{lines:#?}");
+    let mut master = cluster.superuser().unwrap();
+    let refused = master.batch_execute(&format!("CALL shard_split_run({id})")).unwrap_err();
+    let refused = refused.as_db_error().unwrap();
+    assert_eq!(refused.code().code(), "57014");
+    assert!(refused.hint().unwrap().contains(&format!("CALL shard_split_run({id}, 'rolled_back')")));
+    cluster.servers[1].run().unwrap();
+    let split = Split::of(&cluster, id);
+    split.run(|_| ()).unwrap();
+    assert_eq!(split.phase().unwrap(), "completed");
+}
+
+/// A copy is a bar in psql alone; on its way back it has neither a part nor a time that is left.
+#[test]
+fn a_line_says_which_way_a_split_goes() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    cluster.hold("step_chunk").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("step_chunk", LIMIT).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let asked = format!("SELECT shard_split_line({})", split.id);
+    let mut line = |program: &str| -> String {
+        master.batch_execute(&format!("SET application_name = '{program}'")).unwrap();
+        master.query_one(&asked, &[]).unwrap().get(0)
+    };
+    assert!(line("psql").contains(": backfill, [....................] 0 %"), "{}", line("psql"));
+    assert!(line("a script").contains(": backfill, 0 %"), "{}", line("a script"));
+    let check = "SELECT detail FROM shard_split_check($1) LIMIT 1";
+    let standing =
+        |master: &mut postgres::Client| -> String { master.query_one(check, &[&split.id]).unwrap().get(0) };
+    let mut other = cluster.superuser().unwrap();
+    assert!(standing(&mut other).starts_with("begun, in phase backfill"), "{}", standing(&mut other));
+    split.call("rollback").unwrap();
+    cluster.hold("rollback_capture").unwrap();
+    split.wait_held("rollback_capture", LIMIT).unwrap();
+    let back = line("psql");
+    assert!(back.contains(": rolling back from "), "{back}");
+    assert!(!back.contains('%') && !back.contains(" left") && !back.contains("copied"), "{back}");
+    let shown = other.query_one("SELECT progress FROM shard_splits()", &[]).unwrap();
+    assert_eq!(shown.get::<_, &str>(0), "rolling back");
+    assert!(standing(&mut other).starts_with("rolling back from phase "), "{}", standing(&mut other));
+    cluster.fault("").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(standing(&mut other).starts_with("ready: "), "{}", standing(&mut other));
+    split.run(|_| ()).unwrap();
+    assert!(standing(&mut other).starts_with("begun, in phase completed"), "{}", standing(&mut other));
 }

@@ -300,7 +300,15 @@ fn another_master_is_refused_until_it_adopts_the_shard() {
         .unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err();
     assert!(error.to_string().contains("belongs to another master"), "{error}");
+    let found = "SELECT ok, concat_ws(': ', detail, hint) FROM shard_check('shard_b') WHERE item = 'master'";
+    let row = master.query_one(found, &[]).unwrap();
+    let (ok, said): (bool, String) = (row.get(0), row.get(1));
+    assert!(
+        !ok && said.contains("belongs to another master") && said.contains("shard_adopt('shard_b')"),
+        "{said}"
+    );
     master.batch_execute("SELECT shard_adopt('shard_a'), shard_adopt('shard_b')").unwrap();
+    assert!(master.query_one(found, &[]).unwrap().get::<_, bool>(0));
     split.call("resume").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);

@@ -128,7 +128,7 @@ fn what_differs_by_the_time_of_a_cutover_is_not_cut_over() {
     lose(&cluster, &split);
     assert_eq!(verify(&split)[0].status, "differs");
     let refused = split.wait("completed", LIMIT).unwrap_err().to_string();
-    assert!(refused.contains("1 rows of items differ between its sides"), "{refused}");
+    assert!(refused.contains("1 row of items found to differ between its sides"), "{refused}");
     assert_eq!(split.phase().unwrap(), "cutover_pending");
     split.call("repair").unwrap();
     wait::until("the repair", LIMIT, || Ok((outcome(&split)[0].status == "passed").then_some(()))).unwrap();
@@ -204,7 +204,7 @@ fn what_differs_is_known_until_a_comparison_has_passed() {
     split.call("verify").unwrap();
     for call in ["cutover", "switch_reads"] {
         let refused = split.call(call).unwrap_err().to_string();
-        assert!(refused.contains("1 rows of items differ between its sides"), "{call}: {refused}");
+        assert!(refused.contains("1 row of items found to differ between its sides"), "{call}: {refused}");
     }
     split.call("resume").unwrap();
     assert_eq!(outcome(&split)[0].status, "differs");

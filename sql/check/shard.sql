@@ -13,7 +13,7 @@ SELECT 'encryption', s.ssl OR inet_server_addr() IS NULL OR inet_server_addr() <
 UNION ALL
 SELECT 'schema', coalesce(has_schema_privilege(to_regnamespace(quote_ident($1))::oid, 'USAGE'), false),
        CASE WHEN to_regnamespace(quote_ident($1)) IS NULL THEN format('there is no schema %I', $1)
-            ELSE format('schema %I with %s tables', $1, (SELECT count(*) FROM pg_class c
+            ELSE format('schema %I, its tables: %s', $1, (SELECT count(*) FROM pg_class c
                          WHERE c.relnamespace = to_regnamespace(quote_ident($1)) AND c.relkind IN ('r', 'p') AND NOT c.relispartition)) END,
        format('CREATE SCHEMA %I, or GRANT USAGE ON SCHEMA %I TO %I', $1, $1, current_user)
 UNION ALL
@@ -27,7 +27,7 @@ SELECT 'size', true, format('the database has %s', pg_size_pretty(pg_database_si
 UNION ALL
 SELECT 'agent', true,
        CASE WHEN to_regnamespace('shardmaster_agent') IS NULL THEN 'nothing is installed'
-            ELSE format('%s tables and %s triggers of splits and redirects',
+            ELSE format('of splits and redirects, tables: %s, triggers: %s',
                         (SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('shardmaster_agent') AND relkind = 'r'),
                         (SELECT count(*) FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
                           WHERE f.pronamespace = to_regnamespace('shardmaster_agent'))) END,

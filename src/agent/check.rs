@@ -2,7 +2,9 @@
 
 use super::error::{Result, SplitError};
 use super::session;
+use super::state::master;
 use crate::catalog::shard::{self, Shard, TopologyError};
+use crate::catalog::split;
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};
@@ -20,6 +22,8 @@ const ROUNDS: u32 = 5;
 
 /// The finding that says whether it can be reached.
 pub const CONNECT: &str = "connect";
+/// The one that says whether another master moves its rows.
+const MASTER: &str = "master";
 
 pub struct Found {
     pub item: String,
@@ -71,7 +75,19 @@ fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<Found>) -> Res
         }
     }
     all.push(replica_role(connection)?);
+    all.push(master_of(connection)?);
     Ok(())
+}
+
+/// Whose splits it has the agent of.
+fn master_of(connection: &mut Connection) -> Result<Found> {
+    match master::check(connection, &split::identity()) {
+        Ok(()) => Ok(found(MASTER, true, "no other".to_owned(), "")),
+        Err(SplitError::Failed(failure)) => {
+            Ok(found(MASTER, false, clean::said(&failure.message), &failure.hint.unwrap_or_default()))
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// How long an answer takes, and how far the clocks are from each other, as far as that can be told
@@ -126,9 +142,10 @@ fn replica_role(connection: &mut Connection) -> Result<Found> {
     }
 }
 
-/// For a shard that is added: nothing may be wrong with it.
+/// For a shard that is added: nothing may be wrong with it, but that another master has it: it can be taken over once it is here.
 pub fn require(shard_key: &str) -> std::result::Result<(), Failure> {
-    let wrong: Vec<Found> = run(shard_key)?.into_iter().filter(|found| !found.ok).collect();
+    let wrong: Vec<Found> =
+        run(shard_key)?.into_iter().filter(|found| !found.ok && found.item != MASTER).collect();
     if wrong.is_empty() {
         return Ok(());
     }

@@ -25,8 +25,9 @@ pub fn shard_split_check(
     ErrorReport,
 > {
     let plan = split::load(required(split_id, "split_id")?)?;
+    let state = split::state(plan.id)?;
     let with_ok = required(with_ok, "with_ok")?;
-    let (summary, findings) = check::report(&plan, &split::identity());
+    let (summary, findings) = check::report(&plan, &state, &split::identity());
     // It is no finding: who counts those that are not well does not count it.
     let first = std::iter::once(("summary".to_owned(), None, summary, None));
     let shown = findings.into_iter().filter(move |f| with_ok || !f.ok || f.hint.is_some());

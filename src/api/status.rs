@@ -10,6 +10,7 @@ use crate::placement::sweep;
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
 use crate::server::{database as this_database, sql};
+use crate::words::counted;
 use crate::worker::{lock, splits};
 use pgrx::prelude::*;
 
@@ -128,8 +129,8 @@ fn split_workers() -> Item {
     let (with_work, running) = (splits::with_work(), lock::holders().len());
     let wanted = if standby() { 0 } else { with_work.len().min(guc::max_split_workers()) };
     let value = format!(
-        "{running} running, {} splits with work, at most {} at a time",
-        with_work.len(),
+        "{running} running, {} with work, at most {} at a time",
+        counted(with_work.len(), "split", "splits"),
         guc::max_split_workers()
     );
     item("split workers", value, running >= wanted)
@@ -244,8 +245,10 @@ fn lookups_of_shards() -> Vec<Item> {
         let lag = shown.lag_seconds.filter(|_| shown.waiting.unwrap_or(0) > 0).unwrap_or(0.0);
         let why = shown.error.map(|text| format!(": {text}")).unwrap_or_default();
         let state = shown.state.unwrap_or_default();
-        let value =
-            format!("{state}, {} changes wait, the oldest for {lag:.0} s{why}", shown.waiting.unwrap_or(0));
+        let value = format!(
+            "{state}, changes that wait: {}, the oldest for {lag:.0} s{why}",
+            shown.waiting.unwrap_or(0)
+        );
         Some(item(name, value, !shown.is_failing && lag < LATE))
     };
     let left = lookup::removals().into_iter().map(|removal| {

@@ -52,7 +52,10 @@ pub fn shard_at(keyspace: &Keyspace, key: &str, version: i64) -> Option<String> 
     let by_name = |name: String| {
         sql::read_one(
             "SELECT read_shard FROM shardmaster.routing_entry
-              WHERE keyspace = $1 AND key = $2 AND valid_from <= $3 AND (valid_to IS NULL OR valid_to > $3)",
+              WHERE keyspace = $1 AND key = $2 AND valid_from <= $3 AND valid_to IS NULL
+              UNION ALL
+             SELECT read_shard FROM shardmaster.routing_entry
+              WHERE keyspace = $1 AND key = $2 AND valid_from <= $3 AND valid_to > $3",
             &[keyspace.name.as_str().into(), name.into(), version.into()],
             |row| row.value(1),
         )
@@ -83,8 +86,12 @@ pub fn shards_at(keyspace: &Keyspace, keys: &[String], version: i64) -> Vec<Opti
     let named = sql::read_latest(
         "SELECT w.ordinal::int, e.read_shard
            FROM unnest($2) WITH ORDINALITY AS w (key, ordinal)
-           JOIN shardmaster.routing_entry e ON e.keyspace = $1 AND e.key = w.key
-                AND e.valid_from <= $3 AND (e.valid_to IS NULL OR e.valid_to > $3)",
+          CROSS JOIN LATERAL (
+                SELECT read_shard FROM shardmaster.routing_entry
+                 WHERE keyspace = $1 AND key = w.key AND valid_from <= $3 AND valid_to IS NULL
+                 UNION ALL
+                SELECT read_shard FROM shardmaster.routing_entry
+                 WHERE keyspace = $1 AND key = w.key AND valid_from <= $3 AND valid_to > $3) e",
         &[keyspace.name.as_str().into(), names.into(), version.into()],
         |row| (row.value::<i32>(1), row.value::<String>(2)),
     );

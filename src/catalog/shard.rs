@@ -77,7 +77,9 @@ impl From<TopologyError> for Failure {
             ),
             TopologyError::InSplit { .. } => (
                 SqlState::IN_USE,
-                Some("Finish the split with shard_split_finish() or undo it with shard_split_rollback()."),
+                Some(
+                    "Bring it to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover.",
+                ),
             ),
             TopologyError::InExecution { .. } => (
                 SqlState::IN_USE,

@@ -12,6 +12,7 @@ use crate::clean;
 use crate::error::Failure;
 use crate::remote::{Connection, number};
 use crate::split::install::triggers;
+use crate::words::counted;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -71,7 +72,11 @@ fn compared(
     let (with, without): (Vec<&String>, Vec<&String>) =
         known.tables.iter().partition(|table| guarded.contains(&named(table)));
     let list = |tables: &[&String]| tables.iter().map(|table| table.as_str()).collect::<Vec<_>>().join(", ");
-    let mut detail = format!("{entries} entries on its list; tables with its triggers: {}", list(&with));
+    let mut detail = format!(
+        "{} on its list; tables with its triggers: {}",
+        counted(entries, "entry", "entries"),
+        list(&with)
+    );
     if !without.is_empty() {
         detail.push_str(&format!("; without: {}", list(&without)));
     }

@@ -66,7 +66,7 @@ impl From<QueryError> for Failure {
             ),
             E::NoLogin(_) | E::NoLoginFor(..) => (
                 SqlState::INSUFFICIENT_PRIVILEGE,
-                "A superuser says as whom it is connected to them: shard_login_set(). They are never asked as the mover.",
+                "A superuser says as whom it is connected to them: SELECT shard_login_set('role', 'user of the shards'), a user that may read there and no more. They are never asked as the mover.",
             ),
             E::SeveralLogins { .. } => {
                 (SqlState::INSUFFICIENT_PRIVILEGE, "Say which one is meant with SET ROLE.")

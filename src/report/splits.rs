@@ -137,7 +137,9 @@ fn card(split: &Split, known: Option<&Known>, now: f64) -> Html {
 fn state(split: &Split) -> Html {
     let (class, words) = match (split.activity.as_str(), split.phase.as_str()) {
         ("failed", _) => ("pill bad", format!("failed, {}", split.phase)),
-        ("retrying" | "paused", _) => ("pill warn", format!("{}, {}", split.activity, split.phase)),
+        ("retrying" | "paused" | "rolling back", _) => {
+            ("pill warn", format!("{}, {}", split.activity, split.phase))
+        }
         (_, "finished" | "completed") => ("pill ok", split.phase.clone()),
         (_, "rolled_back") => ("pill off", split.phase.clone()),
         (_, "backfill") => ("pill run", format!("backfill, {}", percent(split.percent.unwrap_or(0.0)))),

@@ -240,7 +240,7 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
             "A split moves the rows, an assignment does not: use shard_split_plan(), or force => true where the rows are on the new shard."
         }
         E::KeyspaceInSplit { .. } | E::KeyInSplit { .. } => {
-            "Finish the split with shard_split_finish() or undo it with shard_split_rollback()."
+            "Bring it to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover."
         }
         E::KeyspaceInRun { .. } | E::KeyInRun { .. } => {
             "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it."

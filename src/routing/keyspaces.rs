@@ -4,7 +4,7 @@ use super::{RoutingError, buckets, guarded, name_list, new_table};
 use crate::agent::new_table::Said;
 use crate::catalog::caller::Caller;
 use crate::catalog::in_use::Holder;
-use crate::catalog::keyspace::{self, Locked, UnknownKeyspace};
+use crate::catalog::keyspace::{self, Keyspace, Locked, UnknownKeyspace};
 use crate::catalog::table_policy::{self, Column, Listed, Policy, TableName};
 use crate::catalog::{
     in_use, local, lookup, misplaced_run, name, redirect, reference, routing, shard, split, standing_guard,
@@ -152,7 +152,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_not_in_use(keyspace: &Locked) -> Result<(), RoutingError> {
+fn check_not_in_use(keyspace: &Keyspace) -> Result<(), RoutingError> {
     match in_use::split_of_keyspace(&keyspace.name) {
         Some(split) => Err(RoutingError::KeyspaceInSplit { keyspace: keyspace.name.clone(), split }),
         None => check_no_run(&keyspace.name),
@@ -240,8 +240,10 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
 
 /// Before anything is locked: a shard may let them wait. What is wrong with the call itself is said first.
 fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<Said, Failure> {
-    keyspace::find(new.keyspace)?;
+    let keyspace = keyspace::find(new.keyspace)?;
     check_schema(table, caller)?;
+    // Looked at again under its lock: what is in use now is not worth a question to a shard that hangs.
+    check_not_planned(&keyspace)?;
     let all = shard::all().into_iter();
     let (shards, column) = match parse_policy(new.policy)? {
         Policy::Sharded => (all.collect(), Some(shard_by(new)?)),
@@ -255,7 +257,7 @@ fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<
 }
 
 /// A plan has the tables of the moment that it was made at.
-fn check_not_planned(keyspace: &Locked) -> Result<(), Failure> {
+fn check_not_planned(keyspace: &Keyspace) -> Result<(), Failure> {
     check_not_in_use(keyspace).map_err(|error| match error {
         RoutingError::KeyspaceInSplit { split, .. } if in_use::is_planned(split) => {
             Failure::from(error).hint(format!(

@@ -17,6 +17,8 @@ use crate::server::sql;
 use crate::split::cutover::told;
 use crate::split::lifecycle::{phases, requests};
 use crate::split::plan::check;
+use crate::words::counted;
+use std::time::{Duration, Instant};
 
 /// One thing that is wrong.
 pub struct Complaint {
@@ -41,16 +43,19 @@ impl Complaint {
     }
 }
 
-/// Looks that a worker has overtaken count for nothing.
+/// Looks that a worker has overtaken count for nothing,
 const TRIES: usize = 5;
+/// but beside a shard that does not answer each of them takes a time-out, and each attempt of the worker overtakes one.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Everything that is found, the master's first.
 pub fn run(id: i64) -> std::result::Result<Vec<Complaint>, Failure> {
+    let began = Instant::now();
     let mut state = split::state(id)?;
     let mut found = look(id, &state)?;
     for _ in 1..TRIES {
         let now = split::state(id)?;
-        if is_same(&state, &now) {
+        if is_same(&state, &now) || began.elapsed() > PATIENCE {
             break;
         }
         state = now;
@@ -121,21 +126,27 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
             ),
             false => format!("SELECT shard_split_repair({id}) lets them come over again."),
         };
-        found.push((format!("{rows} rows of {tables} differ between its sides"), Some(repair)));
+        found.push((
+            format!("{} of {tables} found to differ between its sides", counted(rows, "row", "rows")),
+            Some(repair),
+        ));
     }
     found.extend(routes(plan, state));
     found.into_iter().map(|(problem, repair)| Complaint::new("master", &problem, repair)).collect()
 }
 
-/// What for, since its first try in vain, or for a worker; a split that waits for its operator waits
-/// for nothing.
+/// What for, since its first try in vain, or for a worker, or for whoever keeps it from what it was asked
+/// for; a split that waits for its operator waits for nothing.
 fn waits(id: i64) -> Option<String> {
     sql::read_one(
         "SELECT coalesce('it waits for ' || shardmaster.split_waits_for_worker(p.id),
                          CASE WHEN p.activity = 'retrying'
                               THEN concat_ws(', and waits for ',
                                              format('it has tried again since %s', date_trunc('second', p.retrying_since)),
-                                             shardmaster.waiting_words(shardmaster.split_waits_for(p.id))) END)
+                                             shardmaster.waiting_words(shardmaster.split_waits_for(p.id))) END,
+                         -- Somebody is in the way of what it was asked for, or was a moment ago.
+                         CASE WHEN p.phase = 'planning' AND p.goal <> 'planning' OR p.phase = 'cutover_pending' AND p.goal = 'completed'
+                              THEN 'it waits for ' || nullif(shardmaster.waiting_words(shardmaster.split_waits_for(p.id)), 'shard_split_cutover') END)
            FROM shardmaster.split_plan p WHERE p.id = $1",
         &[id.into()],
         |row| row.get::<String>(1),

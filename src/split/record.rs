@@ -245,12 +245,9 @@ fn ask_for_cutover(id: i64) {
     );
 }
 
-/// What went wrong and what helps, in one line for `waiting_for`.
+/// As `waiting_for` has it.
 pub fn reason(failure: &Failure) -> String {
-    match &failure.hint {
-        Some(hint) => format!("{}. {hint}", failure.message),
-        None => failure.message.clone(),
-    }
+    failure.in_one_line()
 }
 
 /// Something that may pass by itself.

@@ -12,6 +12,7 @@ use crate::lookups;
 use crate::server::process::{self, Kind};
 use crate::server::spawn::{self, LIBRARY};
 use crate::server::{database, txn, wait};
+use crate::words::counted;
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,9 +168,9 @@ impl Coordinator {
             }
         }
         wait::report_idle(&format!(
-            "{} of {} splits with work have a worker",
-            running.len(),
-            work.splits.len()
+            "{} with work, workers: {}",
+            counted(work.splits.len(), "split", "splits"),
+            running.len()
         ));
         sleep
     }

@@ -109,7 +109,7 @@ fn nothing_under_way() -> Result<(), Failure> {
         unfinished.iter().map(|split| format!("split {} is in phase {}", split.id, split.phase)).collect();
     Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
         .detail(names.join(", "))
-        .hint("Roll each of them back with shard_split_rollback(), or complete it and call shard_split_finish()."))
+        .hint("Bring each of them to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover."))
 }
 
 const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";

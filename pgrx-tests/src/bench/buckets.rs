@@ -21,7 +21,7 @@ pub fn buckets(size: Size) -> Result<Vec<Measure>> {
         for (measure, installed) in places {
             rig.install(installed)?;
             rig.settle()?;
-            let reference = rig.copy_pipe(TENANTS / 2)?;
+            let reference = rig.copy_pipes(TENANTS / 2, 1)?;
             rig.target()?.batch_execute("TRUNCATE items")?;
             rig.settle()?;
             let (rows, seconds, _) = rig.backfill(TENANTS / 2)?;

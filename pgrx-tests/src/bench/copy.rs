@@ -13,7 +13,7 @@ pub fn backfill(size: Size) -> Result<Vec<Measure>> {
     let mut memory = Measure::new("worker's peak of RssAnon", "MB", Goal::AtMost(64.0));
     for _ in 0..size.pairs(3) {
         rig.settle()?;
-        let reference = rig.copy_pipe(50)?;
+        let reference = rig.copy_pipes(50, 1)?;
         rig.target()?.batch_execute("TRUNCATE items")?;
         rig.settle()?;
         let (rows, seconds, peak) = rig.backfill(50)?;

@@ -4,11 +4,13 @@ mod buckets;
 mod capture;
 mod copy;
 mod cutover;
+mod directory;
 mod distance;
 mod finish;
 mod guard;
 mod many;
 mod misplaced;
+mod pace;
 mod placement;
 mod plot;
 mod plots;
@@ -60,11 +62,12 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 29] = [
+pub const ALL: [(&str, Benchmark); 31] = [
     ("backfill", copy::backfill),
     ("streams", streams::streams),
     ("growth", copy::growth),
     ("writers", copy::writers),
+    ("pace", pace::pace),
     ("capture", capture::capture),
     ("redirect", redirect::redirect),
     ("guard", guard::guard),
@@ -85,6 +88,7 @@ pub const ALL: [(&str, Benchmark); 29] = [
     ("hash", routing::hash),
     ("routes", routing::routes),
     ("unknown", routing::unknown),
+    ("directory", directory::directory),
     ("identifiers", routing::identifiers),
     ("queries", queries::queries),
     ("misplaced", misplaced::misplaced),

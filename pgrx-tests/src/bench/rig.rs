@@ -127,8 +127,8 @@ impl Rig {
         self.cluster.servers[0].config(DATABASE, CLIENT)
     }
 
-    /// `COPY | COPY` of the rows that `plan(count)` moves, in binary; rows a second.
-    pub fn copy_pipe(&self, count: i64) -> Result<f64> {
+    /// `COPY | COPY` of the rows that `plan(count)` moves, in binary, through so many pipes at once; rows a second.
+    pub fn copy_pipes(&self, count: i64, pipes: i64) -> Result<f64> {
         let psql = |server: usize, sql: &str| {
             let place = self.cluster.servers[server].conninfo(DATABASE, "postgres");
             format!(
@@ -136,13 +136,24 @@ impl Rig {
                 env::bindir().unwrap_or_default().join("psql").display()
             )
         };
-        let query = format!("tenant_id % 2 = 0 AND tenant_id < {}", 2 * count);
-        let out = psql(0, &format!("COPY (SELECT * FROM items WHERE {query}) TO STDOUT (FORMAT binary)"));
-        let into = psql(1, "COPY items FROM STDIN (FORMAT binary)");
+        let pipe = |number: i64| {
+            let (lower, upper) = (2 * count * number / pipes, 2 * count * (number + 1) / pipes);
+            let query = format!("tenant_id % 2 = 0 AND tenant_id >= {lower} AND tenant_id < {upper}");
+            let out = psql(0, &format!("COPY (SELECT * FROM items WHERE {query}) TO STDOUT (FORMAT binary)"));
+            format!("{{ {out} | {}; }} & ", psql(1, "COPY items FROM STDIN (FORMAT binary)"))
+        };
+        let all: String = (0..pipes).map(pipe).collect();
         let started = Instant::now();
-        env::run(Command::new("bash").args(["-c", &format!("set -o pipefail; {out} | {into}")]))?;
+        env::run(Command::new("bash").args(["-c", &format!("{all} wait")]))?;
         let seconds = started.elapsed().as_secs_f64();
         let rows: i64 = self.target()?.query_one("SELECT count(*) FROM items", &[])?.get(0);
+        let expected = self.source()?.query_one(
+            "SELECT count(*) FROM items WHERE tenant_id % 2 = 0 AND tenant_id < $1::bigint",
+            &[&(2 * count)],
+        )?;
+        if rows != expected.get::<_, i64>(0) {
+            return Err(format!("the pipes brought {rows} rows over").into());
+        }
         Ok(rows as f64 / seconds)
     }
 

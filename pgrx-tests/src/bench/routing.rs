@@ -8,7 +8,7 @@ use postgres::Client;
 use std::time::Instant;
 
 /// Seconds of a statement.
-fn time(client: &mut Client, query: &str) -> Result<f64> {
+pub(super) fn time(client: &mut Client, query: &str) -> Result<f64> {
     let began = Instant::now();
     client.batch_execute(query)?;
     Ok(began.elapsed().as_secs_f64())
@@ -91,7 +91,7 @@ fn processor(client: &mut Client) -> Result<f64> {
 }
 
 /// Those of a statement.
-fn cost(client: &mut Client, query: &str) -> Result<f64> {
+pub(super) fn cost(client: &mut Client, query: &str) -> Result<f64> {
     let before = processor(client)?;
     client.batch_execute(query)?;
     Ok(processor(client)? - before)

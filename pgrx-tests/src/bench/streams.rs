@@ -19,14 +19,23 @@ pub fn streams(size: Size) -> Result<Vec<Measure>> {
         measure.pair(reference, copied(&rig, streams)?);
         Ok(())
     };
+    // How much room there is for a second one.
+    let mut pipes = Measure::new("two pipes of COPY beside one", "rows/s", Goal::RatioAtLeast(1.0));
+    let piped = |pipes: i64| -> Result<f64> {
+        rig.settle()?;
+        let rate = rig.copy_pipes(50, pipes)?;
+        rig.target()?.batch_execute("TRUNCATE items")?;
+        Ok(rate)
+    };
     for _ in 0..size.pairs(3) {
+        pipes.pair(piped(1)?, piped(2)?);
         pair(&mut near, 2)?;
     }
     let _relays = far_away(&rig)?;
     for _ in 0..size.pairs(3) {
         pair(&mut far, 4)?;
     }
-    Ok(vec![near, far])
+    Ok(vec![pipes, near, far])
 }
 
 /// From here on each answer of a shard takes 10 ms.

@@ -101,7 +101,7 @@ fn wait_applied(rig: &Rig, rows: u64) -> Result<()> {
 /// Rows a second of logical replication for the same backlog.
 fn replicated(rig: &Rig) -> Result<f64> {
     let (mut source, mut target) = (rig.source()?, rig.target()?);
-    rig.copy_pipe(50)?;
+    rig.copy_pipes(50, 1)?;
     source.batch_execute("CREATE PUBLICATION bench FOR TABLE items")?;
     let place = rig.cluster.servers[0].conninfo(DATABASE, "postgres");
     target.batch_execute(&format!(

@@ -84,7 +84,7 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         tables.join(", ")
     ))?;
-    let holders = rows.scalar().unwrap_or("somebody who is gone by now").to_owned();
+    let holders = rows.scalar().unwrap_or("a transaction that has ended meanwhile").to_owned();
     Ok(format!("a lock on shard \"{}\": {holders}", engine.plan.source.shard_key))
 }
 

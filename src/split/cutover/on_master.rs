@@ -29,5 +29,5 @@ pub fn holders() -> String {
     );
     sql::read_one(&query, &[], |row| row.get::<String>(1))
         .flatten()
-        .unwrap_or_else(|| "somebody who is gone by now".to_owned())
+        .unwrap_or_else(|| "a transaction that has ended meanwhile".to_owned())
 }

@@ -35,6 +35,7 @@ use crate::split::record::{self, FinishRequest};
 use crate::split::references;
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
+use crate::words::counted;
 
 pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     let plan = &tenure.plan;
@@ -463,7 +464,12 @@ fn record_purged(id: i64, deleted: u64, accepts: bool) {
     } else {
         "each shown to be on the target as it was, or changed there since"
     };
-    split::event(id, None, None, &format!("{deleted} rows deleted from the source, {shown}"));
+    split::event(
+        id,
+        None,
+        None,
+        &format!("{} deleted from the source, {shown}", counted(deleted, "row", "rows")),
+    );
 }
 
 /// What has become of the source.

@@ -17,6 +17,7 @@ use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{lookup, split_progress, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
+use crate::words::counted;
 use phases::TRANSITIONS;
 use requests::{Answer, Call, REQUESTS};
 
@@ -159,7 +160,7 @@ pub fn require_alike(id: i64) -> Result<(), Failure> {
     if let Some((rows, tables)) = verification::differing(id) {
         return Err(Failure::new(
             SqlState::NOT_IN_STATE,
-            format!("split {id} cannot be cut over: {rows} rows of {tables} differ between its sides"),
+            format!("split {id} cannot be cut over: {} of {tables} found to differ between its sides", counted(rows, "row", "rows")),
         )
         .detail("Found by shard_split_verify().".to_owned())
         .hint(format!(
@@ -304,7 +305,7 @@ pub fn verify(id: i64) -> Result<(), Failure> {
 pub fn repair(id: i64) -> Result<i64, Failure> {
     ask(id, Call::Repair)?;
     let rows = verification::ask_repair(id);
-    split::event(id, None, None, &format!("asked for {rows} rows to come over again"));
+    split::event(id, None, None, &format!("asked for {} to come over again", counted(rows, "row", "rows")));
     wake::split_on_commit(id);
     Ok(rows)
 }

@@ -73,7 +73,7 @@ impl From<PlanError> for Failure {
             ),
             PlanError::Overlap { .. } => (
                 SqlState::IN_USE,
-                "Finish that split with shard_split_finish() or undo it with shard_split_rollback() first.",
+                "Bring it to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover.",
             ),
             PlanError::InRun { .. } => (
                 SqlState::IN_USE,

@@ -18,6 +18,7 @@ use crate::split::copy::scope_size;
 use crate::split::injection_points::reach;
 use crate::split::owners;
 use crate::split::references::{self, Reference};
+use crate::words::counted;
 use std::collections::BTreeMap;
 
 /// Tables of one transaction: locks that nobody but a change of a table waits for.
@@ -111,7 +112,7 @@ impl Walk {
         };
         if !gone.is_empty() {
             reach(self.after_batch)?;
-            wait::report(&format!("deleting rows of {} tables", gone.len()));
+            wait::report(&format!("deleting rows of {}", counted(gone.len(), "table", "tables")));
         }
         Ok(gone)
     }

@@ -21,8 +21,9 @@ use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
 use crate::catalog::shard::Shard;
-use crate::catalog::split::Plan;
-use crate::error::{Failure, SqlState};
+use crate::catalog::split::{Plan, State};
+use crate::catalog::split_state::{Goal, Phase};
+use crate::error::{Failure, SqlState, told};
 use crate::remote::quote::{literal, text_array};
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
@@ -42,10 +43,28 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
 }
 
 /// The same for people: what it comes to in one line, and all findings.
-pub fn report(plan: &Plan, identity: &str) -> (String, Vec<Finding>) {
+pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Finding>) {
     let mut outlook = None;
-    let findings = look_at(plan, identity, |source, target| outlook = outlook::of(plan, source, target));
-    (outlook::line(&findings, outlook.as_ref()), findings)
+    let findings = look_at(plan, identity, |source, target| {
+        // What would move has moved.
+        if state.phase != Phase::Completed {
+            outlook = outlook::of(plan, source, target);
+        }
+    });
+    (outlook::line(&findings, outlook.as_ref(), now(state).as_deref()), findings)
+}
+
+/// What a split does that has begun; None: it may begin, for the first time or again.
+fn now(state: &State) -> Option<String> {
+    let phase = state.phase.as_str();
+    match (state.phase, state.goal) {
+        _ if state.finished => Some("finished".to_owned()),
+        (Phase::RolledBack, Goal::RolledBack) => None,
+        (_, Goal::RolledBack) => Some(format!("rolling back from phase {phase}")),
+        // Nothing of it is on a shard, whatever it was asked for.
+        (Phase::Planning, _) => None,
+        _ => Some(format!("begun, in phase {phase}")),
+    }
 }
 
 /// `then`: what else is asked where code of others is in nobody's way.
@@ -153,7 +172,7 @@ pub fn require(plan: &Plan, identity: &str) -> Result<()> {
     let bad: Vec<Finding> = run(plan, identity).into_iter().filter(|f| !f.ok).collect();
     let Some(first) = bad.first() else { return Ok(()) };
     if let Some(away) = bad.iter().find(|finding| finding.transient) {
-        return Err(SplitError::Retry(away.detail.clone()));
+        return Err(SplitError::Retry(told(&away.detail, away.hint.as_deref())));
     }
     let all: Vec<String> = bad.iter().map(|f| format!("{}: {}", f.name, f.detail)).collect();
     let state = match first.name.rsplit(": ").next() {

@@ -10,6 +10,7 @@ use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::split::finding::Finding;
+use crate::words::counted;
 use std::time::{Duration, Instant};
 
 /// Of a copy, a second, on servers with two processors and readers of their own.
@@ -57,7 +58,7 @@ fn size(plan: &Plan, session: &mut Connection, policy: &Policy, shape: &TableSha
     let Some(column) = shape.column(&policy.shard_by).filter(|_| pages > 0.0) else { return Ok((0.0, 0.0)) };
     let stored = stored(session, shape)?.unwrap_or(pages * PAGE);
     if pages <= FEW_PAGES {
-        let (rows, all) = counted(plan, session, shape, column)?;
+        let (rows, all) = count_rows(plan, session, shape, column)?;
         return Ok((rows, stored * rows / all.max(1.0)));
     }
     let all = expected(session, &format!("SELECT 1 FROM {} t", shape.name))?.max(1.0);
@@ -73,7 +74,12 @@ fn size(plan: &Plan, session: &mut Connection, policy: &Policy, shape: &TableSha
 }
 
 /// Rows of the scope, and all: small tables are as often as not those that nobody has analyzed.
-fn counted(plan: &Plan, session: &mut Connection, shape: &TableShape, column: &Column) -> Result<(f64, f64)> {
+fn count_rows(
+    plan: &Plan,
+    session: &mut Connection,
+    shape: &TableShape,
+    column: &Column,
+) -> Result<(f64, f64)> {
     let (functions, predicate) = plan.scope.dry_predicate(column, "t");
     session.run(&format!("BEGIN; {functions}"))?;
     let counted = session.run(&format!(
@@ -144,12 +150,10 @@ impl Outlook {
     }
 
     fn text(&self) -> String {
-        let tables = match self.tables {
-            1 => "1 table".to_owned(),
-            tables => format!("{tables} tables"),
-        };
+        let tables = counted(self.tables, "table", "tables");
+        let rows = counted(rounded(self.rows), "row", "rows");
         let mut parts = vec![
-            format!("about {} rows, {}, in {tables}", rounded(self.rows), bytes(self.bytes)),
+            format!("about {rows}, {}, in {tables}", bytes(self.bytes)),
             format!("a copy of about {}", time(self.copy())),
             format!("writers wait about {} at the cutover", time(self.fence())),
         ];
@@ -163,16 +167,23 @@ impl Outlook {
     }
 }
 
-/// The first line: whether the split may begin, and what it would be.
-pub fn line(findings: &[Finding], outlook: Option<&Outlook>) -> String {
-    let ready = match findings.iter().filter(|finding| !finding.ok).count() {
-        0 => "ready".to_owned(),
-        1 => "not ready, 1 finding".to_owned(),
-        wrong => format!("not ready, {wrong} findings"),
+/// The first line: whether the split may begin, or where it is, and what it would be. `now`: what it does, if it has begun.
+pub fn line(findings: &[Finding], outlook: Option<&Outlook>, now: Option<&str>) -> String {
+    let wrong = match findings.iter().filter(|finding| !finding.ok).count() {
+        0 => None,
+        1 => Some("1 finding".to_owned()),
+        wrong => Some(format!("{wrong} findings")),
+    };
+    let standing = match (now, wrong) {
+        (None, None) => "ready".to_owned(),
+        (None, Some(wrong)) => format!("not ready, {wrong}"),
+        (Some(now), None) => now.to_owned(),
+        (Some(now), Some(wrong)) => format!("{now}, {wrong}"),
     };
     match outlook {
-        Some(outlook) => format!("{ready}: {}", outlook.text()),
-        None => format!("{ready}: how much would move could not be asked"),
+        Some(outlook) => format!("{standing}: {}", outlook.text()),
+        None if now.is_some() => standing,
+        None => format!("{standing}: how much would move could not be asked"),
     }
 }
 
@@ -225,14 +236,17 @@ mod tests {
         let outlook = Outlook { tables: 2, rows: 12_345.0, bytes: 5e6, ..Outlook::default() };
         let wrong = || Finding::new("source: version", false, "old", "");
         let text = "about 12000 rows, 5 MB, in 2 tables, a copy of about 300 ms, writers wait about 46 ms at the cutover";
-        assert_eq!(line(&[], Some(&outlook)), format!("ready: {text}"));
-        assert_eq!(line(&[wrong(), wrong()], Some(&outlook)), format!("not ready, 2 findings: {text}"));
-        assert_eq!(line(&[wrong()], None), "not ready, 1 finding: how much would move could not be asked");
+        assert_eq!(line(&[], Some(&outlook), None), format!("ready: {text}"));
+        assert_eq!(line(&[wrong(), wrong()], Some(&outlook), None), format!("not ready, 2 findings: {text}"));
+        let unknown = "not ready, 1 finding: how much would move could not be asked";
+        assert_eq!(line(&[wrong()], None, None), unknown);
+        assert_eq!(line(&[], Some(&outlook), Some("begun")), format!("begun: {text}"));
+        assert_eq!(line(&[wrong()], None, Some("begun")), "begun, 1 finding");
     }
 
     #[test]
     fn an_old_writer_is_named_with_the_wait() {
         let outlook = Outlook { oldest: Some(Duration::from_secs(90)), tables: 1, ..Outlook::default() };
-        assert!(line(&[], Some(&outlook)).ends_with("the oldest on the source is open for 90 s"));
+        assert!(line(&[], Some(&outlook), None).ends_with("the oldest on the source is open for 90 s"));
     }
 }
