@@ -22,7 +22,7 @@ for file in docs/*.md; do page "$file" "${file#docs/}"; done
 page README.md index.md
 page CHANGELOG.md changes.md
 page tests/README.md tests.md
-cp -r LICENSE Containerfile monitoring "$pages/src/"
+cp -r LICENSE Containerfile monitoring docs/plots "$pages/src/"
 
 said=$("$ROOT/target/tools/bin/mdbook" build "$pages" --dest-dir "$site" 2>&1) || { echo "$said" >&2; exit 1; }
 if grep -E 'WARN|ERROR' <<<"$said" >&2; then exit 1; fi

@@ -215,3 +215,33 @@ fn a_line_says_which_way_a_split_goes() {
     split.run(|_| ()).unwrap();
     assert!(standing(&mut other).starts_with("begun, in phase completed"), "{}", standing(&mut other));
 }
+
+/// Who takes the extension away is told what it leaves, which was left on purpose.
+#[test]
+fn a_dropped_extension_names_the_redirects_that_stay() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    let mut config = cluster.master.config(DATABASE, "postgres");
+    config.notice_callback(move |notice| hears.lock().unwrap().push(format!("{notice:?}")));
+    let mut master: postgres::Client = config.connect(postgres::NoTls).unwrap();
+    let mut told = || {
+        heard.lock().unwrap().clear();
+        master.batch_execute("BEGIN; DROP EXTENSION shardmaster CASCADE; ROLLBACK").unwrap();
+        heard
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|notice| notice.contains("stale route"))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let notices = told();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].contains("\\\"shard_a\\\"") && notices[0].contains("shard_guard_drop"), "{notices:?}");
+    split.drop_guard().unwrap();
+    assert!(told().is_empty());
+}

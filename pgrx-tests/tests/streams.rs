@@ -6,7 +6,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, by_superuser, cluster_of, cut_over_and_compare, plan, rows, source, state_of,
 };
-use shardmaster_tests::random::Random;
+use shardmaster_tests::random::{Random, seed};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::Stage;
@@ -207,7 +207,12 @@ fn a_worker_that_ends_goes_on() {
     let mut cluster = stage_of(&leaves(), 3);
     fill(&cluster, FEW);
     let faults = POINTS.iter().flat_map(|point| ["error", "exit", "kill"].map(|action| (*point, action)));
-    for (number, (point, action)) in faults.enumerate().filter(|(number, _)| is_soak() || number % 2 == 0) {
+    // At each point one of them, another one the next time.
+    let turn = (seed() % 3) as usize;
+    let is_its_turn = |number: usize| (number + number / 3) % 3 == turn;
+    for (number, (point, action)) in
+        faults.enumerate().filter(|(number, _)| is_soak() || is_its_turn(*number))
+    {
         survives(&mut cluster, number, |cluster, id| {
             let strike = Strike::arm(cluster, point, action).unwrap();
             let mut asks = cluster.superuser().unwrap();

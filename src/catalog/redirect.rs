@@ -340,6 +340,14 @@ fn forget_if_over(split: i64) {
     }
 }
 
+/// Sources of finished splits that refuse something.
+pub fn shards() -> Vec<String> {
+    let query = "SELECT DISTINCT p.source_shard FROM shardmaster.split_plan p
+                  WHERE p.redirect_since IS NOT NULL AND EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = p.id)
+                  ORDER BY 1";
+    sql::read(query, &[], |row| row.value(1))
+}
+
 /// The splits with a redirect on a shard.
 pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     sql::read(

@@ -4,7 +4,7 @@ use super::login::{Entrance, Way};
 use super::opening::{self, Manners};
 use crate::agent::credential;
 use crate::catalog::execution::Backend;
-use crate::error::Failure;
+use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::fan_out::{FanOut, Question};
 use crate::remote::quote::literal;
@@ -126,7 +126,12 @@ impl Sessions {
             Some(entrance) if error.sqlstate.is_none() => credential::refused(&entrance.shard, error),
             _ => error,
         };
-        (shard, error.into())
+        let failure = Failure::from(error);
+        if failure.sqlstate != SqlState::INSUFFICIENT_PRIVILEGE || failure.hint.is_some() {
+            return (shard, failure);
+        }
+        let hint = "Its login there, which shard_logins() lists, may not: GRANT it what it is to read on that shard.";
+        (shard, failure.hint(hint))
     }
 
     /// Of those that have failed since it was asked last, where failures are reported: which one, why, and whether the

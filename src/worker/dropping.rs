@@ -4,10 +4,11 @@
 
 use super::splits;
 use crate::catalog::caller::Caller;
-use crate::catalog::{execution, standing_guard};
+use crate::catalog::{execution, redirect, standing_guard};
 use crate::error::{Failure, SqlState};
 use crate::majors;
 use crate::server::sql;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::CStr;
 
@@ -103,6 +104,7 @@ fn nothing_under_way() -> Result<(), Failure> {
     }
     let unfinished = splits::unfinished();
     if unfinished.is_empty() {
+        tell_of_redirects();
         return Ok(());
     }
     let names: Vec<String> =
@@ -110,6 +112,22 @@ fn nothing_under_way() -> Result<(), Failure> {
     Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
         .detail(names.join(", "))
         .hint("Bring each of them to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover."))
+}
+
+/// What finished splits have left on purpose stays, and nobody could end it from here any more.
+fn tell_of_redirects() {
+    let shards = redirect::shards();
+    if shards.is_empty() {
+        return;
+    }
+    let names: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        format!("clients with a stale route are still refused by the sources of finished splits: {}", names.join(", ")),
+        "shardmaster",
+    )
+    .set_hint("SELECT shard_guard_drop() of these splits ends that while the extension is here; later DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
+    .report(PgLogLevel::NOTICE);
 }
 
 const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";

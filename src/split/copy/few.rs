@@ -19,8 +19,11 @@ use crate::split::table::Table;
 use crate::split::table::columns::Source;
 use std::borrow::Cow;
 
-/// Changed keys of all tables of a message.
-pub const MOST_ROWS: i64 = 500;
+/// Changed keys of all tables of a message,
+const MOST_ROWS: i64 = 500;
+/// and while writers wait: over a long line so many have changed since the last step, and each question more costs
+/// them a way there and back.
+const MOST_FENCED: i64 = 4 * MOST_ROWS;
 /// Bytes of their keys and rows.
 const MOST_BYTES: usize = 256 << 10;
 /// Bytes of a table's rows as they are stored, before any of them is read: what is compressed may be longer by some two
@@ -29,6 +32,11 @@ const MOST_STORED: u32 = 32 << 10;
 
 /// What the target waits for: the source, and its own statements.
 pub const ROUND_TRIPS: u32 = 2;
+
+/// Whether so many changed rows may go over as values; by the bytes of what has changed `apply` finds out.
+pub fn are(rows: i64, engine: &Engine) -> bool {
+    rows <= if engine.window_limit.is_some() { MOST_FENCED } else { MOST_ROWS }
+}
 
 /// What is read of a table's window on the source, as queries.
 pub struct Queries {

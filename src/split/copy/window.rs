@@ -187,7 +187,7 @@ pub fn apply(engine: &mut Engine, company: &Company, progress: &Progress) -> Res
         let table = &engine.tables[*position];
         queries.push(window_queries(&engine.plan, *position, table, [&condition, &below]));
     }
-    let are_few = company.rows <= few::MOST_ROWS;
+    let are_few = few::are(company.rows, engine);
     let is_few = |query: &Queries| are_few && few::is_for(&engine.tables[query.of]);
     let (as_values, mut others): (Vec<Queries>, Vec<Queries>) = queries.into_iter().partition(is_few);
     let mut applied = Applied { keys: vec![0; company.tables.len()], round_trips: 0 };
