@@ -34,7 +34,7 @@ pub fn directory(size: Size) -> Result<Vec<Measure>> {
 /// `of_one_shard` tenants on the first shard, the others on all others; seconds of the assignments.
 fn fill(client: &mut Client, tenants: i64, of_one_shard: i64) -> Result<f64> {
     client.batch_execute(&format!(
-        "SELECT count(shard_add('s' || n)) FROM generate_series(0, {SHARDS} - 1) n"
+        "SELECT count(shard_add('s' || n, namespace => 's' || n)) FROM generate_series(0, {SHARDS} - 1) n"
     ))?;
     let mut seconds = time(
         client,

@@ -50,10 +50,34 @@ pub(super) fn far_away(rig: &Rig) -> Result<[Relay; 2]> {
     Ok(relays)
 }
 
-/// Rows a second.
+/// Rows a second; prints what the processors had to do.
 pub(super) fn copied(rig: &Rig, streams: usize) -> Result<f64> {
     rig.cluster.set("shardmaster.copy_streams", &streams.to_string())?;
     rig.settle()?;
+    let before = processors()?;
     let (rows, seconds, _) = rig.backfill(50)?;
+    let spent: Vec<f64> = processors()?.iter().zip(before).map(|(now, then)| now - then).collect();
+    let all: f64 = spent.iter().sum();
+    let part = |jiffies: f64| 100.0 * jiffies / all.max(1.0);
+    println!(
+        "  {streams} streams, with their beginning and end: {:.0} % of all processors busy, {:.0} % idle beside a disk",
+        part(all - spent[IDLE] - spent[WAITING]),
+        part(spent[WAITING])
+    );
     Ok(rows as f64 / seconds)
+}
+
+/// Columns of a processor's line in /proc/stat.
+const IDLE: usize = 3;
+const WAITING: usize = 4;
+
+/// What all processors of this machine have done since it began: user, nice, system, idle, iowait, irq, softirq, steal.
+fn processors() -> Result<[f64; 8]> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let mut spent = [0.0; 8];
+    let first = text.lines().next().unwrap_or_default();
+    for (sum, word) in spent.iter_mut().zip(first.split_whitespace().skip(1)) {
+        *sum = word.parse().unwrap_or(0.0);
+    }
+    Ok(spent)
 }
