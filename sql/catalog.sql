@@ -355,9 +355,9 @@ COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS 'the size of the way b
 COMMENT ON COLUMN shardmaster.split_settle.is_full IS 'the queue was seen to have that size';
 
 -- An active split's keys. The database itself keeps two active splits from
--- moving the same key.
+-- moving the same key. No foreign key to the plan, which nobody deletes, for the sake of plans of millions of keys.
 CREATE TABLE shardmaster.split_key (
-    split_id bigint NOT NULL REFERENCES shardmaster.split_plan (id),
+    split_id bigint NOT NULL,
     keyspace text NOT NULL,
     key      text NOT NULL,
     active   boolean NOT NULL DEFAULT true,
@@ -369,7 +369,7 @@ COMMENT ON TABLE shardmaster.split_key IS 'entries of routing that a split moves
 -- Also of a split that is finished long since: until keys come back, by a split or an
 -- assignment, or the redirect ends.
 CREATE TABLE shardmaster.redirect (
-    split_id bigint NOT NULL REFERENCES shardmaster.split_plan (id),
+    split_id bigint NOT NULL,
     keyspace text NOT NULL,
     key      text NOT NULL,
     ending   boolean NOT NULL DEFAULT false,

@@ -130,7 +130,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.native_capture(bigint, int) IS 'makes a capture function of a split on this shard, which the caller owns, a native one';
 
--- Assignments of many keys: nothing is asked for each of them, and what was has an index of its own.
+-- Assignments and splits of many keys: nothing is asked for each of them, and what was has an index of its own.
+ALTER TABLE shardmaster.split_key DROP CONSTRAINT split_key_split_id_fkey;
+ALTER TABLE shardmaster.redirect DROP CONSTRAINT redirect_split_id_fkey;
 ALTER TABLE shardmaster.routing_entry DROP CONSTRAINT routing_entry_keyspace_fkey;
 DROP INDEX shardmaster.routing_entry_key;
 CREATE INDEX routing_entry_past_key ON shardmaster.routing_entry (key, keyspace, valid_from)

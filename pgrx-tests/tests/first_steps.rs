@@ -209,11 +209,42 @@ fn a_line_says_which_way_a_split_goes() {
     let shown = other.query_one("SELECT progress FROM shard_splits()", &[]).unwrap();
     assert_eq!(shown.get::<_, &str>(0), "rolling back");
     assert!(standing(&mut other).starts_with("rolling back from phase "), "{}", standing(&mut other));
+    // One side is clean before the other is: that is no shard that was set back.
+    let told = other.query("SELECT problem FROM shard_split_diagnose($1)", &[&split.id]).unwrap();
+    let told: Vec<&str> = told.iter().map(|row| row.get(0)).collect();
+    assert!(told.iter().all(|problem| problem.starts_with("it waits for")), "{told:?}");
+    let refused = split.run(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("is being rolled back"), "{refused}");
     cluster.fault("").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
     assert!(standing(&mut other).starts_with("ready: "), "{}", standing(&mut other));
     split.run(|_| ()).unwrap();
     assert!(standing(&mut other).starts_with("begun, in phase completed"), "{}", standing(&mut other));
+    // What a start would ask for is no finding of a split that has ended.
+    split.finish(LIMIT).unwrap();
+    let rows = other.query("SELECT detail FROM shard_split_check($1)", &[&split.id]).unwrap();
+    assert_eq!(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), ["finished"]);
+}
+
+/// A run does not undo what somebody else has asked for meanwhile.
+#[test]
+fn a_run_ends_where_somebody_else_rolls_back() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    cluster.hold("install_begin").unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| Split::of(&cluster, split.id).run(|_| ()));
+        split.wait_held("install_begin", LIMIT).unwrap();
+        split.call("rollback").unwrap();
+        cluster.fault("").unwrap();
+        let refused = run.join().unwrap().unwrap_err().to_string();
+        assert!(refused.contains("rolled back"), "{refused}");
+    });
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
+    // The next one runs the plan again.
+    split.run(|_| ()).unwrap();
+    assert_eq!(split.phase().unwrap(), "completed");
 }
 
 /// Who takes the extension away is told what it leaves, which was left on purpose.

@@ -38,12 +38,34 @@ impl Params {
         let is_secret = |keyword: &str| matches!(keyword, "password" | "sslpassword");
         let secrets =
             self.list.iter().filter(|(keyword, value)| is_secret(keyword) && value.len() >= SHORTEST);
-        secrets.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "***"))
+        let text = secrets.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "***"));
+        without_file(&text)
     }
 
     /// With more behind, for libpq.
     pub(super) fn with<'a>(&'a self, more: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
         let own = self.list.iter().map(|(keyword, value)| (keyword.as_str(), value.as_str()));
         own.chain(more.iter().map(|(keyword, value)| (*keyword, value.as_str()))).collect()
+    }
+}
+
+/// libpq says which file it has read a password from, which is the business of nobody who may look at a split.
+fn without_file(text: &str) -> String {
+    const BEFORE: &str = "password retrieved from file \"";
+    let Some((before, behind)) = text.split_once(BEFORE) else { return text.to_owned() };
+    let behind = behind.split_once('"').map_or("", |(_, behind)| behind);
+    format!("{before}password retrieved from a file{}", without_file(behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Params;
+
+    #[test]
+    fn files_of_passwords_are_not_named() {
+        let said = "FATAL:  no\npassword retrieved from file \"/root/.pgpass\"\nagain: password retrieved from file \"/x";
+        let shown = "FATAL:  no\npassword retrieved from a file\nagain: password retrieved from a file";
+        assert_eq!(Params::default().conceal(said), shown);
+        assert_eq!(Params::default().conceal("refused"), "refused");
     }
 }

@@ -146,6 +146,7 @@ fn waits(id: i64) -> Option<String> {
                                              shardmaster.waiting_words(shardmaster.split_waits_for(p.id))) END,
                          -- Somebody is in the way of what it was asked for, or was a moment ago.
                          CASE WHEN p.phase = 'planning' AND p.goal <> 'planning' OR p.phase = 'cutover_pending' AND p.goal = 'completed'
+                                OR p.goal = 'rolled_back' AND p.phase <> 'rolled_back'
                               THEN 'it waits for ' || nullif(shardmaster.waiting_words(shardmaster.split_waits_for(p.id)), 'shard_split_cutover') END)
            FROM shardmaster.split_plan p WHERE p.id = $1",
         &[id.into()],
@@ -188,6 +189,10 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
     }
     let mut session = tenure::open(plan, identity, side, "diagnosis")?;
     let installed = side::installed(&mut session, plan, side)?;
+    // One side is clean before the other is, and the worker is at it.
+    if state.goal == Goal::RolledBack && state.phase != Phase::RolledBack && installed != Installed::Foreign {
+        return Ok(Vec::new());
+    }
     if state.phase == Phase::RolledBack || state.phase == Phase::Planning {
         return Ok(left(plan, state, installed).into_iter().collect());
     }

@@ -204,7 +204,7 @@ pub const REQUESTS: &[Request] = &[
 
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
     row(Call::Rollback, &[Phase::Completed], Finished, Refuse(OVER)),
-    row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided: SELECT shard_split_reverse({id}) takes it back, or plan a split in the other direction.")),
+    row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided: SELECT shard_split_reverse({id}) takes it back, if it has a way back; else SELECT shard_split_finish({id}), and plan a split in the other direction.")),
     row(Call::Rollback, ANY, Always, Answer::Goal(Goal::RolledBack)),
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),

@@ -97,6 +97,7 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
         .hint(format!("One of: {}, rolled_back.", ways()[1..].join(", "))));
     };
     require_not_taken_back(id, &state, until)?;
+    require_not_rolling_back(id, &state, resumes)?;
     if has_reached(&state, until) {
         return Ok(None);
     }
@@ -109,6 +110,21 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
         return Err(stored_error(id, &state));
     }
     Ok(Some(requests::next(state.phase, state.goal, wanted).map_or("", Call::name)))
+}
+
+/// Whoever else has rolled it back meanwhile is not undone; a plan that was at rest when this began runs again.
+fn require_not_rolling_back(id: i64, state: &State, begins: bool) -> Result<(), Failure> {
+    let is_at_rest = state.phase == Phase::RolledBack;
+    if state.goal != Goal::RolledBack || is_at_rest && begins {
+        return Ok(());
+    }
+    let text = match is_at_rest {
+        true => format!("split {id} was rolled back meanwhile"),
+        false => format!("split {id} is being rolled back"),
+    };
+    Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(format!(
+        "CALL shard_split_run({id}, 'rolled_back') waits for its end; after that the plan can be run again."
+    )))
 }
 
 /// The same on the way back to where it began; behind its cutover the rollback itself says what is possible.

@@ -32,6 +32,7 @@ use crate::split::cutover::sequences::{self, Oids};
 use crate::split::end::copies;
 use crate::split::finding::Finding;
 use crate::split::{owners, references};
+use crate::words::counted;
 use looked::Looked;
 
 const SERVER: &str = include_str!("../../../../sql/check/server.sql");
@@ -44,10 +45,19 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
 
 /// The same for people: what it comes to in one line, and all findings.
 pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Finding>) {
+    // What is asked before a start means nothing of a split that has ended, nor of a way back, which its split begins.
+    if state.finished {
+        return ("finished".to_owned(), Vec::new());
+    }
+    if state.goes_back && matches!(state.phase, Phase::Planning | Phase::RolledBack) {
+        return ("a way back: shard_split_reverse() of its split begins it".to_owned(), Vec::new());
+    }
     let mut outlook = None;
     let findings = look_at(plan, identity, |source, target| {
         // What would move has moved.
-        if state.phase != Phase::Completed {
+        if state.phase != Phase::Completed
+            && (state.goal != Goal::RolledBack || state.phase == Phase::RolledBack)
+        {
             outlook = outlook::of(plan, source, target);
         }
     });
@@ -58,7 +68,6 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
 fn now(state: &State) -> Option<String> {
     let phase = state.phase.as_str();
     match (state.phase, state.goal) {
-        _ if state.finished => Some("finished".to_owned()),
         (Phase::RolledBack, Goal::RolledBack) => None,
         (_, Goal::RolledBack) => Some(format!("rolling back from phase {phase}")),
         // Nothing of it is on a shard, whatever it was asked for.
@@ -181,12 +190,15 @@ pub fn require(plan: &Plan, identity: &str) -> Result<()> {
         _ => SqlState::NOT_IN_STATE,
     };
     Err(SplitError::Failed(
-        Failure::new(state, format!("the check has found {} problems, first: {}", bad.len(), all[0]))
-            .detail(all.join("; "))
-            .hint(format!(
-                "SELECT * FROM shard_split_check({}) WHERE NOT ok lists them with what to do.",
-                plan.id
-            )),
+        Failure::new(
+            state,
+            format!("the check has found {}, first: {}", counted(bad.len(), "problem", "problems"), all[0]),
+        )
+        .detail(all.join("; "))
+        .hint(format!(
+            "SELECT * FROM shard_split_check({}) WHERE NOT ok lists them with what to do.",
+            plan.id
+        )),
     ))
 }
 

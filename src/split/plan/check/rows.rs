@@ -109,7 +109,7 @@ fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
             name,
             false,
             format!("{} holds rows of key \"{key}\"", shape.name),
-            "Delete them, or assign the key to this shard if they are its rows.",
+            "Delete them; or, if they are its rows, roll this plan back and assign the key to this shard.",
         ),
     }
 }
