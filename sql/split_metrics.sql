@@ -241,18 +241,18 @@ $$;
 COMMENT ON FUNCTION shardmaster.copy_rate(bigint, timestamptz, timestamptz) IS 'rows a second since a copy began, until it ended or now';
 
 -- Nobody tells the server whether a client is a terminal: psql is taken for one, where plain characters hurt no log either.
-CREATE FUNCTION shardmaster.progress_bar(percent numeric) RETURNS text
+CREATE FUNCTION shardmaster.progress_bar(percent bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT format('[%s] ', rpad(repeat('#', least(floor(coalesce($1, 0) / 5), 20)::int), 20, '.'))
+    SELECT format('[%s] ', rpad(repeat('#', least(coalesce($1, 0) / 5, 20)::int), 20, '.'))
      WHERE current_setting('application_name') = 'psql'
 $$;
-COMMENT ON FUNCTION shardmaster.progress_bar(numeric) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
+COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
 
 CREATE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT concat_ws(', ',
                format('split %s: %s%s', m.split_id, CASE WHEN g.goes_back THEN 'rolling back from ' END, m.phase),
-               CASE WHEN g.copies THEN concat(shardmaster.progress_bar(m.percent), coalesce(m.percent, 0), ' %') END,
+               CASE WHEN g.copies THEN concat(shardmaster.progress_bar(floor(m.percent)::bigint), coalesce(m.percent, 0), ' %') END,
                CASE WHEN NOT g.goes_back AND m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
                     THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
                CASE WHEN g.copies
