@@ -35,10 +35,16 @@ SELECT * FROM shard_capacity('vector');
 
 -- A lease that ran out counts as expired before anybody has swept.
 SELECT shard_renew_slot(3, '1 hour') > now() + interval '59 min' AS renewed;
+-- The sweeper sees none of it before the commit.
+BEGIN;
 UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - interval '1 s' WHERE id = 3;
+SAVEPOINT late;
 SELECT shard_confirm_slot(3, 'late');
 \echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO late;
 SELECT shard_renew_slot(3, '1 hour');
+ROLLBACK TO late;
+COMMIT;
 SELECT reservation_id, shard_key, slot_no, status FROM shard_reserve_slot('vector', 'index-3', 'acme');
 SELECT id, logical_key, status, resource_id FROM shardmaster.shard_reservation ORDER BY id;
 SELECT reservation_id FROM shard_reserve_slot('vector', 'index-5', 'acme', '10 min');
