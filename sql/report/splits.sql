@@ -8,7 +8,9 @@ WITH shown AS MATERIALIZED (
      ORDER BY 3 LIMIT $1)
 SELECT p.id, p.source_shard, p.target_shard, p.keyspace,
        shardmaster.clipped(shardmaster.split_moves(p.scope_kind, p.tenants, p.reverse_of), 120),
-       CASE WHEN p.finished_at IS NOT NULL THEN 'finished' ELSE p.phase END, p.activity,
+       CASE WHEN p.finished_at IS NOT NULL THEN 'finished' ELSE p.phase END,
+       CASE WHEN p.goal = 'rolled_back' AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'retrying', 'paused')
+            THEN 'rolling back' ELSE p.activity END,
        CASE WHEN p.finished_at IS NOT NULL THEN NULL
             ELSE shardmaster.clipped(coalesce(CASE WHEN p.activity = 'failed' THEN p.error_message END,
                                               shardmaster.waiting_words(shardmaster.split_waits_for(p.id))), 300) END,
