@@ -46,7 +46,7 @@ pub fn cutover(size: Size) -> Result<Vec<Measure>> {
 }
 
 fn measures(acks: &[Ack], moments: &[Duration]) -> Vec<Measure> {
-    let mut gap = Measure::new("longest time without a moving tenant's write", "ms", Goal::AtMost(60.0));
+    let mut gap = Measure::new("longest time without a moving tenant's write", "ms", Goal::AtMost(20.0));
     let mut tail = Measure::new("p99 of staying tenants at the cutover", "ms", Goal::RatioAtMost(1.5));
     for &moment in moments {
         let before = moment.saturating_sub(WINDOW)..moment;

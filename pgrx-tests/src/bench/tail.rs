@@ -3,6 +3,7 @@
 use super::Size;
 use super::rig::{Hammer, LIMIT, Rig};
 use super::stats::{Goal, Measure};
+use super::streams::far_away;
 use crate::cluster::DATABASE;
 use crate::split::Split;
 use crate::{Result, wait};
@@ -11,22 +12,33 @@ use std::time::Instant;
 /// A backlog of distinct changed rows, writers stopped.
 pub fn backlog(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(1_000_000), 100)?;
-    let mut speed = Measure::new("backlog, against logical replication", "rows/s", Goal::AtLeast(60_000.0));
+    let mut speed = Measure::new("backlog, against logical replication", "rows/s", Goal::AtLeast(250_000.0));
     for _ in 0..size.pairs(3) {
         rig.settle()?;
         let reference = replicated(&rig)?;
         rig.source()?.batch_execute("VACUUM items")?;
-        let split = caught_up(&rig)?;
-        pause(&split)?;
-        let changed = change_all(&rig)?;
-        rig.settle()?;
-        let started = Instant::now();
-        split.call("resume")?;
-        wait_applied(&rig, changed)?;
-        speed.pair(reference, changed as f64 / started.elapsed().as_secs_f64());
-        rig.take_back(&split)?;
+        speed.pair(reference, followed(&rig)?);
     }
-    Ok(vec![speed])
+    let mut far = Measure::new("the same, 10 ms there and back", "rows/s", Goal::AtLeast(100_000.0));
+    let _relays = far_away(&rig)?;
+    for _ in 0..size.pairs(3) {
+        far.single(followed(&rig)?);
+    }
+    Ok(vec![speed, far])
+}
+
+/// Rows a second of a split that has rested while all rows that move were changed.
+fn followed(rig: &Rig) -> Result<f64> {
+    let split = caught_up(rig)?;
+    pause(&split)?;
+    let changed = change_all(rig)?;
+    rig.settle()?;
+    let started = Instant::now();
+    split.call("resume")?;
+    wait_applied(rig, changed)?;
+    let seconds = started.elapsed().as_secs_f64();
+    rig.take_back(&split)?;
+    Ok(changed as f64 / seconds)
 }
 
 /// The same backlog is caught up while four clients go on writing.

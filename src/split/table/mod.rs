@@ -130,17 +130,6 @@ impl Table {
     /// one more condition.
     pub fn changed_rows(&self, condition: &str) -> String {
         let name = &self.source.name;
-        if self.has_plain_key() {
-            // By names that no expression over the row means.
-            let keys: Vec<String> =
-                (1..=self.source.key().len()).map(|n| format!("\"shardmaster key {n}\"")).collect();
-            let window = self.window(condition);
-            return format!(
-                "{name} t JOIN ({window}) k ({}) ON {} WHERE true",
-                keys.join(", "),
-                key_join(&self.source, "k", &keys)
-            );
-        }
         format!(
             "{name} t WHERE EXISTS (SELECT FROM {} k WHERE k.op <> 'T' AND {condition} AND {})",
             self.queue,
@@ -159,11 +148,12 @@ impl Table {
     }
 
     /// Statements that delete the window's rows on the target: by key and scope, since by key alone they would remove
-    /// another tenant's row. The planner knows nothing of the window's size before.
+    /// another tenant's row. The planner knows nothing of the window's size before; of many it finds rows in the order in
+    /// which they lie, which takes three quarters of what their deletion takes in the order of the keys.
     pub fn delete_changed(&self, scope: &Scope) -> [String; 2] {
         let window = self.window_table();
         let delete = format!(
-            "DELETE FROM {} t USING {window} k WHERE {} AND {}",
+            "DELETE FROM {} t WHERE EXISTS (SELECT FROM {window} k WHERE {}) AND {}",
             self.target_only(),
             self.target_join(),
             scope.filter(&self.target_by, "t"),
