@@ -35,15 +35,35 @@ pub fn current(keyspace: &str, keys: &[String]) -> HashMap<String, String> {
     .collect()
 }
 
-/// The entries that a shard serves now, in their order.
-pub fn entries_on(keyspace: &str, shard_key: &str) -> Vec<String> {
-    sql::read(
-        "SELECT key FROM shardmaster.routing_entry
-          WHERE keyspace = $1 AND valid_to IS NULL AND read_shard = $2
-          ORDER BY bucket, lower(span), key COLLATE \"C\"",
-        &[keyspace.into(), shard_key.into()],
-        |row| row.value(1),
-    )
+/// What a shard serves now.
+pub struct Served {
+    /// The entries, in their order.
+    pub keys: Vec<String>,
+    /// Whether writes of all of them go there, too.
+    pub are_written_there: bool,
+}
+
+/// The server compares millions of keys one by one where they are not the first that it sorts by: those of
+/// a directory are sorted here.
+pub fn entries_on(keyspace: &Keyspace, shard_key: &str) -> Served {
+    let is_directory = keyspace.strategy.is_directory();
+    let order = if is_directory { "" } else { "ORDER BY bucket, lower(span), key COLLATE \"C\"" };
+    let mut are_written_there = true;
+    let mut keys: Vec<String> = sql::read(
+        &format!(
+            "SELECT key, write_shard = $2 FROM shardmaster.routing_entry
+              WHERE keyspace = $1 AND valid_to IS NULL AND read_shard = $2 {order}"
+        ),
+        &[keyspace.name.as_str().into(), shard_key.into()],
+        |row| {
+            are_written_there &= row.value::<bool>(2);
+            row.value(1)
+        },
+    );
+    if is_directory {
+        keys.sort_unstable();
+    }
+    Served { keys, are_written_there }
 }
 
 /// All keys that are assigned now.

@@ -5,6 +5,7 @@ pub mod policies;
 
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::place::{self, Sameness};
+use crate::catalog::routing::Served;
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split_state::Phase;
 use crate::catalog::{in_use, misplaced_run, naming, routing, settlement, split, way_back};
@@ -15,6 +16,7 @@ use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
 use crate::routing::{RoutingError, buckets, name_list, ranges};
 use crate::server::sql;
+use crate::words::of_split;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -73,14 +75,18 @@ impl From<PlanError> for Failure {
             ),
             PlanError::Overlap { .. } => (
                 SqlState::IN_USE,
-                "Bring it to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover.",
+                "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover.",
             ),
             PlanError::InRun { .. } => (
                 SqlState::IN_USE,
                 "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it.",
             ),
         };
-        Failure::new(state, error.to_string()).hint(hint)
+        let failure = Failure::new(state, error.to_string());
+        match error {
+            PlanError::Overlap { split, .. } => failure.hint(of_split(hint, split)),
+            _ => failure.hint(hint),
+        }
     }
 }
 
@@ -115,34 +121,44 @@ impl What {
     }
 
     /// The entries of routing that move; ranges are cut for it.
-    fn entries(self, keyspace: &Locked, source: &Shard) -> std::result::Result<Vec<String>, Failure> {
-        match (self, keyspace.strategy) {
+    fn entries(self, keyspace: &Locked, source: &Shard) -> std::result::Result<Moving, Failure> {
+        let keys: Vec<String> = match (self, keyspace.strategy) {
             (What::All, _) => {
-                let entries = routing::entries_on(&keyspace.name, &source.shard_key);
-                if entries.is_empty() {
+                let Served { keys, are_written_there } = routing::entries_on(keyspace, &source.shard_key);
+                if keys.is_empty() {
                     let (shard, keyspace) = (source.shard_key.clone(), keyspace.name.clone());
                     return Err(PlanError::NothingOnSource { shard, keyspace }.into());
                 }
-                Ok(entries)
+                return Ok(Moving { keys, are_on_source: are_written_there });
             }
             (What::Range(lower, upper), _) => {
                 // Refuses other strategies before the bounds are read.
                 ranges::order(keyspace)?;
                 let wanted = Interval::new(keyspace.key_type(), lower.as_deref(), upper.as_deref())?;
-                ranges::carve(keyspace, &wanted, &source.shard_key)
+                ranges::carve(keyspace, &wanted, &source.shard_key)?
             }
-            (What::Named(names), _) if names.is_empty() => Err(PlanError::NoTenants.into()),
-            (What::Named(names), Strategy::Directory) => Ok(canonical_keys(keyspace, names)?),
+            (What::Named(names), _) if names.is_empty() => return Err(PlanError::NoTenants.into()),
+            (What::Named(names), Strategy::Directory) => canonical_keys(keyspace, names)?,
             (What::Named(names), Strategy::Hash { .. }) => {
                 let names = names.into_iter().collect::<Option<Vec<_>>>().ok_or(RoutingError::NullKey)?;
                 let mut buckets = buckets::names(keyspace, names)?;
                 buckets.sort_unstable();
                 buckets.dedup();
-                Ok(buckets)
+                buckets
             }
-            (What::Named(_), Strategy::Range { .. }) => Err(RoutingError::other_strategy(keyspace).into()),
-        }
+            (What::Named(_), Strategy::Range { .. }) => {
+                return Err(RoutingError::other_strategy(keyspace).into());
+            }
+        };
+        Ok(Moving { keys, are_on_source: false })
     }
+}
+
+/// What a plan is to move.
+struct Moving {
+    keys: Vec<String>,
+    /// Known already: two million of them are not asked for twice.
+    are_on_source: bool,
 }
 
 /// A plan as it was asked for.
@@ -162,8 +178,11 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     check_shards(&keyspace, &source, &target)?;
     check_named(&keyspace, [&source, &target])?;
     let kind = request.what.kind(&keyspace);
-    let keys = request.what.entries(&keyspace, &source)?;
-    check_keys(&keyspace, &source, &keys)?;
+    let Moving { keys, are_on_source } = request.what.entries(&keyspace, &source)?;
+    check_free(&keyspace, &keys)?;
+    if !are_on_source {
+        require_routed(&keyspace, &source, &keys)?;
+    }
     let takes_slots = keyspace.strategy.is_directory();
     if takes_slots {
         tenants::check_free_slots(&target, &keys)?;
@@ -191,8 +210,9 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
         tenants::reserve_for_split(id, &target, &keyspace.name, &keys)?;
     }
     sql::write(
-        "INSERT INTO shardmaster.split_key (split_id, keyspace, key) SELECT $1, $2, unnest($3)",
-        &[id.into(), keyspace.name.as_str().into(), keys.into()],
+        "INSERT INTO shardmaster.split_key (split_id, keyspace, key)
+         SELECT id, keyspace, unnest(tenants) FROM shardmaster.split_plan WHERE id = $1",
+        &[id.into()],
     );
     sql::write(
         "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
@@ -252,13 +272,19 @@ fn has_tables(keyspace: &str) -> bool {
 }
 
 fn check_keys(keyspace: &Locked, source: &Shard, tenants: &[String]) -> std::result::Result<(), PlanError> {
+    check_free(keyspace, tenants)?;
+    require_routed(keyspace, source, tenants)
+}
+
+/// Nobody else moves one of them.
+fn check_free(keyspace: &Locked, tenants: &[String]) -> std::result::Result<(), PlanError> {
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, tenants) {
         return Err(PlanError::Overlap { key, split });
     }
     if let Some((run, key)) = misplaced_run::of_entries(&keyspace.name, tenants, true).into_iter().next() {
         return Err(PlanError::InRun { key, run });
     }
-    require_routed(keyspace, source, tenants)
+    Ok(())
 }
 
 fn require_routed(
