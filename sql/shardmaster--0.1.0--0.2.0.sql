@@ -246,7 +246,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            -- Nobody is at one that waits for its operator, whatever its last worker has left there.
            CASE WHEN p.activity = 'working' AND p.phase = 'completed'
                  AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
-                THEN 'idle' ELSE p.activity END,
+                THEN 'idle'
+                -- Its end is a work whose steps are not written down there.
+                WHEN p.activity = 'idle' AND p.finished_at IS NULL
+                 AND (p.goal = 'finished' AND p.phase = 'completed' OR p.goal = 'rolled_back' AND p.phase <> 'rolled_back')
+                THEN 'working' ELSE p.activity END,
            -- That capture has stopped is told beside whatever is waited for.
            CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
                 ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
@@ -345,6 +349,11 @@ END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
     'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second, in psql with a bar while rows are copied, and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error; 57014: it has tried in vain to begin for half a minute, and goes on trying';
+
+COMMENT ON FUNCTION @extschema@.shard_keyspace_add(text, text, int, regtype, text[], text) IS
+'adds a keyspace: tables that are routed by the same key. strategy: "directory" (each key has an entry), "hash" (each of so many buckets has one; shards, all active servers if NULL, get them in turn; buckets NULL: one for each shard) "range" (entries by shard_assign_range) or "lookup" (its keys lead to keys of the keyspace "of", by the column that shard_table_add names). key_type: smallint, integer, bigint, numeric (directory only), text, varchar, char, uuid or an enum. 42710: exists already; 22023: arguments that the strategy does not take';
+COMMENT ON FUNCTION @extschema@.shard_keyspace_drop(text) IS
+'drops a keyspace with its entries and the history of its routing. Refused with 55006 while tables, look-ups, or keys of a directory are in it, or it has splits or guards; buckets and ranges, which cannot be taken out, go with it; "default" stays (55000)';
 
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$

@@ -149,7 +149,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            -- Nobody is at one that waits for its operator, whatever its last worker has left there.
            CASE WHEN p.activity = 'working' AND p.phase = 'completed'
                  AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
-                THEN 'idle' ELSE p.activity END,
+                THEN 'idle'
+                -- Its end is a work whose steps are not written down there.
+                WHEN p.activity = 'idle' AND p.finished_at IS NULL
+                 AND (p.goal = 'finished' AND p.phase = 'completed' OR p.goal = 'rolled_back' AND p.phase <> 'rolled_back')
+                THEN 'working' ELSE p.activity END,
            -- That capture has stopped is told beside whatever is waited for.
            CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
                 ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,

@@ -276,3 +276,51 @@ fn a_dropped_extension_names_the_redirects_that_stay() {
     split.drop_guard().unwrap();
     assert!(told().is_empty());
 }
+
+/// A rollback ends a pause: it is shown as what it is, leaves nothing to type, and takes no other pause.
+#[test]
+fn a_paused_split_that_is_rolled_back_rests_no_more() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("pause").unwrap();
+    wait::until("its rest", LIMIT, || Ok((split.metric::<String>("activity")? == "paused").then_some(())))
+        .unwrap();
+    cluster.hold("rollback_capture").unwrap();
+    split.call("rollback").unwrap();
+    split.wait_held("rollback_capture", LIMIT).unwrap();
+    assert_eq!(split.metric::<String>("activity").unwrap(), "working");
+    assert_eq!(split.metric::<Option<String>>("next_call").unwrap(), None);
+    let mut master = cluster.superuser().unwrap();
+    let shown = master.query_one("SELECT progress FROM shard_splits()", &[]).unwrap();
+    assert_eq!(shown.get::<_, &str>(0), "rolling back");
+    let told = master.query("SELECT problem FROM shard_split_diagnose($1)", &[&split.id]).unwrap();
+    assert!(told.iter().all(|row| !row.get::<_, &str>(0).contains("paused")), "{told:?}");
+    let refused = split.call("pause").unwrap_err().to_string();
+    assert!(refused.contains("is being rolled back"), "{refused}");
+    cluster.fault("").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    split.run(|_| ()).unwrap();
+    assert_eq!(split.phase().unwrap(), "completed");
+}
+
+/// Where no coordinator looks after the database, whoever watches a split does.
+#[test]
+fn a_run_without_a_coordinator_starts_another_worker() {
+    let cluster = cluster(&["shardmaster.database = 'elsewhere'"]);
+    let split = plan(&cluster);
+    cluster.hold("step_chunk").unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| Split::of(&cluster, split.id).run(|_| ()));
+        split.wait_held("step_chunk", LIMIT).unwrap();
+        cluster.fault("").unwrap();
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1";
+        let ended: i64 =
+            cluster.superuser().unwrap().query_one(end, &[&split.id.to_string()]).unwrap().get(0);
+        assert_eq!(ended, 1);
+        run.join().unwrap().unwrap();
+    });
+    assert_eq!(split.phase().unwrap(), "completed");
+    assert_eq!(rows(&cluster, 1).len(), 300);
+    split.finish(LIMIT).unwrap();
+}

@@ -4,6 +4,7 @@ use super::caller::Caller;
 use crate::error::{Failure, SqlState};
 use crate::remote::conninfo::{Conninfo, ConninfoError};
 use crate::server::sql::{self, Row};
+use crate::words::of_split;
 use thiserror::Error;
 
 /// The kind of shards that hold rows; every other kind has slots alone.
@@ -78,7 +79,7 @@ impl From<TopologyError> for Failure {
             TopologyError::InSplit { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "Bring it to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover.",
+                    "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover.",
                 ),
             ),
             TopologyError::InExecution { .. } => (
@@ -115,9 +116,10 @@ impl From<TopologyError> for Failure {
             ),
         };
         let failure = Failure::new(state, error.to_string());
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
+        match (hint, &error) {
+            (Some(hint), TopologyError::InSplit { split, .. }) => failure.hint(of_split(hint, *split)),
+            (Some(hint), _) => failure.hint(hint),
+            (None, _) => failure,
         }
     }
 }

@@ -115,7 +115,9 @@ fn unknown(id: i64) -> Failure {
 
 fn state_query(lock: &str) -> String {
     format!(
-        "SELECT phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
+        "SELECT phase, goal, cutover_step,
+                -- A pause holds back what leads to the decision, nothing else.
+                paused AND goal <> 'rolled_back' AND phase NOT IN ('completed', 'rolled_back'), activity = 'failed', finished_at IS NOT NULL,
                 generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
                 extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost,
                 -- An operator's moment may be infinite, from which nothing can be subtracted.

@@ -4,6 +4,7 @@ use crate::catalog::keyspace::{Keyspace, UnknownKeyspace};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Empty;
 use crate::keys::key_type::Unsupported;
+use crate::words::of_split;
 use serde_json::json;
 use thiserror::Error;
 
@@ -146,9 +147,13 @@ impl From<RoutingError> for Failure {
             )),
             _ => failure,
         };
-        match hint(&error) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
+        match (hint(&error), &error) {
+            (
+                Some(hint),
+                RoutingError::KeyspaceInSplit { split, .. } | RoutingError::KeyInSplit { split, .. },
+            ) => failure.hint(of_split(hint, *split)),
+            (Some(hint), _) => failure.hint(hint),
+            (None, _) => failure,
         }
     }
 }
@@ -240,7 +245,7 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
             "A split moves the rows, an assignment does not: use shard_split_plan(), or force => true where the rows are on the new shard."
         }
         E::KeyspaceInSplit { .. } | E::KeyInSplit { .. } => {
-            "Bring it to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover."
+            "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover."
         }
         E::KeyspaceInRun { .. } | E::KeyInRun { .. } => {
             "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it."

@@ -37,19 +37,28 @@ pub fn split_on_commit(split_id: i64) {
     if in_binary_upgrade() || with_requests(|r| r.splits.contains(&split_id)) {
         return;
     }
-    let missing = coordination_missing();
-    if let Some(report) = missing {
-        let role = spawn::worker_role();
-        // SAFETY: a plain variable, set when this session connected.
-        let database = unsafe { pg_sys::MyDatabaseId };
-        let start = (&spawn::split_worker(split_id, database, role)).into();
+    if let Some(report) = coordination_missing() {
         report.report(PgLogLevel::WARNING);
-        with_requests(|r| r.starts.push((split_id, start)));
+        start_on_commit(split_id);
     }
     with_requests(|r| {
         r.coordinator = true;
         r.splits.push(split_id);
     });
+}
+
+/// Starts a split's worker once the current transaction has committed, where none runs and no coordinator
+/// can be.
+pub fn missing_split_on_commit(split_id: i64) {
+    let is_missing = || !process::runs(database::id(), Kind::Split(split_id));
+    if !in_binary_upgrade() && coordination_missing().is_some() && is_missing() {
+        start_on_commit(split_id);
+    }
+}
+
+fn start_on_commit(split_id: i64) {
+    let start = (&spawn::split_worker(split_id, database::id(), spawn::worker_role())).into();
+    with_requests(|r| r.starts.push((split_id, start)));
 }
 
 /// Wakes who waits for CREATE EXTENSION once the current transaction has committed.

@@ -12,6 +12,7 @@ use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::{routing, verification, way_back};
 use crate::clean;
 use crate::error::Failure;
+use crate::guc;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::cutover::told;
@@ -73,7 +74,7 @@ fn look(id: i64, state: &State) -> std::result::Result<Vec<Complaint>, Failure> 
     let plan = split::load(id)?;
     let mut found = on_master(&plan, state);
     let identity = split::identity();
-    if is_before_start(state) {
+    if is_before_start(state) && !state.goes_back {
         let bad = check::run(&plan, &identity).into_iter().filter(|finding| !finding.ok);
         found.extend(bad.map(|finding| {
             Complaint::new(&finding.name, &finding.detail, finding.hint.filter(|hint| !hint.is_empty()))
@@ -117,7 +118,7 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
         found.push(("it is paused".into(), Some(format!("SELECT shard_split_resume({id})."))));
     }
     if let Some(reason) = waits(id).filter(|_| !state.failed && !state.paused) {
-        found.push((reason, None));
+        found.push((reason, wants_worker(id)));
     }
     if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
         let repair = match phases::is_decided(state.phase) {
@@ -155,6 +156,18 @@ fn waits(id: i64) -> Option<String> {
     .flatten()
 }
 
+/// What brings it to a worker; None: that is not what it waits for.
+fn wants_worker(id: i64) -> Option<String> {
+    let waits =
+        sql::read_one("SELECT shardmaster.split_waits_for_worker($1) IS NOT NULL", &[id.into()], |row| {
+            row.value(1)
+        });
+    let more = guc::max_split_workers() + 1;
+    (waits == Some(true)).then(|| {
+        format!("ALTER SYSTEM SET shardmaster.max_split_workers = {more}; SELECT pg_reload_conf(). Or bring one of those splits to its end.")
+    })
+}
+
 /// Keys that somebody has routed elsewhere meanwhile. Those of a split that has ended are not
 /// its own any more.
 fn routes(plan: &Plan, state: &State) -> Option<Problem> {
@@ -184,7 +197,9 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
         Side::Source => state.source_lost,
         Side::Target => state.target_lost,
     };
-    if is_lost || state.finished || state.phase == Phase::Planning && !is_before_start(state) {
+    // What a way back at rest has there is its split's affair.
+    let rests = state.goes_back && is_before_start(state);
+    if is_lost || rests || state.finished || state.phase == Phase::Planning && !is_before_start(state) {
         return Ok(Vec::new());
     }
     let mut session = tenure::open(plan, identity, side, "diagnosis")?;

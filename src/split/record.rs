@@ -94,6 +94,15 @@ pub fn activity(id: i64, activity: &str, waiting_for: Option<&str>) {
     );
 }
 
+/// It rests, unless somebody has ended that meanwhile.
+pub fn paused(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET activity = 'paused', waiting_for = 'shard_split_resume', updated_at = clock_timestamp()
+          WHERE id = $1 AND paused AND (activity, waiting_for) IS DISTINCT FROM ('paused', 'shard_split_resume')",
+        &[id.into()],
+    );
+}
+
 /// Both sides are installed.
 pub fn installed(id: i64) -> Result<()> {
     let state = split::lock(id)?;

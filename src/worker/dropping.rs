@@ -111,7 +111,7 @@ fn nothing_under_way() -> Result<(), Failure> {
         unfinished.iter().map(|split| format!("split {} is in phase {}", split.id, split.phase)).collect();
     Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
         .detail(names.join(", "))
-        .hint("Bring each of them to its end with CALL shard_split_run(ID, 'finished'), or undo it with shard_split_rollback() before its cutover."))
+        .hint("Bring each of them to its end with CALL shard_split_run(SPLIT, 'finished'), or undo it with CALL shard_split_run(SPLIT, 'rolled_back') before its cutover."))
 }
 
 /// What finished splits have left on purpose stays, and nobody could end it from here any more.

@@ -76,7 +76,7 @@ fn answer(call: Call, seen: &Seen) -> Answer {
         Call::Cutover => accepted(phase == Phase::CutoverPending && !is_back),
         Call::Rollback => accepted(phase != Phase::Completed),
         Call::Finish => accepted(phase == Phase::Completed && !seen.is_taken_back),
-        Call::Pause => accepted(!matches!(phase, Phase::Completed | Phase::RolledBack)),
+        Call::Pause => accepted(!is_back && !matches!(phase, Phase::Completed | Phase::RolledBack)),
         Call::Resume => Answer::Accepted,
         Call::GuardDrop => accepted(seen.is_finished),
     }

@@ -66,7 +66,7 @@ pub fn not_installed(shard: &str, id: i64) -> SplitError {
             format!("shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"),
         )
         .hint(format!(
-            "If the cutover has not decided yet, SELECT shard_split_rollback({id}), then start the split again. If it has, keep clients off the shard, restore it to a time after the cutover, and resume the split."
+            "If the cutover has not decided yet, SELECT shard_split_rollback({id}), then start the split again. If it has, keep clients off the shard, restore it to a time after the cutover, and resume the split; a source that was cleaned up on purpose is given up with SELECT shard_split_finish({id}, source_lost => true)."
         )),
     )
 }

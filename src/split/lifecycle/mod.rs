@@ -17,7 +17,7 @@ use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{lookup, split_progress, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
-use crate::words::counted;
+use crate::words::{counted, of_split};
 use phases::TRANSITIONS;
 use requests::{Answer, Call, REQUESTS};
 
@@ -47,7 +47,7 @@ fn ask(id: i64, call: Call) -> Result<(State, Answer), Failure> {
         return Err(refusal(id, &state, call));
     };
     match answer {
-        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(hint.replace("{id}", &id.to_string()))),
+        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(of_split(hint, id))),
         Answer::RollsBack => Err(rolling_back(id)),
         Answer::Goal(_) | Answer::AtLeast(_) | Answer::Accept | Answer::Nothing => Ok((state, answer)),
     }
@@ -174,7 +174,9 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Rollback)?;
     reads::send_back(id, ": it is rolled back")?;
     sql::write(
-        "UPDATE shardmaster.split_plan SET target_lost = $2 WHERE id = $1",
+        "UPDATE shardmaster.split_plan
+            SET target_lost = $2, paused = false, activity = CASE activity WHEN 'paused' THEN 'idle' ELSE activity END
+          WHERE id = $1",
         &[id.into(), target_lost.into()],
     );
     record(id, &state, answer);
@@ -313,7 +315,13 @@ pub fn repair(id: i64) -> Result<i64, Failure> {
 /// Removes the last that a finished split has left: its part of the redirect on its source.
 /// In the caller's session, which is told of what is in the way.
 pub fn drop_guard(id: i64, source_lost: bool) -> Result<(), Failure> {
-    ask(id, Call::GuardDrop)?;
+    let asked = ask(id, Call::GuardDrop);
+    if let (Err(_), Some(back)) =
+        (&asked, way_back::of(id)?.filter(|back| !back.rests() && !back.is_decided()))
+    {
+        return Err(reverse::under_way(id, &back));
+    }
+    asked?;
     ending::drop_all(id, source_lost)
 }
 

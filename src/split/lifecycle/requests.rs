@@ -142,6 +142,9 @@ const UNDECIDED: &[Phase] = &[
     Phase::CutoverPending,
     Phase::RolledBack,
 ];
+/// Whatever is behind a plan at rest and before the decision.
+const UNDER_WAY: &[Phase] =
+    &[Phase::Planning, Phase::DualWrite, Phase::Backfill, Phase::Tailing, Phase::CutoverPending];
 
 /// What helps in more than one row.
 const OVER: &str = "It is over: plan a split in the other direction.";
@@ -209,6 +212,7 @@ pub const REQUESTS: &[Request] = &[
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),
     row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
+    row(Call::Finish, UNDECIDED, GoesBack, Refuse("It is a way back: shard_split_finish() of the split that it takes back ends both.")),
     row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished: CALL shard_split_run({id}) brings it there.")),
 
     row(Call::Reverse, &[Phase::Completed], Finished, Refuse(OVER)),
@@ -234,6 +238,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
 
     row(Call::Pause, &[Phase::Completed, Phase::RolledBack], Always, Refuse("There is nothing to pause.")),
+    row(Call::Pause, UNDER_WAY, RollingBack, RollsBack),
     row(Call::Pause, ANY, Always, Accept),
 
     row(Call::Resume, ANY, Always, Accept),

@@ -2,11 +2,12 @@
 
 use super::phases::{WAY, position};
 use super::requests::{self, Call};
+use super::work;
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::way_back;
 use crate::error::{Failure, SqlState};
-use crate::server::{sql, wait as latch};
+use crate::server::{sql, wait as latch, wake};
 use crate::split::record;
 use std::time::{Duration, Instant};
 
@@ -181,6 +182,11 @@ pub fn wait_for_change(id: i64, milliseconds: u64) -> Result<(), Failure> {
     let (before, deadline) = (look()?, Instant::now() + Duration::from_millis(milliseconds));
     while look()? == before && Instant::now() < deadline {
         latch::sleep(Duration::from_millis(20));
+    }
+    // Where nobody else looks after workers, whoever watches does.
+    let state = split::state(id)?;
+    if !state.failed && work::next(&state) != work::Work::Nothing {
+        wake::missing_split_on_commit(id);
     }
     Ok(())
 }

@@ -306,7 +306,7 @@ impl Worker {
 
     /// Paused: changes are queued, nothing is read or written but the lease.
     fn rest(&mut self) -> Result<Duration> {
-        self.write(|| record::activity(self.id, "paused", Some("shard_split_resume")));
+        self.write(|| record::paused(self.id));
         match self.engine.as_mut() {
             Some(engine) => {
                 engine.streams.end();
