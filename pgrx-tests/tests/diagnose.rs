@@ -6,6 +6,7 @@ use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster, finished, plan, t
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
+use std::time::{Duration, Instant};
 
 /// Of each thing that is wrong: where, what, and what repairs it.
 fn diagnosis(split: &Split<'_>) -> Vec<String> {
@@ -176,4 +177,23 @@ fn what_the_check_finds_is_told_before_the_start() {
     finished(&split);
     let mut client = cluster.servers[0].superuser(DATABASE).unwrap();
     assert!(client.query_opt("SELECT 1 FROM items WHERE tenant = 'moves'", &[]).unwrap().is_none());
+}
+
+/// Each look at a shard that hangs takes a time-out, and the worker's own attempts overtake each look.
+#[test]
+fn a_shard_that_hangs_is_not_looked_at_again_and_again() {
+    let cluster = cluster(&["shardmaster.remote_timeout = '2s'"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.servers[1].hang().unwrap();
+    let retries = || Ok((split.metric::<String>("activity")? == "retrying").then_some(()));
+    let tried = wait::until("attempts in vain", LIMIT, retries);
+    let began = Instant::now();
+    let found = diagnosis(&split);
+    let took = began.elapsed();
+    cluster.servers[1].wake().unwrap();
+    tried.unwrap();
+    assert!(found.iter().any(|line| line.starts_with("target shard \"shard_b\" | ")), "{found:#?}");
+    // Two looks of a time-out each, and three seconds between which no other one begins.
+    assert!(took < Duration::from_secs(9), "{took:?}");
 }

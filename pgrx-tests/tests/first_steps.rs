@@ -208,6 +208,8 @@ fn a_line_says_which_way_a_split_goes() {
     assert!(!back.contains('%') && !back.contains(" left") && !back.contains("copied"), "{back}");
     let shown = other.query_one("SELECT progress FROM shard_splits()", &[]).unwrap();
     assert_eq!(shown.get::<_, &str>(0), "rolling back");
+    let report: String = other.query_one("SELECT shard_report()", &[]).unwrap().get(0);
+    assert!(report.contains("rolling back"));
     assert!(standing(&mut other).starts_with("rolling back from phase "), "{}", standing(&mut other));
     // One side is clean before the other is: that is no shard that was set back.
     let told = other.query("SELECT problem FROM shard_split_diagnose($1)", &[&split.id]).unwrap();

@@ -52,8 +52,8 @@ fn asked(cluster: &Cluster, from: &[usize]) -> Vec<String> {
     lines
 }
 
-/// The last window has a row of each table.
-fn behind_the_fence(count: usize) -> Vec<String> {
+/// The last window has so many rows of each table.
+fn behind_the_fence(count: usize, rows: i64) -> Vec<String> {
     let cluster = with_tables(count);
     let split: Split<'_> = plan(&cluster);
     to_pending(&split);
@@ -63,7 +63,9 @@ fn behind_the_fence(count: usize) -> Vec<String> {
     let mut writer = client(&cluster);
     for table in (0..count).map(|n| if n == 0 { "items".to_owned() } else { format!("t{n}") }) {
         writer
-            .batch_execute(&format!("UPDATE {table} SET val = 'last' WHERE tenant = 'moves' AND id = 2"))
+            .batch_execute(&format!(
+                "UPDATE {table} SET val = 'last' WHERE tenant = 'moves' AND id IN (SELECT id FROM {table} WHERE tenant = 'moves' LIMIT {rows})"
+            ))
             .unwrap();
     }
     let lengths: Vec<usize> =
@@ -81,10 +83,19 @@ fn behind_the_fence(count: usize) -> Vec<String> {
 
 #[test]
 fn a_fence_costs_no_message_more_for_more_tables() {
-    let (one, many) = (behind_the_fence(1), behind_the_fence(6));
+    let (one, many) = (behind_the_fence(1, 1), behind_the_fence(6, 1));
     assert_eq!(one.len(), many.len(), "{}\n---\n{}", one.join("\n"), many.join("\n"));
     assert!(one.len() <= MOST, "{}", one.join("\n"));
     // Each of which would be waited for by itself.
+    let copied: Vec<&String> = many.iter().filter(|line| line.contains("FROM STDIN")).collect();
+    assert!(copied.is_empty(), "{copied:?}");
+}
+
+/// Over a long line many rows have changed since the last step.
+#[test]
+fn a_fence_costs_no_message_more_for_a_thousand_rows() {
+    let (few, many) = (behind_the_fence(4, 1), behind_the_fence(4, 300));
+    assert_eq!(few.len(), many.len(), "{}\n---\n{}", few.join("\n"), many.join("\n"));
     let copied: Vec<&String> = many.iter().filter(|line| line.contains("FROM STDIN")).collect();
     assert!(copied.is_empty(), "{copied:?}");
 }

@@ -289,6 +289,10 @@ fn nobody_asks_as_the_mover_and_no_reader_writes() {
         json(&mut client, "shard_query_json('SELECT session_user AS who')"),
         [r#"{"who": "reader"}"#; 2]
     );
+    let refused = client.batch_execute("SELECT shard_query_json('SELECT * FROM pg_authid')").unwrap_err();
+    let refused = refused.as_db_error().unwrap();
+    assert_eq!(refused.code().code(), "42501");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("shard_logins()")), "{refused:?}");
     master
         .batch_execute("CREATE ROLE second; GRANT second TO nobody; SELECT shard_login_set('second', 'app')")
         .unwrap();

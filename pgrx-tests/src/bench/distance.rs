@@ -56,14 +56,27 @@ pub(super) fn prepared(tables: usize) -> Result<Stage> {
 
 /// One split, while a writer changes a row of each busy table in turn, and finds out by itself where
 /// they are.
-pub(super) fn split(stage: &Stage, [from, to]: [usize; 2], busy: usize) -> Result<Took> {
+pub(super) fn split(stage: &Stage, way: [usize; 2], busy: usize) -> Result<Took> {
+    split_beside(stage, way, 1, &|_, stop| write(stage, way[0], busy, stop))
+}
+
+/// One split beside so many clients, each of which is told its number.
+fn split_beside(
+    stage: &Stage,
+    [from, to]: [usize; 2],
+    clients: usize,
+    work: &(dyn Fn(usize, &AtomicBool) -> Result<()> + Sync),
+) -> Result<Took> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(stage, from, busy, &stop));
+        let stop = &stop;
+        let clients: Vec<_> = (0..clients).map(|number| scope.spawn(move || work(number, stop))).collect();
         let took = carry_out(&stage.cluster, from, to);
         stop.store(true, Ordering::Relaxed);
-        let written = writer.join().map_err(|_| "the writer has panicked")?;
-        written.and(took)
+        for client in clients {
+            client.join().map_err(|_| "a writer has panicked")??;
+        }
+        took
     })
 }
 
@@ -80,6 +93,24 @@ pub(super) fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool
             Err(error) if error.code().is_some_and(|code| code.code() == "SM001") => break,
             Err(error) if error.code().is_some_and(|code| code.code() == "SM002") => {}
             Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// As those of TPC-C do: each transaction changes a row of every table, and there is no pause between them.
+fn order(stage: &Stage, server: usize, tables: usize, row: usize, stop: &AtomicBool) -> Result<()> {
+    let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
+    let changes: String = (0..tables)
+        .map(|number| {
+            format!("UPDATE t{number} SET v = 'v' || random() WHERE tenant = 'moves' AND id = {row};")
+        })
+        .collect();
+    while !stop.load(Ordering::Relaxed) {
+        match client.batch_execute(&changes) {
+            Err(error) if error.code().is_some_and(|code| code.code() == "SM001") => break,
+            Err(error) if error.code().is_none_or(|code| code.code() != "SM002") => return Err(error.into()),
+            _ => {}
         }
     }
     Ok(())
@@ -135,9 +166,24 @@ pub fn distance(size: Size) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
+/// Eight tables and six clients, each of whose transactions changes a row of every table.
+fn orders(size: Size) -> Result<Measure> {
+    let (one, eight) = (prepared(ONE.tables)?, prepared(8)?);
+    let mut fence =
+        Measure::new("fence: 8 tables, 6 clients that change all of them", "ms", Goal::AtMost(30.0));
+    for number in 0..size.pairs(10) {
+        let way = if number % 2 == 0 { [0, 1] } else { [1, 0] };
+        let reference = split(&one, way, ONE.busy)?;
+        let ours = split_beside(&eight, way, 6, &|client, stop| order(&eight, way[0], 8, client + 1, stop))?;
+        fence.pair(reference.fence, ours.fence);
+    }
+    Ok(fence)
+}
+
 /// Many tables, nothing is far away.
 pub fn tables(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, Shape { tables: 40, busy: 5 }, Duration::ZERO, 60.0)?;
     measures.extend(beside_one(size, Shape { tables: 150, busy: 105 }, Duration::ZERO, 60.0)?);
+    measures.push(orders(size)?);
     Ok(measures)
 }
