@@ -312,16 +312,16 @@ fn a_run_without_a_coordinator_starts_another_worker() {
     let cluster = cluster(&["shardmaster.database = 'elsewhere'"]);
     let split = plan(&cluster);
     cluster.hold("step_chunk").unwrap();
-    std::thread::scope(|scope| {
-        let run = scope.spawn(|| Split::of(&cluster, split.id).run(|_| ()));
-        split.wait_held("step_chunk", LIMIT).unwrap();
-        cluster.fault("").unwrap();
-        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1";
-        let ended: i64 =
-            cluster.superuser().unwrap().query_one(end, &[&split.id.to_string()]).unwrap().get(0);
-        assert_eq!(ended, 1);
-        run.join().unwrap().unwrap();
-    });
+    let (config, call) =
+        (cluster.master.config(DATABASE, "postgres"), format!("CALL shard_split_run({})", split.id));
+    let run = std::thread::spawn(move || config.connect(postgres::NoTls)?.batch_execute(&call));
+    split.wait_held("step_chunk", LIMIT).unwrap();
+    cluster.fault("").unwrap();
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1";
+    let ended: i64 = cluster.superuser().unwrap().query_one(end, &[&split.id.to_string()]).unwrap().get(0);
+    assert_eq!(ended, 1);
+    wait::until("the run to end", LIMIT, || Ok(run.is_finished().then_some(()))).unwrap();
+    run.join().unwrap().unwrap();
     assert_eq!(split.phase().unwrap(), "completed");
     assert_eq!(rows(&cluster, 1).len(), 300);
     split.finish(LIMIT).unwrap();
