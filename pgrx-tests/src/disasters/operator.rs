@@ -122,6 +122,10 @@ impl Operator<'_> {
                 return Err(format!("no end in {LIMIT:?}: {}", self.describe(&look)).into());
             }
             match look {
+                // What he has asked for, and a restored master has forgotten, is named first.
+                Ok(Some(look)) if look.activity == "failed" && self.takes_back(&look) => {
+                    self.call("rollback($1)")?;
+                }
                 Ok(Some(look)) if look.activity == "failed" => self.help(&look)?,
                 // A cutover that is given up does not fail its split.
                 Ok(Some(look)) if look.hint.contains("shard_adopt") => self.help(&look)?,
@@ -155,6 +159,11 @@ impl Operator<'_> {
         if let Ok(Some(look)) = self.look() {
             self.seen.extend([look.error, look.waiting].into_iter().filter(|text| !text.is_empty()));
         }
+    }
+
+    fn takes_back(&self, look: &Look) -> bool {
+        self.injection.stage == Stage::RollingBack
+            && look.hint.starts_with("If the cutover has not decided yet, SELECT shard_split_rollback")
     }
 
     fn look(&self) -> Result<Option<Look>> {
