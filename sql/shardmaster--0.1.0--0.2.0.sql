@@ -350,6 +350,34 @@ END $$;
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
     'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second, in psql with a bar while rows are copied, and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error; 57014: it has tried in vain to begin for half a minute, and goes on trying';
 
+CREATE OR REPLACE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN n.nobody
+                THEN format('a worker, which nobody starts: shardmaster.database is "%s", this database is "%s", and shared_preload_libraries "%s"',
+                            current_setting('shardmaster.database', true), current_database(), current_setting('shared_preload_libraries'))
+                ELSE concat_ws('; ',
+                         format('a worker: all %s (shardmaster.max_split_workers) are with splits %s', s.most, w.splits),
+                         'of these wait for shard_split_cutover: ' || w.rest) END
+      FROM shardmaster.split_plan p
+     CROSS JOIN LATERAL (SELECT current_setting('shardmaster.max_split_workers', true)::bigint) s (most)
+     CROSS JOIN LATERAL (
+        SELECT count(*), string_agg(o.id::text, ', ' ORDER BY o.id),
+               string_agg(o.id::text, ', ' ORDER BY o.id)
+                   FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
+          FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
+         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id, o.activity, o.phase, o.goal, o.cutover_step, o.finished_at IS NOT NULL)) w (count, splits, rest)
+     CROSS JOIN LATERAL (
+        -- Calls start one where no coordinator does.
+        SELECT NOT pg_is_in_recovery()
+           AND (current_setting('shardmaster.database', true) IS DISTINCT FROM current_database()
+                OR current_setting('shared_preload_libraries') NOT LIKE '%shardmaster%')
+           AND NOT EXISTS (SELECT FROM pg_stat_activity a
+                            WHERE a.backend_type = 'shardmaster split ' || p.id AND a.datname = current_database())) n (nobody)
+     WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+       AND (n.nobody OR w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int)
+$$;
+COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'why a split that has work has no worker; NULL: it has one, or will in a moment';
+
 COMMENT ON FUNCTION @extschema@.shard_add(text, text, text, bigint, text, text, text, text, int, text, text, text, text, text, text, text, boolean) IS
 'adds a shard and returns its id. conninfo: as for psql, without a password (22023; use a password file or a service); NULL: this very database. kind: "postgres" holds rows, any other has slots alone, no connection string, and perhaps a uri. capacity: number of slots, NULL unlimited. namespace: the schema of its tables. The others: shard_set_endpoint(). checked: only if shard_check() finds nothing wrong but that another master has been there, whom shard_adopt() follows (55000). Below superuser: a schema of this database that the caller owns, whose rows move to and from schemas that it has added, too (42501). 42710: exists already';
 COMMENT ON FUNCTION @extschema@.shard_keyspace_add(text, text, int, regtype, text[], text) IS

@@ -31,9 +31,12 @@ COMMENT ON FUNCTION shardmaster.split_takes_worker(bigint, text, text, text, tex
 -- Why a split that has work has no worker; NULL: it will have one in a moment.
 CREATE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT concat_ws('; ',
-               format('a worker: all %s (shardmaster.max_split_workers) are with splits %s', s.most, w.splits),
-               'of these wait for shard_split_cutover: ' || w.rest)
+    SELECT CASE WHEN n.nobody
+                THEN format('a worker, which nobody starts: shardmaster.database is "%s", this database is "%s", and shared_preload_libraries "%s"',
+                            current_setting('shardmaster.database', true), current_database(), current_setting('shared_preload_libraries'))
+                ELSE concat_ws('; ',
+                         format('a worker: all %s (shardmaster.max_split_workers) are with splits %s', s.most, w.splits),
+                         'of these wait for shard_split_cutover: ' || w.rest) END
       FROM shardmaster.split_plan p
      CROSS JOIN LATERAL (SELECT current_setting('shardmaster.max_split_workers', true)::bigint) s (most)
      CROSS JOIN LATERAL (
@@ -42,10 +45,17 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
          WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id, o.activity, o.phase, o.goal, o.cutover_step, o.finished_at IS NOT NULL)) w (count, splits, rest)
+     CROSS JOIN LATERAL (
+        -- Calls start one where no coordinator does.
+        SELECT NOT pg_is_in_recovery()
+           AND (current_setting('shardmaster.database', true) IS DISTINCT FROM current_database()
+                OR current_setting('shared_preload_libraries') NOT LIKE '%shardmaster%')
+           AND NOT EXISTS (SELECT FROM pg_stat_activity a
+                            WHERE a.backend_type = 'shardmaster split ' || p.id AND a.datname = current_database())) n (nobody)
      WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
-       AND w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int
+       AND (n.nobody OR w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int)
 $$;
-COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'which splits have the workers that a split waits for; NULL: it waits for none';
+COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'why a split that has work has no worker; NULL: it has one, or will in a moment';
 
 -- When a split is to end by itself.
 CREATE FUNCTION shardmaster.split_settles(split_id bigint) RETURNS text

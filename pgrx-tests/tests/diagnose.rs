@@ -197,3 +197,36 @@ fn a_shard_that_hangs_is_not_looked_at_again_and_again() {
     // Two looks of a time-out each, and three seconds between which no other one begins.
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
+
+/// While its cutover stands, writes of its keys are routed to its target and refused, which is nobody's fault.
+#[test]
+fn a_cutover_that_stands_is_no_wrong_route() {
+    let cluster = cluster(&["shardmaster.cutover_timeout = 60000"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.hold("cutover_disabled").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_disabled", LIMIT).unwrap();
+    let found = diagnosis(&split);
+    cluster.fault("").unwrap();
+    assert!(found.iter().all(|line| !line.contains("not routed")), "{found:#?}");
+    split.wait("completed", LIMIT).unwrap();
+}
+
+/// A call starts a worker, and nobody starts the next one.
+#[test]
+fn where_nobody_starts_a_worker_it_is_said() {
+    let cluster = cluster(&["shardmaster.database = 'elsewhere'"]);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let end = "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split %'";
+    assert!(cluster.superuser().unwrap().query_one(end, &[]).unwrap().get::<_, bool>(0));
+    let said: String = split.metric("waiting_for").unwrap();
+    assert!(said.starts_with("a worker, which nobody starts: "), "{said}");
+    let found = diagnosis(&split);
+    let call = format!("CALL shard_split_run({})", split.id);
+    assert!(found.iter().any(|line| line.contains("nobody starts") && line.contains(&call)), "{found:#?}");
+    split.run(|_| ()).unwrap();
+    assert_eq!(split.phase().unwrap(), "completed");
+}

@@ -381,8 +381,8 @@ fn rows_that_stay_are_told_of() {
     let id: i64 = master.query_one(query, &[]).unwrap().get(0);
     let found = findings(&mut master, id);
     let wanted = [
-        "source: rows that stay: public.items: at least 1001 of keys that are not routed to the source, such as \"other 1\"",
-        "source: rows that stay: public.loose: 10 without a key, 10 of keys that are not routed to the source, such as \"nobody\"",
+        "source: rows that stay: public.items: at least 1001 of keys that are not in the plan, such as \"other 1\"",
+        "source: rows that stay: public.loose: 10 without a key, 10 of keys that are not in the plan, such as \"nobody\"",
     ];
     assert_eq!(found, wanted.map(|text| (text.to_owned(), true)));
     Split::of(&cluster, id).run(|_| ()).unwrap();

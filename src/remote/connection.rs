@@ -228,8 +228,9 @@ impl Connection {
         let sockets: Vec<(i32, Ready)> =
             sessions.iter().map(|(session, ready)| (session.socket(), *ready)).collect();
         let shards = || {
-            let names: Vec<String> =
+            let mut names: Vec<String> =
                 sessions.iter().map(|(session, _)| format!("\"{}\"", session.shard)).collect();
+            names.dedup();
             names.join(" and ")
         };
         let mut silence = Silence::default();

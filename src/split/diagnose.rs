@@ -118,7 +118,7 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
         found.push(("it is paused".into(), Some(format!("SELECT shard_split_resume({id})."))));
     }
     if let Some(reason) = waits(id).filter(|_| !state.failed && !state.paused) {
-        found.push((reason, wants_worker(id)));
+        found.push((reason, wants_worker(id, state.goal)));
     }
     if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
         let repair = match phases::is_decided(state.phase) {
@@ -157,21 +157,28 @@ fn waits(id: i64) -> Option<String> {
 }
 
 /// What brings it to a worker; None: that is not what it waits for.
-fn wants_worker(id: i64) -> Option<String> {
-    let waits =
-        sql::read_one("SELECT shardmaster.split_waits_for_worker($1) IS NOT NULL", &[id.into()], |row| {
-            row.value(1)
-        });
+fn wants_worker(id: i64, goal: Goal) -> Option<String> {
+    let query = "SELECT shardmaster.split_waits_for_worker($1)";
+    let why = sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()?;
+    if why.starts_with("a worker, which nobody starts") {
+        let until = match goal {
+            Goal::RolledBack => ", 'rolled_back'",
+            Goal::Finished => ", 'finished'",
+            _ => "",
+        };
+        return Some(format!("CALL shard_split_run({id}{until}) starts one, and the next should it end."));
+    }
     let more = guc::max_split_workers() + 1;
-    (waits == Some(true)).then(|| {
-        format!("ALTER SYSTEM SET shardmaster.max_split_workers = {more}; SELECT pg_reload_conf(). Or bring one of those splits to its end.")
-    })
+    Some(format!(
+        "ALTER SYSTEM SET shardmaster.max_split_workers = {more}; SELECT pg_reload_conf(). Or bring one of those splits to its end."
+    ))
 }
 
 /// Keys that somebody has routed elsewhere meanwhile. Those of a split that has ended are not
 /// its own any more.
 fn routes(plan: &Plan, state: &State) -> Option<Problem> {
-    if state.finished || state.phase == Phase::RolledBack {
+    // While a cutover stands before its decision, writes are routed to its target and refused: by itself.
+    if state.finished || state.phase == Phase::RolledBack || state.cutover_step == CutoverStep::Disabled {
         return None;
     }
     let wanted = match phases::is_decided(state.phase) {

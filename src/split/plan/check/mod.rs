@@ -50,7 +50,7 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
         return ("finished".to_owned(), Vec::new());
     }
     if state.goes_back && matches!(state.phase, Phase::Planning | Phase::RolledBack) {
-        return ("a way back: shard_split_reverse() of its split begins it".to_owned(), Vec::new());
+        return (way_back(plan, state), Vec::new());
     }
     let mut outlook = None;
     let findings = look_at(plan, identity, |source, target| {
@@ -62,6 +62,17 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
         }
     });
     (outlook::line(&findings, outlook.as_ref(), now(state).as_deref()), findings)
+}
+
+fn way_back(plan: &Plan, state: &State) -> String {
+    let there = plan.reverse_of.unwrap_or_default();
+    match (state.phase, state.goal) {
+        (Phase::RolledBack, _) => format!("the way back of split {there}, which is given up"),
+        (_, Goal::Planning) => {
+            format!("the way back of split {there}: SELECT shard_split_reverse({there}) begins it")
+        }
+        _ => format!("the way back of split {there}, which is asked for"),
+    }
 }
 
 /// What a split does that has begun; None: it may begin, for the first time or again.

@@ -125,10 +125,10 @@ fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&s
     }
     if others > 0 {
         let example = example.unwrap_or_default();
-        kinds.push(format!("{others} of keys that are not routed to the source, such as \"{example}\""));
+        kinds.push(format!("{others} of keys that are not in the plan, such as \"{example}\""));
     }
     let seen = if without + others > COUNTED { "at least " } else { "" };
-    let hint = "They are not moved and not deleted. To move a key with the others, shard_assign() it to the source and plan again.";
+    let hint = "They are not moved and not deleted. To move a key with the others, plan again with it; one that is routed nowhere is assigned to the source first.";
     Finding::note(name, format!("{}: {seen}{}", shape.name, kinds.join(", ")), hint)
 }
 
