@@ -295,6 +295,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                     WHEN p.goal = 'rolled_back' THEN NULL
                     WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
                CASE WHEN m.phase = 'backfill' THEN date_trunc('second', m.eta) || ' left' END,
+               'writers wait since ' || date_trunc('second', m.fenced_since),
                CASE WHEN p.goal <> 'rolled_back' AND m.phase IN ('tailing', 'cutover_pending') THEN
                     CASE WHEN m.tail_status = 'caught_up' THEN 'caught up'
                          ELSE coalesce(shardmaster.counted(m.lag_rows, 'row', 'rows'), 'unknown rows') || ' behind' END END,

@@ -208,7 +208,10 @@ fn a_cutover_that_stands_is_no_wrong_route() {
     split.call("cutover").unwrap();
     split.wait_held("cutover_disabled", LIMIT).unwrap();
     let found = diagnosis(&split);
+    let shown = "SELECT progress FROM shard_splits()";
+    let shown: String = cluster.superuser().unwrap().query_one(shown, &[]).unwrap().get(0);
     cluster.fault("").unwrap();
+    assert!(shown.contains("writers wait since "), "{shown}");
     assert!(found.iter().all(|line| !line.contains("not routed")), "{found:#?}");
     split.wait("completed", LIMIT).unwrap();
 }
