@@ -20,6 +20,9 @@ impl<'a> Strike<'a> {
         let fault = format!("{point}={action}");
         let witness = if action == "kill" { Some(cluster.superuser()?) } else { None };
         cluster.fault(&fault)?;
+        // A server that takes a session has told all its processes: what leads to the point may be done once only.
+        // One that the fault has ended already takes none.
+        let _told = cluster.superuser();
         Ok(Strike { cluster, fault, witness })
     }
 

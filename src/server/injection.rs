@@ -18,8 +18,10 @@ pub struct Point {
 #[error("fault injected at point \"{0}\"")]
 pub struct InjectedFault(pub &'static str);
 
-/// Free when the setting is empty. Never called inside a transaction of the master.
+/// Free when the setting is empty. Never called inside a transaction of the master. A fault that was set before whatever
+/// leads here is known here: a worker that has waited for nothing since reads it now.
 pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
+    wait::reload();
     let Some(faults) = guc::fault() else { return Ok(()) };
     let Some(fault) = of_point(&faults, point.name) else { return Ok(()) };
     match &fault[point.name.len() + 1..] {

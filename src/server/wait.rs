@@ -40,7 +40,7 @@ pub fn milliseconds(time: Duration) -> c_long {
 }
 
 /// Reads the configuration file if SIGHUP has asked for it. A session leaves it to the server's main loop.
-fn reload() {
+pub fn reload() {
     // SAFETY: a plain variable of this process.
     if unsafe { !pg_sys::MyBgworkerEntry.is_null() } {
         reload_anywhere();
