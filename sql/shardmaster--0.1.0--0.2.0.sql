@@ -280,6 +280,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
 $$;
+COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
 
 CREATE OR REPLACE FUNCTION @extschema@.shard_splits(ended boolean DEFAULT false)
 RETURNS SETOF shardmaster.splits_row

@@ -13,6 +13,11 @@ pub fn of_split(hint: &str, id: i64) -> String {
     hint.replace("{id}", &id.to_string())
 }
 
+/// The end of a hint where nothing that is mended lets a split go on as it is: `shard_split_to_call()` knows it by that.
+pub fn from_the_beginning(id: i64) -> String {
+    format!("SELECT shard_split_rollback({id}), then start the split again.")
+}
+
 #[cfg(test)]
 mod tests {
     use super::counted;

@@ -2,7 +2,7 @@
 //! and what to type is what gets it to its end.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster, finished, plan, to_pending};
+use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster, finished, plan, rows, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -48,6 +48,11 @@ fn at_rest(cluster: &Cluster) -> Split<'_> {
     split
 }
 
+const ENABLE: &str = "DO $$ DECLARE t name; BEGIN
+    FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'items'::regclass AND tgname LIKE '00%' LOOP
+        EXECUTE format('ALTER TABLE items ENABLE ALWAYS TRIGGER %I', t);
+    END LOOP; END $$";
+
 #[test]
 fn what_is_wrong_on_a_shard_is_told_with_its_place() {
     let cluster = cluster(&[]);
@@ -58,13 +63,9 @@ fn what_is_wrong_on_a_shard_is_told_with_its_place() {
     );
     assert_eq!(next(&split), Some(format!("SELECT shard_split_resume({})", split.id)));
     let disable = "ALTER TABLE items DISABLE TRIGGER ALL";
-    let enable = "DO $$ DECLARE t name; BEGIN
-        FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'items'::regclass AND tgname LIKE '00%' LOOP
-            EXECUTE format('ALTER TABLE items ENABLE ALWAYS TRIGGER %I', t);
-        END LOOP; END $$";
     for (server, wrong, right, told) in [
-        (0, disable, enable, "source shard \"shard_a\" | a trigger of the split on public.items is missing"),
-        (1, disable, enable, "target shard \"shard_b\" | a trigger of the split on public.items is missing"),
+        (0, disable, ENABLE, "source shard \"shard_a\" | a trigger of the split on public.items is missing"),
+        (1, disable, ENABLE, "target shard \"shard_b\" | a trigger of the split on public.items is missing"),
         (
             0,
             "UPDATE shardmaster_agent.side SET state = 'moved'",
@@ -103,6 +104,34 @@ fn what_is_wrong_on_a_shard_is_told_with_its_place() {
         assert_eq!(found.len(), 2, "{found:#?}");
     }
     assert_eq!(diagnosis(&split).len(), 1);
+}
+
+/// Triggers that were off for a while are whole again, and what they have missed nobody knows: to resume it would not help.
+#[test]
+fn what_only_a_new_beginning_mends_is_told_as_such() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    for server in [0, 1] {
+        to_pending(&split);
+        by_superuser(&cluster, server, "ALTER TABLE items DISABLE TRIGGER ALL");
+        split.failure(LIMIT).unwrap();
+        let found = diagnosis(&split);
+        let call = format!("SELECT shard_split_rollback({}), then start the split again.", split.id);
+        assert!(found.len() == 2 && found.iter().all(|line| line.ends_with(&call)), "{found:#?}");
+        by_superuser(&cluster, server, ENABLE);
+        let found = diagnosis(&split);
+        assert!(found.len() == 1 && found[0].ends_with(&call), "{found:#?}");
+        assert_eq!(next(&split), Some(format!("SELECT shard_split_rollback({})", split.id)));
+        split.call("resume").unwrap();
+        split.failure(LIMIT).unwrap();
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+        // Those that strangers may have written stay.
+        assert_eq!(rows(&cluster, 1).is_empty(), server == 0);
+        by_superuser(&cluster, 1, "DELETE FROM items");
+    }
+    split.run(|_| ()).unwrap();
+    finished(&split);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What an operator is told who runs a split by one call, and whom it waits for.
 
-use shardmaster_tests::cluster::{CLIENT, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, cluster, plan, rows, to_pending};
+use shardmaster_tests::cluster::{CLIENT, DATABASE, OWNER};
+use shardmaster_tests::fixture::{LIMIT, by_superusers, cluster, plan, rows, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -325,4 +325,70 @@ fn a_run_without_a_coordinator_starts_another_worker() {
     assert_eq!(split.phase().unwrap(), "completed");
     assert_eq!(rows(&cluster, 1).len(), 300);
     split.finish(LIMIT).unwrap();
+}
+
+/// A plan that was rolled back has let go of its shards and keys: whether it would be taken again is looked at before it
+/// is asked for.
+#[test]
+fn a_plan_that_is_not_taken_again_is_not_ready() {
+    let cluster = cluster(&[]);
+    by_superusers(
+        &cluster,
+        &format!(
+            "CREATE TABLE docs (path text COLLATE \"C\" PRIMARY KEY); ALTER TABLE docs OWNER TO {OWNER}"
+        ),
+    );
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('docs', 'range', key_type => 'text');
+             SELECT shard_table_add('docs', shard_by => 'path', keyspace => 'docs');
+             SELECT shard_assign_range(NULL, NULL, 'shard_a', 'docs')",
+        )
+        .unwrap();
+    let range = "SELECT shard_split_plan_range('shard_a', 'shard_b', 'f', 'n', keyspace => 'docs')";
+    let range = Split::of(&cluster, master.query_one(range, &[]).unwrap().get(0));
+    range.call("rollback").unwrap();
+    range.wait("rolled_back", LIMIT).unwrap();
+    let split = plan(&cluster);
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let mut found = |split: &Split<'_>| -> Vec<(String, String)> {
+        let query = "SELECT detail, coalesce(hint, '') FROM shard_split_check($1) WHERE check_name IN ('summary', 'plan')";
+        let rows = master.query(query, &[&split.id]).unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    for (split, wrong, right, told, hint) in [
+        (
+            &split,
+            "SELECT shard_set_status('shard_b', 'disabled')",
+            "SELECT shard_set_status('shard_b', 'active')",
+            "target shard \"shard_b\" is disabled",
+            "shard_set_status()",
+        ),
+        (
+            &split,
+            "SELECT shard_unassign('moves')",
+            "SELECT shard_assign('moves', 'shard_a')",
+            "not routed to source shard \"shard_a\": \"moves\"",
+            "shard_assign()",
+        ),
+        (
+            &range,
+            "SELECT shard_join_ranges('docs')",
+            "SELECT 1",
+            "not routed to source shard \"shard_a\"",
+            "joined or cut since",
+        ),
+    ] {
+        let ready = found(split);
+        assert!(ready.len() == 1 && ready[0].0.starts_with("ready: "), "{ready:?}");
+        cluster.superuser().unwrap().batch_execute(wrong).unwrap();
+        let bad = found(split);
+        assert!(bad[0].0.starts_with("not ready, 1 finding"), "{bad:?}");
+        assert!(bad[1].0.contains(told) && bad[1].1.contains(hint), "{bad:?}");
+        let refused = split.call("start_dual_write").unwrap_err().to_string();
+        assert!(refused.contains(told), "{refused}");
+        cluster.superuser().unwrap().batch_execute(right).unwrap();
+    }
 }

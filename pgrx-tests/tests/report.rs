@@ -97,7 +97,7 @@ fn splits_are_shown_with_their_times_and_figures() {
         format!("Split {}: shard_a → shard_b", split.id),
         format!("It has failed: {failure}"),
         "It waits for: shard_split_finish".to_owned(),
-        "can be taken back".to_owned(),
+        "completed for".to_owned(),
         "How long writers of what moves waited at the cutover".to_owned(),
         "300 rows".to_owned(),
     ] {

@@ -67,6 +67,12 @@ fn what_clients_have_changed_comes_back() {
     let told = cluster.superuser().unwrap().query_one(told, &[&split.id]).unwrap();
     assert!(told.get::<_, i64>(0) > 100 && told.get::<_, i64>(1) > 0);
     assert_eq!(told.get::<_, Option<String>>(2), None);
+    // It stands still, and a pause that is taken now would keep it from its work later.
+    let pause = "SELECT shard_split_pause(split_id) FROM shard_split_metrics() WHERE reverse_of = $1";
+    assert_eq!(
+        fixture::state_of(&cluster.superuser().unwrap().query_one(pause, &[&split.id]).unwrap_err()),
+        "55000"
+    );
     assert_ne!(expected, frozen);
     let back = reverse(&cluster, &split);
     reversed(&split);

@@ -183,6 +183,9 @@ fn attempts_keep_to_their_fence() {
     writer.batch_execute("COMMIT").unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
+    // Writers have waited for those in vain, too.
+    let fence: f64 = split.metric("fence_ms::float8").unwrap();
+    assert!(fence >= 400.0, "{fence}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
-use crate::catalog::{execution, keychain, lookup, reference, standing_guard};
+use crate::catalog::{execution, keychain, lookup, reference, standing_guard, wanting};
 use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
@@ -210,9 +210,12 @@ fn credentials() -> Option<Item> {
 
 fn splits() -> Vec<Item> {
     let describe = |split: splits::Unfinished| {
-        let failed = split.activity == "failed";
         let error = split.error.map(|text| format!(": {text}")).unwrap_or_default();
-        item(format!("split {}", split.id), format!("{}, {}{error}", split.phase, split.activity), !failed)
+        let wanting = wanting::of_split(split.id);
+        let waits = wanting.as_ref().map(|why| format!(", waits for {why}")).unwrap_or_default();
+        let ok =
+            split.activity != "failed" && !wanting.is_some_and(|why| wanting::is_started_by_nobody(&why));
+        item(format!("split {}", split.id), format!("{}, {}{error}{waits}", split.phase, split.activity), ok)
     };
     splits::unfinished().into_iter().map(describe).collect()
 }

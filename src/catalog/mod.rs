@@ -33,4 +33,5 @@ pub mod standing_guard;
 pub mod table_policy;
 pub mod trusted_owner;
 pub mod verification;
+pub mod wanting;
 pub mod way_back;

@@ -124,11 +124,22 @@ pub fn has_copied(id: i64) -> bool {
     sql::read_one(query, &[id.into()], |_| ()).is_some()
 }
 
-/// How long writers had to wait, at most.
+/// How long writers had to wait, at most: a cutover that was tried before in vain may have kept them longer.
 pub fn fenced(id: i64, fenced: Duration) {
     sql::write(
-        "UPDATE shardmaster.split_progress SET fence_ms = $2::float8::numeric WHERE split_id = $1",
+        "UPDATE shardmaster.split_progress SET fence_ms = greatest(fence_ms, $2::float8::numeric) WHERE split_id = $1",
         &[id.into(), milliseconds(fenced).into()],
+    );
+}
+
+/// The same of one that is given up, before its fence is forgotten.
+pub fn fenced_in_vain(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_progress g
+            SET fence_ms = greatest(g.fence_ms, round(extract(epoch FROM clock_timestamp() - p.fenced_since)::numeric * 1000, 1))
+           FROM shardmaster.split_plan p
+          WHERE p.id = $1 AND g.split_id = p.id AND p.fenced_since IS NOT NULL",
+        &[id.into()],
     );
 }
 

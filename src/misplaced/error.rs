@@ -113,7 +113,9 @@ impl MisplacedError {
             E::Between(_) => fixed(SqlState::BETWEEN_SHARDS, "Wait for the split that moves it."),
             E::Split { split, .. } => (
                 SqlState::IN_USE,
-                format!("Wait for its end: SELECT shard_split_to_call({split}) says what it waits for."),
+                format!(
+                    "Wait for its end: SELECT * FROM shard_split_diagnose({split}) says what it waits for."
+                ),
             ),
             E::Redirected { .. } => fixed(
                 SqlState::IN_USE,

@@ -31,7 +31,7 @@ fn stages(times: &Times, now: f64) -> Vec<Stage> {
         ("installed", "s1", times.captured),
         ("copying", "s2", times.copying),
         ("following", "s3", times.copied),
-        ("can be taken back", "s4", times.cut_over),
+        ("completed", "s4", times.cut_over),
     ];
     let known: Vec<(&'static str, &'static str, f64)> =
         begins.into_iter().filter_map(|(name, class, at)| Some((name, class, at?))).collect();
@@ -108,6 +108,6 @@ mod tests {
             ended: Some(6.0),
         };
         let last = stages(&times, 10.0).pop().unwrap();
-        assert_eq!((last.name, last.to, last.is_open), ("can be taken back", 6.0, false));
+        assert_eq!((last.name, last.to, last.is_open), ("completed", 6.0, false));
     }
 }

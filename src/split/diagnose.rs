@@ -9,16 +9,17 @@ use crate::agent::state::side::{self, Installed};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{routing, verification, way_back};
+use crate::catalog::{routing, verification, wanting, way_back};
 use crate::clean;
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::sql;
+use crate::split::copy::leaves;
 use crate::split::cutover::told;
 use crate::split::lifecycle::{phases, requests};
 use crate::split::plan::check;
-use crate::words::counted;
+use crate::words::{counted, from_the_beginning};
 use std::time::{Duration, Instant};
 
 /// One thing that is wrong.
@@ -158,9 +159,8 @@ fn waits(id: i64) -> Option<String> {
 
 /// What brings it to a worker; None: that is not what it waits for.
 fn wants_worker(id: i64, goal: Goal) -> Option<String> {
-    let query = "SELECT shardmaster.split_waits_for_worker($1)";
-    let why = sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()?;
-    if why.starts_with("a worker, which nobody starts") {
+    let why = wanting::of_split(id)?;
+    if wanting::is_started_by_nobody(&why) {
         let until = match goal {
             Goal::RolledBack => ", 'rolled_back'",
             Goal::Finished => ", 'finished'",
@@ -228,7 +228,12 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
     }
     let mut found: Vec<Problem> = says(&mut session, plan, state, side)?.into_iter().collect();
     found.extend(newer_worker(&mut session, plan, state, side)?);
-    found.extend(tables(&mut session, plan, side)?);
+    let missed = match side {
+        Side::Source => "What was written meanwhile nothing has noticed:",
+        Side::Target => leaves::OF_STRANGERS,
+    };
+    let again = format!("{missed} {}", from_the_beginning(plan.id));
+    found.extend(tables(&mut session, plan, side, &again)?);
     Ok(found)
 }
 
@@ -264,7 +269,11 @@ fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> 
         .map(|text| (text, Some(format!("SELECT shard_split_resume({}) tells it again.", plan.id))))
         .into_iter()
         .collect();
-    found.extend(tables(session, plan, side)?);
+    let again = match side {
+        Side::Source => format!("ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; shard_split_finish({}) says what to do about what was written meanwhile.", plan.id),
+        Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; what was written meanwhile a way back would bring back by a copy only.".to_owned(),
+    };
+    found.extend(tables(session, plan, side, &again)?);
     Ok(found)
 }
 
@@ -294,8 +303,8 @@ fn newer_worker(session: &mut Connection, plan: &Plan, state: &State, side: Side
     }))
 }
 
-/// Tables that are gone, and those whose writers nothing of the split sees.
-fn tables(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Problem>> {
+/// Tables that are gone, and those whose writers nothing of the split sees; `again`: what lets it see them.
+fn tables(session: &mut Connection, plan: &Plan, side: Side, again: &str) -> Result<Vec<Problem>> {
     let now = observe::observe(session, plan, side)?;
     let found = plan.tables.iter().zip(&now.tables).filter_map(|(policy, shape)| {
         let name = &policy.table_name;
@@ -303,8 +312,10 @@ fn tables(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Probl
             return Some((format!("table {name} does not exist"), None));
         }
         let leaf = unwatched(shape)?;
-        let repair = "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*, or roll the split back; what was written meanwhile nothing has noticed.";
-        Some((format!("a trigger of the split on {leaf} is missing or does not always fire"), Some(repair.into())))
+        Some((
+            format!("a trigger of the split on {leaf} is missing or does not always fire"),
+            Some(again.to_owned()),
+        ))
     });
     Ok(found.collect())
 }
@@ -318,6 +329,7 @@ pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
     let state = split::state(id)?;
     let call = match &state {
         state if state.finished || state.phase == Phase::RolledBack && !state.failed => return Ok(None),
+        state if state.failed && starts_over(id, state) => Some(requests::Call::Rollback),
         state if state.failed || state.paused => Some(requests::Call::Resume),
         // It is being taken back.
         state if phases::is_decided(state.phase) && way_back::of(id)?.is_some_and(|back| !back.rests()) => {
@@ -331,4 +343,10 @@ pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
         state => requests::next(state.phase, state.goal, phases::WAY.len()),
     };
     Ok(call.map(|call| format!("SELECT {}({id})", call.name())))
+}
+
+/// What it has failed by stays as it is, whatever is mended.
+fn starts_over(id: i64, state: &State) -> bool {
+    let hint = state.error.as_ref().and_then(|failure| failure.hint.as_deref());
+    hint.is_some_and(|hint| hint.ends_with(&from_the_beginning(id)))
 }

@@ -8,6 +8,7 @@ use crate::catalog::{execution, redirect, standing_guard};
 use crate::error::{Failure, SqlState};
 use crate::majors;
 use crate::server::sql;
+use crate::words::of_split;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::CStr;
@@ -103,15 +104,18 @@ fn nothing_under_way() -> Result<(), Failure> {
             .hint("Nobody could tell it of new ones: remove each of shard_guards() with shard_guard_remove(); force => true, where the shard is gone for good."));
     }
     let unfinished = splits::unfinished();
-    if unfinished.is_empty() {
+    let Some(first) = unfinished.first() else {
         tell_of_redirects();
         return Ok(());
-    }
+    };
     let names: Vec<String> =
         unfinished.iter().map(|split| format!("split {} is in phase {}", split.id, split.phase)).collect();
     Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
         .detail(names.join(", "))
-        .hint("Bring each of them to its end with CALL shard_split_run(SPLIT, 'finished'), or undo it with CALL shard_split_run(SPLIT, 'rolled_back') before its cutover."))
+        .hint(of_split(
+            "CALL shard_split_run({id}, 'finished') brings split {id} to its end, CALL shard_split_run({id}, 'rolled_back') undoes it before its cutover. SELECT * FROM shard_splits() lists them all.",
+            first.id,
+        )))
 }
 
 /// What finished splits have left on purpose stays, and nobody could end it from here any more.

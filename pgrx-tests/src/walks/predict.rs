@@ -76,7 +76,10 @@ fn answer(call: Call, seen: &Seen) -> Answer {
         Call::Cutover => accepted(phase == Phase::CutoverPending && !is_back),
         Call::Rollback => accepted(phase != Phase::Completed),
         Call::Finish => accepted(phase == Phase::Completed && !seen.is_taken_back),
-        Call::Pause => accepted(!is_back && !matches!(phase, Phase::Completed | Phase::RolledBack)),
+        Call::Pause => {
+            let waits = seen.reverse_of.is_some() && phase == Phase::Planning && seen.goal == "planning";
+            accepted(!is_back && !waits && !matches!(phase, Phase::Completed | Phase::RolledBack))
+        }
         Call::Resume => Answer::Accepted,
         Call::GuardDrop => accepted(seen.is_finished),
     }

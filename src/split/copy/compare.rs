@@ -5,10 +5,11 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::progress::{Cursor, LeafProgress, Progress, TableProgress};
-use crate::error::SqlState;
+use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
+use crate::words::from_the_beginning;
 
 /// What a step must do before it copies anything.
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
         check_structure(table, shape, known)?;
         check_leaves(table, shape)?;
         let begins = known.leaves.is_empty() || found.restart.is_some();
-        let change = if begins { Change::Other } else { changes(table, shape, known)? };
+        let change = if begins { Change::Other } else { changes((engine.plan.id, table), shape, known)? };
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
             found.uncaptured.push(position);
             continue;
@@ -84,7 +85,7 @@ fn reshaped(table: &Table, detail: &str) -> SplitError {
 
 fn schema_changed(table: &Table, detail: &str) -> SplitError {
     SplitError::Failed(
-        crate::error::Failure::new(
+        Failure::new(
             SqlState::NOT_IN_STATE,
             format!("table {} changed on the source while its rows move", table.source.name),
         )
@@ -115,7 +116,7 @@ enum Change {
     Other,
 }
 
-fn changes(table: &Table, now: &TableShape, known: &TableProgress) -> Result<Change> {
+fn changes((split, table): (i64, &Table), now: &TableShape, known: &TableProgress) -> Result<Change> {
     let is_there = |known: &LeafProgress| now.leaves().iter().any(|leaf| leaf.oid == known.oid);
     let mut other = !known.leaves.iter().all(is_there);
     let mut grown = false;
@@ -128,17 +129,7 @@ fn changes(table: &Table, now: &TableShape, known: &TableProgress) -> Result<Cha
             Since::Same => {}
             // Detached and attached again: what was written meanwhile was not captured.
             Since::New => other = true,
-            Since::Unguarded => {
-                return Err(schema_changed(
-                    table,
-                    &format!(
-                        "capture triggers of {}: before: {}; now: {}",
-                        leaf.name,
-                        before.triggers,
-                        triggers_of(leaf)
-                    ),
-                ));
-            }
+            Since::Unguarded => return Err(unseen(split, table, before, leaf)),
         }
         other |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();
     }
@@ -147,6 +138,23 @@ fn changes(table: &Table, now: &TableShape, known: &TableProgress) -> Result<Cha
         (false, true) => Change::Grown,
         (false, false) => Change::None,
     })
+}
+
+/// As they are again, they have missed what was written meanwhile: only a copy from the beginning has it.
+fn unseen(split: i64, table: &Table, before: &LeafProgress, now: &Leaf) -> SplitError {
+    let (name, leaf) = (&table.source.name, &now.name);
+    SplitError::Failed(
+        Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("the capture of table {name} was changed on the source while its rows move"),
+        )
+        .detail(format!(
+            "capture triggers of {leaf}: before: {}; now: {}",
+            before.triggers,
+            now.triggers.as_deref().unwrap_or("none")
+        ))
+        .hint(format!("What was written meanwhile the split has not seen: {}", from_the_beginning(split))),
+    )
 }
 
 fn triggers_of(leaf: &Leaf) -> String {

@@ -15,6 +15,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
 use crate::split::engine::Engine;
 use crate::split::install::triggers;
+use crate::words::from_the_beginning;
 
 /// A row of the scope where none must be.
 pub struct Stranger {
@@ -236,21 +237,17 @@ fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: 
     }
 }
 
+/// What a rollback does with the target's rows then.
+pub const OF_STRANGERS: &str = "Strangers may have written to the moving rows, so a rollback leaves them there: look them through, and delete them before the split starts again.";
+
 fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
     SplitError::Failed(
         Failure::new(
             SqlState::NOT_IN_STATE,
             format!("the guard of table {} was changed on the target while rows move into it", shape.name),
         )
-        .detail(format!(
-            "triggers of {} now: {}",
-            leaf.name,
-            leaf.triggers.as_deref().unwrap_or("none")
-        ))
-        .hint(format!(
-            "Strangers may have written to the moving rows: SELECT shard_split_rollback({}), then start the split again.",
-            engine.plan.id
-        )),
+        .detail(format!("triggers of {} now: {}", leaf.name, leaf.triggers.as_deref().unwrap_or("none")))
+        .hint(format!("{OF_STRANGERS} {}", from_the_beginning(engine.plan.id))),
     )
 }
 

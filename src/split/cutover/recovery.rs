@@ -8,7 +8,8 @@ use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split_progress;
+use crate::catalog::split_state::{CutoverRequest, CutoverStep};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
@@ -125,6 +126,9 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
             return Ok(());
         }
         change::revert(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
+        if state.request != CutoverRequest::Rehearsal {
+            split_progress::fenced_in_vain(plan.id);
+        }
         record::cutover_step(plan.id, CutoverStep::None);
         split::event(plan.id, None, None, "the cutover was reverted: the source takes writes again");
         Ok(())

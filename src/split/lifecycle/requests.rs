@@ -66,6 +66,8 @@ pub enum When {
     Ending,
     /// It is the way back of another split.
     GoesBack,
+    /// And nobody has asked for it yet.
+    Waits,
 }
 
 impl When {
@@ -80,6 +82,7 @@ impl When {
             When::Finishing => state.goal == Goal::Finished,
             When::Ending => state.goal == Goal::Finished && state.end != End::Undoable,
             When::GoesBack => state.goes_back,
+            When::Waits => state.goes_back && is_at_rest(state.phase, state.goal),
         }
     }
 
@@ -94,6 +97,7 @@ impl When {
             When::Finishing => "its end is asked for",
             When::Ending => "finish deletes, or it was taken back",
             When::GoesBack => "it is a way back",
+            When::Waits => "it is a way back that is not asked for",
         }
     }
 }
@@ -151,7 +155,7 @@ const OVER: &str = "It is over: plan a split in the other direction.";
 const RUN_UP_TO_IT: &str = "CALL shard_split_run({id}, 'cutover_pending') brings it there, and waits until the target has caught up.";
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
-use When::{Always, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, GoesBack, RollingBack};
+use When::{Always, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, GoesBack, RollingBack, Waits};
 
 #[rustfmt::skip]
 pub const REQUESTS: &[Request] = &[
@@ -238,6 +242,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
 
     row(Call::Pause, &[Phase::Completed, Phase::RolledBack], Always, Refuse("There is nothing to pause.")),
+    row(Call::Pause, &[Phase::Planning], Waits, Refuse("It stands still until shard_split_reverse() of its split begins it.")),
     row(Call::Pause, UNDER_WAY, RollingBack, RollsBack),
     row(Call::Pause, ANY, Always, Accept),
 

@@ -13,7 +13,7 @@ mod rows;
 pub mod same;
 mod scope;
 
-use super::policies;
+use super::{policies, refusals};
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
@@ -53,7 +53,7 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
         return (way_back(plan, state), Vec::new());
     }
     let mut outlook = None;
-    let findings = look_at(plan, identity, |source, target| {
+    let mut findings = look_at(plan, identity, |source, target| {
         // What would move has moved.
         if state.phase != Phase::Completed
             && (state.goal != Goal::RolledBack || state.phase == Phase::RolledBack)
@@ -61,6 +61,13 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
             outlook = outlook::of(plan, source, target);
         }
     });
+    // Its shards and keys were let go, and are looked at when it begins again.
+    if state.phase == Phase::RolledBack
+        && state.goal == Goal::RolledBack
+        && let Err(failure) = in_one(|| refusals::again(plan))
+    {
+        findings.insert(0, Finding::new("plan", false, failure.message, &failure.hint.unwrap_or_default()));
+    }
     (outlook::line(&findings, outlook.as_ref(), now(state).as_deref()), findings)
 }
 

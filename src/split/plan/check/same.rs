@@ -6,7 +6,7 @@ use crate::agent::one_database::is_one_database;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::split::finding::Finding;
-use crate::split::plan::{STAY, one_place};
+use crate::split::plan::refusals::{STAY, one_place};
 
 /// Where both shards are one database, no table or partition is on both sides.
 pub fn check(plan: &Plan, source: &Observation, target: &Observation) -> Result<Vec<Finding>> {

@@ -1,0 +1,211 @@
+//! Why a plan is not taken, by the master's catalog alone.
+
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::place::{self, Sameness};
+use crate::catalog::shard::{Shard, ShardStatus};
+use crate::catalog::split::Plan;
+use crate::catalog::{in_use, misplaced_run, naming, routing};
+use crate::error::{Failure, SqlState};
+use crate::keys::strategy::Strategy;
+use crate::placement::tenants;
+use crate::routing::name_list;
+use crate::server::sql;
+use crate::words::of_split;
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum PlanError {
+    #[error("the list of tenants is empty")]
+    NoTenants,
+    #[error("nothing of keyspace \"{keyspace}\" is routed to source shard \"{shard}\"")]
+    NothingOnSource { shard: String, keyspace: String },
+    #[error("source and target are the same shard \"{0}\"")]
+    SameShard(String),
+    #[error("{0}")]
+    OnePlace(String),
+    #[error("shard \"{shard}\" is of kind \"{kind}\" and holds no rows")]
+    HoldsNoRows { shard: String, kind: String },
+    #[error("source shard \"{0}\" is disabled")]
+    SourceDisabled(String),
+    #[error("target shard \"{shard}\" is {status}")]
+    TargetNotActive { shard: String, status: &'static str },
+    #[error("keyspace \"{0}\" has no tables")]
+    NoTables(String),
+    #[error("not routed to source shard \"{shard}\": {keys}")]
+    NotOnSource { shard: String, keys: String, strategy: Strategy },
+    #[error("key \"{key}\" is moved by split {split} already")]
+    Overlap { key: String, split: i64 },
+    #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
+    InRun { key: String, run: i64 },
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Failure {
+        let (state, hint) = match &error {
+            PlanError::NoTenants => {
+                (SqlState::INVALID_VALUE, "Name at least one key that is routed to the source.")
+            }
+            PlanError::NothingOnSource { .. } => {
+                (SqlState::INVALID_VALUE, "shard_entries() lists what is routed where.")
+            }
+            PlanError::SameShard(_) => (SqlState::INVALID_VALUE, "Name two different shards."),
+            PlanError::OnePlace(_) => (SqlState::INVALID_VALUE, STAY),
+            PlanError::HoldsNoRows { .. } => {
+                (SqlState::INVALID_VALUE, "Only shards of kind \"postgres\" can be split.")
+            }
+            PlanError::SourceDisabled(_) => {
+                (SqlState::NOT_IN_STATE, "Set the shard active or draining with shard_set_status().")
+            }
+            PlanError::TargetNotActive { .. } => (
+                SqlState::NOT_IN_STATE,
+                "Choose another target, or set this one active with shard_set_status().",
+            ),
+            PlanError::NoTables(_) => {
+                (SqlState::NOT_IN_STATE, "Say which tables the keys shard, with shard_table_add().")
+            }
+            PlanError::NotOnSource { strategy, .. } => (SqlState::INVALID_VALUE, where_it_is(*strategy)),
+            PlanError::Overlap { .. } => (
+                SqlState::IN_USE,
+                "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover.",
+            ),
+            PlanError::InRun { .. } => (
+                SqlState::IN_USE,
+                "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it.",
+            ),
+        };
+        let failure = Failure::new(state, error.to_string());
+        match error {
+            PlanError::Overlap { split, .. } => failure.hint(of_split(hint, split)),
+            _ => failure.hint(hint),
+        }
+    }
+}
+
+fn where_it_is(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::Directory => {
+            "shard_entries() lists the keys with their shards; shard_assign() routes a key that is not routed yet."
+        }
+        Strategy::Hash { .. } => {
+            "shard_entries() lists the buckets with their shards; shard_assign_bucket() routes one that is not routed yet."
+        }
+        Strategy::Range { .. } => {
+            "shard_entries() lists the ranges with their shards: they may have been joined or cut since. Plan those that are there now."
+        }
+    }
+}
+
+/// Two names of one place, which only the servers may know.
+pub fn one_place(source: &Shard, target: &Shard) -> String {
+    format!(
+        "shards \"{}\" and \"{}\" are one place: namespace \"{}\" of one database",
+        source.shard_key, target.shard_key, source.namespace
+    )
+}
+
+pub const STAY: &str = "No row has to move: assign the keys to the other name, with force => true.";
+
+/// The refusals, in the order in which an operator would mend them.
+pub fn check_shards(
+    keyspace: &Keyspace,
+    source: &Shard,
+    target: &Shard,
+) -> std::result::Result<(), PlanError> {
+    if source.shard_key == target.shard_key {
+        return Err(PlanError::SameShard(source.shard_key.clone()));
+    }
+    for shard in [source, target] {
+        if !shard.holds_rows() {
+            return Err(PlanError::HoldsNoRows { shard: shard.shard_key.clone(), kind: shard.kind.clone() });
+        }
+    }
+    if place::compare(source, target) == Sameness::Same {
+        return Err(PlanError::OnePlace(one_place(source, target)));
+    }
+    if source.status == ShardStatus::Disabled {
+        return Err(PlanError::SourceDisabled(source.shard_key.clone()));
+    }
+    if target.status != ShardStatus::Active {
+        let status = target.status.as_str();
+        return Err(PlanError::TargetNotActive { shard: target.shard_key.clone(), status });
+    }
+    if !has_tables(&keyspace.name) {
+        return Err(PlanError::NoTables(keyspace.name.clone()));
+    }
+    Ok(())
+}
+
+/// Whoever has named a schema of this very database may still do so, and rows go nowhere where
+/// whoever has added it would gain them. Of addresses that no worker has met the check and the
+/// worker find out.
+pub fn check_named(keyspace: &Keyspace, shards: [&Shard; 2]) -> std::result::Result<(), Failure> {
+    let [source, target] = shards;
+    let mut here =
+        [(source, target), (target, source)].into_iter().filter(|(shard, _)| place::is_known_here(shard));
+    here.find_map(|(shard, other)| naming::unsaid(&keyspace.name, shard, other))
+        .map_or(Ok(()), |unsaid| Err(unsaid.failure()))
+}
+
+fn has_tables(keyspace: &str) -> bool {
+    sql::read_one(
+        "SELECT 1 FROM shardmaster.table_policy WHERE keyspace = $1 AND policy = 'sharded' LIMIT 1",
+        &[keyspace.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
+pub fn check_keys(
+    keyspace: &Keyspace,
+    source: &Shard,
+    tenants: &[String],
+) -> std::result::Result<(), PlanError> {
+    check_free(keyspace, tenants)?;
+    require_routed(keyspace, source, tenants)
+}
+
+/// Nobody else moves one of them.
+pub fn check_free(keyspace: &Keyspace, tenants: &[String]) -> std::result::Result<(), PlanError> {
+    if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, tenants) {
+        return Err(PlanError::Overlap { key, split });
+    }
+    if let Some((run, key)) = misplaced_run::of_entries(&keyspace.name, tenants, true).into_iter().next() {
+        return Err(PlanError::InRun { key, run });
+    }
+    Ok(())
+}
+
+pub fn require_routed(
+    keyspace: &Keyspace,
+    source: &Shard,
+    tenants: &[String],
+) -> std::result::Result<(), PlanError> {
+    let current = routing::current(&keyspace.name, tenants);
+    let mut elsewhere: Vec<&str> = tenants
+        .iter()
+        .filter(|key| current.get(*key) != Some(&source.shard_key))
+        .map(String::as_str)
+        .collect();
+    elsewhere.sort_unstable();
+    if elsewhere.is_empty() {
+        return Ok(());
+    }
+    Err(PlanError::NotOnSource {
+        shard: source.shard_key.clone(),
+        keys: name_list(elsewhere),
+        strategy: keyspace.strategy,
+    })
+}
+
+/// Whether a plan that was rolled back would be taken again, in the order in which its start looks. Nothing is locked:
+/// it is an answer for now.
+pub fn again(plan: &Plan) -> std::result::Result<(), Failure> {
+    let keyspace = keyspace::find(&plan.keyspace)?;
+    check_shards(&keyspace, &plan.source, &plan.target)?;
+    check_named(&keyspace, [&plan.source, &plan.target])?;
+    check_keys(&keyspace, &plan.source, &plan.entries)?;
+    if keyspace.strategy.is_directory() {
+        tenants::look_for_free_slots(&plan.target, &plan.entries)?;
+    }
+    Ok(())
+}
