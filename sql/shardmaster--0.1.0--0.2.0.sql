@@ -156,11 +156,11 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         -- Looks, and changes nothing.
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
-                      shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_split_account, shard_split_in_vain, shard_schema_diff, shard_split_wait, shard_routing_history,
+                      shard_split_lifecycle, shard_split_figures, shard_split_diagnose, shard_split_to_call, shard_split_line, shard_split_account, shard_split_in_vain, shard_schema_diff, shard_split_wait, shard_routing_history,
                       shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
-                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check, shard_split_diagnose,
+                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
@@ -225,7 +225,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
             USING ERRCODE = '57014',
-                  HINT = format('It goes on trying: CALL shard_split_run(%1$s) watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
+                  HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
     END IF;
 END $$;
 COMMENT ON FUNCTION @extschema@.shard_split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
@@ -280,6 +280,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
 $$;
+COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
+    'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
     'what each split does, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
 
@@ -301,7 +303,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                CASE WHEN p.goal <> 'rolled_back' AND m.phase IN ('tailing', 'cutover_pending') THEN
                     CASE WHEN m.tail_status = 'caught_up' THEN 'caught up'
                          ELSE coalesce(shardmaster.counted(m.lag_rows, 'row', 'rows'), 'unknown rows') || ' behind' END END,
-               CASE WHEN m.phase = 'completed' AND m.finished_at IS NULL
+               CASE WHEN m.phase = 'completed' AND m.finished_at IS NULL AND m.fenced_since IS NULL
                     THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
            -- What is wrong is what it waits for: somebody to mend it.
            shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,

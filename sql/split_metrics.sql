@@ -305,7 +305,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
             USING ERRCODE = '57014',
-                  HINT = format('It goes on trying: CALL shard_split_run(%1$s) watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
+                  HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
     END IF;
 END $$;
 COMMENT ON FUNCTION @extschema@.shard_split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';

@@ -13,9 +13,16 @@ pub fn of_split(hint: &str, id: i64) -> String {
     hint.replace("{id}", &id.to_string())
 }
 
-/// The end of a hint where nothing that is mended lets a split go on as it is: `shard_split_to_call()` knows it by that.
+/// The end of a hint where nothing that is mended lets a split go on as it is.
 pub fn from_the_beginning(id: i64) -> String {
     format!("SELECT shard_split_rollback({id}), then start the split again.")
+}
+
+/// The same of a way back, which is not begun again.
+pub fn gives_up(back: i64, there: i64) -> String {
+    format!(
+        "What was written meanwhile the way back has not seen. It cannot go on: SELECT shard_split_rollback({back}) gives it up for good; then finish split {there}, and plan a split in the other direction."
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A cluster master and its shards, with the roles that the documentation names.
 
 use crate::server::Server;
-use crate::{Result, wait};
+use crate::{Error, Result, wait};
 use postgres::Client;
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
@@ -193,18 +193,10 @@ impl Cluster {
         Cluster::set_by(&mut self.superuser()?, setting, value)
     }
 
-    /// The same by a superuser's session on the master, which has the setting itself when this returns.
+    /// The same by a superuser's session on the master.
     pub fn set_by(client: &mut Client, setting: &str, value: &str) -> Result<()> {
-        let loaded = "SELECT pg_conf_load_time()::text";
-        let before: String = client.query_one(loaded, &[])?.get(0);
         client.batch_execute(&format!("ALTER SYSTEM SET {setting} = '{}'", value.replace('\'', "''")))?;
-        let mut has_it = || {
-            client.batch_execute("SELECT pg_reload_conf()")?;
-            wait::until("the server to read its settings", Duration::from_secs(60), || {
-                Ok((client.query_one(loaded, &[])?.get::<_, String>(0) != before).then_some(()))
-            })
-        };
-        match has_it() {
+        match client.batch_execute("SELECT pg_reload_conf()").map_err(Error::from) {
             // A worker that the setting kills may take the server along before the answer.
             Err(error) if error.is_lost() => Ok(()),
             outcome => outcome,

@@ -20,9 +20,13 @@ impl<'a> Strike<'a> {
         let fault = format!("{point}={action}");
         let witness = if action == "kill" { Some(cluster.superuser()?) } else { None };
         cluster.fault(&fault)?;
-        // A server that takes a session has told all its processes: what leads to the point may be done once only.
-        // One that the fault has ended already takes none.
-        let _told = cluster.superuser();
+        // What leads to the point may be done once only: until then all processes are to know it. A session that begins has
+        // the fault after those that were there; a server that it has ended already takes none.
+        wait::until(&format!("{fault} to be known"), Duration::from_secs(60), || {
+            let Ok(mut session) = cluster.superuser() else { return Ok(Some(())) };
+            let known = session.query_one("SELECT current_setting('shardmaster.fault')", &[]);
+            Ok(known.map_or(Some(()), |row| (row.get::<_, &str>(0) == fault).then_some(())))
+        })?;
         Ok(Strike { cluster, fault, witness })
     }
 

@@ -126,3 +126,15 @@ fn a_shard_that_floods_keeps_nobody_who_looks_at_it() {
     }
     assert!(fixture::rows(&cluster, 0).len() == 300);
 }
+
+/// A trigger that somebody has disabled lets pass what it is to refuse, long after its split has ended.
+#[test]
+fn triggers_that_are_disabled_are_found() {
+    let cluster = cluster(&[]);
+    let split = fixture::plan(&cluster);
+    split.run(|_| ()).unwrap();
+    split.finish(fixture::LIMIT).unwrap();
+    assert!(checked(&cluster, "shard_a").iter().all(|row| row.0 != "triggers"));
+    by_superuser(&cluster, 0, "ALTER TABLE items DISABLE TRIGGER ALL");
+    is_wrong(&checked(&cluster, "shard_a"), "triggers", "on public.items", "ENABLE ALWAYS TRIGGER");
+}

@@ -134,6 +134,38 @@ fn what_only_a_new_beginning_mends_is_told_as_such() {
     finished(&split);
 }
 
+/// A way back that has missed something is not begun again: no call that would give it up is what to type next.
+#[test]
+fn a_way_back_that_has_missed_something_is_told_as_such() {
+    let cluster = cluster(&["shardmaster.reverse = on"]);
+    let split = plan(&cluster);
+    split.run(|_| ()).unwrap();
+    by_superuser(&cluster, 1, "ALTER TABLE items DISABLE TRIGGER ALL");
+    by_superuser(&cluster, 1, ENABLE);
+    split.call("reverse").unwrap();
+    let back = "SELECT split_id FROM shard_split_metrics() WHERE reverse_of = $1";
+    let back: i64 = cluster.superuser().unwrap().query_one(back, &[&split.id]).unwrap().get(0);
+    let back = Split::of(&cluster, back);
+    back.failure(LIMIT).unwrap();
+    let found = diagnosis(&back);
+    let told = format!(
+        "SELECT shard_split_rollback({}) gives it up for good; then finish split {}",
+        back.id, split.id
+    );
+    assert!(found.iter().any(|line| line.contains(&told)), "{found:#?}");
+    assert_eq!(next(&back), None);
+    let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("is being taken back by split"), "{refused}");
+    back.call("rollback").unwrap();
+    back.wait("rolled_back", LIMIT).unwrap();
+    let refused = back.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("was rolled back"), "{refused}");
+    split.finish(LIMIT).unwrap();
+    for wanted in ["rolled_back", "reversed"] {
+        assert_eq!(split.wait(wanted, LIMIT).unwrap_err().sqlstate(), Some("55000"), "{wanted}");
+    }
+}
+
 #[test]
 fn what_is_wrong_on_the_master_is_told() {
     let mut cluster = cluster(&["shardmaster.remote_timeout = '2s'"]);

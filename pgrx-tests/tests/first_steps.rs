@@ -391,4 +391,29 @@ fn a_plan_that_is_not_taken_again_is_not_ready() {
         assert!(refused.contains(told), "{refused}");
         cluster.superuser().unwrap().batch_execute(right).unwrap();
     }
+    assert_eq!(split.wait("completed", LIMIT).unwrap_err().sqlstate(), Some("55000"));
+    // With the tables that the keyspace has by now, and what was said of their columns until that is taken back.
+    for (wrong, right, told) in [
+        ("SELECT shard_table_add('nowhere', 'tenant')", "SELECT shard_table_drop('nowhere')", "nowhere"),
+        (
+            "SELECT shard_split_map(2, 'items', 'id', 'id + 1')",
+            "SELECT shard_split_map(2, 'items', 'id', 'id')",
+            "cannot be computed",
+        ),
+    ] {
+        let query = "SELECT concat_ws(': ', detail, hint) FROM shard_split_check($1)";
+        let told_by = || -> Vec<String> {
+            let rows = cluster.superuser().unwrap().query(query, &[&split.id]).unwrap();
+            rows.iter().map(|row| row.get(0)).collect()
+        };
+        cluster.superuser().unwrap().batch_execute(wrong).unwrap();
+        let found = told_by();
+        assert!(
+            found[0].starts_with("not ready") && found.iter().any(|line| line.contains(told)),
+            "{found:?}"
+        );
+        cluster.superuser().unwrap().batch_execute(right).unwrap();
+        let found = told_by();
+        assert!(found[0].starts_with("ready: "), "{found:?}");
+    }
 }

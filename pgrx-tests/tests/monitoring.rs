@@ -1,7 +1,7 @@
 //! What exporters read of a master, and the alerts that are made of it.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, by_owner, to_pending};
+use shardmaster_tests::fixture::{self, LIMIT, by_owner, completed, to_pending};
 use shardmaster_tests::prometheus::{ALERTS, DASHBOARD, Prometheus, QUERIES, SQL_QUERIES};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -119,7 +119,7 @@ fn each_panel_shows_something(prometheus: &Prometheus) {
 fn both_exporters_ask_the_same() {
     let questions = |file: &str| -> String {
         let is_of_query =
-            |line: &&str| line.contains("SELECT ") || line.contains(" AS ") || line.contains("FROM ");
+            |line: &&str| ["SELECT ", " AS ", "FROM ", " AND "].iter().any(|word| line.contains(word));
         let plain = |line: &str| {
             let text = line.trim().trim_start_matches("query: ").trim_matches('"');
             text.to_owned() + "\n"
@@ -128,4 +128,43 @@ fn both_exporters_ask_the_same() {
     };
     assert!(questions(QUERIES).lines().count() > 12);
     assert_eq!(questions(QUERIES), questions(SQL_QUERIES));
+}
+
+/// The question of one figure's file, as the exporter sends it.
+fn question(name: &str) -> String {
+    let of_name = QUERIES.split(&format!("\n{name}:\n  query: |\n")).nth(1).unwrap();
+    of_name.split("\n  metrics:").next().unwrap().to_owned()
+}
+
+/// A way back that nobody has asked for is no split that could be behind, and a shard that takes nothing has no slots.
+#[test]
+fn what_cannot_help_or_needs_nobody_is_in_no_figure() {
+    let cluster = fixture::cluster(&[]);
+    let split = completed(&cluster);
+    let mut master = cluster.superuser().unwrap();
+    let splits = |master: &mut postgres::Client| -> Vec<String> {
+        let rows = master.query(&question("shardmaster_split"), &[]).unwrap();
+        rows.iter().map(|row| row.get("split_id")).collect()
+    };
+    assert_eq!(splits(&mut master), [split.id.to_string()]);
+    // Once it is asked for, it is.
+    cluster.hold("reverse_captured").unwrap();
+    master.batch_execute(&format!("SELECT shard_split_reverse({})", split.id)).unwrap();
+    wait::until("the way back to be a figure", LIMIT, || Ok((splits(&mut master).len() == 2).then_some(())))
+        .unwrap();
+    cluster.fault("").unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_add(s, kind => 'gpu', capacity => 5) FROM unnest('{one,two,three}'::text[]) s;
+             SELECT shard_set_status('one', 'disabled'), shard_set_status('two', 'draining')",
+        )
+        .unwrap();
+    let shards = master.query(&question("shardmaster_shard"), &[]).unwrap();
+    let mut slots: Vec<(String, f64)> = shards
+        .iter()
+        .filter(|row| row.get::<_, &str>("kind") == "gpu")
+        .map(|row| (row.get("shard"), row.get("available_slots")))
+        .collect();
+    slots.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(slots, [("one".into(), 0.0), ("three".into(), 5.0), ("two".into(), 0.0)]);
 }

@@ -186,6 +186,45 @@ fn a_step_that_finds_nothing_is_three_ways_there_and_back() {
     assert!(asked <= 4 * (steps + 1), "{asked} questions in {steps} steps");
 }
 
+/// Ways to one side behind the fence, and two commits. What is asked of both at the same time is one way to each.
+const FENCED: usize = 8 + 2;
+
+/// Writers wait for a few ways to the farther side, whatever the number of tables, and of those that were changed.
+#[test]
+fn a_fence_is_a_few_ways_to_each_side() {
+    let fenced = |tables: usize| -> [usize; 2] {
+        let stage = prepared(tables, "20ms");
+        let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+        reach(&split, "start_dual_write", "dual_write");
+        reach(&split, "run_backfill", "cutover_pending");
+        stage.cluster.hold("cutover_disabled").unwrap();
+        split.call("cutover").unwrap();
+        split.wait_held("cutover_disabled", LIMIT).unwrap();
+        let mut client = stage.cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+        for number in 0..5 {
+            client
+                .batch_execute(&format!("UPDATE t{number} SET v = 'last' WHERE tenant = 'moves' AND id < 5"))
+                .unwrap();
+        }
+        let _ = heard(&stage);
+        // Writers are let go here.
+        stage.cluster.hold("cutover_moved").unwrap();
+        split.wait_held("cutover_moved", LIMIT).unwrap();
+        let ways = [&stage.source, &stage.target].map(|relay| {
+            let heard = relay.heard();
+            tell("a fence", &heard);
+            heard.len()
+        });
+        stage.cluster.fault("").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        ways
+    };
+    let (few, many) = (fenced(6), fenced(40));
+    for (few, many) in few.iter().zip(many) {
+        assert!(*few <= FENCED && many <= FENCED, "{few} and {many} ways");
+    }
+}
+
 /// What tables look like is asked anew where something may be another, on either side, and not in each step.
 #[test]
 fn a_step_looks_at_tables_again_where_they_may_have_changed() {

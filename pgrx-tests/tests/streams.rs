@@ -363,6 +363,58 @@ fn a_target_that_is_full_gets_fewer_streams() {
     cut_over_and_compare(&cluster, &split);
 }
 
+/// Room for 1600 locks: a quarter of it is the streams'.
+const LITTLE_ROOM: [&str; 2] = ["max_connections = 25", "max_locks_per_transaction = 64"];
+
+/// Many tables beside a big one, each of which is locked by the step: a stream locks those of its chunk.
+#[test]
+fn a_big_table_among_many_has_all_streams() {
+    let others: String = (0..150)
+        .map(|n| format!("; CREATE TABLE t{n} (tenant text, id int, PRIMARY KEY (id, tenant)); GRANT ALL ON t{n} TO {CLIENT}"))
+        .collect();
+    let cluster = stage_with(&format!("{TABLE}{others}"), 3, &LITTLE_ROOM);
+    fill(&cluster, ROWS);
+    let add = "SELECT shard_table_add('t' || n, 'tenant', key_type => 'text') FROM generate_series(0, 149) n";
+    cluster.superuser().unwrap().batch_execute(add).unwrap();
+    let split = plan(&cluster);
+    cluster.hold("streams_copied").unwrap();
+    to_backfill(&split);
+    split.wait_held("streams_copied", LIMIT).unwrap();
+    assert_eq!(writers(&cluster), 3);
+    let locked = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) JOIN pg_class c ON c.oid = l.relation
+                   WHERE a.application_name LIKE 'shardmaster split % writer' AND c.relname IN ('items', 't0') GROUP BY a.pid ORDER BY 1";
+    let locked = cluster.servers[1].superuser(DATABASE).unwrap().query(locked, &[]).unwrap();
+    assert_eq!(locked.iter().map(|row| row.get(0)).collect::<Vec<i64>>(), [1, 1, 2]);
+    cluster.fault("").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// Partitions of one table are locked together, and where there is no room for that there are fewer streams.
+#[test]
+fn for_want_of_locks_there_are_fewer_which_is_said() {
+    let leaves: String = (0..200)
+        .map(|n| {
+            format!(
+                "; CREATE TABLE items_{n} PARTITION OF items FOR VALUES WITH (modulus 200, remainder {n})"
+            )
+        })
+        .collect();
+    let table = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant)) PARTITION BY HASH (id)";
+    let cluster = stage_with(&format!("{table}{leaves}"), 3, &LITTLE_ROOM);
+    fill(&cluster, ROWS);
+    let split = plan(&cluster);
+    to_backfill(&split);
+    split
+        .wait_for_event(
+            "1 of 3 streams (shardmaster.copy_streams): more would take more than a quarter",
+            LIMIT,
+        )
+        .unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
 /// By default a server's cores say how many, where the mover may read them.
 #[test]
 fn by_themselves_there_are_as_many_as_the_cores_allow() {

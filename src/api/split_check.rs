@@ -1,6 +1,7 @@
 //! The check before a split, for people: what it comes to, and what is worth a look.
 
 use crate::catalog::split;
+use crate::catalog::split_state::{Goal, Phase};
 use crate::error::required;
 use crate::split::plan::check;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -24,8 +25,11 @@ pub fn shard_split_check(
     >,
     ErrorReport,
 > {
-    let plan = split::load(required(split_id, "split_id")?)?;
+    let mut plan = split::load(required(split_id, "split_id")?)?;
     let state = split::state(plan.id)?;
+    if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
+        plan.tables = split::policies_anew(plan.id, &plan.keyspace);
+    }
     let with_ok = required(with_ok, "with_ok")?;
     let (summary, findings) = check::report(&plan, &state, &split::identity());
     // It is no finding: who counts those that are not well does not count it.

@@ -13,6 +13,7 @@ use crate::server::{database as this_database, sql};
 use crate::words::counted;
 use crate::worker::{lock, splits};
 use pgrx::prelude::*;
+use std::collections::HashMap;
 
 /// What the library's own version is; the extension's SQL may be of another one.
 const LIBRARY_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -43,7 +44,23 @@ pub fn items() -> Vec<Item> {
     items.extend(lookups_of_shards());
     items.extend(references());
     items.extend(guards());
-    items
+    named_once(items)
+}
+
+/// One that is being taken away and its successor may have one name, and whoever monitors by names takes none twice.
+fn named_once(items: Vec<Item>) -> Vec<Item> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut once: Vec<Item> = Vec::with_capacity(items.len());
+    for (name, value, ok) in items {
+        if let Some(same) = seen.get(&name).and_then(|at| once.get_mut(*at)) {
+            same.1 = format!("{}; {value}", same.1);
+            same.2 &= ok;
+            continue;
+        }
+        seen.insert(name.clone(), once.len());
+        once.push((name, value, ok));
+    }
+    once
 }
 
 fn version() -> Item {
@@ -210,12 +227,15 @@ fn credentials() -> Option<Item> {
 
 fn splits() -> Vec<Item> {
     let describe = |split: splits::Unfinished| {
-        let error = split.error.map(|text| format!(": {text}")).unwrap_or_default();
+        let error = split.error.map(|text| format!(": {text}"));
         let wanting = wanting::of_split(split.id);
-        let waits = wanting.as_ref().map(|why| format!(", waits for {why}")).unwrap_or_default();
-        let ok =
-            split.activity != "failed" && !wanting.is_some_and(|why| wanting::is_started_by_nobody(&why));
-        item(format!("split {}", split.id), format!("{}, {}{error}{waits}", split.phase, split.activity), ok)
+        let waits = wanting.as_ref().map(|why| format!(", waits for {why}"));
+        let fence = split.fenced_for.filter(|seconds| *seconds > LATE);
+        let fenced = fence.map(|seconds| format!(", has kept writers waiting for {seconds:.0} s"));
+        let more: String = [error, waits, fenced].into_iter().flatten().collect();
+        let is_wanting = wanting.is_some_and(|why| wanting::is_started_by_nobody(&why));
+        let ok = split.activity != "failed" && !is_wanting && fence.is_none();
+        item(format!("split {}", split.id), format!("{}, {}{more}", split.phase, split.activity), ok)
     };
     splits::unfinished().into_iter().map(describe).collect()
 }
@@ -256,7 +276,7 @@ fn lookups_of_shards() -> Vec<Item> {
     };
     let left = lookup::removals().into_iter().map(|removal| {
         let why = removal.error.map(|text| format!(": {text}")).unwrap_or_default();
-        let name = format!("look-up \"{}\" on shard \"{}\"", removal.lookup, removal.shard_key);
+        let name = format!("former look-up \"{}\" on shard \"{}\"", removal.lookup, removal.shard_key);
         item(name, format!("to be taken away{why}"), why.is_empty())
     });
     lookup::shown().into_iter().filter_map(describe).chain(left).collect()

@@ -8,6 +8,7 @@ use super::{cutover_request, keyspace, redirect, settlement, split_state, truste
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
+use crate::remote::quote::ident;
 use crate::server::sql::{self, Row};
 use crate::{clean, guc};
 use pgrx::prelude::*;
@@ -336,6 +337,14 @@ pub fn left(id: i64) -> Result<Left, Failure> {
 
 /// Says how a column of one of the split's tables comes over; false: no such table.
 pub fn set_map(id: i64, table: &str, map: &Map) -> bool {
+    let is_itself = |text: &String| *text == map.column || *text == ident(&map.column);
+    if map.expression.as_ref().is_some_and(is_itself) {
+        sql::write(
+            "DELETE FROM shardmaster.split_map WHERE split_id = $1 AND table_name = $2 AND column_name = $3",
+            &[id.into(), table.into(), map.column.as_str().into()],
+        );
+        return policies(id).iter().any(|policy| policy.table_name == table);
+    }
     sql::write(
         "INSERT INTO shardmaster.split_map (split_id, table_name, column_name, expression)
          SELECT $1, table_name, $3, $4 FROM shardmaster.split_table WHERE split_id = $1 AND table_name = $2
@@ -363,25 +372,29 @@ fn maps(id: i64, table: &str) -> Vec<Map> {
 }
 
 fn policies(id: i64) -> Vec<Policy> {
-    let policies = sql::read(
-        "SELECT ordinal, table_name, parse_ident(table_name), shard_by
-           FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal",
-        &[id.into()],
-        |row| {
-            let mut parts = row.value::<Vec<String>>(3);
-            let name = parts.pop().unwrap_or_default();
-            Policy {
-                ordinal: row.value(1),
-                table_name: row.value(2),
-                schema: parts.pop(),
-                name,
-                shard_by: row.value(4),
-                maps: Vec::new(),
-            }
-        },
-    );
-    let with_maps = |policy: Policy| Policy { maps: maps(id, &policy.table_name), ..policy };
-    policies.into_iter().map(with_maps).collect()
+    let query = "SELECT ordinal, table_name, parse_ident(table_name), shard_by
+                   FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal";
+    with_maps(id, sql::read(query, &[id.into()], policy))
+}
+
+/// The tables of a plan that was rolled back, were it begun again: those that its keyspace has now.
+pub fn policies_anew(id: i64, keyspace: &str) -> Vec<Policy> {
+    let query =
+        "SELECT row_number() OVER (ORDER BY table_name)::int, table_name, parse_ident(table_name), shard_by
+                   FROM shardmaster.table_policy WHERE keyspace = $1 AND policy = 'sharded' ORDER BY 1";
+    with_maps(id, sql::read(query, &[keyspace.into()], policy))
+}
+
+fn policy(row: Row<'_>) -> Policy {
+    let mut parts = row.value::<Vec<String>>(3);
+    let name = parts.pop().unwrap_or_default();
+    let (ordinal, table_name, shard_by) = (row.value(1), row.value(2), row.value(4));
+    Policy { ordinal, table_name, schema: parts.pop(), name, shard_by, maps: Vec::new() }
+}
+
+fn with_maps(id: i64, policies: Vec<Policy>) -> Vec<Policy> {
+    let of = |policy: Policy| Policy { maps: maps(id, &policy.table_name), ..policy };
+    policies.into_iter().map(of).collect()
 }
 
 /// A line of a split's history.

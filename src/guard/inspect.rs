@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const UNKNOWN: &str = "shard_guard_install() lists there what this master routes to it; shard_cleanup() takes the guard away. Until then keys that its list does not have are refused.";
+const ASLEEP: &str = "ALTER TABLE ... ENABLE ALWAYS TRIGGER for each; what they have let pass meanwhile shard_misplaced() finds, where it is on the wrong shard, and shard_split_diagnose() of a split that is under way says what it means for that.";
 const AGAIN: &str = "shard_guard_install() again, or shard_guard_remove().";
 
 /// A finding for each guard. Of a shard that does not answer nothing.
@@ -27,7 +28,28 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
     let shard = shard::by_key(shard_key)?;
     let Ok(mut session) = session::open_within(&shard, "check", PATIENCE) else { return Ok(Vec::new()) };
     session.set_deadline(Some(Instant::now() + PATIENCE));
-    look(&mut session, &shard).map_err(SplitError::into_failure)
+    let mut all = look(&mut session, &shard).map_err(SplitError::into_failure)?;
+    all.extend(asleep(&mut session).map_err(SplitError::into_failure)?);
+    Ok(all)
+}
+
+/// Triggers of splits, guards and whatever else that somebody has disabled: what they are to see or refuse passes.
+fn asleep(session: &mut Connection) -> Result<Option<Found>> {
+    let answer = session.run(
+        "SELECT count(*) OVER (), format('%I on %s', t.tgname, t.tgrelid::regclass) FROM pg_trigger t
+          WHERE starts_with(t.tgname, '00_shardmaster') AND t.tgenabled <> 'A' AND NOT t.tgisinternal
+          ORDER BY 2 LIMIT 5",
+    )?;
+    let named: Vec<&str> = answer.rows.iter().filter_map(|row| row.get(1)?.as_deref()).collect();
+    let Some(first) = answer.rows.first() else { return Ok(None) };
+    let count = number::count(
+        session.shard(),
+        "the number of triggers",
+        first.first().and_then(|cell| cell.as_deref()),
+    )?;
+    let detail =
+        format!("{} do not always fire: {}", counted(count, "trigger", "triggers"), named.join(", "));
+    Ok(Some(found("triggers", false, detail, ASLEEP)))
 }
 
 fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<Found>> {

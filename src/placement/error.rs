@@ -42,7 +42,7 @@ impl PlacementError {
                 let hint = if none {
                     "There is no shard of this kind: add one with shard_add()."
                 } else {
-                    "Add a shard, raise a capacity with shard_set_capacity(), or free slots; shard_capacity() shows how full each shard is."
+                    "Add a shard, raise a capacity with shard_set_capacity(), free slots, or set a shard active with shard_set_status(); shard_capacity() shows how full each is."
                 };
                 (SqlState::NO_CAPACITY, hint)
             }

@@ -39,8 +39,22 @@ impl Html {
         self.0.push_str(&other.0);
     }
 
+    #[cfg(test)]
     pub fn into_text(self) -> String {
         self.0
+    }
+
+    /// Whatever encoding a client has asked for, it holds the page.
+    pub fn into_ascii(self) -> String {
+        let mut ascii = String::with_capacity(self.0.len());
+        for c in self.0.chars() {
+            match c.is_ascii() {
+                true => ascii.push(c),
+                // Writing into a String does not fail.
+                false => drop(write!(ascii, "&#{};", u32::from(c))),
+            }
+        }
+        ascii
     }
 
     fn escape(&mut self, text: &str) {

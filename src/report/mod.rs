@@ -49,7 +49,7 @@ pub fn page(standing: &[Standing]) -> String {
     let main = tag("main").put(tiles).put(sections.into_iter().map(framed).collect()).done();
     let body = tag("body").put(heading(now)).put(nav).put(main).put(foot()).done();
     let whole = tag("html").with("lang", "en").put(head()).put(body).done();
-    format!("<!DOCTYPE html>\n{}\n", whole.into_text())
+    format!("<!DOCTYPE html>\n{}\n", whole.into_ascii())
 }
 
 fn head() -> Html {

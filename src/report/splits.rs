@@ -4,7 +4,7 @@ use super::html::{Html, tag};
 use super::plot::{Curve, bar, left_out};
 use super::section::Section;
 use super::timeline::{self, Times};
-use super::units::{bytes, count, counted, duration, percent, rough};
+use super::units::{bytes, count, counted, duration, moment, percent, rough};
 use crate::server::sql;
 use crate::split::figures::{self, Known};
 use std::collections::HashMap;
@@ -29,6 +29,8 @@ pub struct Split {
     queue_bytes: Option<i64>,
     fence_ms: Option<f64>,
     of_all: i64,
+    /// In seconds since 1970: writers of what moves wait just now.
+    fenced_since: Option<f64>,
 }
 
 /// What a worker has measured at one moment.
@@ -83,6 +85,7 @@ fn all() -> Vec<Split> {
         queue_bytes: row.get(20),
         fence_ms: row.get(21),
         of_all: row.value(22),
+        fenced_since: row.get(23),
     })
 }
 
@@ -128,6 +131,14 @@ fn card(split: &Split, known: Option<&Known>, now: f64) -> Html {
         let says = if split.activity == "failed" { "It has failed: " } else { "It waits for: " };
         html.put(tag("p").class(class).say(says).put(Html::short_name(text, 300)).done());
     }
+    if let Some(since) = split.fenced_since {
+        let text = format!(
+            "Writers of what it moves wait since {}, for {} now.",
+            moment(since),
+            duration(now - since)
+        );
+        html.put(tag("p").class("why bad").say(text).done());
+    }
     html.put(timeline::draw(&split.times, &split.phase, now));
     html.put(facts(split, known));
     html.put(curves(split, now));
@@ -137,9 +148,10 @@ fn card(split: &Split, known: Option<&Known>, now: f64) -> Html {
 fn state(split: &Split) -> Html {
     let (class, words) = match (split.activity.as_str(), split.phase.as_str()) {
         ("failed", _) => ("pill bad", format!("failed, {}", split.phase)),
-        ("retrying" | "paused" | "rolling back", _) => {
+        ("retrying" | "paused" | "rolling back" | "writers wait" | "being taken back" | "finishing", _) => {
             ("pill warn", format!("{}, {}", split.activity, split.phase))
         }
+        (_, "taken back") => ("pill off", split.phase.clone()),
         (_, "finished" | "completed") => ("pill ok", split.phase.clone()),
         (_, "rolled_back") => ("pill off", split.phase.clone()),
         (_, "backfill") => ("pill run", format!("backfill, {}", percent(split.percent.unwrap_or(0.0)))),
@@ -210,7 +222,14 @@ fn curves(split: &Split, now: f64) -> Html {
     let lag: Vec<(f64, f64)> = figure(|sample| sample.lag);
     let queue: Vec<(f64, f64)> = figure(|sample| sample.queue as f64);
     let drawn = [
-        Curve { name: "Rows copied a second", points: &copied, within, shown: rough, little: 100.0 }.draw(),
+        // Copied before the first measurement, it would be shown as nothing.
+        match copied.iter().any(|(_, rate)| *rate > 0.0) {
+            true => {
+                Curve { name: "Rows copied a second", points: &copied, within, shown: rough, little: 100.0 }
+                    .draw()
+            }
+            false => Html::default(),
+        },
         Curve { name: "Changes applied a second", points: &applied, within, shown: rough, little: 100.0 }
             .draw(),
         Curve { name: "Lag", points: &lag, within, shown: duration, little: 0.1 }.draw(),

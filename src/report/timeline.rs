@@ -68,7 +68,11 @@ pub fn draw(times: &Times, phase: &str, now: f64) -> Html {
     };
     let mut list: Html = stages.iter().map(item).collect();
     if let Some(ended) = times.ended {
-        let what = if phase == "rolled_back" { "rolled back" } else { "finished" };
+        let what = match phase {
+            "rolled_back" => "rolled back",
+            "taken back" => phase,
+            _ => "finished",
+        };
         let at = tag("span").class("quiet").say(moment(ended)).done();
         let mark = tag("i").class("s5").with("aria-hidden", "true").done();
         list.put(tag("li").put(mark).put(tag("b").say(what).done()).say(" ").put(at).done());

@@ -178,7 +178,10 @@ fn wants_worker(id: i64, goal: Goal) -> Option<String> {
 /// its own any more.
 fn routes(plan: &Plan, state: &State) -> Option<Problem> {
     // While a cutover stands before its decision, writes are routed to its target and refused: by itself.
-    if state.finished || state.phase == Phase::RolledBack || state.cutover_step == CutoverStep::Disabled {
+    // And the keys of a way back at rest are its split's.
+    let rests = state.goes_back && is_before_start(state);
+    let is_over = state.finished || state.phase == Phase::RolledBack;
+    if is_over || rests || state.cutover_step == CutoverStep::Disabled {
         return None;
     }
     let wanted = match phases::is_decided(state.phase) {
@@ -306,10 +309,15 @@ fn newer_worker(session: &mut Connection, plan: &Plan, state: &State, side: Side
 /// Tables that are gone, and those whose writers nothing of the split sees; `again`: what lets it see them.
 fn tables(session: &mut Connection, plan: &Plan, side: Side, again: &str) -> Result<Vec<Problem>> {
     let now = observe::observe(session, plan, side)?;
+    // Another one by its name has none of its rows and triggers.
+    let missing = format!(
+        "Give it back, if it was renamed; another one in its place is not the same. Else: {}",
+        from_the_beginning(plan.id)
+    );
     let found = plan.tables.iter().zip(&now.tables).filter_map(|(policy, shape)| {
         let name = &policy.table_name;
         if shape.oid.is_none() {
-            return Some((format!("table {name} does not exist"), None));
+            return Some((format!("table {name} does not exist"), Some(missing.clone())));
         }
         let leaf = unwatched(shape)?;
         Some((
@@ -329,8 +337,10 @@ pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
     let state = split::state(id)?;
     let call = match &state {
         state if state.finished || state.phase == Phase::RolledBack && !state.failed => return Ok(None),
-        state if state.failed && starts_over(id, state) => Some(requests::Call::Rollback),
-        state if state.failed || state.paused => Some(requests::Call::Resume),
+        state if state.failed => return Ok(after_failure(id, state)),
+        state if state.paused => Some(requests::Call::Resume),
+        // The last steps of its cutover are the worker's.
+        state if phases::is_decided(state.phase) && state.cutover_step == CutoverStep::Decided => None,
         // It is being taken back.
         state if phases::is_decided(state.phase) && way_back::of(id)?.is_some_and(|back| !back.rests()) => {
             None
@@ -342,11 +352,31 @@ pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
         }
         state => requests::next(state.phase, state.goal, phases::WAY.len()),
     };
-    Ok(call.map(|call| format!("SELECT {}({id})", call.name())))
+    Ok(call.map(|call| words(call, id)))
 }
 
-/// What it has failed by stays as it is, whatever is mended.
-fn starts_over(id: i64, state: &State) -> bool {
-    let hint = state.error.as_ref().and_then(|failure| failure.hint.as_deref());
-    hint.is_some_and(|hint| hint.ends_with(&from_the_beginning(id)))
+/// What a split calls for that has failed. Another try does not mend everything: what it has failed by names what does.
+/// None: that is the operator's to choose, since something is lost by it.
+fn after_failure(id: i64, state: &State) -> Option<String> {
+    let hint = state.error.as_ref().and_then(|failure| failure.hint.as_deref()).unwrap_or_default();
+    let rollback = format!("SELECT shard_split_rollback({id})");
+    let check = format!("SELECT * FROM shard_split_check({id})");
+    let is_lossy = ["accept_missing", "source_lost", "target_lost", "copy_again", "shard_split_reverse("];
+    if hint.contains("shard_split_resume(") {
+        Some(words(requests::Call::Resume, id))
+    } else if hint.contains(&check) {
+        Some(check)
+    } else if is_lossy.iter().any(|choice| hint.contains(choice))
+        || state.goes_back && hint.contains(&rollback)
+    {
+        None
+    } else if hint.contains(&rollback) && !phases::is_decided(state.phase) {
+        Some(rollback)
+    } else {
+        Some(words(requests::Call::Resume, id))
+    }
+}
+
+fn words(call: requests::Call, id: i64) -> String {
+    format!("SELECT {}({id})", call.name())
 }

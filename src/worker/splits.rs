@@ -15,6 +15,8 @@ pub struct Unfinished {
     pub phase: String,
     pub activity: String,
     pub error: Option<String>,
+    /// How long its cutover has kept writers waiting by now, in seconds.
+    pub fenced_for: Option<f64>,
 }
 
 /// A split that has work.
@@ -111,10 +113,16 @@ pub fn has_work(split_id: i64) -> bool {
 pub fn unfinished() -> Vec<Unfinished> {
     sql::read(
         &format!(
-            "SELECT p.id, p.phase, p.activity, p.error_message
+            "SELECT p.id, p.phase, p.activity, p.error_message, extract(epoch FROM clock_timestamp() - p.fenced_since)::float8
                FROM shardmaster.split_plan p WHERE {IS_UNFINISHED} ORDER BY p.id"
         ),
         &[],
-        |row| Unfinished { id: row.value(1), phase: row.value(2), activity: row.value(3), error: row.get(4) },
+        |row| Unfinished {
+            id: row.value(1),
+            phase: row.value(2),
+            activity: row.value(3),
+            error: row.get(4),
+            fenced_for: row.get(5),
+        },
     )
 }

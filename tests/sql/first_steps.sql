@@ -87,7 +87,7 @@ SELECT check_name, ok, hint FROM shard_split_check(:split) WHERE check_name IN (
 SELECT detail ~ '^not ready, \d+ findings?: how much' AS told FROM shard_split_check(:split) WHERE check_name = 'summary';
 SELECT shard_split_start_dual_write(:split);
 SELECT shard_split_wait(:split, 'dual_write');
-SELECT phase, activity, next_call = format('SELECT shard_split_resume(%s)', :split) AS resumes FROM shard_split_metrics(:split);
+SELECT phase, activity, next_call = format('SELECT * FROM shard_split_check(%s)', :split) AS checks FROM shard_split_metrics(:split);
 SELECT shard_table_add('b.account', 'tenant');
 SELECT shard_table_drop('extra');
 SELECT table_name FROM shard_split_tables(:split);

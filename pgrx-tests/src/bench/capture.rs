@@ -39,8 +39,14 @@ impl Script {
 
     /// Transactions a second on one of the servers.
     pub fn run_on(&self, rig: &Rig, server: usize, seconds: u64) -> Result<f64> {
+        self.run_with(rig, server, seconds, "on")
+    }
+
+    /// `commit`: a value of synchronous_commit.
+    fn run_with(&self, rig: &Rig, server: usize, seconds: u64, commit: &str) -> Result<f64> {
         let server = &rig.cluster.servers[server];
         let mut pgbench = Command::new(env::bindir()?.join("pgbench"));
+        pgbench.env("PGOPTIONS", format!("-c synchronous_commit={commit}"));
         pgbench.args(["-n", "-M", "prepared", "-c", "4", "-j", "2", "-p", "5432", "-U", CLIENT]);
         pgbench.arg("-h").arg(server.socket_dir()).arg("-T").arg(seconds.to_string());
         let output = env::run(pgbench.arg("-f").arg(&self.path).arg(DATABASE))?;
@@ -97,11 +103,14 @@ impl Session {
     }
 }
 
+/// Fast and slow ones: values of synchronous_commit.
+const COMMITS: [&str; 2] = ["off", "on"];
+
 /// Of one kind of tenant: transactions of four clients, and what each costs the server.
 struct Measured {
     script: Script,
     sessions: [Session; 2],
-    rate: Measure,
+    rates: [Measure; 2],
     costs: [Measure; 2],
 }
 
@@ -117,10 +126,13 @@ impl Measured {
         let session = |commit| Session::new(rig, of_sql, TENANTS, commit, size);
         let cost =
             |commit: &str| Measure::new(format!("{name}, {commit} commits"), "µs", Goal::MoreByAtMost(most));
+        let rate = |commit: &str| {
+            Measure::new(format!("{name}, {commit} commits"), "tps", Goal::RatioAtLeast(ratio))
+        };
         Ok(Measured {
             script: Script::new(&name.replace([' ', ','], "_"), of_pgbench, TENANTS)?,
-            sessions: [session("off")?, session("on")?],
-            rate: Measure::new(name, "tps", Goal::RatioAtLeast(ratio)),
+            sessions: [session(COMMITS[0])?, session(COMMITS[1])?],
+            rates: [rate("fast"), rate("slow")],
             costs: [cost("fast"), cost("slow")],
         })
     }
@@ -130,7 +142,9 @@ impl Measured {
             true => measure.ours.push(value),
             false => measure.reference.push(value),
         };
-        list(&mut self.rate, self.script.run(rig, seconds)?);
+        for (commit, measure) in COMMITS.into_iter().zip(&mut self.rates) {
+            list(measure, self.script.run_with(rig, 0, seconds, commit)?);
+        }
         for (session, measure) in self.sessions.iter_mut().zip(&mut self.costs) {
             list(measure, session.cost()?);
         }
@@ -138,7 +152,7 @@ impl Measured {
     }
 
     fn measures(self) -> impl Iterator<Item = Measure> {
-        std::iter::once(self.rate).chain(self.costs)
+        self.rates.into_iter().chain(self.costs)
     }
 }
 

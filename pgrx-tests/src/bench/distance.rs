@@ -163,6 +163,7 @@ pub fn distance(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, ONE, Duration::from_millis(5), 150.0)?;
     let forty = Shape { tables: 40, busy: 5 };
     measures.extend(beside_one(size, forty, Duration::from_millis(5), 150.0)?);
+    measures.extend(beside_one(size, forty, Duration::from_millis(40), 1000.0)?);
     Ok(measures)
 }
 

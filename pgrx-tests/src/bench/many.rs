@@ -5,8 +5,10 @@ use super::distance::{ONE, Shape, prepared, write};
 use super::rig::LIMIT;
 use super::stats::{Goal, Measure};
 use crate::Result;
+use crate::cluster::DATABASE;
 use crate::split::Split;
 use crate::stage::Stage;
+use postgres::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,13 +27,19 @@ pub fn many(size: Size) -> Result<Vec<Measure>> {
         "ms",
         Goal::AtMost(1000.0),
     );
-    let mut asked = Measure::new("shard_split_metrics of them", "ms", Goal::RatioAtMost(3.0));
+    let mut asked = Measure::new("shard_split_metrics of them", "ms", Goal::RatioAtMost(1.2));
     let (of_one, of_many) = (follow(&one, ONE.busy, size)?, follow(&many, busy, size)?);
     for (reference, ours) in of_one.samples.into_iter().zip(of_many.samples) {
         lag.pair(reference.0, ours.0);
         asked.pair(reference.1, ours.1);
     }
-    let mut measures = vec![lag, asked];
+    let mut idle = Measure::new(
+        format!("processor of the busier side, a step that finds nothing: {tables} tables"),
+        "ms",
+        Goal::AtMost(20.0),
+    );
+    idle.pair(of_one.idle, of_many.idle);
+    let mut measures = vec![lag, asked, idle];
     let mut all = Measure::new(format!("all steps of {tables} tables"), "s", Goal::AtMost(ALL_STEPS));
     all.single(of_many.steps.iter().map(|(_, seconds)| seconds).sum());
     for ((name, reference), (_, ours)) in of_one.steps.into_iter().zip(of_many.steps) {
@@ -47,6 +55,8 @@ pub fn many(size: Size) -> Result<Vec<Measure>> {
 struct Followed {
     /// The lag, and how long it took to ask it, in milliseconds.
     samples: Vec<(f64, f64)>,
+    /// Milliseconds of processor time of the side that has more of it, for a step in which nothing was changed.
+    idle: f64,
     /// In seconds.
     steps: Vec<(&'static str, f64)>,
 }
@@ -73,6 +83,7 @@ fn follow(stage: &Stage, busy: usize, size: Size) -> Result<Followed> {
     install(&mut steps, &split)?;
     split.call("run_backfill")?;
     split.wait("cutover_pending", LIMIT)?;
+    let idle = idle(stage, size)?;
     let samples = ask(stage, &split, busy, size)?;
     steps.take("rollback", || {
         split.call("rollback")?;
@@ -86,7 +97,34 @@ fn follow(stage: &Stage, busy: usize, size: Size) -> Result<Followed> {
     split.wait("completed", LIMIT)?;
     steps.take("finish", || split.finish(LIMIT))?;
     steps.take("the redirect's end", || split.drop_guard())?;
-    Ok(Followed { samples, steps: steps.0 })
+    Ok(Followed { samples, idle, steps: steps.0 })
+}
+
+/// The sessions of a split do nothing but steps then.
+fn idle(stage: &Stage, size: Size) -> Result<f64> {
+    let mut sides =
+        [stage.cluster.servers[0].superuser(DATABASE)?, stage.cluster.servers[1].superuser(DATABASE)?];
+    stage.source.listen();
+    let before = [spent(&mut sides[0])?, spent(&mut sides[1])?];
+    let _ = stage.source.heard();
+    std::thread::sleep(Duration::from_secs(size.seconds(10)));
+    let heard = stage.source.heard();
+    let steps = heard.iter().filter(|heard| heard.text.contains("ISOLATION LEVEL REPEATABLE READ")).count();
+    let after = [spent(&mut sides[0])?, spent(&mut sides[1])?];
+    let most = (after[0] - before[0]).max(after[1] - before[1]);
+    Ok(most / steps.max(1) as f64)
+}
+
+/// Milliseconds of processor time that the sessions of splits have had on a server.
+fn spent(client: &mut Client) -> Result<f64> {
+    let query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split %'";
+    let mut all = 0.0;
+    for row in client.query(query, &[])? {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", row.get::<_, i32>(0)))?;
+        let nanoseconds: u64 = text.split(' ').next().ok_or("an empty schedstat")?.parse()?;
+        all += nanoseconds as f64 / 1e6;
+    }
+    Ok(all)
 }
 
 fn install(steps: &mut Steps, split: &Split<'_>) -> Result<()> {

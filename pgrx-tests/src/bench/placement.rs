@@ -114,11 +114,15 @@ pub fn reservations(size: Size) -> Result<Vec<Measure>> {
            FROM reference.shard s, generate_series(0, next_slot - 1) n"
     ))?;
     fill(&mut client, "used", shards, capacity)?;
+    let mut cost = Measure::new("processor time of a reservation", "µs", Goal::AtMost(100.0));
+    for _ in 0..size.pairs(10) {
+        cost.single(processor_time(&mut client, 2_000)?);
+    }
     let mut full = Measure::new("the same with 100,000 slots in use", "/s", Goal::RatioAtLeast(20.0));
     for round in 0..size.pairs(10) {
         pair(&mut client, &mut full, "used", 20, round)?;
     }
-    Ok(vec![empty, full])
+    Ok(vec![empty, cost, full])
 }
 
 /// Reservations a second of both, in turn.
@@ -132,6 +136,27 @@ fn pair(client: &mut Client, measure: &mut Measure, kind: &str, count: usize, ro
     }
     measure.pair(rates[0], rates[1]);
     Ok(())
+}
+
+/// Microseconds that a session's process has for each of so many reservations, each committed, behind some that it plans by.
+fn processor_time(client: &mut Client, count: u32) -> Result<f64> {
+    let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[])?.get(0);
+    let spent = || -> Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+        let nanoseconds: u64 = text.split(' ').next().ok_or("an empty schedstat")?.parse()?;
+        Ok(nanoseconds as f64 / 1e3)
+    };
+    let reserve = |count: u32| {
+        format!(
+            "DO $$ BEGIN FOR n IN 1 .. {count} LOOP
+                 PERFORM shard_reserve_slot('empty', gen_random_uuid()::text, 'tenant', '1 h'); COMMIT;
+             END LOOP; END $$"
+        )
+    };
+    client.batch_execute(&reserve(count / 20))?;
+    let before = spent()?;
+    client.batch_execute(&reserve(count))?;
+    Ok((spent()? - before) / f64::from(count))
 }
 
 /// Transactions a second of a script of pgbench.

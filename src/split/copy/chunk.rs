@@ -15,7 +15,7 @@ const MIN_BLOCKS: i64 = 1;
 const MAX_BLOCKS: i64 = 1 << 20;
 
 /// Leaves that are copied together, each of few blocks, and blocks of all of them.
-const MOST_TOGETHER: usize = 32;
+pub const MOST_TOGETHER: usize = 32;
 const SHORT_BLOCKS: i64 = 32;
 const MOST_SHORT_BLOCKS: i64 = 256;
 /// The same with what is stored out of line.
@@ -53,6 +53,13 @@ impl Chunk {
     pub fn outs(&self) -> Vec<(usize, String)> {
         let out = |part: &Part| Some((part.next.position, part.out.clone()?));
         self.parts.iter().filter_map(out).collect()
+    }
+
+    /// The positions of its tables, each once.
+    pub fn tables(&self) -> Vec<usize> {
+        let mut positions: Vec<usize> = self.parts.iter().map(|part| part.next.position).collect();
+        positions.dedup();
+        positions
     }
 
     /// It is a span behind which there is another one: its size is what was asked for.

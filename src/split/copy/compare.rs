@@ -5,11 +5,12 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::progress::{Cursor, LeafProgress, Progress, TableProgress};
+use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
-use crate::words::from_the_beginning;
+use crate::words::{from_the_beginning, gives_up};
 
 /// What a step must do before it copies anything.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
         check_structure(table, shape, known)?;
         check_leaves(table, shape)?;
         let begins = known.leaves.is_empty() || found.restart.is_some();
-        let change = if begins { Change::Other } else { changes((engine.plan.id, table), shape, known)? };
+        let change = if begins { Change::Other } else { changes((&engine.plan, table), shape, known)? };
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
             found.uncaptured.push(position);
             continue;
@@ -116,7 +117,7 @@ enum Change {
     Other,
 }
 
-fn changes((split, table): (i64, &Table), now: &TableShape, known: &TableProgress) -> Result<Change> {
+fn changes((plan, table): (&Plan, &Table), now: &TableShape, known: &TableProgress) -> Result<Change> {
     let is_there = |known: &LeafProgress| now.leaves().iter().any(|leaf| leaf.oid == known.oid);
     let mut other = !known.leaves.iter().all(is_there);
     let mut grown = false;
@@ -129,7 +130,7 @@ fn changes((split, table): (i64, &Table), now: &TableShape, known: &TableProgres
             Since::Same => {}
             // Detached and attached again: what was written meanwhile was not captured.
             Since::New => other = true,
-            Since::Unguarded => return Err(unseen(split, table, before, leaf)),
+            Since::Unguarded => return Err(unseen(plan, table, before, leaf)),
         }
         other |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();
     }
@@ -141,7 +142,7 @@ fn changes((split, table): (i64, &Table), now: &TableShape, known: &TableProgres
 }
 
 /// As they are again, they have missed what was written meanwhile: only a copy from the beginning has it.
-fn unseen(split: i64, table: &Table, before: &LeafProgress, now: &Leaf) -> SplitError {
+fn unseen(plan: &Plan, table: &Table, before: &LeafProgress, now: &Leaf) -> SplitError {
     let (name, leaf) = (&table.source.name, &now.name);
     SplitError::Failed(
         Failure::new(
@@ -153,7 +154,12 @@ fn unseen(split: i64, table: &Table, before: &LeafProgress, now: &Leaf) -> Split
             before.triggers,
             now.triggers.as_deref().unwrap_or("none")
         ))
-        .hint(format!("What was written meanwhile the split has not seen: {}", from_the_beginning(split))),
+        .hint(match plan.reverse_of {
+            None => {
+                format!("What was written meanwhile the split has not seen: {}", from_the_beginning(plan.id))
+            }
+            Some(there) => gives_up(plan.id, there),
+        }),
     )
 }
 

@@ -3,6 +3,7 @@
 //! What a step has made sure of holds to the end of its streams: they have locked the tables of both sides, and read S,
 //! before it lets go of them.
 
+use super::chunk::MOST_TOGETHER;
 use super::locks;
 use super::stream::Stream;
 use crate::agent;
@@ -18,6 +19,7 @@ use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::split::table::Table;
 
 /// Without an answer about its cores a server gets so many.
 const UNKNOWN: usize = 2;
@@ -37,7 +39,7 @@ pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
     }
     engine.reader.run("BEGIN")?;
     engine.target.run("BEGIN")?;
-    engine.streams.wished = wanted(engine, progress)?.saturating_sub(1);
+    engine.streams.wished = wanted(engine, progress, Locks::OfChunks)?.saturating_sub(1);
     engine.reader.run("ROLLBACK")?;
     engine.target.run("ROLLBACK")?;
     open(engine, engine.streams.wished, ["finish"; 2])?;
@@ -47,8 +49,16 @@ pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
+/// What a stream locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Locks {
+    /// The tables of its chunk.
+    OfChunks,
+    OfAllTables,
+}
+
 /// How much is to be done at the same time.
-pub fn wanted(engine: &mut Engine, progress: &Progress) -> Result<usize> {
+pub fn wanted(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<usize> {
     // Writers wait, or nobody is to be disturbed by more.
     if engine.window_limit.is_some() || engine.deciding.is_some() || guc::max_copy_rate().is_some() {
         return Ok(1);
@@ -57,29 +67,53 @@ pub fn wanted(engine: &mut Engine, progress: &Progress) -> Result<usize> {
         0 => by_cores(engine)?,
         set => set,
     };
-    if wished < 2 { Ok(wished) } else { Ok(wished.min(by_locks(engine, progress)?)) }
+    if wished < 2 {
+        return Ok(wished);
+    }
+    let most = by_locks(engine, progress, locks)?;
+    if most < wished && !std::mem::replace(&mut engine.streams.lacks_locks, true) {
+        let text = format!(
+            "{most} of {wished} streams (shardmaster.copy_streams): more would take more than a quarter of what the shards have room for in locks (max_locks_per_transaction)"
+        );
+        transaction(|| split::event(engine.plan.id, None, None, &text));
+    }
+    Ok(wished.min(most))
 }
 
-/// A server has room for so many locks, of all its sessions together, and each stream locks every partition: a quarter
-/// is for the streams, so that clients find room.
-fn by_locks(engine: &mut Engine, progress: &Progress) -> Result<usize> {
-    if let Some(known) = engine.streams.by_locks {
-        return Ok(known);
-    }
-    const ROOM: &str = "SELECT current_setting('max_locks_per_transaction')::bigint
-        * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
-    let mut room = engine.reader.count("the room for locks", ROOM)?;
-    room = room.min(engine.target.count("the room for locks", ROOM)?);
+/// A server has room for so many locks, of all its sessions together, and a stream locks every partition of its tables: a
+/// quarter is for the streams, so that clients find room.
+fn by_locks(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<usize> {
+    let quarter = match engine.streams.room {
+        Some(known) => known,
+        None => room(engine)? / 4,
+    };
+    engine.streams.room = Some(quarter);
     // The table itself, and its queue.
     let of = |table: &TableProgress| {
         let target = table.target_leaves.as_ref().map_or(0, Vec::len);
         table.leaves.len().max(target).saturating_add(2)
     };
-    let locks: usize = progress.tables.iter().map(of).sum();
-    let quarter = usize::try_from(room / 4).unwrap_or(0);
-    let count = (quarter / locks.max(1)).max(1);
-    engine.streams.by_locks = Some(count);
-    Ok(count)
+    let copies = !progress.is_copied();
+    let counts = progress.tables.iter().filter(|table| !copies || !table.is_copied()).map(of);
+    let mut counts: Vec<usize> = match locks {
+        Locks::OfChunks => counts.collect(),
+        Locks::OfAllTables => progress.tables.iter().map(of).collect(),
+    };
+    if locks == Locks::OfChunks {
+        // At worst it has those that have most.
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts.truncate(MOST_TOGETHER);
+    }
+    Ok((quarter / counts.iter().sum::<usize>().max(1)).max(1))
+}
+
+/// Locks that the smaller side has room for.
+fn room(engine: &mut Engine) -> Result<usize> {
+    const ROOM: &str = "SELECT current_setting('max_locks_per_transaction')::bigint
+        * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
+    let mut room = engine.reader.count("the room for locks", ROOM)?;
+    room = room.min(engine.target.count("the room for locks", ROOM)?);
+    Ok(usize::try_from(room).unwrap_or(0))
 }
 
 /// Half of the cores of the smaller side: the rest is its clients'.
@@ -162,20 +196,22 @@ pub const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
 /// Of the table of locks.
 const OUT_OF_MEMORY: &str = "53200";
 
-/// Has streams read S and lock what the step has locked; how many of the first ones do. A reader takes its locks
-/// before it takes S over, and S can be had only while the step has both: so nothing has come in between.
-pub fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
+/// Has streams read S and lock what the step has locked, each the tables at these positions; how many of the first ones do.
+/// A reader takes its locks before it takes S over, and S can be had only while the step has both: so nothing has come in
+/// between. What a stream does not read or write may change as it may between two steps.
+pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
     let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
     let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
-    let into_snapshot = locks::source_locks_within(engine, SHORTLY);
-    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}; {}", literal(snapshot), as_a_step());
-    let write = begin_writing(engine);
-    let count = count.min(engine.streams.open.len());
-    let Engine { reader, streams, .. } = &mut *engine;
+    let snapshot = literal(snapshot);
+    let count = of.len().min(engine.streams.open.len());
+    let Engine { plan, generation, tables, reader, streams, .. } = &mut *engine;
     let streams = &mut streams.open[..count];
-    for stream in streams.iter_mut() {
+    for (stream, of) in streams.iter_mut().zip(of) {
+        let tables: Vec<&Table> = of.iter().filter_map(|position| tables.get(*position)).collect();
+        let into_snapshot = locks::source_locks_within(&tables, SHORTLY);
+        let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {snapshot}; {}", as_a_step());
         stream.reader.send(&read)?;
-        stream.writer.send(&write)?;
+        stream.writer.send(&begin_writing((plan.id, *generation), &tables))?;
     }
     let mut ready = Vec::new();
     for stream in streams.iter_mut() {
@@ -196,7 +232,8 @@ pub fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
 pub fn hold_open(engine: &mut Engine) -> Result<()> {
     engine.streams.open.truncate(engine.streams.wished);
     let count = engine.streams.open.len();
-    engine.streams.held = if count == 0 { 0 } else { hold(engine, count)? };
+    let all: Vec<usize> = (0..engine.tables.len()).collect();
+    engine.streams.held = if count == 0 { 0 } else { hold(engine, &vec![all; count])? };
     Ok(())
 }
 
@@ -237,15 +274,15 @@ pub fn as_a_step() -> String {
     format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 }
 
-fn begin_writing(engine: &Engine) -> String {
-    let begin = tenure::begin_statements(engine.plan.id, Side::Target, engine.generation);
-    format!("{begin}; {SHORTLY}; {}; {}", locks::target_locks(engine), as_a_step())
+fn begin_writing((split, generation): (i64, i64), tables: &[&Table]) -> String {
+    let begin = tenure::begin_statements(split, Side::Target, generation);
+    format!("{begin}; {SHORTLY}; {}; {}", locks::target_locks_of(tables), as_a_step())
 }
 
 /// Begins the step's own transaction on the target, once it has committed one, while its streams have theirs. False:
 /// somebody is in the way, who waits for the streams; they are to let go.
 pub fn begin_again(engine: &mut Engine) -> Result<bool> {
-    let begin = begin_writing(engine);
+    let begin = begin_writing((engine.plan.id, engine.generation), &engine.tables.iter().collect::<Vec<_>>());
     let begun = engine.target.run(&begin);
     has_locked(tenure::begun(&mut engine.target, begun))
 }

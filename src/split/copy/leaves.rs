@@ -15,7 +15,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
 use crate::split::engine::Engine;
 use crate::split::install::triggers;
-use crate::words::from_the_beginning;
+use crate::words::{from_the_beginning, gives_up};
 
 /// A row of the scope where none must be.
 pub struct Stranger {
@@ -247,7 +247,10 @@ fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
             format!("the guard of table {} was changed on the target while rows move into it", shape.name),
         )
         .detail(format!("triggers of {} now: {}", leaf.name, leaf.triggers.as_deref().unwrap_or("none")))
-        .hint(format!("{OF_STRANGERS} {}", from_the_beginning(engine.plan.id))),
+        .hint(match engine.plan.reverse_of {
+            None => format!("{OF_STRANGERS} {}", from_the_beginning(engine.plan.id)),
+            Some(there) => gives_up(engine.plan.id, there),
+        }),
     )
 }
 

@@ -4,6 +4,7 @@
 use crate::agent::error::Result;
 use crate::guc;
 use crate::split::engine::Engine;
+use crate::split::table::Table;
 
 /// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
 ///    snapshot and the data. A snapshot older than one sees an empty table.
@@ -15,13 +16,13 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
 
 /// The statements that do it.
 pub fn source_locks(engine: &Engine) -> String {
-    source_locks_within(engine, "")
+    source_locks_within(&engine.tables.iter().collect::<Vec<_>>(), "")
 }
 
-/// The same with a statement before them that says how long they are waited for.
-pub fn source_locks_within(engine: &Engine, limit: &str) -> String {
-    let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
-    names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
+/// The same of some tables, with a statement before them that says how long they are waited for.
+pub fn source_locks_within(tables: &[&Table], limit: &str) -> String {
+    let mut names: Vec<&str> = tables.iter().map(|t| t.source.name.as_str()).collect();
+    names.extend(tables.iter().map(|t| t.queue.as_str()));
     format!(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {limit}; LOCK TABLE {} IN ACCESS SHARE MODE",
         names.join(", ")
@@ -58,6 +59,11 @@ pub fn lock_target(engine: &mut Engine) -> Result<()> {
 
 /// The statement that does it.
 pub fn target_locks(engine: &Engine) -> String {
-    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
+    target_locks_of(&engine.tables.iter().collect::<Vec<_>>())
+}
+
+/// The same of some tables.
+pub fn target_locks_of(tables: &[&Table]) -> String {
+    let tables: Vec<&str> = tables.iter().map(|t| t.target.name.as_str()).collect();
     format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", "))
 }

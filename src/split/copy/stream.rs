@@ -18,8 +18,10 @@ pub struct Streams {
     pub wished: usize,
     /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
     pub by_cores: Option<usize>,
-    /// As many as may be, by the locks that the servers have room for; None: they have not been asked.
-    pub by_locks: Option<usize>,
+    /// Locks that all of them may take; None: the servers have not been asked.
+    pub room: Option<usize>,
+    /// There are fewer of them for want of locks, which was said.
+    pub lacks_locks: bool,
     /// The first ones, as many as see what the step sees.
     pub held: usize,
     /// No more could be opened than there are.

@@ -7,7 +7,7 @@
 
 use super::chunk::{self, Chunk};
 use super::commit;
-use super::held::{self, hold, wanted};
+use super::held::{self, Locks, hold, wanted};
 use super::outcome::Outcome;
 use super::round::Round;
 use super::stream::Stream;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Plans the chunks that come next and has the streams hold the step's snapshot and its locks. None: the step copies by
 /// itself. The last chunk of all is always a step's, which looks at everything once more.
 pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> {
-    let wanted = wanted(engine, progress)?;
+    let wanted = wanted(engine, progress, Locks::OfChunks)?;
     let left = chunk::left(progress, engine.chunk_blocks).saturating_sub(1);
     engine.streams.wished = wanted.min(left).saturating_sub(1);
     // Whoever wants fewer wants their sessions.
@@ -44,7 +44,9 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
     if chunks.len() < 2 {
         return Ok(None);
     }
-    let ready = hold(engine, chunks.len() - 1)?;
+    // The first one is the step's own.
+    let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(Chunk::tables).collect();
+    let ready = hold(engine, &of)?;
     chunks.truncate(ready + 1);
     Ok((chunks.len() > 1).then_some(Round { chunks }))
 }

@@ -44,6 +44,7 @@ use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, sql, wait};
+use crate::words::counted;
 use behind::{Asked, Found};
 use sequences::Ahead;
 use std::time::{Duration, Instant};
@@ -272,6 +273,10 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         Ok(())
     })?;
     match standby {
+        Standby::HasIt if Instant::now() > deadline => {
+            let routes = counted(engine.plan.entries.len(), "route", "routes");
+            Err(SplitError::Aborted(aborted::because(&format!("the master, which had {routes} to disable"))))
+        }
         Standby::HasIt => Ok(()),
         Standby::Unknown => {
             Err(SplitError::Aborted(aborted::because("the synchronous standby of the master")))

@@ -47,10 +47,21 @@ fn ask(id: i64, call: Call) -> Result<(State, Answer), Failure> {
         return Err(refusal(id, &state, call));
     };
     match answer {
-        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(of_split(hint, id))),
+        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(hint_of(id, &state, hint)?)),
         Answer::RollsBack => Err(rolling_back(id)),
         Answer::Goal(_) | Answer::AtLeast(_) | Answer::Accept | Answer::Nothing => Ok((state, answer)),
     }
+}
+
+/// With the numbers of the split and, of a way back, of the one that it takes back.
+fn hint_of(id: i64, state: &State, hint: &str) -> Result<String, Failure> {
+    if let Some(back) = way_back::of(id)?.filter(|back| state.finished && back.is_decided()) {
+        let text =
+            format!("Split {} has taken it back: its rows are where they were. Plan it anew.", back.id);
+        return Ok(text);
+    }
+    let there = way_back::there(id).unwrap_or_default().to_string();
+    Ok(of_split(hint, id).replace("{there}", &there))
 }
 
 fn refusal(id: i64, state: &State, call: Call) -> Failure {

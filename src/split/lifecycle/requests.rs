@@ -152,6 +152,10 @@ const UNDER_WAY: &[Phase] =
 
 /// What helps in more than one row.
 const OVER: &str = "It is over: plan a split in the other direction.";
+const RUN_AGAIN: &str = "SELECT shard_split_start_dual_write({id}) runs the plan again.";
+const CATCHES_UP: &str =
+    "SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.";
+const CUT_OVER: &str = "The copy is complete: go on with shard_split_cutover({id}).";
 const RUN_UP_TO_IT: &str = "CALL shard_split_run({id}, 'cutover_pending') brings it there, and waits until the target has caught up.";
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
@@ -166,14 +170,15 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Map, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
     row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
 
-    row(Call::StartDualWrite, BEFORE, GoesBack, Refuse("shard_split_reverse() of its split begins it, until that is finished; then plan a split in the other direction.")),
+    row(Call::StartDualWrite, BEFORE, GoesBack, Refuse("SELECT shard_split_reverse({there}) begins it, until split {there} is finished; then plan a split in the other direction.")),
     row(Call::StartDualWrite, BEFORE, AtRest, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
     row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, &[Phase::DualWrite], Failed, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, &[Phase::DualWrite], Always, Refuse("Capture is installed; go on with shard_split_run_backfill({id}).")),
     row(Call::StartDualWrite, &[Phase::Backfill], Always, Refuse("The copy is under way: SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
-    row(Call::StartDualWrite, FOLLOWS, Always, Refuse("The copy is complete; go on with shard_split_cutover() once the split is in phase cutover_pending.")),
+    row(Call::StartDualWrite, &[Phase::Tailing], Always, Refuse(CATCHES_UP)),
+    row(Call::StartDualWrite, &[Phase::CutoverPending], Always, Refuse(CUT_OVER)),
     row(Call::StartDualWrite, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::StartDualWrite, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
 
@@ -183,7 +188,8 @@ pub const REQUESTS: &[Request] = &[
     row(Call::RunBackfill, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::RunBackfill, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
     row(Call::RunBackfill, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
-    row(Call::RunBackfill, FOLLOWS, Always, Refuse("The copy is complete; go on with shard_split_cutover() once the split is in phase cutover_pending.")),
+    row(Call::RunBackfill, &[Phase::Tailing], Always, Refuse(CATCHES_UP)),
+    row(Call::RunBackfill, &[Phase::CutoverPending], Always, Refuse(CUT_OVER)),
     row(Call::RunBackfill, ANY, Always, Answer::Goal(Goal::Backfill)),
 
     row(Call::ReplayTail, FOLLOWS, RollingBack, Refuse("Changes are replayed in the phases tailing and cutover_pending.")),
@@ -191,23 +197,24 @@ pub const REQUESTS: &[Request] = &[
     row(Call::ReplayTail, FOLLOWS, Always, Accept),
     row(Call::ReplayTail, ANY, Always, Refuse("Changes are replayed in the phases tailing and cutover_pending.")),
 
-    row(Call::Cutover, &[Phase::RolledBack], AtRest, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::Cutover, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Cutover, ANY, RollingBack, RollsBack),
     row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
     row(Call::Cutover, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Cutover, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
     row(Call::Cutover, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
-    row(Call::Cutover, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
+    row(Call::Cutover, ANY, Always, Refuse(CATCHES_UP)),
 
+    row(Call::Rehearse, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Rehearse, ANY, RollingBack, RollsBack),
     row(Call::Rehearse, &[Phase::CutoverPending], CuttingOver, Refuse("Wait for the cutover that is asked for: SELECT shard_split_wait({id}, 'completed').")),
     row(Call::Rehearse, &[Phase::CutoverPending], Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
     row(Call::Rehearse, &[Phase::CutoverPending], Always, Accept),
-    row(Call::Rehearse, &[Phase::RolledBack], Always, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::Rehearse, &[Phase::RolledBack], Always, Refuse(RUN_AGAIN)),
     row(Call::Rehearse, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::Rehearse, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Rehearse, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
-    row(Call::Rehearse, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
+    row(Call::Rehearse, ANY, Always, Refuse(CATCHES_UP)),
 
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
     row(Call::Rollback, &[Phase::Completed], Finished, Refuse(OVER)),
@@ -216,7 +223,7 @@ pub const REQUESTS: &[Request] = &[
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),
     row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
-    row(Call::Finish, UNDECIDED, GoesBack, Refuse("It is a way back: shard_split_finish() of the split that it takes back ends both.")),
+    row(Call::Finish, UNDECIDED, GoesBack, Refuse("It is a way back: SELECT shard_split_finish({there}) ends both.")),
     row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished: CALL shard_split_run({id}) brings it there.")),
 
     row(Call::Reverse, &[Phase::Completed], Finished, Refuse(OVER)),
@@ -224,15 +231,16 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Reverse, &[Phase::Completed], Always, Accept),
     row(Call::Reverse, ANY, Always, Refuse("Only a split whose cutover has decided can be taken back; before that, shard_split_rollback({id}) undoes it.")),
 
-    row(Call::SettleFor, &[Phase::RolledBack], AtRest, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::SettleFor, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::SettleFor, ANY, RollingBack, RollsBack),
     row(Call::SettleFor, &[Phase::Completed], Finishing, Nothing),
     row(Call::SettleFor, ANY, Always, Accept),
 
+    row(Call::SwitchReads, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::SwitchReads, ANY, RollingBack, RollsBack),
     row(Call::SwitchReads, FOLLOWS, Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
     row(Call::SwitchReads, FOLLOWS, Always, Accept),
-    row(Call::SwitchReads, &[Phase::RolledBack], Always, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::SwitchReads, &[Phase::RolledBack], Always, Refuse(RUN_AGAIN)),
     row(Call::SwitchReads, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::SwitchReads, &[Phase::Completed], Always, Refuse("Reads go where writes go.")),
     row(Call::SwitchReads, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'tailing') waits until the target has all rows.")),
@@ -242,18 +250,20 @@ pub const REQUESTS: &[Request] = &[
     row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
 
     row(Call::Pause, &[Phase::Completed, Phase::RolledBack], Always, Refuse("There is nothing to pause.")),
-    row(Call::Pause, &[Phase::Planning], Waits, Refuse("It stands still until shard_split_reverse() of its split begins it.")),
+    row(Call::Pause, &[Phase::Planning], Waits, Refuse("It stands still until SELECT shard_split_reverse({there}) begins it.")),
     row(Call::Pause, UNDER_WAY, RollingBack, RollsBack),
     row(Call::Pause, ANY, Always, Accept),
 
     row(Call::Resume, ANY, Always, Accept),
 
+    row(Call::Verify, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Verify, ANY, RollingBack, RollsBack),
     row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source has none of its rows any more.")),
     row(Call::Verify, &[Phase::Backfill, Phase::Tailing, Phase::CutoverPending, Phase::Completed], Always, Accept),
     row(Call::Verify, BEFORE, Always, Refuse("There is nothing to compare yet: CALL shard_split_run({id}, 'cutover_pending') copies its rows.")),
     row(Call::Verify, ANY, Always, Refuse("Call shard_split_run_backfill({id}) first.")),
 
+    row(Call::Repair, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Repair, ANY, RollingBack, RollsBack),
     row(Call::Repair, FOLLOWS, Always, Accept),
     row(Call::Repair, &[Phase::Completed], Always, Refuse("Clients write to the target: make the rows alike by hand, on the side that is wrong.")),

@@ -8,7 +8,7 @@ use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::way_back;
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wait as latch, wake};
-use crate::split::record;
+use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 
 /// Behind the last phase: nothing of the split is left to do.
@@ -128,6 +128,34 @@ fn require_not_rolling_back(id: i64, state: &State, begins: bool) -> Result<(), 
     )))
 }
 
+/// What nobody works on any more, who waits for it would wait for in vain.
+fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure> {
+    let refused = |text: String| Err(Failure::new(SqlState::NOT_IN_STATE, text));
+    if state.phase == Phase::Completed && wanted == Phase::RolledBack.as_str() {
+        return refused(format!("split {id} is not rolled back: its cutover has decided"));
+    }
+    if state.finished && wanted == REVERSED && !has_gone_back(id, state)? {
+        return refused(format!("split {id} was finished, and is not taken back"));
+    }
+    if !state.finished
+        && wanted == FINISHED
+        && let Some(back) = way_back::of(id)?.filter(|back| !back.rests())
+    {
+        return Err(reverse::under_way(id, &back));
+    }
+    let is_at_rest = (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack);
+    if !is_at_rest || wanted == Phase::RolledBack.as_str() {
+        return Ok(());
+    }
+    let refusal = Failure::new(SqlState::NOT_IN_STATE, format!("split {id} was rolled back"));
+    Err(match state.goes_back {
+        true => {
+            refusal.hint("It was a way back, which was given up, or has ended with its split.".to_owned())
+        }
+        false => refusal.hint(format!("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    })
+}
+
 /// The same on the way back to where it began; behind its cutover the rollback itself says what is possible.
 fn next_call_back(id: i64, state: &State) -> Result<Option<&'static str>, Failure> {
     if has_reached(state, Phase::RolledBack.as_str()) {
@@ -152,6 +180,7 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
     loop {
         let state = split::state(id)?;
         require_not_taken_back(id, &state, wanted)?;
+        require_possible(id, &state, wanted)?;
         if has_reached(&state, wanted) {
             return Ok(if state.finished { "finished".into() } else { state.phase.as_str().into() });
         }

@@ -138,7 +138,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
 
 /// What is more than one step compares is compared by streams from the next one on.
 fn wish(engine: &mut Engine, progress: &Progress) -> Result<()> {
-    engine.streams.wished = held::wanted(engine, progress)?.saturating_sub(1);
+    engine.streams.wished = held::wanted(engine, progress, held::Locks::OfAllTables)?.saturating_sub(1);
     Ok(())
 }
 

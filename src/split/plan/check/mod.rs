@@ -23,6 +23,7 @@ use crate::agent::state::master;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::{Plan, State};
 use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState, told};
 use crate::remote::quote::{literal, text_array};
 use crate::remote::{Connection, RemoteError};
@@ -47,7 +48,10 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
 pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Finding>) {
     // What is asked before a start means nothing of a split that has ended, nor of a way back, which its split begins.
     if state.finished {
-        return ("finished".to_owned(), Vec::new());
+        let back = in_one(|| way_back::of(plan.id)).ok().flatten().filter(WayBack::is_decided);
+        let text = back
+            .map_or("finished".to_owned(), |back| format!("finished: split {} has taken it back", back.id));
+        return (text, Vec::new());
     }
     if state.goes_back && matches!(state.phase, Phase::Planning | Phase::RolledBack) {
         return (way_back(plan, state), Vec::new());
@@ -68,7 +72,12 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
     {
         findings.insert(0, Finding::new("plan", false, failure.message, &failure.hint.unwrap_or_default()));
     }
-    (outlook::line(&findings, outlook.as_ref(), now(state).as_deref()), findings)
+    let mut line = outlook::line(&findings, outlook.as_ref(), now(state).as_deref());
+    // It was begun, and does not begin again by itself.
+    if state.failed && state.phase == Phase::Planning {
+        line = line.replacen("ready: ", &format!("ready for SELECT shard_split_resume({}): ", plan.id), 1);
+    }
+    (line, findings)
 }
 
 fn way_back(plan: &Plan, state: &State) -> String {

@@ -22,6 +22,7 @@ const TABLE: Duration = Duration::from_millis(100);
 const FENCE: Duration = Duration::from_millis(40);
 const QUESTIONS: u32 = 20;
 const FENCED_TABLE: Duration = Duration::from_millis(3);
+const FENCED_ENTRY: Duration = Duration::from_micros(15);
 
 const PAGE: f64 = 8192.0;
 /// Of a table that is counted: 8 MB.
@@ -30,6 +31,8 @@ const FEW_PAGES: f64 = 1024.0;
 #[derive(Default)]
 pub struct Outlook {
     tables: usize,
+    /// Of routing: each changes twice.
+    entries: u32,
     rows: f64,
     bytes: f64,
     round_trip: Duration,
@@ -41,7 +44,12 @@ pub struct Outlook {
 
 /// None of it is a finding: what cannot be told is left out.
 pub fn of(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Option<Outlook> {
-    let mut outlook = Outlook { tables: plan.tables.len(), most: guc::max_copy_rate(), ..Outlook::default() };
+    let mut outlook = Outlook {
+        tables: plan.tables.len(),
+        entries: u32::try_from(plan.entries.len()).unwrap_or(u32::MAX),
+        most: guc::max_copy_rate(),
+        ..Outlook::default()
+    };
     for (policy, shape) in plan.tables.iter().zip(&source.observation.tables) {
         let (rows, bytes) = size(plan, &mut source.session, policy, shape).ok()?;
         outlook.rows += rows;
@@ -146,7 +154,7 @@ impl Outlook {
 
     fn fence(&self) -> Duration {
         let tables = FENCED_TABLE * u32::try_from(self.tables).unwrap_or(u32::MAX);
-        FENCE + self.round_trip * QUESTIONS + tables
+        FENCE + self.round_trip * QUESTIONS + tables + FENCED_ENTRY * self.entries
     }
 
     fn text(&self) -> String {

@@ -40,12 +40,14 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
     if differences.is_empty() {
         return vec![Finding::new("same columns", true, from.name.clone(), "")];
     }
-    let hint =
+    let computed =
         "Make the columns equal, or say with shard_split_map() how this one is computed (NULL: left out).";
+    let plain = "shard_split_map() with the column's own name as the expression has it come over as it is.";
     differences
         .into_iter()
         .map(|difference| {
             let name = if difference.ok { "compatible columns" } else { "same columns" };
+            let hint = if difference.text.ends_with("cannot be computed") { plain } else { computed };
             Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
         })
         .collect()
