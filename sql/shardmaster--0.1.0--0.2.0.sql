@@ -390,6 +390,9 @@ COMMENT ON FUNCTION @extschema@.shard_keyspace_add(text, text, int, regtype, tex
 COMMENT ON FUNCTION @extschema@.shard_keyspace_drop(text) IS
 'drops a keyspace with its entries and the history of its routing. Refused with 55006 while tables, look-ups, or keys of a directory are in it, or it has splits or guards; buckets and ranges, which cannot be taken out, go with it; "default" stays (55000)';
 
+-- Monitors may ask what is wrong with a split, which their alerts tell them to.
+GRANT EXECUTE ON FUNCTION @extschema@.shard_split_diagnose(bigint) TO pg_monitor;
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE
