@@ -9,13 +9,18 @@ impl Random {
         Random(seed)
     }
 
-    /// From 0 to one less than `below`.
-    pub fn below(&mut self, below: usize) -> usize {
+    /// SplitMix64.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % below.max(1) as u64) as usize
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to one less than `below`.
+    pub fn below(&mut self, below: usize) -> usize {
+        (self.number() % below.max(1) as u64) as usize
     }
 
     pub fn one_of<'a, T>(&mut self, values: &'a [T]) -> &'a T {

@@ -4,6 +4,7 @@
 //! is small and the comparison exact. The record is made of acknowledgements alone:
 //! nothing in it was ever read from a database but the identities it handed out.
 
+use crate::random::Random;
 use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,13 +72,9 @@ impl Row {
     }
 }
 
-/// A well mixed number (SplitMix64) that depends on nothing else.
+/// A well mixed number that depends on nothing else.
 pub fn mix(number: Number, salt: i32) -> u64 {
-    let mut z = number.cast_unsigned() ^ u64::from(salt.cast_unsigned()).rotate_left(40);
-    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Random::new(number.cast_unsigned() ^ u64::from(salt.cast_unsigned()).rotate_left(40)).number()
 }
 
 /// What is known of a row. An answer that never came leaves two possibilities.

@@ -5,6 +5,7 @@ use super::op::{Failure, Numbered, Op};
 use super::route::Router;
 use super::{Mix, Shared};
 use crate::Error;
+use crate::random::Random;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +47,7 @@ pub struct Writer {
     router: Router,
     mix: Mix,
     record: Record,
-    random: u64,
+    random: Random,
     next: Number,
     stride: Number,
     orders: Vec<Number>,
@@ -74,7 +75,7 @@ impl Writer {
         Writer {
             router,
             mix: shared.mix,
-            random: mix(number as i64, 7) ^ shared.seed,
+            random: Random::new(mix(number as i64, 7) ^ shared.seed),
             next: next + number as Number,
             stride: shared.writers as Number,
             orders,
@@ -100,8 +101,7 @@ impl Writer {
     }
 
     fn roll(&mut self, below: usize) -> usize {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (mix(self.random.cast_signed(), 3) % below.max(1) as u64) as usize
+        self.random.below(below)
     }
 
     fn new_row(&mut self, tenant: Tenant) -> Numbered {
