@@ -407,7 +407,7 @@ fn for_want_of_locks_there_are_fewer_which_is_said() {
     to_backfill(&split);
     split
         .wait_for_event(
-            "1 of 3 streams (shardmaster.copy_streams): more would take more than a quarter",
+            "2 of 3 streams (shardmaster.copy_streams): more would take more than a quarter",
             LIMIT,
         )
         .unwrap();
@@ -427,5 +427,36 @@ fn by_themselves_there_are_as_many_as_the_cores_allow() {
     assert_eq!(writers(&cluster), 2);
     cluster.fault("").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+#[test]
+fn where_the_mover_may_read_them_half_of_the_cores_are_used() {
+    let cluster = stage(0);
+    for server in [0, 1] {
+        let may = format!(
+            "GRANT pg_read_server_files TO {MOVER}; GRANT EXECUTE ON FUNCTION pg_read_file(text, bigint, bigint, boolean) TO {MOVER}"
+        );
+        by_superuser(&cluster, server, &may);
+    }
+    // The same host for both, and three chunks.
+    let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let of = |part: &str| -> usize {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        to.parse::<usize>().unwrap() + 1 - from.parse::<usize>().unwrap()
+    };
+    let cores: usize = listed.trim().split(',').map(of).sum();
+    let wanted = (cores / 2).clamp(1, 3);
+    let split = plan(&cluster);
+    cluster.hold("streams_copied").unwrap();
+    to_backfill(&split);
+    if wanted > 1 {
+        split.wait_held("streams_copied", LIMIT).unwrap();
+        assert_eq!(writers(&cluster), wanted as i64);
+        cluster.fault("").unwrap();
+    }
+    // One copies by itself, and never comes by.
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cluster.fault("").unwrap();
     cut_over_and_compare(&cluster, &split);
 }

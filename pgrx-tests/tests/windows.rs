@@ -163,7 +163,16 @@ fn attempts_keep_to_their_fence() {
     to_pending(&split);
     let mut writer = client(&cluster);
     writer.batch_execute(&format!("BEGIN; {}", insert("moves", 9001))).unwrap();
+    // The first one is in vain whoever writes, and keeps writers waiting at least until now.
+    cluster.hold("cutover_disabled").unwrap();
     ask(&split, "SELECT shard_split_cutover($1, max_fence => '400 ms', attempts => 10)");
+    split.wait_held("cutover_disabled", LIMIT).unwrap();
+    let waited = "extract(epoch FROM clock_timestamp() - fenced_since)::float8 * 1000";
+    let waited = wait::until("longer than an attempt may take", LIMIT, || {
+        Ok(Some(split.metric::<f64>(waited)?).filter(|waited| *waited > 600.0))
+    })
+    .unwrap();
+    cluster.fault("").unwrap();
     wait::until("a second attempt to be announced", LIMIT, || {
         let one = client(&cluster);
         let began = Instant::now();
@@ -185,7 +194,7 @@ fn attempts_keep_to_their_fence() {
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
     // Writers have waited for those in vain, too.
     let fence: f64 = split.metric("fence_ms::float8").unwrap();
-    assert!(fence >= 400.0, "{fence}");
+    assert!(fence >= waited, "{fence}, {waited}");
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
     findings.extend(others.findings(plan, side));
     let server = asked("what its server is like", connection.run(SERVER))?;
-    findings.extend(server.rows.iter().map(|row| from_row(side, row)));
+    findings.extend(server.rows.iter().map(|row| from_row(plan, side, row)));
     let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
     let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
@@ -268,7 +268,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
     let tables = catalogs::ask(&mut connection, TABLES, &lists);
     let tables = asked("what is in the way of its tables", tables)?;
-    findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
+    findings.extend(tables.rows.iter().map(|row| from_row(plan, side, row)));
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
     // To try a function's body is to read the constants in it, which types may compute.
     let called = match others.code.is_empty() {
@@ -318,9 +318,14 @@ fn asked<T, E: Into<SplitError>>(question: &str, answer: std::result::Result<T, 
     })
 }
 
-fn from_row(side: Side, row: &[Option<String>]) -> Finding {
+fn from_row(plan: &Plan, side: Side, row: &[Option<String>]) -> Finding {
     let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
-    Finding::new(&format!("{}: {}", side.as_str(), cell(0)), cell(1) == "t", cell(2), &cell(3))
+    // As it is to be typed.
+    let [from, to, keyspace] =
+        [&plan.source.shard_key, &plan.target.shard_key, &plan.keyspace].map(|name| literal(name));
+    let copy = format!("SELECT * FROM shard_schema_copy({from}, {to}, {keyspace})");
+    let hint = cell(3).replace("shard_schema_copy()", &copy);
+    Finding::new(&format!("{}: {}", side.as_str(), cell(0)), cell(1) == "t", cell(2), &hint)
 }
 
 /// A pooler that gives each transaction another session loses locks and settings.
