@@ -393,16 +393,18 @@ fn a_big_table_among_many_has_all_streams() {
 /// Partitions of one table are locked together, and where there is no room for that there are fewer streams.
 #[test]
 fn for_want_of_locks_there_are_fewer_which_is_said() {
-    let leaves: String = (0..200)
+    let leaves: String = (0..80)
         .map(|n| {
-            format!(
-                "; CREATE TABLE items_{n} PARTITION OF items FOR VALUES WITH (modulus 200, remainder {n})"
-            )
+            format!("; CREATE TABLE items_{n} PARTITION OF items FOR VALUES WITH (modulus 80, remainder {n})")
         })
         .collect();
     let table = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant)) PARTITION BY HASH (id)";
-    let cluster = stage_with(&format!("{table}{leaves}"), 3, &LITTLE_ROOM);
-    fill(&cluster, ROWS);
+    let cluster = stage_with(
+        &format!("{table}{leaves}"),
+        3,
+        &["max_connections = 25", "max_locks_per_transaction = 25"],
+    );
+    fill(&cluster, FEW);
     let split = plan(&cluster);
     to_backfill(&split);
     split
