@@ -235,8 +235,11 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
         Side::Source => "What was written meanwhile nothing has noticed:",
         Side::Target => leaves::OF_STRANGERS,
     };
-    let again = format!("{missed} {}", from_the_beginning(plan.id));
-    found.extend(tables(&mut session, plan, side, &again)?);
+    let again = from_the_beginning(plan.id);
+    // Another one by its name has none of its rows and triggers.
+    let missing =
+        format!("Give it back, if it was renamed; another one in its place is not the same. Else: {again}");
+    found.extend(tables(&mut session, plan, side, [&missing, &format!("{missed} {again}")])?);
     Ok(found)
 }
 
@@ -276,7 +279,7 @@ fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> 
         Side::Source => format!("ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; shard_split_finish({}) says what to do about what was written meanwhile.", plan.id),
         Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; what was written meanwhile a way back would bring back by a copy only.".to_owned(),
     };
-    found.extend(tables(session, plan, side, &again)?);
+    found.extend(tables(session, plan, side, ["Give it back, if it was renamed.", &again])?);
     Ok(found)
 }
 
@@ -306,18 +309,18 @@ fn newer_worker(session: &mut Connection, plan: &Plan, state: &State, side: Side
     }))
 }
 
-/// Tables that are gone, and those whose writers nothing of the split sees; `again`: what lets it see them.
-fn tables(session: &mut Connection, plan: &Plan, side: Side, again: &str) -> Result<Vec<Problem>> {
+/// Tables that are gone, and those whose writers nothing of the split sees, with what is to be done about each.
+fn tables(
+    session: &mut Connection,
+    plan: &Plan,
+    side: Side,
+    [missing, again]: [&str; 2],
+) -> Result<Vec<Problem>> {
     let now = observe::observe(session, plan, side)?;
-    // Another one by its name has none of its rows and triggers.
-    let missing = format!(
-        "Give it back, if it was renamed; another one in its place is not the same. Else: {}",
-        from_the_beginning(plan.id)
-    );
     let found = plan.tables.iter().zip(&now.tables).filter_map(|(policy, shape)| {
         let name = &policy.table_name;
         if shape.oid.is_none() {
-            return Some((format!("table {name} does not exist"), Some(missing.clone())));
+            return Some((format!("table {name} does not exist"), Some(missing.to_owned())));
         }
         let leaf = unwatched(shape)?;
         Some((
