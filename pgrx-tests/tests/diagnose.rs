@@ -134,6 +134,31 @@ fn what_only_a_new_beginning_mends_is_told_as_such() {
     finished(&split);
 }
 
+/// A finish that was refused, since clients were not refused all the time, is compared before anything is lost.
+#[test]
+fn what_a_refused_finish_would_lose_is_found_by_a_verification() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    split.run(|_| ()).unwrap();
+    by_superuser(
+        &cluster,
+        0,
+        &format!(
+            "ALTER TABLE items DISABLE TRIGGER ALL; UPDATE items SET val = 'missed' WHERE tenant = 'moves' AND id = 2; {ENABLE}"
+        ),
+    );
+    split.call("finish").unwrap();
+    split.failure(LIMIT).unwrap();
+    split.call("verify").unwrap();
+    let differs = "SELECT coalesce(sum(differing), 0)::bigint = 1 FROM shard_split_verification($1)";
+    wait::until("the row to be found", LIMIT, || {
+        Ok(cluster.superuser()?.query_one(differs, &[&split.id])?.get::<_, bool>(0).then_some(()))
+    })
+    .unwrap();
+    split.call("finish").unwrap();
+    split.failure(LIMIT).unwrap();
+}
+
 /// A way back that has missed something is not begun again: no call that would give it up is what to type next.
 #[test]
 fn a_way_back_that_has_missed_something_is_told_as_such() {

@@ -161,6 +161,9 @@ fn waits(id: i64) -> Option<String> {
 fn wants_worker(id: i64, goal: Goal) -> Option<String> {
     let why = wanting::of_split(id)?;
     if wanting::is_started_by_nobody(&why) {
+        if way_back::of(id).ok().flatten().is_some_and(|back| back.is_decided()) {
+            return Some(format!("SELECT shard_split_resume({id}) starts one."));
+        }
         let until = match goal {
             Goal::RolledBack => ", 'rolled_back'",
             Goal::Finished => ", 'finished'",
@@ -179,7 +182,8 @@ fn wants_worker(id: i64, goal: Goal) -> Option<String> {
 fn routes(plan: &Plan, state: &State) -> Option<Problem> {
     // While a cutover stands before its decision, writes are routed to its target and refused: by itself.
     // And the keys of a way back at rest are its split's.
-    let rests = state.goes_back && is_before_start(state);
+    let rests = state.goes_back && is_before_start(state)
+        || way_back::of(plan.id).ok().flatten().is_some_and(|back| back.is_decided());
     let is_over = state.finished || state.phase == Phase::RolledBack;
     if is_over || rests || state.cutover_step == CutoverStep::Disabled {
         return None;
@@ -277,7 +281,7 @@ fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> 
         .collect();
     let again = match side {
         Side::Source => format!("ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; shard_split_finish({}) says what to do about what was written meanwhile.", plan.id),
-        Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; what was written meanwhile a way back would bring back by a copy only.".to_owned(),
+        Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; a way back would miss what was written meanwhile, and cannot go on.".to_owned(),
     };
     found.extend(tables(session, plan, side, ["Give it back, if it was renamed.", &again])?);
     Ok(found)

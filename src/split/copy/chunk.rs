@@ -15,7 +15,7 @@ const MIN_BLOCKS: i64 = 1;
 const MAX_BLOCKS: i64 = 1 << 20;
 
 /// Leaves that are copied together, each of few blocks, and blocks of all of them.
-pub const MOST_TOGETHER: usize = 32;
+const MOST_TOGETHER: usize = 32;
 const SHORT_BLOCKS: i64 = 32;
 const MOST_SHORT_BLOCKS: i64 = 256;
 /// The same with what is stored out of line.

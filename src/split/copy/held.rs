@@ -3,7 +3,6 @@
 //! What a step has made sure of holds to the end of its streams: they have locked the tables of both sides, and read S,
 //! before it lets go of them.
 
-use super::chunk::MOST_TOGETHER;
 use super::locks;
 use super::stream::Stream;
 use crate::agent;
@@ -49,10 +48,13 @@ pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
+/// Locks of a leaf and its indexes.
+const WITH_INDEXES: usize = 4;
+
 /// What a stream locks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Locks {
-    /// The tables of its chunk.
+    /// The tables of its chunk, and of the step's own.
     OfChunks,
     OfAllTables,
 }
@@ -88,11 +90,7 @@ fn by_locks(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<us
         None => room(engine)? / 4,
     };
     engine.streams.room = Some(quarter);
-    // The table itself, and its queue.
-    let of = |table: &TableProgress| {
-        let target = table.target_leaves.as_ref().map_or(0, Vec::len);
-        table.leaves.len().max(target).saturating_add(2)
-    };
+    let of = locks_of;
     let copies = !progress.is_copied();
     let counts = progress.tables.iter().filter(|table| !copies || !table.is_copied()).map(of);
     let mut counts: Vec<usize> = match locks {
@@ -100,11 +98,29 @@ fn by_locks(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<us
         Locks::OfAllTables => progress.tables.iter().map(of).collect(),
     };
     if locks == Locks::OfChunks {
-        // At worst it has those that have most.
+        // Of those that have most; which they are each round knows.
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        counts.truncate(MOST_TOGETHER);
+        counts.truncate(2);
     }
     Ok((quarter / counts.iter().sum::<usize>().max(1)).max(1))
+}
+
+/// The table itself and its queue, its partitions, and of each the indexes, which are not counted.
+fn locks_of(table: &TableProgress) -> usize {
+    let target = table.target_leaves.as_ref().map_or(0, Vec::len);
+    table.leaves.len().max(target).saturating_add(2).saturating_mul(WITH_INDEXES)
+}
+
+/// How many of the first streams there is room for, each of which locks the tables at these positions.
+pub fn fit(engine: &Engine, progress: &Progress, of: &[Vec<usize>]) -> usize {
+    let mut left = engine.streams.room.unwrap_or(usize::MAX);
+    let fits = |positions: &&Vec<usize>| {
+        let locks: usize = positions.iter().filter_map(|at| progress.tables.get(*at)).map(locks_of).sum();
+        let is_room = locks <= left;
+        left = left.saturating_sub(locks);
+        is_room
+    };
+    of.iter().take_while(fits).count()
 }
 
 /// Locks that the smaller side has room for.

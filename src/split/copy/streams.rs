@@ -44,9 +44,12 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
     if chunks.len() < 2 {
         return Ok(None);
     }
-    // The first one is the step's own.
-    let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(Chunk::tables).collect();
-    let ready = hold(engine, &of)?;
+    // The first one is the step's own, whose locks on the target go with its commit: until it has them again each stream has
+    // those, too, or whoever waits behind the step would have the table by then, and code of his own on it.
+    let own = chunks.first().map(Chunk::tables).unwrap_or_default();
+    let of_stream = |chunk: &Chunk| [own.clone(), chunk.tables()].concat();
+    let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(of_stream).collect();
+    let ready = hold(engine, &of[..held::fit(engine, progress, &of)])?;
     chunks.truncate(ready + 1);
     Ok((chunks.len() > 1).then_some(Round { chunks }))
 }

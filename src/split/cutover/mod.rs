@@ -267,16 +267,20 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         if !phases::is_before_decision(state.phase) || !is_asked_for {
             return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
-        record::cutover_step(engine.plan.id, CutoverStep::Disabled);
         change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
+        // Too late it keeps nobody waiting.
+        if Instant::now() > deadline {
+            let routes = counted(engine.plan.entries.len(), "route", "routes");
+            return Err(SplitError::Aborted(aborted::because(&format!(
+                "the master, which had {routes} to disable"
+            ))));
+        }
+        // Since when writers wait.
+        record::cutover_step(engine.plan.id, CutoverStep::Disabled);
         Ok(())
     })?;
     match standby {
-        Standby::HasIt if Instant::now() > deadline => {
-            let routes = counted(engine.plan.entries.len(), "route", "routes");
-            Err(SplitError::Aborted(aborted::because(&format!("the master, which had {routes} to disable"))))
-        }
         Standby::HasIt => Ok(()),
         Standby::Unknown => {
             Err(SplitError::Aborted(aborted::because("the synchronous standby of the master")))

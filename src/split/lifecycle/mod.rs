@@ -13,7 +13,7 @@ use crate::agent::error::SplitError;
 use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::settlement::{self, Terms};
 use crate::catalog::split::{self, Map, State};
-use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::split_state::{End, Goal, Phase};
 use crate::catalog::{lookup, split_progress, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
@@ -56,8 +56,10 @@ fn ask(id: i64, call: Call) -> Result<(State, Answer), Failure> {
 /// With the numbers of the split and, of a way back, of the one that it takes back.
 fn hint_of(id: i64, state: &State, hint: &str) -> Result<String, Failure> {
     if let Some(back) = way_back::of(id)?.filter(|back| state.finished && back.is_decided()) {
-        let text =
-            format!("Split {} has taken it back: its rows are where they were. Plan it anew.", back.id);
+        let text = format!(
+            "Split {} has taken it back. Plan its keys anew from where they are: shard_entries() shows that.",
+            back.id
+        );
         return Ok(text);
     }
     let there = way_back::there(id).unwrap_or_default().to_string();
@@ -307,7 +309,11 @@ pub fn settle(id: i64) -> Result<(), Failure> {
 
 /// Every row of both sides is compared, by the worker.
 pub fn verify(id: i64) -> Result<(), Failure> {
-    ask(id, Call::Verify)?;
+    let (state, _) = ask(id, Call::Verify)?;
+    // A finish that was refused is not tried again before what is compared is known.
+    if state.failed && state.goal == Goal::Finished && state.end == End::Undoable {
+        way_back::forget_finish(id);
+    }
     verification::ask(id);
     split::event(id, None, None, "asked for a verification");
     wake::split_on_commit(id);

@@ -259,7 +259,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Verify, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Verify, ANY, RollingBack, RollsBack),
     row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source has none of its rows any more.")),
-    row(Call::Verify, ANY, Failed, Refuse("Nobody works on it: SELECT shard_split_resume({id}) first, if what it has failed by is mended.")),
+    row(Call::Verify, UNDER_WAY, Failed, Refuse("Nobody works on it: SELECT shard_split_resume({id}) first, if what it has failed by is mended.")),
     row(Call::Verify, &[Phase::Backfill, Phase::Tailing, Phase::CutoverPending, Phase::Completed], Always, Accept),
     row(Call::Verify, BEFORE, Always, Refuse("There is nothing to compare yet: CALL shard_split_run({id}, 'cutover_pending') copies its rows.")),
     row(Call::Verify, ANY, Always, Refuse("Call shard_split_run_backfill({id}) first.")),

@@ -5,13 +5,14 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split;
-use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split_state::{CutoverStep, Goal};
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::end::finish;
 use crate::split::injection_points::{self, reach};
 use crate::split::{install, record};
+use crate::words::of_split;
 
 /// A split ends in another way: the way back that it has goes first. `lost`: the side of the
 /// split that will not come back.
@@ -67,8 +68,15 @@ fn taken_back_by(back: &WayBack) -> String {
 
 /// The error of a call that has to wait for the end of a way back.
 pub fn under_way(there: i64, back: &WayBack) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("split {there} is being taken back by split {}", back.id))
-        .hint(format!("SELECT shard_split_rollback({}) gives that up.", back.id))
+    let (text, hint) = match back.goal {
+        Goal::RolledBack => (
+            "is given back by",
+            "SELECT shard_split_wait({id}, 'rolled_back') waits for that; SELECT * FROM shard_split_diagnose({id}) says what keeps it.",
+        ),
+        _ => ("is being taken back by", "SELECT shard_split_rollback({id}) gives that up."),
+    };
+    Failure::new(SqlState::NOT_IN_STATE, format!("split {there} {text} split {}", back.id))
+        .hint(of_split(hint, back.id))
 }
 
 /// The way back has decided: nothing of the split is needed on its shards any more. One that is

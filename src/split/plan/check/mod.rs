@@ -56,8 +56,17 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
     if state.goes_back && matches!(state.phase, Phase::Planning | Phase::RolledBack) {
         return (way_back(plan, state), Vec::new());
     }
+    // Its shards and keys were let go, and are looked at when it begins again. What the shards would say of keys that are
+    // elsewhere by now is no advice: rows on the target may be theirs.
+    if state.phase == Phase::RolledBack
+        && state.goal == Goal::RolledBack
+        && let Err(failure) = in_one(|| refusals::again(plan))
+    {
+        let found = Finding::new("plan", false, failure.message, &failure.hint.unwrap_or_default());
+        return ("not ready, 1 finding: the shards were not asked".to_owned(), vec![found]);
+    }
     let mut outlook = None;
-    let mut findings = look_at(plan, identity, |source, target| {
+    let findings = look_at(plan, identity, |source, target| {
         // What would move has moved.
         if state.phase != Phase::Completed
             && (state.goal != Goal::RolledBack || state.phase == Phase::RolledBack)
@@ -65,17 +74,14 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
             outlook = outlook::of(plan, source, target);
         }
     });
-    // Its shards and keys were let go, and are looked at when it begins again.
-    if state.phase == Phase::RolledBack
-        && state.goal == Goal::RolledBack
-        && let Err(failure) = in_one(|| refusals::again(plan))
-    {
-        findings.insert(0, Finding::new("plan", false, failure.message, &failure.hint.unwrap_or_default()));
-    }
     let mut line = outlook::line(&findings, outlook.as_ref(), now(state).as_deref());
     // It was begun, and does not begin again by itself.
-    if state.failed && state.phase == Phase::Planning {
-        line = line.replacen("ready: ", &format!("ready for SELECT shard_split_resume({}): ", plan.id), 1);
+    if state.failed && findings.iter().all(|finding| finding.ok) {
+        let resume = format!("SELECT shard_split_resume({})", plan.id);
+        line = match state.phase {
+            Phase::Planning => line.replacen("ready: ", &format!("ready for {resume}: "), 1),
+            _ => format!("{line}; it has failed, and nothing is found that is in the way of {resume}"),
+        };
     }
     (line, findings)
 }
