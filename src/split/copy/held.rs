@@ -73,13 +73,21 @@ pub fn wanted(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<
         return Ok(wished);
     }
     let most = by_locks(engine, progress, locks)?;
-    if most < wished && !std::mem::replace(&mut engine.streams.lacks_locks, true) {
-        let text = format!(
-            "{most} of {wished} streams (shardmaster.copy_streams): more would take more than a quarter of what the shards have room for in locks (max_locks_per_transaction)"
-        );
-        transaction(|| split::event(engine.plan.id, None, None, &text));
+    if most < wished {
+        tell_of_locks(engine, most, wished);
     }
     Ok(wished.min(most))
+}
+
+/// Once by each worker.
+fn tell_of_locks(engine: &mut Engine, most: usize, wished: usize) {
+    if std::mem::replace(&mut engine.streams.lacks_locks, true) {
+        return;
+    }
+    let text = format!(
+        "{most} of {wished} streams (shardmaster.copy_streams): more would take more than a quarter of what the shards have room for in locks (max_locks_per_transaction)"
+    );
+    transaction(|| split::event(engine.plan.id, None, None, &text));
 }
 
 /// A server has room for so many locks, of all its sessions together, and a stream locks every partition of its tables: a
@@ -90,18 +98,18 @@ fn by_locks(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<us
         None => room(engine)? / 4,
     };
     engine.streams.room = Some(quarter);
-    let of = locks_of;
-    let copies = !progress.is_copied();
-    let counts = progress.tables.iter().filter(|table| !copies || !table.is_copied()).map(of);
-    let mut counts: Vec<usize> = match locks {
-        Locks::OfChunks => counts.collect(),
-        Locks::OfAllTables => progress.tables.iter().map(of).collect(),
+    let is_copied = progress.is_copied();
+    let counts = progress.tables.iter().filter(|table| is_copied || !table.is_copied()).map(locks_of);
+    let counts: Vec<usize> = match locks {
+        Locks::OfAllTables => progress.tables.iter().map(locks_of).collect(),
+        Locks::OfChunks => {
+            // At most those of two tables: of more, which they are each round knows.
+            let mut counts: Vec<usize> = counts.collect();
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            counts.truncate(2);
+            counts
+        }
     };
-    if locks == Locks::OfChunks {
-        // Of those that have most; which they are each round knows.
-        counts.sort_unstable_by(|a, b| b.cmp(a));
-        counts.truncate(2);
-    }
     Ok((quarter / counts.iter().sum::<usize>().max(1)).max(1))
 }
 
@@ -111,8 +119,8 @@ fn locks_of(table: &TableProgress) -> usize {
     table.leaves.len().max(target).saturating_add(2).saturating_mul(WITH_INDEXES)
 }
 
-/// How many of the first streams there is room for, each of which locks the tables at these positions.
-pub fn fit(engine: &Engine, progress: &Progress, of: &[Vec<usize>]) -> usize {
+/// How many of the first streams there is room for, each of which locks the tables at these positions; fewer than all is said.
+pub fn fit(engine: &mut Engine, progress: &Progress, of: &[Vec<usize>]) -> usize {
     let mut left = engine.streams.room.unwrap_or(usize::MAX);
     let fits = |positions: &&Vec<usize>| {
         let locks: usize = positions.iter().filter_map(|at| progress.tables.get(*at)).map(locks_of).sum();
@@ -120,7 +128,12 @@ pub fn fit(engine: &Engine, progress: &Progress, of: &[Vec<usize>]) -> usize {
         left = left.saturating_sub(locks);
         is_room
     };
-    of.iter().take_while(fits).count()
+    let count = of.iter().take_while(fits).count();
+    if count < of.len() {
+        // The step's own is one of them.
+        tell_of_locks(engine, count + 1, of.len() + 1);
+    }
+    count
 }
 
 /// Locks that the smaller side has room for.

@@ -49,7 +49,8 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
     let own = chunks.first().map(Chunk::tables).unwrap_or_default();
     let of_stream = |chunk: &Chunk| [own.clone(), chunk.tables()].concat();
     let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(of_stream).collect();
-    let ready = hold(engine, &of[..held::fit(engine, progress, &of)])?;
+    let fits = held::fit(engine, progress, &of);
+    let ready = hold(engine, &of[..fits])?;
     chunks.truncate(ready + 1);
     Ok((chunks.len() > 1).then_some(Round { chunks }))
 }
