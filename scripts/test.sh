@@ -117,7 +117,7 @@ start_harness_test() {
 
 # Those that take long come first: then none of them is left alone at the end.
 harness_order() {
-    local name long=(networks disasters faults verify streams streams_attacked majors deadlines reverse ddl zoo redirects verifying walks scopes credentials
+    local name long=(networks disasters faults verify streams streams_attacked streams_locks majors deadlines reverse ddl zoo redirects verifying walks scopes credentials
         rollback reshape reverse_meanwhile rights replay histories placement workers)
     for name in "${long[@]}"; do grep "^$name " "$RUN/programs" || true; done
     # patroni: by `make ha`, which installs what it needs.

@@ -40,6 +40,7 @@ pub mod server;
 pub mod split;
 pub mod stage;
 pub mod standby;
+pub mod streaming;
 pub mod strike;
 pub mod talker;
 pub mod tls;

@@ -124,6 +124,7 @@ mod stamps;
 mod strays;
 mod streams;
 mod streams_attacked;
+mod streams_locks;
 mod tables;
 mod throttle;
 mod top;

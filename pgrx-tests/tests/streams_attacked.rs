@@ -1,44 +1,18 @@
 //! Chunks that are copied at the same time, where one session of several is lost, or a server has no room for as many.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::fixture::{
-    LIMIT, by_superuser, by_superusers, cluster_of, cut_over_and_compare, plan, rows, source, state_of,
+    LIMIT, by_superuser, by_superusers, cut_over_and_compare, plan, rows, source, state_of,
 };
 use shardmaster_tests::random::Random;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::streaming::{
+    TABLE, busy_writers, fill, stage, to_backfill, to_dual_write, wait_until_they_end,
+};
 use shardmaster_tests::wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-const TABLE: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant))";
-
-fn stage_of(table: &str, streams: usize, more: &[&str]) -> Cluster {
-    let streams = format!("shardmaster.copy_streams = {streams}");
-    let mut lines = vec![&*streams, "shardmaster.step_time = '20ms'", "shardmaster.copy_share = 100"];
-    lines.extend_from_slice(more);
-    cluster_of(&lines, table)
-}
-
-/// Rows of which seven are in a block.
-fn fill(cluster: &Cluster, ids: &str) {
-    source(cluster)
-        .batch_execute(&format!(
-            "INSERT INTO items SELECT CASE i % 8 WHEN 0 THEN 'another' ELSE 'moves' END, i, repeat('x', 1050) || i, i
-               FROM generate_series({ids}) i; ANALYZE items"
-        ))
-        .unwrap();
-}
-
-fn to_dual_write(split: &Split<'_>) {
-    split.call("start_dual_write").unwrap();
-    split.wait("dual_write", LIMIT).unwrap();
-}
-
-fn to_backfill(split: &Split<'_>) {
-    to_dual_write(split);
-    split.call("run_backfill").unwrap();
-}
 
 /// How many workers the split has had.
 fn generation(split: &Split<'_>) -> i64 {
@@ -50,8 +24,8 @@ fn generation(split: &Split<'_>) -> i64 {
 /// worker begins anew.
 #[test]
 fn a_snapshot_that_is_gone_is_taken_again() {
-    let cluster = stage_of(TABLE, 3, &[]);
-    fill(&cluster, "1001, 50000");
+    let cluster = stage(TABLE, 3, &[]);
+    fill(&cluster, [1001, 50000]);
     let split = plan(&cluster);
     // The first step of all copies by itself.
     cluster.hold("streams_copied").unwrap();
@@ -107,8 +81,8 @@ fn a_table_of_locks_that_is_full_gets_fewer_streams() {
     let leaves: Vec<String> = (0..200).map(leaf).collect();
     let table = format!("{TABLE} PARTITION BY RANGE (id); {}", leaves.join("; "));
     let few = ["max_locks_per_transaction = 10", "max_connections = 40"];
-    let cluster = stage_of(&table, 16, &few);
-    fill(&cluster, "1001, 7000");
+    let cluster = stage(&table, 16, &few);
+    fill(&cluster, [1001, 7000]);
     let split = plan(&cluster);
     to_backfill(&split);
     split.wait("cutover_pending", LIMIT).unwrap();
@@ -127,9 +101,9 @@ fn long_rows_go_over_at_the_same_time() {
     };
     let leaves: Vec<String> = (0..5).map(leaf).collect();
     let table = format!("{TABLE} PARTITION BY RANGE (id); {}", leaves.join("; "));
-    let cluster = stage_of(&table, 3, &["shardmaster.max_row_size = '250MB'"]);
+    let cluster = stage(&table, 3, &["shardmaster.max_row_size = '250MB'"]);
     for n in 1..5 {
-        fill(&cluster, &format!("{}, {}", n * 1000 + 1, n * 1000 + 300));
+        fill(&cluster, [n * 1000 + 1, n * 1000 + 300]);
     }
     source(&cluster)
         .batch_execute("UPDATE items SET val = repeat('x', 240 << 20) WHERE id IN (1009, 2009, 3009) AND tenant = 'moves'")
@@ -145,8 +119,8 @@ fn long_rows_go_over_at_the_same_time() {
 /// A row that somebody else is about to write is waited for as by a step alone.
 #[test]
 fn streams_wait_for_rows_as_long_as_a_step() {
-    let cluster = stage_of(TABLE, 3, &[]);
-    fill(&cluster, "1001, 25000");
+    let cluster = stage(TABLE, 3, &[]);
+    fill(&cluster, [1001, 25000]);
     let split = plan(&cluster);
     to_dual_write(&split);
     by_superuser(&cluster, 1, "CREATE UNIQUE INDEX codes ON items (code)");
@@ -168,8 +142,8 @@ fn streams_wait_for_rows_as_long_as_a_step() {
 /// Whoever wants fewer streams gets the sessions back.
 #[test]
 fn fewer_streams_have_fewer_sessions() {
-    let cluster = stage_of(TABLE, 4, &[]);
-    fill(&cluster, "1001, 50000");
+    let cluster = stage(TABLE, 4, &[]);
+    fill(&cluster, [1001, 50000]);
     let split = plan(&cluster);
     cluster.hold("stream_committed").unwrap();
     to_backfill(&split);
@@ -177,16 +151,9 @@ fn fewer_streams_have_fewer_sessions() {
     cluster.set("shardmaster.copy_streams", "1").unwrap();
     cluster.hold("step_durable").unwrap();
     split.wait_held("step_durable", LIMIT).unwrap();
-    let query =
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % writer'";
-    let sessions = || -> i64 {
-        let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
-        target.query_one(query, &[]).unwrap().get(0)
-    };
     let copied = rows(&cluster, 1).len();
     assert!(copied > 0 && copied < 40_000, "{copied}");
-    wait::until("the streams to end", Duration::from_secs(10), || Ok((sessions() == 1).then_some(())))
-        .unwrap();
+    wait_until_they_end(&cluster);
     cluster.fault("").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
@@ -196,8 +163,8 @@ fn fewer_streams_have_fewer_sessions() {
 /// him, while its streams keep him waiting.
 #[test]
 fn whoever_waits_for_the_target_comes_first() {
-    let cluster = stage_of(TABLE, 3, &[]);
-    fill(&cluster, "1001, 25000");
+    let cluster = stage(TABLE, 3, &[]);
+    fill(&cluster, [1001, 25000]);
     let split = plan(&cluster);
     to_dual_write(&split);
     cluster.hold("streams_begun").unwrap();
@@ -216,8 +183,7 @@ fn whoever_waits_for_the_target_comes_first() {
     cluster.hold("step_durable").unwrap();
     split.wait_held("step_durable", LIMIT).unwrap();
     locker.join().unwrap();
-    let query = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % writer' AND xact_start IS NOT NULL";
-    assert_eq!(target.query_one(query, &[]).unwrap().get::<_, i64>(0), 1);
+    assert_eq!(busy_writers(&cluster), 1);
     cluster.hold("streams_copied").unwrap();
     split.wait_held("streams_copied", LIMIT).unwrap();
     cluster.fault("").unwrap();
@@ -259,10 +225,10 @@ fn exchange(random: &mut Random) -> String {
 /// Tables that reference each other, and hold their rows to more than a key, while clients write.
 #[test]
 fn what_tables_promise_holds_of_streams() {
-    let cluster = stage_of(REFERENCED, 4, &[]);
+    let cluster = stage(REFERENCED, 4, &[]);
     by_superusers(&cluster, "GRANT SELECT, INSERT, UPDATE, DELETE ON notes TO PUBLIC; DELETE FROM items");
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
-    fill(&cluster, "1001, 21000");
+    fill(&cluster, [1001, 21000]);
     source(&cluster)
         .batch_execute("INSERT INTO notes SELECT tenant, id, id FROM items; ANALYZE notes")
         .unwrap();

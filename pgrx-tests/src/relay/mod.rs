@@ -129,6 +129,14 @@ impl Relay {
         }
     }
 
+    /// The same but for the oldest of them.
+    pub fn silence_later(&self, application: &str) {
+        let is_of = |pipe: &&Arc<Mutex<Pipe>>| lock(pipe).application.contains(application);
+        for pipe in lock(&self.link).pipes.iter().filter(is_of).skip(1) {
+            lock(pipe).silenced = true;
+        }
+    }
+
     /// On the connections that are open, none of which is asked anything at this moment, notices
     /// come, one after the other, and what the server answers does not.
     pub fn babble(&self) {

@@ -313,7 +313,14 @@ fn begin_writing((split, generation): (i64, i64), tables: &[&Table]) -> String {
 pub fn begin_again(engine: &mut Engine) -> Result<bool> {
     let begin = begin_writing((engine.plan.id, engine.generation), &engine.tables.iter().collect::<Vec<_>>());
     let begun = engine.target.run(&begin);
-    has_locked(tenure::begun(&mut engine.target, begun))
+    if !has_locked(tenure::begun(&mut engine.target, begun))? {
+        return Ok(false);
+    }
+    // Each stream has had what this session goes on with: while one of them still has it, nobody had it in between.
+    if let Some(stream) = engine.streams.open.first_mut() {
+        stream.writer.run("SELECT 1")?;
+    }
+    Ok(true)
 }
 
 /// False: somebody is in the way, or the server has no room for more locks.
