@@ -114,9 +114,9 @@ fn where_streams_are_lost_between_locks_nothing_is_written() {
     by_owner(cluster, 1, SPY);
     cluster.fault("").unwrap();
     let failure = split.failure(LIMIT).unwrap();
-    assert!(failure.contains("spy"), "{failure}");
     let has_fired = "SELECT is_called FROM seen";
-    assert!(!target.query_one(has_fired, &[]).unwrap().get::<_, bool>(0));
+    assert!(!target.query_one(has_fired, &[]).unwrap().get::<_, bool>(0), "{failure}");
+    assert!(failure.contains("spy"), "{failure}");
     stage.target.mend();
     by_owner(cluster, 1, "DROP TRIGGER spy ON items");
     split.call("resume").unwrap();

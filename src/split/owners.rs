@@ -11,6 +11,7 @@ use crate::agent::named::Named;
 use crate::agent::observe;
 use crate::agent::owners::{self, Code, Found, find_in};
 use crate::agent::place;
+use crate::agent::seen::Seen;
 use crate::agent::session::Side;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
@@ -183,5 +184,31 @@ impl LookedThrough {
         require_none_but_of(connection, plan, side, &now.1)?;
         *known = Some(now);
         Ok(true)
+    }
+}
+
+/// Some tables of a side, looked through again before each batch over them: as one number of the catalogs, as a step does.
+/// What they could run is read where that differs; of a table with many partitions that takes long.
+pub struct Watched {
+    plan: Plan,
+    side: Side,
+    seen: Seen,
+    looked_through: LookedThrough,
+}
+
+impl Watched {
+    /// The tables of a plan that has no others.
+    pub fn of(plan: Plan, side: Side) -> Watched {
+        Watched { plan, side, seen: Seen::default(), looked_through: LookedThrough::default() }
+    }
+
+    /// Stops the split where there is such code by now.
+    pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
+        let Watched { plan, side, seen, looked_through } = self;
+        let look = seen.statements(connection, plan, *side)?;
+        let answers = connection.run_for_each(&look)?;
+        let now = seen.read(connection, plan, *side, &answers.into_iter().next().unwrap_or_default())?;
+        looked_through.require_none(connection, plan, *side, now.code())?;
+        Ok(())
     }
 }

@@ -19,7 +19,7 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::txn::transaction;
 use crate::split::copy::held;
-use crate::split::owners::{self, LookedThrough};
+use crate::split::owners::Watched;
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::key;
@@ -38,9 +38,8 @@ pub struct Prover<'a> {
     is_noted: bool,
     /// Which rows clients have changed is known of all.
     knows_changes: bool,
-    /// The plan with this table alone, and what was looked for in it.
-    alone: Plan,
-    looked_through: LookedThrough,
+    /// This table alone, and what could be run by a query over it.
+    watched: Watched,
 }
 
 impl<'a> Prover<'a> {
@@ -56,20 +55,10 @@ impl<'a> Prover<'a> {
             key::require_as_noted(target, plan, table)?;
         }
         rows::prepare_target(target, table)?;
-        let looked_through = LookedThrough::default();
         let position = plan.tables.iter().position(|policy| policy.ordinal == table.policy.ordinal);
         let alone = plan.of_tables(&position.into_iter().collect::<Vec<_>>());
-        Ok(Prover {
-            target,
-            plan,
-            table,
-            changes,
-            accepts,
-            is_noted,
-            knows_changes: true,
-            alone,
-            looked_through,
-        })
+        let watched = Watched::of(alone, Side::Target);
+        Ok(Prover { target, plan, table, changes, accepts, is_noted, knows_changes: true, watched })
     }
 
     /// Begins the target's transaction: nothing comes to the table until its end, and what is
@@ -83,8 +72,7 @@ impl<'a> Prover<'a> {
         if shortly {
             self.target.run(&held::as_a_step())?;
         }
-        let code = owners::code_now(self.target, &self.alone, Side::Target)?;
-        self.looked_through.require_none(self.target, &self.alone, Side::Target, &code)?;
+        self.watched.look(self.target)?;
         self.changes.look(self.plan, self.target, self.table)
     }
 

@@ -17,7 +17,7 @@ use crate::server::wait;
 use crate::split::blocks::{self, Span};
 use crate::split::copy::scope_size;
 use crate::split::injection_points::{Point, reach};
-use crate::split::owners::{self, LookedThrough};
+use crate::split::owners::{self, LookedThrough, Watched};
 use crate::split::references::{self, Bonds};
 use std::cell::RefCell;
 use std::time::Instant;
@@ -57,7 +57,12 @@ impl Walk {
 
     /// The same in the transaction of a batch: nothing comes to the leaf until its end, and its
     /// name means it until then. Returns the file that its rows are in, which stays, too.
-    fn look_again(&self, connection: &mut Connection, plan: &Plan, leaf: &Leaf) -> Result<Option<String>> {
+    fn look_again(
+        &self,
+        connection: &mut Connection,
+        touched: &Touched,
+        leaf: &Leaf,
+    ) -> Result<Option<String>> {
         connection.run(&format!("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE", leaf.name))?;
         let found = connection.query(
             "SELECT $1::regclass::oid = $2::oid, pg_relation_filenode($2::oid)",
@@ -78,18 +83,17 @@ impl Walk {
             let shard = connection.shard();
             return Err(SplitError::Retry(format!("tables of shard \"{shard}\" that have other names now")));
         }
-        // Of what is asked alone: a look at all of them for each would cost their number's square.
-        let code = owners::code_now(connection, plan, self.side)?;
-        self.looked_through.borrow_mut().require_none(connection, plan, self.side, &code)?;
+        touched.watched.borrow_mut().look(connection)?;
         Ok(found.rows.into_iter().next().and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
-    /// The tables whose rows a batch of one asks for, and it.
-    fn beside(&self, connection: &mut Connection, position: usize) -> Result<Vec<usize>> {
-        let mut beside = self.bonds.beside(connection, &self.plan, position)?;
-        beside.retain(|other| *other != position);
-        beside.push(position);
-        Ok(beside)
+    /// What the batches of a table touch.
+    fn touched(&self, connection: &mut Connection, position: usize) -> Result<Touched> {
+        let mut positions = self.bonds.beside(connection, &self.plan, position)?;
+        positions.retain(|other| *other != position);
+        positions.push(position);
+        let watched = RefCell::new(Watched::of(self.plan.of_tables(&positions), self.side));
+        Ok(Touched { positions, watched })
     }
 
     /// Rows that were to be deleted are gone, those that were shown to be on the other side, if any had to be.
@@ -143,26 +147,30 @@ impl Walk {
             return Ok(0);
         };
         let scope = self.plan.scope.predicate(column, "t");
-        let beside = self.beside(connection, position)?;
-        let alone = self.plan.of_tables(&beside);
+        let touched = self.touched(connection, position)?;
         let mut deleted = 0;
         for leaf in shape.leaves() {
             connection.run("BEGIN")?;
-            let file = self.look_again(connection, &alone, leaf)?;
+            let file = self.look_again(connection, &touched, leaf)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             connection.run("COMMIT")?;
-            let asked = (&alone, beside.as_slice());
-            let batches = Batches { walk: self, asked, position, leaf, scope: &scope, few };
+            let batches = Batches { walk: self, touched: &touched, position, leaf, scope: &scope, few };
             deleted = batches.run(connection, file)?.saturating_add(deleted);
         }
         Ok(deleted)
     }
 }
 
+/// The tables that the batches of one ask for rows, and that one.
+struct Touched {
+    positions: Vec<usize>,
+    /// These alone: a look at all of the split for each table would cost their number's square.
+    watched: RefCell<Watched>,
+}
+
 struct Batches<'a> {
     walk: &'a Walk,
-    /// The tables that a batch asks for rows: the plan with these alone, and which they are.
-    asked: (&'a Plan, &'a [usize]),
+    touched: &'a Touched,
     position: usize,
     leaf: &'a Leaf,
     scope: &'a str,
@@ -206,12 +214,13 @@ impl Batches<'_> {
     fn batch(&self, connection: &mut Connection, condition: &str, file: &Option<String>) -> Result<Passed> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
         tenure::begin_as(connection, plan.id, *side, *generation)?;
-        let now = self.walk.look_again(connection, self.asked.0, self.leaf)?;
+        let now = self.walk.look_again(connection, self.touched, self.leaf)?;
         if now != *file {
             connection.run("ROLLBACK")?;
             return Ok(Passed::Rewritten(now));
         }
-        let (asked, rows) = ((self.position, self.asked.1), (self.leaf.name.as_str(), condition));
+        let asked = (self.position, self.touched.positions.as_slice());
+        let rows = (self.leaf.name.as_str(), condition);
         if let Some(bond) = bonds.find(connection, plan, asked, rows)? {
             connection.run("ROLLBACK")?;
             return Err(references::stays_bound(plan, *side, &bond));

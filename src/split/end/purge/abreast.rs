@@ -4,11 +4,10 @@
 //! is locked and was looked at, and each of its rows was shown to be on the target. They are of other blocks or leaves, so
 //! none waits for another, and what a batch commits does not depend on whether the others do.
 
-use super::{FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Walk};
+use super::{FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Touched, Walk};
 use crate::agent::error::Result;
 use crate::agent::shape::{Column, Leaf, TableShape};
 use crate::agent::state::tenure;
-use crate::catalog::split::Plan;
 use crate::remote::copy::Bounds;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
@@ -27,9 +26,7 @@ pub struct Going<'a> {
     column: &'a Column,
     scope: String,
     leaves: &'a [Leaf],
-    /// The tables that a batch asks for rows: the plan with these alone, and which they are.
-    alone: Plan,
-    beside: Vec<usize>,
+    touched: Touched,
     at: Cursor,
     /// Blocks of the next batch.
     size: i64,
@@ -81,15 +78,14 @@ impl Walk {
     ) -> Result<Option<Going<'a>>> {
         let policy = self.plan.tables.get(position);
         let Some(column) = policy.and_then(|policy| shape.column(&policy.shard_by)) else { return Ok(None) };
-        let beside = self.beside(source, position)?;
+        let touched = self.touched(source, position)?;
         Ok(Some(Going {
             walk: self,
             position,
             column,
             scope: self.plan.scope.predicate(column, "t"),
             leaves: shape.leaves(),
-            alone: self.plan.of_tables(&beside),
-            beside,
+            touched,
             at: Cursor::default(),
             size: FIRST_BLOCKS,
         }))
@@ -151,7 +147,7 @@ impl<'a> Going<'a> {
 
     fn open(&self, source: &mut Connection, leaf: &Leaf) -> Result<Open> {
         source.run("BEGIN")?;
-        let file = self.walk.look_again(source, &self.alone, leaf)?;
+        let file = self.walk.look_again(source, &self.touched, leaf)?;
         let few = scope_size::is_small(source, &leaf.name, self.column, &self.walk.plan.scope)?;
         source.run("COMMIT")?;
         let blocks = blocks::of_leaf(source, &leaf.name)?.blocks;
@@ -186,7 +182,7 @@ impl<'a> Going<'a> {
         if is_stream {
             source.run(held::SHORTLY)?;
         }
-        let file = match self.walk.look_again(source, &self.alone, batch.leaf) {
+        let file = match self.walk.look_again(source, &self.touched, batch.leaf) {
             Err(error) if is_stream && held::is_in_the_way(&error) => return Ok(Began::Locked),
             looked => looked?,
         };
@@ -201,7 +197,7 @@ impl<'a> Going<'a> {
             source.run(&held::as_a_step())?;
         }
         let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
-        match bonds.find(source, plan, (self.position, &self.beside), rows) {
+        match bonds.find(source, plan, (self.position, &self.touched.positions), rows) {
             Ok(None) => Ok(Began::Yes),
             Ok(Some(bond)) => Err(references::stays_bound(plan, *side, &bond)),
             // Those before it go; then it is the first one, and says whom it waits for.
