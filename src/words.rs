@@ -8,6 +8,11 @@ pub fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, more: &s
     format!("{number} {word}")
 }
 
+/// `1 row of the moved keys is`, `2 rows of the moved keys are`.
+pub fn moved<N: Display + PartialEq + From<u8>>(number: N) -> String {
+    counted(number, "row of the moved keys is", "rows of the moved keys are")
+}
+
 /// A hint with the number of the split that it is about where it says `{id}`.
 pub fn of_split(hint: &str, id: i64) -> String {
     hint.replace("{id}", &id.to_string())

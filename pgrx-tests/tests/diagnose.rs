@@ -185,6 +185,13 @@ fn a_way_back_that_has_missed_something_is_told_as_such() {
     back.wait("rolled_back", LIMIT).unwrap();
     let refused = back.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(refused.contains("was rolled back"), "{refused}");
+    let refused = split.wait("reversed", LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("has no way back"), "{refused}");
+    // What is said instead is what there is to do.
+    for call in ["cutover", "rehearse", "switch_reads", "verify", "repair"] {
+        let refused = back.call(call).unwrap_err().to_string();
+        assert!(refused.contains(&format!("shard_split_finish({})", split.id)), "{call}: {refused}");
+    }
     split.finish(LIMIT).unwrap();
     for wanted in ["rolled_back", "reversed"] {
         assert_eq!(split.wait(wanted, LIMIT).unwrap_err().sqlstate(), Some("55000"), "{wanted}");

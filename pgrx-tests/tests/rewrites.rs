@@ -119,7 +119,7 @@ fn finish_misses_what_a_replaced_table_of_the_target_has_lost() {
         let split = completed(&cluster);
         by_owner(&cluster, 1, &format!("{replace}; {then}"));
         let error = split.finish(LIMIT).unwrap_err().to_string();
-        assert!(error.contains("1 rows of the moved keys are not on shard \"shard_b\""), "{then}: {error}");
+        assert!(error.contains("1 row of the moved keys is not on shard \"shard_b\""), "{then}: {error}");
         assert!(rows(&cluster, 0).contains_key(&100), "{then}");
         // Brought over, it is shown to be there.
         by_owner(&cluster, 1, "INSERT INTO items VALUES ('moves', 100, '100', 100)");

@@ -276,7 +276,7 @@ fn finish_deletes_no_row_that_the_target_has_otherwise() {
     let error = split.wait("finished", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("55000"), "{error}");
     let text = error.to_string();
-    assert!(text.contains("1 rows of the moved keys are not on shard \"shard_b\" as they were"), "{text}");
+    assert!(text.contains("1 row of the moved keys is not on shard \"shard_b\" as they were"), "{text}");
     let detail: String = split.metric("error_detail").unwrap();
     assert!(detail.contains("(moves,200) and differs in \"val\""), "{detail}");
     assert_eq!(rows(&cluster, 0).len(), 300, "nothing was deleted");
@@ -321,7 +321,7 @@ fn what_an_emptied_partition_had_is_missed_by_nobody() {
         as_worker(&cluster, &split, 1).batch_execute(&lose).unwrap();
         split.call("finish").unwrap();
         let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
-        assert!(refused.contains("1 rows of the moved keys are not on shard"), "{by}: {refused}");
+        assert!(refused.contains("1 row of the moved keys is not on shard"), "{by}: {refused}");
         let bring = format!("INSERT INTO items VALUES ('moves', {left}, '{left}', {left})");
         as_worker(&cluster, &split, 1).batch_execute(&bring).unwrap();
         let kept = rows(&cluster, 1);

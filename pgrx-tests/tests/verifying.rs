@@ -86,7 +86,7 @@ fn what_was_compared_before_the_cutover_is_compared_again_before_a_finish() {
     split.wait("completed", LIMIT).unwrap();
     split.call("finish").unwrap();
     let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
-    assert!(refused.contains("are not on shard"), "{refused}");
+    assert!(refused.contains("is not on shard"), "{refused}");
     split.call("reverse").unwrap();
 }
 
@@ -232,7 +232,7 @@ fn what_was_found_to_differ_is_not_finished_once_the_log_is_full() {
     client.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id > 10000").unwrap();
     split.call("finish").unwrap();
     let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
-    assert!(refused.contains("1 rows of the moved keys are not on shard"), "{refused}");
+    assert!(refused.contains("1 row of the moved keys is not on shard"), "{refused}");
     let kept = "SELECT val FROM items WHERE tenant = 'moves' AND id = 100";
     let kept: String = cluster.servers[0].superuser(DATABASE).unwrap().query_one(kept, &[]).unwrap().get(0);
     assert_eq!(kept, "100");

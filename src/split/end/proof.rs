@@ -24,6 +24,7 @@ use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::key;
 use crate::split::verify::rows::{self, Sides};
+use crate::words::moved;
 
 /// The target, asked for the rows of one table.
 pub struct Prover<'a> {
@@ -141,8 +142,10 @@ impl<'a> Prover<'a> {
             return Ok(());
         }
         let text = format!(
-            "table {}: {} rows of the moved keys are not on shard \"{}\" as they were",
-            self.table.source.name, compared.differing, self.plan.target.shard_key
+            "table {}: {} not on shard \"{}\" as they were",
+            self.table.source.name,
+            moved(compared.differing),
+            self.plan.target.shard_key
         );
         let detail = format!(
             "one of them has the key {} and {}; no client has changed it there since the cutover",
@@ -182,8 +185,11 @@ impl<'a> Prover<'a> {
         Failure::new(
             SqlState::NOT_IN_STATE,
             format!(
-                "table {}: {count} rows of the moved keys are on shard \"{}\" and not on shard \"{}\"; they were not deleted",
-                self.table.source.name, plan.source.shard_key, plan.target.shard_key
+                "table {}: {} on shard \"{}\" and not on shard \"{}\"; nothing of that was deleted",
+                self.table.source.name,
+                moved(count.parse().unwrap_or(0_i64)),
+                plan.source.shard_key,
+                plan.target.shard_key
             ),
         )
         .detail(format!("one of them has the key {key}; {why}"))

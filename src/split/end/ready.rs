@@ -19,6 +19,7 @@ use crate::split::record::FinishRequest;
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::key;
+use crate::words::moved;
 use std::fmt::Write;
 
 /// The operator has said that rows may be missing: what else may be in the way is looked for.
@@ -58,8 +59,9 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
         return Err(refusal(plan, format!("table {name} could not be compared: {}", unproven.what), None));
     }
     let text = format!(
-        "table {name}: {} rows of the moved keys are not on shard \"{}\" as they were",
-        unproven.differing, plan.target.shard_key
+        "table {name}: {} not on shard \"{}\" as they were",
+        moved(unproven.differing),
+        plan.target.shard_key
     );
     let mut detail = match (&unproven.example, &*unproven.what) {
         (None, what) => {
@@ -81,8 +83,14 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
 
 fn refusal(plan: &Plan, text: String, detail: Option<String>) -> SplitError {
     let (id, source) = (plan.id, &plan.source.shard_key);
+    let can_go_back = try_transaction(|| way_back::of(id)).ok().flatten().is_some_and(|back| back.rests());
+    let or = if can_go_back {
+        format!("; or take the split back: SELECT shard_split_reverse({id})")
+    } else {
+        String::new()
+    };
     let failure = Failure::new(SqlState::NOT_IN_STATE, text).hint(format!(
-        "Nothing was deleted; SELECT * FROM shard_split_verification({id}) shows what was found. Find out which side is right and make both alike, then call shard_split_finish({id}) again; or take the split back: SELECT shard_split_reverse({id}). If those of shard \"{source}\" may go: SELECT shard_split_finish({id}, accept_missing => true)."
+        "Nothing was deleted; SELECT * FROM shard_split_verification({id}) shows what was found. Find out which side is right and make both alike, then call shard_split_finish({id}) again{or}. If those of shard \"{source}\" may go: SELECT shard_split_finish({id}, accept_missing => true)."
     ));
     SplitError::Failed(match detail {
         Some(detail) => failure.detail(detail),

@@ -205,8 +205,7 @@ pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
     let back = known.map(|back| split::lock(back.id).map(|state| (back.id, state))).transpose()?;
     let there = ask(id, Call::Reverse)?.0;
     let Some((back, state)) = back else {
-        return Err(Failure::new(SqlState::NOT_IN_STATE, format!("split {id} has no way back"))
-            .hint("shardmaster.reverse was off when it was started, or the way back was given up: finish it, then plan a split in the other direction."));
+        return Err(reverse::has_none(id));
     };
     if there.goal == Goal::Finished {
         way_back::forget_finish(id);

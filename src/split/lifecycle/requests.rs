@@ -153,6 +153,9 @@ const UNDER_WAY: &[Phase] =
 /// What helps in more than one row.
 const OVER: &str = "It is over: plan a split in the other direction.";
 const RUN_AGAIN: &str = "SELECT shard_split_start_dual_write({id}) runs the plan again.";
+/// Of a way back that has come to nothing, or that nobody has asked for.
+const ONE_WAY: &str = "It was a way back: SELECT shard_split_finish({there}) ends its split, if it is not finished; then plan a split in the other direction.";
+const BEGINS: &str = "It is a way back: SELECT shard_split_reverse({there}) begins it.";
 const CATCHES_UP: &str =
     "SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.";
 const CUT_OVER: &str = "The copy is complete: go on with shard_split_cutover({id}).";
@@ -170,7 +173,8 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Map, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
     row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
 
-    row(Call::StartDualWrite, BEFORE, GoesBack, Refuse("SELECT shard_split_reverse({there}) begins it, until split {there} is finished; then plan a split in the other direction.")),
+    row(Call::StartDualWrite, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::StartDualWrite, &[Phase::Planning], GoesBack, Refuse("SELECT shard_split_reverse({there}) begins it, until split {there} is finished; then plan a split in the other direction.")),
     row(Call::StartDualWrite, BEFORE, AtRest, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
     row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),
@@ -182,7 +186,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::StartDualWrite, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::StartDualWrite, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
 
-    row(Call::RunBackfill, &[Phase::RolledBack], GoesBack, Refuse("Plan a split in the other direction.")),
+    row(Call::RunBackfill, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::RunBackfill, BEFORE, AtRest, Refuse("Call shard_split_start_dual_write({id}) first.")),
     row(Call::RunBackfill, ANY, RollingBack, RollsBack),
     row(Call::RunBackfill, &[Phase::Completed], Finished, Refuse(OVER)),
@@ -197,6 +201,8 @@ pub const REQUESTS: &[Request] = &[
     row(Call::ReplayTail, FOLLOWS, Always, Accept),
     row(Call::ReplayTail, ANY, Always, Refuse("Changes are replayed in the phases tailing and cutover_pending.")),
 
+    row(Call::Cutover, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::Cutover, &[Phase::Planning], Waits, Refuse(BEGINS)),
     row(Call::Cutover, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Cutover, ANY, RollingBack, RollsBack),
     row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
@@ -205,6 +211,8 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Cutover, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::Cutover, ANY, Always, Refuse(CATCHES_UP)),
 
+    row(Call::Rehearse, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::Rehearse, &[Phase::Planning], Waits, Refuse(BEGINS)),
     row(Call::Rehearse, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Rehearse, ANY, RollingBack, RollsBack),
     row(Call::Rehearse, &[Phase::CutoverPending], CuttingOver, Refuse("Wait for the cutover that is asked for: SELECT shard_split_wait({id}, 'completed').")),
@@ -231,11 +239,14 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Reverse, &[Phase::Completed], Always, Accept),
     row(Call::Reverse, ANY, Always, Refuse("Only a split whose cutover has decided can be taken back; before that, shard_split_rollback({id}) undoes it.")),
 
+    row(Call::SettleFor, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::SettleFor, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::SettleFor, ANY, RollingBack, RollsBack),
     row(Call::SettleFor, &[Phase::Completed], Finishing, Nothing),
     row(Call::SettleFor, ANY, Always, Accept),
 
+    row(Call::SwitchReads, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::SwitchReads, &[Phase::Planning], Waits, Refuse(BEGINS)),
     row(Call::SwitchReads, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::SwitchReads, ANY, RollingBack, RollsBack),
     row(Call::SwitchReads, FOLLOWS, Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
@@ -256,6 +267,8 @@ pub const REQUESTS: &[Request] = &[
 
     row(Call::Resume, ANY, Always, Accept),
 
+    row(Call::Verify, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::Verify, &[Phase::Planning], Waits, Refuse(BEGINS)),
     row(Call::Verify, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Verify, ANY, RollingBack, RollsBack),
     row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source has none of its rows any more.")),
@@ -264,6 +277,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Verify, BEFORE, Always, Refuse("There is nothing to compare yet: CALL shard_split_run({id}, 'cutover_pending') copies its rows.")),
     row(Call::Verify, ANY, Always, Refuse("Call shard_split_run_backfill({id}) first.")),
 
+    row(Call::Repair, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::Repair, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Repair, ANY, RollingBack, RollsBack),
     row(Call::Repair, FOLLOWS, Always, Accept),

@@ -137,6 +137,9 @@ fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure>
     if state.finished && wanted == REVERSED && !has_gone_back(id, state)? {
         return refused(format!("split {id} was finished, and is not taken back"));
     }
+    if state.phase == Phase::Completed && wanted == REVERSED && way_back::of(id)?.is_none() {
+        return Err(reverse::has_none(id));
+    }
     if !state.finished
         && wanted == FINISHED
         && let Some(back) = way_back::of(id)?.filter(|back| !back.rests())

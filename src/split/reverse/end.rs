@@ -66,6 +66,12 @@ fn taken_back_by(back: &WayBack) -> String {
     format!("split {}, which takes this one back", back.id)
 }
 
+/// The error of a call that needs one.
+pub fn has_none(there: i64) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("split {there} has no way back"))
+        .hint("shardmaster.reverse was off when it was started, or the way back was given up: finish it, then plan a split in the other direction.")
+}
+
 /// The error of a call that has to wait for the end of a way back.
 pub fn under_way(there: i64, back: &WayBack) -> Failure {
     let (text, hint) = match back.goal {

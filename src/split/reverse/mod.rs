@@ -12,7 +12,7 @@
 mod end;
 mod rest;
 
-pub use end::{leave, remove, under_way};
+pub use end::{has_none, leave, remove, under_way};
 pub use rest::{look, measure};
 
 use super::cutover::{recovery, told};
