@@ -42,7 +42,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       FROM @extschema@.shard_split_metrics() m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
        -- A way back that nobody has asked for is no work.
-       AND NOT (p.reverse_of IS NOT NULL AND p.phase = 'planning' AND p.goal = 'planning')
+       AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
      ORDER BY m.split_id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS

@@ -4,7 +4,7 @@ WITH shown AS MATERIALIZED (
            row_number() OVER (ORDER BY p.finished_at IS NOT NULL OR p.phase = 'rolled_back', p.activity = 'failed' DESC, p.updated_at DESC) AS place
       FROM shardmaster.split_plan p
      -- A way back that nobody has asked for is no work.
-     WHERE NOT (p.reverse_of IS NOT NULL AND p.phase = 'planning' AND p.goal = 'planning')
+     WHERE NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
      ORDER BY 3 LIMIT $1)
 SELECT p.id, p.source_shard, p.target_shard, p.keyspace,
        shardmaster.clipped(shardmaster.split_moves(p.scope_kind, p.tenants, p.reverse_of), 120),

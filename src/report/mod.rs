@@ -82,7 +82,7 @@ fn tiles(standing: &[Standing], shards: i64, routed: &Routed) -> Html {
         "SELECT count(*) FILTER (WHERE p.finished_at IS NULL AND p.phase <> 'rolled_back'),
                 count(*) FILTER (WHERE p.finished_at IS NULL AND p.activity = 'failed'),
                 count(*) FILTER (WHERE p.finished_at IS NOT NULL OR p.phase = 'rolled_back')
-           FROM shardmaster.split_plan p WHERE NOT (p.reverse_of IS NOT NULL AND p.phase = 'planning' AND p.goal = 'planning')",
+           FROM shardmaster.split_plan p WHERE NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))",
         &[],
         |row| (row.value(1), row.value(2), row.value(3)),
     )

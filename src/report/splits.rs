@@ -176,6 +176,8 @@ fn facts(split: &Split, known: Option<&Known>) -> Html {
     };
     let copied = match copy_rate(split) {
         Some(rate) => format!("{}, {} rows/s", counted(split.rows_copied, "row", "rows"), rough(rate)),
+        // What it had copied is deleted, and counted no more.
+        None if split.phase == "rolled_back" => "–".to_owned(),
         None => counted(split.rows_copied, "row", "rows"),
     };
     let fact = |name: &'static str, value: String| {
