@@ -72,6 +72,7 @@ mod owners_later;
 mod owners_names;
 mod owners_sequences;
 mod owners_texts;
+mod owners_types;
 mod parties;
 mod partitions;
 mod patroni;

@@ -20,9 +20,12 @@
     UNION SELECT i.inhrelid FROM heir h JOIN pg_inherits i ON i.inhparent = h.oid
 ), member (oids) AS (
     SELECT ARRAY(SELECT h.oid FROM heir h)
+), above (oids) AS (
+    -- By the keys of those above it is decided what may be written to a partition.
+    SELECT ARRAY(SELECT p.relid FROM heir h, pg_partition_ancestors(h.oid) p)
 ), caller (kind, classid, objid, version) AS (
-    SELECT o.* FROM member w CROSS JOIN LATERAL (
-        SELECT 'r', 'pg_class'::regclass::oid, c.oid, concat_ws(' ', c.relowner, c.relkind, c.relnamespace::regnamespace, c.relname) FROM pg_class c WHERE c.oid = ANY (w.oids)
+    SELECT o.* FROM member w CROSS JOIN above b CROSS JOIN LATERAL (
+        SELECT 'r', 'pg_class'::regclass::oid, c.oid, concat_ws(' ', c.relowner, c.relkind, c.relnamespace::regnamespace, c.relname) FROM pg_class c WHERE c.oid = ANY (w.oids || b.oids)
         UNION ALL SELECT 'c', 'pg_constraint'::regclass, k.oid, k.xmin::text FROM pg_constraint k WHERE k.conrelid = ANY (w.oids)
         UNION ALL SELECT 'i', 'pg_class'::regclass, i.indexrelid, i.xmin::text FROM pg_index i WHERE i.indrelid = ANY (w.oids)
         UNION ALL SELECT 'a', 'pg_attrdef'::regclass, d.oid, d.xmin::text FROM pg_attrdef d WHERE d.adrelid = ANY (w.oids)

@@ -37,9 +37,15 @@ WITH RECURSIVE trusted AS (
                          UNION SELECT i.inhrelid FROM heir h JOIN pg_inherits i ON i.inhparent = h.oid
                      )
                      SELECT h.oid FROM heir h)
+), above AS (
+    -- What is written to a partition has to be what each table above it lets there be in it.
+    SELECT l.oid, l.relowner, l.oid::regclass::text AS name
+      FROM pg_class l
+     WHERE l.oid IN (SELECT p.relid FROM tree t, pg_partition_ancestors(t.oid) p)
+       AND l.oid NOT IN (SELECT t.oid FROM tree t)
 ), caller (what, author, classid, objid, expression) AS (
     SELECT t.name, t.relowner, 'pg_class'::regclass::oid, t.oid, p.partexprs::text
-      FROM tree t LEFT JOIN pg_partitioned_table p ON p.partrelid = t.oid
+      FROM (SELECT * FROM tree UNION ALL SELECT * FROM above) t LEFT JOIN pg_partitioned_table p ON p.partrelid = t.oid
     UNION ALL
     SELECT format('%s: constraint %I', t.name, k.conname), t.relowner, 'pg_constraint'::regclass, k.oid, k.conbin::text
       FROM tree t JOIN pg_constraint k ON k.conrelid = t.oid

@@ -34,6 +34,7 @@ pub mod standing;
 pub mod state;
 pub mod strangers;
 pub mod template;
+pub mod temporary;
 pub mod types;
 pub mod who;
 

@@ -18,9 +18,13 @@ static ASKED: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT pg_current_snapshot()::text, {SERVER}, {number}")
 });
 
-/// One side's tables as they were seen; None: they were not, or there is more to be looked at each time.
+/// One side's tables as they were seen.
 #[derive(Default)]
-pub struct Seen(Option<Observation>);
+pub struct Seen {
+    /// None: they were not, or there is more to be looked at each time.
+    known: Option<Observation>,
+    is_new: bool,
+}
 
 impl Seen {
     /// The statements that ask whether they are as they were, or else what they are like, of which one gives rows: to be
@@ -28,7 +32,7 @@ impl Seen {
     pub fn statements(&self, connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
         // Made ready beforehand: what is prepared behind a fence is waited for there.
         connection.prepare(NAME, &ASKED)?;
-        match &self.0 {
+        match &self.known {
             Some(known) => Ok(by_indexes(&catalogs::statements(connection, NAME, &ASKED, &lists(known))?)),
             None => observe::statements(connection, plan, side),
         }
@@ -42,17 +46,29 @@ impl Seen {
         side: Side,
         rows: &Rows,
     ) -> Result<Observation> {
-        let now = match self.0.take() {
-            Some(known) => match unchanged(known, rows) {
-                Some(now) => now,
-                None => observe::observe(connection, plan, side)?,
-            },
-            None => observe::read(connection.shard(), plan, rows)?,
+        let known = self.known.take();
+        let is_first = known.is_none();
+        let same = known.and_then(|known| unchanged(known, rows));
+        self.is_new = same.is_none();
+        let now = match same {
+            Some(now) => now,
+            None if is_first => observe::read(connection.shard(), plan, rows)?,
+            None => observe::observe(connection, plan, side)?,
         };
         if is_whole(&now) {
-            self.0 = Some(now.clone());
+            self.known = Some(now.clone());
         }
         Ok(now)
+    }
+
+    /// Whether they may be others than at the look before: in what was read last something was.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The next look is as the first one.
+    pub fn forget(&mut self) {
+        self.known = None;
     }
 }
 

@@ -13,6 +13,7 @@ use crate::agent::owners::{self, Code, Found, find_in};
 use crate::agent::place;
 use crate::agent::seen::Seen;
 use crate::agent::session::Side;
+use crate::agent::temporary;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::catalog::{naming, trusted_owner};
@@ -202,13 +203,16 @@ impl Watched {
         Watched { plan, side, seen: Seen::default(), looked_through: LookedThrough::default() }
     }
 
-    /// Stops the split where there is such code by now.
+    /// Stops the split where there is such code by now, or where what the session would compare by was made for others.
     pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
         let Watched { plan, side, seen, looked_through } = self;
         let look = seen.statements(connection, plan, *side)?;
         let answers = connection.run_for_each(&look)?;
         let now = seen.read(connection, plan, *side, &answers.into_iter().next().unwrap_or_default())?;
         looked_through.require_none(connection, plan, *side, now.code())?;
+        if seen.is_new() {
+            temporary::require_known(connection, (plan, *side), temporary::COMPARED)?;
+        }
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::{self, Side};
 use crate::agent::state::progress::{Progress, TableProgress};
 use crate::agent::state::tenure;
+use crate::agent::temporary;
 use crate::catalog::split;
 use crate::error::SqlState;
 use crate::guc;
@@ -263,6 +264,23 @@ pub fn hold_open(engine: &mut Engine) -> Result<()> {
     let count = engine.streams.open.len();
     let all: Vec<usize> = (0..engine.tables.len()).collect();
     engine.streams.held = if count == 0 { 0 } else { hold(engine, &vec![all; count])? };
+    require_known(engine)
+}
+
+/// What they compare by is made for what the tables are under these locks.
+fn require_known(engine: &mut Engine) -> Result<()> {
+    let Engine { plan, streams, .. } = engine;
+    let asked = [Side::Source, Side::Target].map(|side| temporary::asked(plan, side, temporary::COMPARED));
+    let prepared = streams.open.iter_mut().take(streams.held).filter(|stream| stream.prepared.is_some());
+    let (mut sessions, mut questions) = (Vec::new(), Vec::new());
+    for Stream { reader, writer, .. } in prepared {
+        sessions.extend([reader, writer]);
+        questions.extend(asked.clone().map(Some));
+    }
+    let answers = Connection::ask_all(&mut sessions, &questions, guc::remote_timeout())?;
+    for (session, answer) in sessions.iter().zip(answers) {
+        temporary::require_none(session.shard(), &answer.transpose()?.unwrap_or_default())?;
+    }
     Ok(())
 }
 

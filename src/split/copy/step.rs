@@ -18,6 +18,7 @@ use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::{consumed, lease, overflow, queue, tenure};
+use crate::agent::temporary;
 use crate::catalog::split;
 use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
@@ -103,6 +104,9 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
     let looked =
         engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    if engine.seen.source.is_new() {
+        temporary::require_known(&mut engine.reader, (&engine.plan, Side::Source), temporary::ALL)?;
+    }
     // In a cutover the target has been asked already, and its answer is still to be taken.
     engine.is_to_watch |= looked;
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
@@ -140,6 +144,9 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
     let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    if engine.seen.target.is_new() {
+        temporary::require_known(&mut engine.target, (&engine.plan, Side::Target), temporary::ALL)?;
+    }
     if looked || engine.is_to_watch {
         engine.watch()?;
     }

@@ -23,11 +23,14 @@ pub fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
 pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
     let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
     let Some(position) = next.and_then(|ordinal| position_of(engine, ordinal)) else { return Ok(()) };
-    let Engine { reader, target, tables, streams, .. } = engine;
+    let Engine { reader, target, tables, streams, seen, .. } = engine;
     if run.prepared != next {
         rows::prepare_source(reader, &tables[position])?;
         rows::prepare_target(target, &tables[position])?;
         run.prepared = next;
+        // Whether they are made for what the tables are is asked with the next look.
+        seen.source.forget();
+        seen.target.forget();
     }
     for Stream { reader, writer, prepared } in &mut streams.open {
         if *prepared != next {

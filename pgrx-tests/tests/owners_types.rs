@@ -1,0 +1,132 @@
+//! Code of an owner that no table's own catalog rows name: what lets a row be in a partition, and types that a table had when
+//! a session made its temporary tables by it.
+
+use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::fixture::{
+    LIMIT, as_worker, before_the_next_step, by_superusers, cluster, cluster_of, cut_over_and_compare, plan,
+    source, to_pending,
+};
+use shardmaster_tests::mallory::{is_mover, own_the_table, session};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+const ABOVE: &str = "CREATE TABLE above (LIKE items) PARTITION BY LIST (steady(val)); ALTER TABLE above ATTACH PARTITION items FOR VALUES IN (true);
+    CREATE TABLE top (LIKE items) PARTITION BY LIST (code); ALTER TABLE top ATTACH PARTITION above DEFAULT";
+const NOT_ABOVE: &str =
+    "ALTER TABLE top DETACH PARTITION above; ALTER TABLE above DETACH PARTITION items; DROP TABLE top, above";
+
+/// A row that is written to a partition has to be one that the tables above let be there, by their keys.
+#[test]
+fn the_keys_of_tables_above_are_looked_through() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    let split = plan(&cluster);
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
+    for shard in ["shard_a", "shard_b"] {
+        let mut owner = session(&cluster, shard);
+        owner.batch_execute(ABOVE).unwrap();
+        let found = split.findings().unwrap();
+        assert!(
+            found.iter().any(|text| text.contains("public.above: function public.steady(text)")),
+            "{found:?}"
+        );
+        owner.batch_execute(NOT_ABOVE).unwrap();
+    }
+    to_pending(&split);
+    let mut owner = session(&cluster, "shard_b");
+    before_the_next_step(&cluster, &split, || owner.batch_execute(ABOVE).unwrap());
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("the mover would run code of others: public.above"), "{error}");
+    assert!(!is_mover(&cluster));
+    owner.batch_execute(NOT_ABOVE).unwrap();
+    split.call("replay_tail").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+    assert!(!is_mover(&cluster));
+}
+
+const TABLE: &str = "CREATE DOMAIN number AS int; CREATE DOMAIN word AS text;
+    CREATE TABLE items (tenant text, id number, val word, code int, PRIMARY KEY (tenant, id))";
+
+/// Completed, and a finish that has deleted some of its batches; its next one waits for a row.
+fn within_a_finish(then: impl FnOnce(&Cluster, &Split<'_>)) {
+    let cluster = cluster_of(&["shardmaster.copy_streams = 1"], TABLE);
+    own_the_table(&cluster);
+    by_superusers(&cluster, "ALTER DOMAIN number OWNER TO mallory; ALTER DOMAIN word OWNER TO mallory");
+    // Seven in a block.
+    let fill = "INSERT INTO items SELECT 'moves', i, repeat('x', 1050), i FROM generate_series(1001, 31000) i; ANALYZE items";
+    source(&cluster).batch_execute(fill).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut holder = source(&cluster);
+    holder.batch_execute("BEGIN; SELECT FROM items WHERE tenant = 'moves' AND id = 5000 FOR UPDATE").unwrap();
+    split.call("finish").unwrap();
+    let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
+    wait::until_true(&mut source(&cluster), "a batch to wait for the row", LIMIT, waits).unwrap();
+    then(&cluster, &split);
+    holder.batch_execute("COMMIT").unwrap();
+    let error = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(!is_mover(&cluster), "{error}");
+    let left: i64 =
+        source(&cluster).query_one("SELECT count(*) FROM items WHERE tenant = 'moves'", &[]).unwrap().get(0);
+    assert!(left > 0 && left < 30_000, "{left}");
+}
+
+/// Another table in the place of one whose key was of a domain.
+#[test]
+fn a_domain_that_a_key_was_of_runs_nothing_behind_a_batch_of_finish() {
+    within_a_finish(|cluster, _| {
+        let swap = "BEGIN; ALTER TABLE items RENAME TO kept; CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id));
+            ALTER DOMAIN number ADD CONSTRAINT c CHECK (evil(value::text)) NOT VALID; COMMIT";
+        session(cluster, "shard_b").batch_execute(swap).unwrap();
+    });
+}
+
+/// A column that is of another type now, some of whose rows are compared by their values.
+#[test]
+fn a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish() {
+    within_a_finish(|cluster, _| {
+        let swap = "BEGIN; ALTER TABLE items ALTER val TYPE text; ALTER TABLE items DISABLE TRIGGER USER;
+            UPDATE items SET val = val || 'y' WHERE id > 5000; ALTER TABLE items ENABLE TRIGGER USER;
+            ALTER DOMAIN word ADD CONSTRAINT c CHECK (evil(value)) NOT VALID; COMMIT";
+        session(cluster, "shard_b").batch_execute(swap).unwrap();
+    });
+}
+
+/// The same before the cutover, between two steps of a comparison: its tables are made anew.
+#[test]
+fn a_comparison_goes_on_by_the_types_of_now() {
+    let cluster = cluster_of(&["shardmaster.copy_streams = 1", "shardmaster.step_time = '20ms'"], TABLE);
+    own_the_table(&cluster);
+    by_superusers(&cluster, "ALTER DOMAIN number OWNER TO mallory; ALTER DOMAIN word OWNER TO mallory");
+    let fill = "INSERT INTO items SELECT 'moves', i, repeat('x', 1050), i FROM generate_series(1001, 31000) i; ANALYZE items";
+    source(&cluster).batch_execute(fill).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("verify").unwrap();
+    let compared = |split: &Split<'_>| -> i64 {
+        let query = "SELECT coalesce(sum(rows_compared), 0)::bigint FROM shard_split_verification($1)";
+        split.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+    };
+    wait::until("a part to be compared", LIMIT, || Ok((compared(&split) > 0).then_some(()))).unwrap();
+    cluster.hold("step_begin").unwrap();
+    split.wait_held("step_begin", LIMIT).unwrap();
+    assert!(compared(&split) < 30_000);
+    // The same words of another type, and rows that differ.
+    let swap = "BEGIN; ALTER DOMAIN word RENAME TO kept; CREATE DOMAIN word AS text; ALTER TABLE items ALTER val TYPE word; COMMIT";
+    session(&cluster, "shard_b").batch_execute(swap).unwrap();
+    let differ = "UPDATE items SET val = val || 'y' WHERE id > 5000";
+    as_worker(&cluster, &split, 1).batch_execute(differ).unwrap();
+    session(&cluster, "shard_b")
+        .batch_execute("ALTER DOMAIN kept ADD CONSTRAINT c CHECK (evil(value)) NOT VALID")
+        .unwrap();
+    cluster.fault("").unwrap();
+    wait::until("the comparison to end", LIMIT, || {
+        let query = "SELECT bool_and(status NOT IN ('pending', 'running')) FROM shard_split_verification($1)";
+        Ok(split.superuser()?.query_one(query, &[&split.id])?.get::<_, bool>(0).then_some(()))
+    })
+    .unwrap();
+    assert!(!is_mover(&cluster));
+}
