@@ -90,6 +90,34 @@ fn once_both_sides_are_alike_the_split_goes_on() {
     }
 }
 
+/// Where one table has changed on both sides, and another one on one, that one is named as what differs.
+#[test]
+fn the_table_that_differs_is_named() {
+    let both = format!("{TABLE}; CREATE TABLE notes (tenant text, id int, PRIMARY KEY (tenant, id))");
+    let cluster = cluster_of(&[], &both);
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("pause").unwrap();
+    for server in [0, 1] {
+        by_owner(&cluster, server, "ALTER TABLE items ADD COLUMN more text");
+    }
+    let alike = "ALTER TABLE notes ADD COLUMN more text";
+    by_owner(&cluster, 0, alike);
+    split.call("resume").unwrap();
+    wait::until("the split to say which", LIMIT, || {
+        let text: Option<String> = split.metric("waiting_for")?;
+        Ok(text.filter(|text| {
+            text.contains("table public.items changed") && text.contains("table public.notes: ")
+        }))
+    })
+    .map_err(|e| format!("{e}; {}", split.describe()))
+    .unwrap();
+    by_owner(&cluster, 1, alike);
+    split.wait_for_event("both sides are alike", LIMIT).unwrap();
+    ends(&cluster, &split);
+}
+
 /// During the copy, and where both sides have changed between two looks.
 #[test]
 fn a_change_within_the_copy_begins_it_again() {

@@ -42,7 +42,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     }
     // Before the check, which looks through whole tables.
     if let Some(table) = engine.tables.iter().find(|table| !table.differences.is_empty()) {
-        return Err(SplitError::Reshaped(waits(why, Some(table.differences.join("; ")))));
+        return Err(SplitError::Reshaped(waits(why.clone(), Some(differs(table, &why)))));
     }
     check::require(&tenure.plan, &tenure.identity).map_err(|error| match error {
         SplitError::Failed(found) => SplitError::Reshaped(waits(why.clone(), found.detail)),
@@ -65,6 +65,16 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
         true => Adopted::CopiesAgain,
         false => Adopted::GoesOn,
     })
+}
+
+/// How the sides of a table differ, and of which one where the change was seen in another.
+fn differs(table: &Table, why: &Failure) -> String {
+    let (name, differences) = (&table.source.name, table.differences.join("; "));
+    if why.message.contains(&format!("table {name} ")) {
+        differences
+    } else {
+        format!("table {name}: {differences}")
+    }
 }
 
 /// What its owner has done on the source, on the target. Whether anything was.
