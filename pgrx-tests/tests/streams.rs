@@ -308,10 +308,17 @@ fn partitions_come_in_streams() {
     // How many of the leaves the step before has had is a matter of time.
     assert!(busy_writers(&cluster) > 1);
     let new = "CREATE TABLE items_9 PARTITION OF items FOR VALUES FROM (9000) TO (9100)";
-    by_owner(&cluster, 1, new);
+    std::thread::scope(|scope| {
+        // On the target it waits for the streams.
+        let owner = scope.spawn(|| by_owner(&cluster, 1, new));
+        let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
+        let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+        wait::until_true(&mut target, "the partition to wait", LIMIT, waits).unwrap();
+        cluster.fault("").unwrap();
+        owner.join().unwrap();
+    });
     by_owner(&cluster, 0, new);
     source(&cluster).batch_execute("INSERT INTO items VALUES ('moves', 9001, 'x', 9001)").unwrap();
-    cluster.fault("").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
     writer.end();
