@@ -19,6 +19,12 @@ pub fn until<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Result<O
     }
 }
 
+/// Between two calls of a client that goes on while others do something: more of them prove no more, and the processors
+/// are everybody's.
+pub fn rest() {
+    std::thread::sleep(Duration::from_millis(3));
+}
+
 /// Looks until a query that returns one boolean says true.
 pub fn until_true(client: &mut postgres::Client, what: &str, limit: Duration, query: &str) -> Result<()> {
     until(what, limit, || {

@@ -88,6 +88,7 @@ fn a_client_follows_its_tenant() {
                 counted += 1;
                 // Not one is lost, and none is done twice.
                 assert_eq!(app.count("moves").unwrap(), counted);
+                wait::rest();
             }
             counted
         });
@@ -97,7 +98,7 @@ fn a_client_follows_its_tenant() {
         stop.store(true, Ordering::Relaxed);
         counting.join().unwrap()
     });
-    assert!(counted > 100);
+    assert!(counted > 20);
     // Told by the master, without having asked for it.
     wait::until("the notification", TOLD, || Ok((!app.router.is_local("moves").unwrap()).then_some(())))
         .unwrap();
@@ -196,7 +197,7 @@ fn tasks_follow_their_tenant() {
         split.join().unwrap();
         counted
     });
-    assert!(counted > 100);
+    assert!(counted > 20);
     let mut target = cluster.owner_of(&cluster.shards[1]).unwrap();
     let value = target.query_one("SELECT value FROM counter WHERE tenant = 'moves'", &[]).unwrap();
     assert_eq!(value.get::<_, i64>(0), counted);

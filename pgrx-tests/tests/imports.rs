@@ -145,6 +145,7 @@ fn each_key_is_there_once_while_splits_go_there_and_back() {
                 let one = "SELECT count(*), count(DISTINCT id) FROM shards.items WHERE tenant = 'moves' AND val IS DISTINCT FROM 'only'";
                 assert_eq!(texts(&mut client, one), ["300 300"]);
                 asked.fetch_add(1, Ordering::Relaxed);
+                wait::rest();
             }
         });
         let pause = || {

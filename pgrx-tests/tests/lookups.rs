@@ -57,6 +57,7 @@ fn write(
         let mut hosts = hosts;
         let mut number = 0;
         while !ends.load(Ordering::Relaxed) {
+            wait::rest();
             number += 1;
             let id = number % 50;
             let statement = match number % 7 {

@@ -129,6 +129,7 @@ fn a_family_is_moved_however_often_others_come_between() {
                     while !stop.load(Ordering::Relaxed) {
                         writer.turn(turn);
                         turn += 1;
+                        wait::rest();
                     }
                     turn
                 })

@@ -79,6 +79,7 @@ fn each_key_is_answered_for_once_while_splits_go_there_and_back() {
             while !ends.load(Ordering::Relaxed) {
                 assert_eq!(ask(&mut client), ALL);
                 asked.fetch_add(1, Ordering::Relaxed);
+                wait::rest();
             }
         });
         let enough = |since: u64| {

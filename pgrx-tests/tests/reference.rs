@@ -300,6 +300,7 @@ impl Writer {
         let handle = std::thread::spawn(move || {
             let (mut round, mut done) = (begin, 0);
             while !told.load(Ordering::Relaxed) {
+                wait::rest();
                 round += 3;
                 match session.batch_execute(&writes(round)) {
                     Ok(()) => done += 1,

@@ -58,10 +58,9 @@ impl Writer {
                     continue;
                 };
                 match client.batch_execute(&statement(&mut random)) {
-                    // A test is not the better for a split that waits for a processor.
                     Ok(()) => {
                         done += 1;
-                        std::thread::sleep(std::time::Duration::from_millis(3));
+                        wait::rest();
                     }
                     Err(error) => match state_of(&error) {
                         "SM001" => break,

@@ -242,6 +242,7 @@ fn what_tables_promise_holds_of_streams() {
         let (mut random, mut client, mut done) =
             (Random::new(1), config.connect(postgres::NoTls).unwrap(), 0);
         while !is_over.load(Ordering::Relaxed) {
+            wait::rest();
             match client.batch_execute(&exchange(&mut random)) {
                 Ok(()) => done += 1,
                 Err(error) if state_of(&error) == "SM001" => break,

@@ -63,6 +63,7 @@ fn write_until(client: &mut Client, stop: &AtomicBool) -> i32 {
     while !stop.load(Ordering::Relaxed) {
         written += 1;
         client.batch_execute(&insert("moves", 10_000 + written)).unwrap();
+        wait::rest();
     }
     written
 }
