@@ -22,7 +22,7 @@
     SELECT ARRAY(SELECT h.oid FROM heir h)
 ), above (oids) AS (
     -- By the keys of those above it is decided what may be written to a partition.
-    SELECT ARRAY(SELECT p.relid FROM heir h, pg_partition_ancestors(h.oid) p)
+    SELECT ARRAY(SELECT p.relid::oid FROM heir h, pg_partition_ancestors(h.oid) p)
 ), caller (kind, classid, objid, version) AS (
     SELECT o.* FROM member w CROSS JOIN above b CROSS JOIN LATERAL (
         SELECT 'r', 'pg_class'::regclass::oid, c.oid, concat_ws(' ', c.relowner, c.relkind, c.relnamespace::regnamespace, c.relname) FROM pg_class c WHERE c.oid = ANY (w.oids || b.oids)

@@ -363,8 +363,7 @@ impl Walk {
         match &told {
             Err(refusal)
                 if !refusal.is_lost()
-                    // Somebody has called it back meanwhile.
-                    && !refusal.text.contains("was taken back by split")
+                    && !IMPOSSIBLE.iter().any(|text| refusal.text.contains(text))
                     && !["57014", "55P03"].contains(&refusal.code.as_str())
                     && !self.is_excused(&refusal.code) =>
             {
@@ -374,6 +373,14 @@ impl Walk {
         }
     }
 }
+
+/// What a wait says of what cannot come any more, by somebody's call meanwhile perhaps.
+const IMPOSSIBLE: [&str; 4] = [
+    "was taken back by split",
+    "is being taken back by split",
+    "was rolled back",
+    "is not rolled back: its cutover has decided",
+];
 
 pub(super) fn quoted(bound: Option<&str>) -> String {
     bound.map_or("NULL".into(), |bound| format!("'{bound}'"))
