@@ -1,7 +1,7 @@
 //! Code of an owner that no table's own catalog rows name: what lets a row be in a partition, and types that a table had when
 //! a session made its temporary tables by it.
 
-use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, as_worker, before_the_next_step, by_superusers, cluster, cluster_of, cut_over_and_compare, plan,
     source, to_pending,
@@ -128,5 +128,100 @@ fn a_comparison_goes_on_by_the_types_of_now() {
         Ok(split.superuser()?.query_one(query, &[&split.id])?.get::<_, bool>(0).then_some(()))
     })
     .unwrap();
+    assert!(!is_mover(&cluster));
+}
+
+/// What hides in an expression of the table `items`.
+struct Hidden {
+    what: &'static str,
+    set: &'static str,
+    by_superuser: &'static str,
+    then: &'static str,
+    undo: &'static str,
+    says: &'static str,
+}
+
+const HIDDEN: [Hidden; 4] = [
+    Hidden {
+        what: "a type that an array without elements alone names",
+        set: "CREATE DOMAIN dom AS int CHECK (evil(value::text)); CREATE TYPE comp AS (a dom)",
+        by_superuser: "SELECT 1",
+        then: "ALTER TABLE items ADD CONSTRAINT c CHECK (json_populate_record((ARRAY[]::comp[])[1], '{\"a\": 1}') IS NOT NULL) NOT VALID",
+        undo: "ALTER TABLE items DROP CONSTRAINT c; DROP TYPE comp; DROP DOMAIN dom",
+        says: "function public.evil(text)",
+    },
+    Hidden {
+        what: "the key of a table that a number names",
+        set: "CREATE TABLE par (a int) PARTITION BY HASH ((steady('x') AND a > 0))",
+        by_superuser: "SELECT 1",
+        then: "DO $$ BEGIN EXECUTE format('ALTER TABLE items ADD CONSTRAINT c CHECK (satisfies_hash_partition(%s::oid, 1, 0, id > 0)) NOT VALID', 'par'::regclass::oid); END $$",
+        undo: "ALTER TABLE items DROP CONSTRAINT c; DROP TABLE par",
+        says: "satisfies_hash_partition",
+    },
+    Hidden {
+        what: "a view that a superuser's function reads",
+        set: "CREATE VIEW seen AS SELECT evil('x') AS x; GRANT SELECT ON seen TO PUBLIC",
+        by_superuser: "CREATE FUNCTION sees() RETURNS boolean LANGUAGE sql BEGIN ATOMIC SELECT x FROM public.seen; END",
+        then: "ALTER TABLE items ADD CONSTRAINT c CHECK (sees()) NOT VALID",
+        undo: "ALTER TABLE items DROP CONSTRAINT c; DROP VIEW seen CASCADE",
+        says: "seen, which belongs to role mallory",
+    },
+    Hidden {
+        what: "an operator class for a type of the server's own",
+        set: "CREATE FUNCTION alike(json, json) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT public.steady(''x'')'",
+        by_superuser: "CREATE OR REPLACE FUNCTION hashed(json) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'; CREATE OPERATOR === (LEFTARG = json, RIGHTARG = json, FUNCTION = alike);
+            CREATE OPERATOR CLASS alike DEFAULT FOR TYPE json USING hash AS OPERATOR 1 ===, FUNCTION 1 hashed(json)",
+        then: "SELECT 1",
+        undo: "DROP FUNCTION alike(json, json) CASCADE",
+        says: "function public.alike(json,json), which belongs to role mallory",
+    },
+];
+
+/// Since PostgreSQL 17.
+const HIDDEN_IN_JSON: Hidden = Hidden {
+    what: "a type that a query over JSON returns",
+    set: "CREATE DOMAIN dom AS int CHECK (evil(value::text))",
+    by_superuser: "SELECT 1",
+    then: "ALTER TABLE items ADD CONSTRAINT c CHECK (JSON_VALUE('{\"a\": 1}'::jsonb, '$.a' RETURNING dom) IS NOT NULL) NOT VALID",
+    undo: "ALTER TABLE items DROP CONSTRAINT c; DROP DOMAIN dom",
+    says: "function public.evil(text)",
+};
+
+/// What is in no list of what an expression depends on is found in the expression itself.
+#[test]
+fn what_hides_in_an_expression_is_found() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    let split = plan(&cluster);
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
+    let set = |hidden: &Hidden, shard: &str| {
+        let mut owner = session(&cluster, shard);
+        owner.batch_execute(hidden.set).unwrap_or_else(|error| panic!("{}: {error:?}", hidden.what));
+        let server = cluster.servers.iter().find(|server| server.name() == shard).unwrap();
+        server.superuser(DATABASE).unwrap().batch_execute(hidden.by_superuser).unwrap();
+        owner.batch_execute(hidden.then).unwrap_or_else(|error| panic!("{}: {error:?}", hidden.what));
+    };
+    let version = "SELECT current_setting('server_version_num')::int >= 170000";
+    let knows_json: bool = source(&cluster).query_one(version, &[]).unwrap().get(0);
+    let hidden: Vec<Hidden> = HIDDEN.into_iter().chain(knows_json.then_some(HIDDEN_IN_JSON)).collect();
+    for hidden in &hidden {
+        for shard in ["shard_a", "shard_b"] {
+            set(hidden, shard);
+            let found = split.findings().unwrap();
+            assert!(found.iter().any(|text| text.contains(hidden.says)), "{}: {found:?}", hidden.what);
+            session(&cluster, shard).batch_execute(hidden.undo).unwrap();
+            assert!(!is_mover(&cluster), "{}", hidden.what);
+        }
+    }
+    to_pending(&split);
+    for hidden in &hidden {
+        before_the_next_step(&cluster, &split, || set(hidden, "shard_b"));
+        let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+        assert!(error.contains(hidden.says), "{}: {error}", hidden.what);
+        assert!(!is_mover(&cluster), "{}", hidden.what);
+        session(&cluster, "shard_b").batch_execute(hidden.undo).unwrap();
+        split.call("replay_tail").unwrap();
+        split.wait_settled(LIMIT).unwrap();
+    }
     assert!(!is_mover(&cluster));
 }

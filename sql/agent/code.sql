@@ -61,11 +61,30 @@
     UNION
     SELECT 'pg_opclass'::regclass, o.oid FROM pg_opclass o
      WHERE o.oid >= 16384 AND o.opcdefault
-       AND o.opcintype IN (SELECT a.atttypid FROM named n JOIN pg_attribute a ON a.attrelid = n.oid AND a.attnum > 0)
+       AND (o.opcintype < 16384
+            OR o.opcintype IN (SELECT a.atttypid FROM named n JOIN pg_attribute a ON a.attrelid = n.oid AND a.attnum > 0))
+    UNION
+    -- Types of which pg_depend knows nothing.
+    SELECT 'pg_type'::regclass, f.found[1]::oid
+      FROM member w CROSS JOIN above b CROSS JOIN LATERAL (
+        SELECT k.conbin::text FROM pg_constraint k WHERE k.conrelid = ANY (w.oids)
+        UNION ALL SELECT concat(i.indexprs::text, i.indpred::text) FROM pg_index i WHERE i.indrelid = ANY (w.oids)
+        UNION ALL SELECT d.adbin::text FROM pg_attrdef d WHERE d.adrelid = ANY (w.oids)
+        UNION ALL SELECT to_jsonb(s) ->> 'stxexprs' FROM pg_statistic_ext s WHERE s.stxrelid = ANY (w.oids)
+        UNION ALL SELECT g.tgqual::text FROM pg_trigger g WHERE g.tgrelid = ANY (w.oids) AND g.tgenabled IN ('A', 'R')
+        UNION ALL SELECT p.partexprs::text FROM pg_partitioned_table p WHERE p.partrelid = ANY (w.oids || b.oids)
+     ) AS x (tree) CROSS JOIN regexp_matches(x.tree, ':\w*[tT]yp(?!mod)\w* (\d+)', 'g') AS f (found)
+     WHERE f.found[1]::oid >= 16384
     UNION
     SELECT next.classid, next.objid FROM reached r CROSS JOIN LATERAL (
 {reaches}
      ) AS next (classid, objid)
+), read (oid, owner) AS (
+    -- By functions whose bodies are standard SQL.
+    SELECT DISTINCT l.oid, l.relowner
+      FROM reached r CROSS JOIN LATERAL (SELECT * FROM pg_depend p WHERE p.classid = 'pg_proc'::regclass AND p.objid = r.objid OFFSET 0) d
+     CROSS JOIN LATERAL (SELECT c.oid, c.relowner FROM pg_class c WHERE c.oid = d.refobjid AND c.relkind <> 'S' OFFSET 0) l
+     WHERE r.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass
 ), made_of (classid, oids) AS (
     SELECT r.classid, array_agg(r.objid) FROM reached r GROUP BY r.classid
 ), drawn (oid, text) AS (
@@ -95,6 +114,7 @@
         UNION ALL SELECT concat_ws(' ', 'x', c.oid, c.xmin), NULL FROM pg_cast c
                    WHERE m.classid = 'pg_type'::regclass AND (c.castsource = ANY (m.oids) OR c.casttarget = ANY (m.oids))) AS o
     UNION ALL SELECT q.text, NULL FROM drawn q
+    UNION ALL SELECT concat_ws(' ', 'l', l.oid, l.owner), l.owner FROM read l
 )
 SELECT {answer}
   FROM (SELECT v.text FROM version v

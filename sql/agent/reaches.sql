@@ -31,3 +31,11 @@ UNION ALL
 -- What a value becomes as a text, or as JSON, may be a cast's doing.
 SELECT 'pg_proc'::regclass, c.castfunc FROM pg_cast c
  WHERE r.classid = 'pg_type'::regclass AND r.objid IN (c.castsource, c.casttarget) AND c.castfunc >= 16384
+UNION ALL
+-- Of a type that an array without elements alone names, or a query over JSON, pg_depend knows nothing.
+SELECT 'pg_type'::regclass, f.found[1]::oid
+  FROM (SELECT k.conbin::text FROM pg_constraint k WHERE r.classid = 'pg_constraint'::regclass AND k.oid = r.objid
+        UNION ALL SELECT t.typdefaultbin::text FROM pg_type t WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid
+        UNION ALL SELECT to_jsonb(p) ->> 'prosqlbody' FROM pg_proc p WHERE r.classid = 'pg_proc'::regclass AND p.oid = r.objid) AS x (tree)
+ CROSS JOIN regexp_matches(x.tree, ':\w*[tT]yp(?!mod)\w* (\d+)', 'g') AS f (found)
+ WHERE f.found[1]::oid >= 16384

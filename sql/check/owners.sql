@@ -113,6 +113,15 @@ WITH RECURSIVE trusted AS (
       FROM tree t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
       JOIN pg_opclass o ON o.opcintype = a.atttypid AND o.oid >= 16384 AND o.opcdefault
     UNION ALL
+    -- Values of the server's own types are compared by these, also within arrays and rows.
+    SELECT format('operator class %I', o.opcname), 'pg_opclass'::regclass, o.oid
+      FROM pg_opclass o WHERE o.oid >= 16384 AND o.opcdefault AND o.opcintype < 16384
+    UNION ALL
+    -- An array without elements names its type, of which nothing is in pg_depend; so do queries over JSON.
+    SELECT c.what, 'pg_type'::regclass, f.found[1]::oid
+      FROM caller c CROSS JOIN regexp_matches(c.expression, ':\w*[tT]yp(?!mod)\w* (\d+)', 'g') AS f (found)
+     WHERE f.found[1]::oid >= 16384
+    UNION ALL
     SELECT c.what, d.refclassid AS classid, d.refobjid AS objid
       FROM caller c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid
      WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
@@ -178,6 +187,8 @@ WITH RECURSIVE trusted AS (
         OR p.provolatile <> 'i' AND p.proname !~ $4
            AND (p.oid < 16384 OR EXISTS (SELECT 1 FROM pg_depend m WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid
                                             AND m.deptype = 'e'))
+        -- It reads the key of whatever table its number names, and computes what is in that.
+        OR p.oid = to_regprocedure('pg_catalog.satisfies_hash_partition(oid,int4,int4,"any")')
         -- Of a sequence that it does not name, which the server finds by a text or a number.
         OR p.oid = 'pg_catalog.nextval(regclass)'::regprocedure
            AND regexp_replace(e.tree, format(':funcid %s [^{}]*\{CONST :consttype %s ', p.oid::oid, 'regclass'::regtype::oid), '', 'g')
@@ -201,6 +212,13 @@ WITH RECURSIVE trusted AS (
     SELECT c.author, 'a rule, which belongs to role %s', c.what
       FROM caller c JOIN pg_rewrite w ON c.classid = 'pg_rewrite'::regclass AND w.oid = c.objid
      WHERE c.author NOT IN (SELECT oid FROM trusted) AND (w.ev_enabled IN ('A', 'R') OR w.ev_type = '1')
+    UNION
+    -- What a function reads whose body is standard SQL: a view is code, and a table that is written to has triggers.
+    SELECT l.relowner, format('%s, which belongs to role %%s', replace(l.oid::regclass::text, '%', '%%')), d.what
+      FROM reached r
+      JOIN pg_depend e ON r.classid = 'pg_proc'::regclass AND e.classid = r.classid AND e.objid = r.objid AND e.refclassid = 'pg_class'::regclass
+      JOIN pg_class l ON l.oid = e.refobjid AND l.relkind <> 'S' AND l.relowner NOT IN (SELECT oid FROM trusted)
+      JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
     UNION
     -- Whom a query asks that reads it, its owner says.
     SELECT t.relowner, 'a foreign table, which belongs to role %s', t.name
