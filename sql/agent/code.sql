@@ -73,7 +73,7 @@
         UNION ALL SELECT to_jsonb(s) ->> 'stxexprs' FROM pg_statistic_ext s WHERE s.stxrelid = ANY (w.oids)
         UNION ALL SELECT g.tgqual::text FROM pg_trigger g WHERE g.tgrelid = ANY (w.oids) AND g.tgenabled IN ('A', 'R')
         UNION ALL SELECT p.partexprs::text FROM pg_partitioned_table p WHERE p.partrelid = ANY (w.oids || b.oids)
-     ) AS x (tree) CROSS JOIN regexp_matches(x.tree, ':\w*[tT]yp(?!mod)\w* (\d+)', 'g') AS f (found)
+     ) AS x (tree) CROSS JOIN regexp_matches(x.tree, ':(?:array_typeid|element_typeid|typid) (\d+)', 'g') AS f (found)
      WHERE f.found[1]::oid >= 16384
     UNION
     SELECT next.classid, next.objid FROM reached r CROSS JOIN LATERAL (

@@ -16,6 +16,6 @@ SELECT a.attrelid, a.attname, x.*
     UNION ALL SELECT t.typnamespace, t.typname FROM pg_type t WHERE d.refclassid = 'pg_type'::regclass AND t.oid = d.refobjid
     UNION ALL SELECT o.oprnamespace, NULL FROM pg_operator o WHERE d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
     -- An array without elements alone may name one, of which pg_depend knows nothing.
-    UNION ALL SELECT t.typnamespace, t.typname FROM regexp_matches(k.adbin::text, ':\w*[tT]yp(?!mod)\w* (\d+)', 'g') AS f (found)
+    UNION ALL SELECT t.typnamespace, t.typname FROM regexp_matches(k.adbin::text, ':(?:array_typeid|element_typeid|typid) (\d+)', 'g') AS f (found)
                 JOIN pg_type t ON t.oid = f.found[1]::oid AND t.oid >= 16384
  ) AS x (nsp, name)

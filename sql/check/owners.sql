@@ -114,12 +114,12 @@ WITH RECURSIVE trusted AS (
       JOIN pg_opclass o ON o.opcintype = a.atttypid AND o.oid >= 16384 AND o.opcdefault
     UNION ALL
     -- Values of the server's own types are compared by these, also within arrays and rows.
-    SELECT format('operator class %I', o.opcname), 'pg_opclass'::regclass, o.oid
+    SELECT format('values of type %s: operator class %I', o.opcintype::regtype, o.opcname), 'pg_opclass'::regclass, o.oid
       FROM pg_opclass o WHERE o.oid >= 16384 AND o.opcdefault AND o.opcintype < 16384
     UNION ALL
     -- An array without elements names its type, of which nothing is in pg_depend; so do queries over JSON.
     SELECT c.what, 'pg_type'::regclass, f.found[1]::oid
-      FROM caller c CROSS JOIN regexp_matches(c.expression, ':\w*[tT]yp(?!mod)\w* (\d+)', 'g') AS f (found)
+      FROM caller c CROSS JOIN regexp_matches(c.expression, ':(?:array_typeid|element_typeid|typid) (\d+)', 'g') AS f (found)
      WHERE f.found[1]::oid >= 16384
     UNION ALL
     SELECT c.what, d.refclassid AS classid, d.refobjid AS objid
