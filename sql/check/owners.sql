@@ -116,6 +116,7 @@ WITH RECURSIVE trusted AS (
     -- Values of the server's own types are compared by these, also within arrays and rows.
     SELECT format('values of type %s: operator class %I', o.opcintype::regtype, o.opcname), 'pg_opclass'::regclass, o.oid
       FROM pg_opclass o WHERE o.oid >= 16384 AND o.opcdefault AND o.opcintype < 16384
+       AND o.opcintype NOT IN (SELECT a.atttypid FROM tree t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0)
     UNION ALL
     -- An array without elements names its type, of which nothing is in pg_depend; so do queries over JSON.
     SELECT c.what, 'pg_type'::regclass, f.found[1]::oid
