@@ -1,7 +1,7 @@
 # Sourced by test.sh: jobs beside each other. Most of what a test does is to wait for servers.
 
 # So many at a time, beside what the script itself does meanwhile: it builds.
-JOBS=${SHARDMASTER_TEST_JOBS:-4}
+JOBS=${SHARDMASTER_TEST_JOBS:-3}
 declare -A running=()
 
 passed=0

@@ -246,8 +246,14 @@ fn an_installation_goes_on_where_it_was_interrupted() {
         ["guard_begun", "guard_made", "guard_listed", "guard_fitted"].into_iter().enumerate()
     {
         for action in ["error", "kill"] {
+            let mut other = cluster.superuser().unwrap();
             cluster.fault(&format!("{point}={action}")).unwrap();
             let _ = cluster.superuser().unwrap().batch_execute(INSTALL).unwrap_err();
+            if action == "kill" {
+                // It takes all sessions along, a moment later.
+                wait::until("the server to notice", LIMIT, || Ok(other.batch_execute("SELECT 1").err()))
+                    .unwrap();
+            }
             wait_until_back(&cluster);
             assert_eq!(guards(&cluster)[0].split(' ').nth(1), Some("installing"), "{point}");
             let key = format!("{point} {action}");

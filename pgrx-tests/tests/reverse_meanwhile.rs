@@ -3,7 +3,8 @@
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{
-    self, LIMIT, by_owner, by_superuser, by_superusers, cluster_of, insert, outcome, plan, rows, to_pending,
+    self, LIMIT, by_owner, by_superuser, by_superusers, cluster_of, insert, outcome, plan, rows, state_of,
+    to_pending,
 };
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -40,13 +41,16 @@ fn cut_over(cluster: &Cluster, split: &Split<'_>) {
 
 /// Clients write to the target.
 fn change(cluster: &Cluster) {
-    client(cluster, 1)
-        .batch_execute(
-            "UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND id < 100;
+    let changes = "UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND id < 100;
              DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 500 AND 520;
-             INSERT INTO items SELECT 'moves', 600 + i, 'new', -600 - i FROM generate_series(1, 50) i",
-        )
-        .unwrap();
+             INSERT INTO items SELECT 'moves', 600 + i, 'new', -600 - i FROM generate_series(1, 50) i";
+    // Decided, it is told to open a moment later.
+    wait::until("the target to take writes", LIMIT, || match client(cluster, 1).batch_execute(changes) {
+        Ok(()) => Ok(Some(())),
+        Err(error) if state_of(&error) == "SM002" => Ok(None),
+        Err(error) => Err(error.into()),
+    })
+    .unwrap();
 }
 
 /// Nobody has compared anything, and what has to be is copied.
