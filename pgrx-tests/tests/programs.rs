@@ -69,6 +69,7 @@ mod native_capture;
 mod networks;
 mod owners;
 mod owners_later;
+mod owners_locks;
 mod owners_names;
 mod owners_sequences;
 mod owners_texts;

@@ -26,6 +26,8 @@ SELECT coalesce(json_agg(json_build_object(
            -- A change of the referenced row changes the referencing ones.
            'follows', concat_ws(' ', 'ON DELETE ' || (a.words ->> f.confdeltype::text), 'ON UPDATE ' || (a.words ->> f.confupdtype::text)),
            'match', f.confmatchtype::text,
+           'can_read', has_table_privilege(sc.oid, 'SELECT') AND has_schema_privilege(sc.relnamespace, 'USAGE')
+                   AND has_table_privilege(tc.oid, 'SELECT') AND has_schema_privilege(tc.relnamespace, 'USAGE'),
            'can_lock', has_any_column_privilege(tc.oid, 'UPDATE'))
            ORDER BY f.conrelid, f.conname), '[]')
   FROM pg_constraint f

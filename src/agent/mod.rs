@@ -20,6 +20,7 @@ pub mod opening;
 pub mod owners;
 pub mod place;
 pub mod plain;
+pub mod reading;
 pub mod redirect;
 pub mod reference;
 pub mod schema;

@@ -3,6 +3,7 @@
 use super::error::{Result, SplitError};
 use super::who::{OPEN_FOR, SESSION};
 use crate::guc;
+use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError, Together};
 use crate::server::wait;
 use std::time::{Duration, Instant};
@@ -10,8 +11,23 @@ use std::time::{Duration, Instant};
 /// The lock that statements need on a table and its partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableLock {
+    AccessShare,
     ShareRowExclusive,
     AccessExclusive,
+}
+
+impl TableLock {
+    /// Which modes of others keep it waiting, of those that tables are locked in.
+    fn waits_for(self) -> &'static str {
+        match self {
+            TableLock::AccessShare => "l.mode = 'AccessExclusiveLock'",
+            TableLock::ShareRowExclusive => {
+                "l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                            'ExclusiveLock', 'AccessExclusiveLock')"
+            }
+            TableLock::AccessExclusive => "true",
+        }
+    }
 }
 
 /// Runs statements that need a strong lock on a table and its partitions, in one
@@ -80,6 +96,7 @@ pub fn with_short_locks(
 
 fn transaction(lock: TableLock, table: &str, statements: &str) -> String {
     let mode = match lock {
+        TableLock::AccessShare => "ACCESS SHARE",
         TableLock::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
         TableLock::AccessExclusive => "ACCESS EXCLUSIVE",
     };
@@ -108,7 +125,7 @@ fn attempts(
                 if !error.is_lock_timeout() && !error.is("57014") {
                     return Err(error.into());
                 }
-                let reason = blockers(connection, (lock, table), &error)?;
+                let reason = blockers(connection, (lock, &[table.to_owned()]), &error)?;
                 if Instant::now() > deadline {
                     return Err(SplitError::Retry(reason));
                 }
@@ -120,24 +137,26 @@ fn attempts(
     }
 }
 
-/// Whom a lock on a table waits for.
-fn blockers(
+/// Whom a lock on tables waits for.
+pub fn blockers(
     connection: &mut Connection,
-    (lock, table): (TableLock, &str),
+    (lock, tables): (TableLock, &[String]),
     error: &RemoteError,
 ) -> Result<String> {
-    // Of those that only read it the strongest alone waits.
-    let readers = if lock == TableLock::AccessExclusive { "true" } else { "false" };
     let query = format!(
         "SELECT string_agg(DISTINCT {SESSION} || {OPEN_FOR}, '; ')
            FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-          WHERE l.relation IN (SELECT to_regclass($1) UNION ALL SELECT relid FROM pg_partition_tree(to_regclass($1)))
+          WHERE l.relation IN (SELECT to_regclass(t) FROM unnest($1::text[]) t
+                               UNION ALL SELECT p.relid FROM unnest($1::text[]) t, pg_partition_tree(to_regclass(t)) p)
             AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
-            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND ($2::boolean OR l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
-                                           'ExclusiveLock', 'AccessExclusiveLock'))"
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND {}",
+        lock.waits_for()
     );
-    let blockers = connection.query(&query, &[Some(table), Some(readers)])?;
+    let blockers = connection.query(&query, &[Some(&text_array(tables))])?;
     let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
-    Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
+    let what = match tables {
+        [table] => table.clone(),
+        tables => format!("one of {} tables", tables.len()),
+    };
+    Ok(format!("lock on {what} of shard \"{}\", held by {blockers}", error.shard))
 }

@@ -49,7 +49,8 @@ fn on_primary(function: &str) -> Result<(), Failure> {
     let refused = |state, why: &str| Failure::new(state, format!("cannot execute {function}() {why}"));
     match (is_standby, is_read_only, is_restricted) {
         (true, _, _) => Err(refused(SqlState::READ_ONLY, "on a standby").hint("Run it on the primary.")),
-        (false, true, _) => Err(refused(SqlState::READ_ONLY, "in a read-only transaction")),
+        (false, true, _) => Err(refused(SqlState::READ_ONLY, "in a read-only transaction")
+            .hint("It writes: call it in a transaction that is READ WRITE.")),
         // Code of an index or of a materialized view, in whatever session or process of the
         // server keeps it: whoever is there has not asked for this.
         (false, false, true) => {

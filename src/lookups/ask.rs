@@ -6,7 +6,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::Watched;
 use crate::catalog::lookup::Source;
 use crate::catalog::lookup_entry::Pair;
-use crate::catalog::shard;
+use crate::catalog::shard::{self, Shard};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};
@@ -23,53 +23,62 @@ pub fn ask(
 ) -> Result<Option<Vec<bool>>> {
     let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
     let watched = source.on(&shard);
-    let connection = sessions.for_reading(&shard, &watched)?;
-    let Some(types) = types(connection, &watched)? else { return Ok(None) };
-    let query = query(&watched, &types);
-    // By number: what no row can have is not asked for.
-    let asked: Vec<(usize, &Pair)> = pairs
-        .iter()
-        .copied()
-        .enumerate()
-        .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner))
-        .collect();
     let mut found = vec![false; pairs.len()];
-    find(connection, &query, &asked, &mut found)?;
+    let asked: Vec<Asked<'_>> = pairs.iter().copied().enumerate().collect();
+    if !find(sessions, (&shard, &watched), &asked, &mut found)? {
+        return Ok(None);
+    }
     // Whoever commits without waiting for the disk was seen all the same.
-    connection.run("BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT")?;
+    let flush = "BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
+    sessions.of(&shard)?.run(flush)?;
     sessions.succeeded(shard_key);
     Ok(Some(found))
 }
 
+/// A pair, by its number.
+type Asked<'a> = (usize, &'a Pair);
+
 /// Marks those that have a row. In halves where the shard's encoding lacks a letter of one: no row has that one, and the
-/// others are asked for all the same.
+/// others are asked for all the same. False: there is no such table.
 fn find(
-    connection: &mut Connection,
-    query: &str,
-    asked: &[(usize, &Pair)],
+    sessions: &mut Sessions,
+    (shard, watched): (&Shard, &Watched),
+    asked: &[Asked<'_>],
     found: &mut [bool],
-) -> Result<()> {
+) -> Result<bool> {
     const NO_SUCH_LETTER: &str = "22P05";
-    let (keys, owners): (Vec<String>, Vec<String>) =
-        asked.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
-    let answer = match connection.query(query, &[Some(&text_array(&keys)), Some(&text_array(&owners))]) {
-        Err(error) if error.is(NO_SUCH_LETTER) => {
-            let (first, second) = asked.split_at(asked.len() / 2);
-            if first.is_empty() {
-                return Ok(());
-            }
-            find(connection, query, first, found)?;
-            return find(connection, query, second, found);
+    let answer = sessions.reading(shard, watched, |connection| {
+        let Some(types) = types(connection, watched)? else { return Ok(None) };
+        // What no row can have is not asked for.
+        let possible = asked
+            .iter()
+            .copied()
+            .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner));
+        let possible: Vec<Asked<'_>> = possible.collect();
+        let (keys, owners): (Vec<String>, Vec<String>) =
+            possible.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
+        let lists = [text_array(&keys), text_array(&owners)];
+        match connection.query(&query(watched, &types), &[Some(&lists[0]), Some(&lists[1])]) {
+            Err(error) if error.is(NO_SUCH_LETTER) => Ok(Some((possible, None))),
+            answer => Ok(Some((possible, Some(answer?)))),
         }
-        answer => answer?,
+    })?;
+    let Some((possible, answer)) = answer else { return Ok(false) };
+    let Some(answer) = answer else {
+        let (first, second) = possible.split_at(possible.len() / 2);
+        return match first.is_empty() {
+            true => Ok(true),
+            false => Ok(find(sessions, (shard, watched), first, found)?
+                && find(sessions, (shard, watched), second, found)?),
+        };
     };
     for number in answer.rows.iter().flatten().flatten() {
-        let place = number.parse::<usize>().ok().and_then(|n| asked.get(n.checked_sub(1)?));
+        let place = number.parse::<usize>().ok().and_then(|n| possible.get(n.checked_sub(1)?));
         if let Some(cell) = place.and_then(|(place, _)| found.get_mut(*place)) {
             *cell = true;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// How both columns are compared.
@@ -116,6 +125,7 @@ fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>
                 watched.qualified(),
                 connection.shard()
             ),
-        ))),
+        )
+        .hint("The column or the shard-by column is of a type by which values are not found: give it another one there, or take the table out of the look-up with shard_table_drop()."))),
     }
 }

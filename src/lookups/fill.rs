@@ -2,16 +2,18 @@
 
 use super::columns::Compared;
 use super::points;
-use super::session::Sessions;
+use super::session::{Look, Sessions};
 use super::settle::{self, BATCH, LONGEST};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::{self as agent, Capture, Shape, Watched};
 use crate::catalog::lookup::Lookup;
 use crate::catalog::lookup_entry::Pair;
 use crate::catalog::shard::Shard;
+use crate::catalog::trusted_owner;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal, text_array};
 use crate::server::injection::reach;
+use crate::server::txn::transaction;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -46,16 +48,15 @@ impl Stream {
         capture: Capture,
         owners: Option<&[String]>,
     ) -> Result<Option<Stream>> {
-        // Looks at whose code it would be.
-        sessions.for_reading(shard, watched)?;
+        // One that does not answer is left alone for a while.
+        sessions.of(shard)?;
         let mut connection = Sessions::patient(shard)?;
-        if connection.query("SELECT to_regclass($1)", &[Some(&watched.qualified())])?.scalar().is_none() {
+        let (table, key, by) = (watched.qualified(), ident(&watched.column), ident(&watched.shard_by));
+        let trusted = transaction(|| trusted_owner::of(shard));
+        let how = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        if !Look::default().begin(&mut connection, watched, &trusted, how)? {
             return Ok(None);
         }
-        let (table, key, by) = (watched.qualified(), ident(&watched.column), ident(&watched.shard_by));
-        connection.run(&format!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {table} IN ACCESS SHARE MODE"
-        ))?;
         let Some(shape) = agent::shape(&mut connection, watched, capture)? else { return Ok(None) };
         let of = match (owners, Compared::by_name(&shape.owner_type)) {
             (Some(owners), Some(compared)) => {

@@ -2,12 +2,13 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::Watched;
-use crate::agent::{self, catalogs, owners, session};
+use crate::agent::{self, catalogs, owners, reading, session};
 use crate::catalog::shard::Shard;
 use crate::catalog::trusted_owner;
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
+use crate::remote::result::Rows;
 use crate::server::txn::transaction;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -22,8 +23,7 @@ struct Open {
     connection: Connection,
     /// Where the shard was when it was opened.
     conninfo: Option<String>,
-    /// What the tables could run when that was last looked through, by their names.
-    code: HashMap<String, (String, Vec<String>)>,
+    look: Look,
 }
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Sessions {
                 return Err(SplitError::Retry(failed.why.clone()));
             }
             let connection = self.another(shard)?;
-            let open = Open { connection, conninfo: shard.conninfo.clone(), code: HashMap::new() };
+            let open = Open { connection, conninfo: shard.conninfo.clone(), look: Look::default() };
             self.open.insert(shard.shard_key.clone(), open);
         }
         match self.open.get_mut(&shard.shard_key) {
@@ -92,31 +92,83 @@ impl Sessions {
         self.failed.remove(shard_key);
     }
 
-    /// A session that is about to read a table, once it is known that nobody else's code runs by that.
-    pub fn for_reading(&mut self, shard: &Shard, watched: &Watched) -> Result<&mut Connection> {
+    /// Reads a table of a shard, once it is known that nobody else's code runs by that: under its lock, so that it stays known.
+    /// None: there is no such table.
+    pub fn reading<T>(
+        &mut self,
+        shard: &Shard,
+        watched: &Watched,
+        body: impl FnOnce(&mut Connection) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let trusted = transaction(|| trusted_owner::of(shard));
         let open = self.entry(shard)?;
-        require_none(open, watched, &trusted)?;
-        Ok(&mut open.connection)
+        if !open.look.begin(&mut open.connection, watched, &trusted, "")? {
+            return Ok(None);
+        }
+        let outcome = body(&mut open.connection);
+        reading::end(&mut open.connection, outcome)
     }
 }
 
-/// Refuses code of others that the mover would run with its rights; looked for when the tables could run another one.
-fn require_none(open: &mut Open, watched: &Watched, trusted: &[String]) -> Result<()> {
-    let table = watched.qualified();
-    let code = {
-        let lists = [[watched.schema.clone()], [watched.table.clone()]].map(|list| text_array(&list));
-        let none = "{}";
-        let parameters =
-            [Some(lists[0].as_str()), Some(lists[1].as_str()), Some(none), Some(none), Some(none)];
-        let answer = catalogs::ask_again(&mut open.connection, "code", &agent::CODE, &parameters)?;
-        (answer.scalar().unwrap_or_default().to_owned(), trusted.to_vec())
-    };
-    if open.code.get(&table) == Some(&code) {
-        return Ok(());
+/// What tables could run when that was last looked through, by their names.
+#[derive(Default)]
+pub struct Look(HashMap<String, (String, Vec<String>)>);
+
+impl Look {
+    /// Begins a transaction, with what is said of it, that has the table's lock before it looks. False: there is no such table,
+    /// and no transaction.
+    pub fn begin(
+        &mut self,
+        connection: &mut Connection,
+        watched: &Watched,
+        trusted: &[String],
+        how: &str,
+    ) -> Result<bool> {
+        let code = code_statements(connection, watched)?;
+        let lock = format!("BEGIN {how}; LOCK TABLE {} IN ACCESS SHARE MODE", watched.qualified());
+        let error = match connection.run_for_each(&format!("{lock}; {code}")) {
+            Ok(answers) => {
+                let code = answers.first().and_then(Rows::scalar).unwrap_or_default();
+                return self.require_none(connection, watched, (code, trusted)).map(|()| true);
+            }
+            Err(error) => error,
+        };
+        connection.run("ROLLBACK")?;
+        if ["42P01", "3F000"].iter().any(|code| error.is(code)) {
+            return Ok(false);
+        }
+        if error.is_verdict() {
+            // What cannot be locked is somebody's code, or another server.
+            owners::refuse(connection, names(watched), trusted)?;
+        }
+        Err(error.into())
     }
-    let names = (vec![watched.schema.clone()], vec![watched.table.clone()]);
-    owners::refuse(&mut open.connection, names, trusted)?;
-    open.code.insert(table, code);
-    Ok(())
+
+    /// Refuses code of others that the mover would run with its rights; looked for when the tables could run another one.
+    fn require_none(
+        &mut self,
+        connection: &mut Connection,
+        watched: &Watched,
+        (code, trusted): (&str, &[String]),
+    ) -> Result<()> {
+        let (table, code) = (watched.qualified(), (code.to_owned(), trusted.to_vec()));
+        if self.0.get(&table) != Some(&code) {
+            owners::refuse(connection, names(watched), trusted)?;
+            self.0.insert(table, code);
+        }
+        Ok(())
+    }
+}
+
+fn names(watched: &Watched) -> (Vec<String>, Vec<String>) {
+    (vec![watched.schema.clone()], vec![watched.table.clone()])
+}
+
+/// Of which one gives rows: what the table could run, as one number.
+fn code_statements(connection: &mut Connection, watched: &Watched) -> Result<String> {
+    let (schemas, tables) = names(watched);
+    let lists = [schemas, tables].map(|list| text_array(&list));
+    let none = Some("{}");
+    let parameters = [Some(lists[0].as_str()), Some(lists[1].as_str()), none, none, none];
+    Ok(catalogs::statements(connection, "code", &agent::CODE, &parameters)?)
 }

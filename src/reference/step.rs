@@ -59,7 +59,7 @@ pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Ste
         require_said(reader, &task.set.origin)?;
         require_said(session, task.place)?;
         // What is missing is named by the look.
-        if let Some((progress, here)) = begin_copy(task, session)? {
+        if let Some((progress, here)) = begin_copy(task, session, known)? {
             if progress.snapshot.is_none() || is_another(task, &progress, &here) {
                 tell_of_nothing(task);
             }
@@ -108,12 +108,13 @@ fn is_another(task: &Task<'_>, progress: &Progress, here: &Look) -> bool {
 }
 
 /// None: a table is missing.
-fn begin_copy(task: &Task<'_>, session: &mut Connection) -> Result<Option<(Progress, Look)>> {
+fn begin_copy(task: &Task<'_>, session: &mut Connection, known: &Known) -> Result<Option<(Progress, Look)>> {
     let shard = &task.place.shard;
     let look = look::statements(session, task.set, task.tables, shard)?;
     let locked = rows::locked(task.set, &shard.shard_key, task.by.generation);
     let lock = format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", look::qualified(task.tables, shard).join(", "));
-    let answers = session.run_for_each(&format!("BEGIN; {locked}; {lock}; {look}"));
+    let beside = known.referencing();
+    let answers = session.run_for_each(&format!("BEGIN; {locked}; {beside}; {lock}; {look}"));
     match answers {
         Err(error) if error.is("42P01") || error.is("3F000") => {
             session.run("ROLLBACK")?;

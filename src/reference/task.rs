@@ -4,6 +4,7 @@ use super::install::By;
 use super::look::Look;
 use super::table::Pair;
 use crate::catalog::reference::{Member, Place, Set};
+use std::collections::BTreeSet;
 
 /// What is done, and for whom.
 pub struct Task<'a> {
@@ -20,4 +21,20 @@ pub struct Known {
     pub there: Look,
     pub here: Look,
     pub pairs: Vec<Pair>,
+}
+
+impl Known {
+    /// The statement by which nobody changes the tables that are asked whether they refer to rows which are gone: before it
+    /// is looked at what they could run.
+    pub fn referencing(&self) -> String {
+        let references = self.pairs.iter().flat_map(|pair| &pair.referenced_by);
+        let names: BTreeSet<&str> = references.map(|reference| reference.from.as_str()).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => {
+                let names: Vec<&str> = names.into_iter().collect();
+                format!("LOCK TABLE {} IN ACCESS SHARE MODE", names.join(", "))
+            }
+        }
+    }
 }

@@ -325,6 +325,16 @@ impl Connection {
         error
     }
 
+    /// Whether a transaction is open, be it one that an error has ended.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        // SAFETY: a live connection.
+        let status = unsafe { pq::PQtransactionStatus(self.raw.as_ptr()) };
+        matches!(
+            status,
+            pq::PGTransactionStatusType::PQTRANS_INTRANS | pq::PGTransactionStatusType::PQTRANS_INERROR
+        )
+    }
+
     pub(super) fn socket(&self) -> i32 {
         // SAFETY: a live connection.
         unsafe { pq::PQsocket(self.raw.as_ptr()) }

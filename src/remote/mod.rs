@@ -21,6 +21,7 @@ pub mod quote;
 pub mod result;
 mod secret_file;
 pub mod transaction;
+mod undone;
 pub mod wait;
 pub mod wanted;
 

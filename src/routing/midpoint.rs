@@ -1,7 +1,8 @@
 //! Where to cut a range: in the middle of its keys, or of its rows.
 
 use super::{RoutingError, ranges};
-use crate::agent::{owners, session};
+use crate::agent::error::SplitError;
+use crate::agent::{reading, session};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::table_policy::{self, TablePolicy};
@@ -79,23 +80,24 @@ fn by_rows(
             Some((name.schema.unwrap_or_else(|| shard.namespace.clone()), name.name, policy.shard_by))
         })
         .collect();
-    // A query over them runs what they are made of, already while it is planned.
-    let names = tables.iter().map(|(schema, name, _)| (schema.clone(), name.clone())).unzip();
-    owners::refuse(&mut connection, names, &trusted_owner::of(&shard))?;
-    let mut parts = Vec::new();
-    for (schema, name, shard_by) in &tables {
-        let table = format!("{}.{}", ident(schema), ident(name));
-        parts.push(sample(&mut connection, &table, shard_by, &scope, of)?);
-    }
-    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-    let query = format!(
-        "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY k{collate})::text FROM ({}) rows",
-        parts.join(" UNION ALL ")
-    );
-    if parts.is_empty() {
+    if tables.is_empty() {
         return Ok(None);
     }
-    let rows = connection.run(&query)?;
+    // A query over them runs what they are made of, already while it is planned.
+    let names = tables.iter().map(|(schema, name, _)| (schema.clone(), name.clone())).unzip();
+    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+    let rows = reading::within(&mut connection, names, &trusted_owner::of(&shard), |connection| {
+        let mut parts = Vec::new();
+        for (schema, name, shard_by) in &tables {
+            let table = format!("{}.{}", ident(schema), ident(name));
+            parts.push(sample(connection, &table, shard_by, &scope, of)?);
+        }
+        Ok(connection.run(&format!(
+            "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY k{collate})::text FROM ({}) rows",
+            parts.join(" UNION ALL ")
+        ))?)
+    })
+    .map_err(SplitError::into_failure)?;
     // A shard that was broken into may say anything: no entry of routing has such a name.
     Ok(rows.scalar().filter(|key| key.len() <= LONGEST_KEY).map(str::to_owned))
 }
@@ -124,7 +126,7 @@ fn sample(
     column: &str,
     scope: &Scope,
     of: Ordered,
-) -> Result<String, Failure> {
+) -> Result<String, SplitError> {
     let estimate = connection.run(&format!(
         "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0) FROM pg_class c
           WHERE c.oid IN (SELECT {t}::regclass UNION SELECT relid FROM pg_partition_tree({t}::regclass))",

@@ -11,6 +11,7 @@ use crate::agent::named::Named;
 use crate::agent::observe;
 use crate::agent::owners::{self, Code, Found, find_in};
 use crate::agent::place;
+use crate::agent::reading;
 use crate::agent::seen::Seen;
 use crate::agent::session::Side;
 use crate::agent::temporary;
@@ -137,6 +138,19 @@ fn require_none_but_of(
             hint(plan, side, &first.owner)
         )),
     ))
+}
+
+/// Reads a side's tables outside of a step, where that runs no code of others. Nothing of it stays.
+pub fn reading<T>(
+    connection: &mut Connection,
+    plan: &Plan,
+    side: Side,
+    body: impl FnOnce(&mut Connection) -> Result<T>,
+) -> Result<T> {
+    let (schemas, names) = observe::table_names(plan, side);
+    reading::begin(connection, (&schemas, &names))?;
+    let outcome = require_none(connection, plan, side).and_then(|()| body(connection));
+    reading::end(connection, outcome)
 }
 
 /// What a side's tables could run now, as one number: `LookedThrough` asks whether it is another.

@@ -17,6 +17,7 @@ use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::split::table::Table;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 pub mod check;
 
@@ -46,6 +47,8 @@ pub struct Reference {
     /// As pg_constraint has it: what NULLs mean.
     #[serde(rename = "match")]
     pub match_type: String,
+    /// Whether the role may read both tables: else they cannot be locked, and code could come to them behind a look.
+    pub can_read: bool,
     /// Whether the role may lock referenced rows.
     pub can_lock: bool,
     /// Whether a column of it is computed: then no value of it is told.
@@ -288,11 +291,9 @@ impl Bonds {
         )
     }
 
-    /// The plan's tables that are asked for rows which reference those of one.
-    pub fn beside(&self, connection: &mut Connection, plan: &Plan, position: usize) -> Result<Vec<usize>> {
-        let references = load(connection, plan, self.side)?;
-        let to_it = references.into_iter().filter(|reference| reference.to_position == Some(position));
-        Ok(to_it.filter_map(|reference| reference.from_position).collect())
+    /// What is asked for rows which reference those of some tables.
+    pub fn beside(&self, connection: &mut Connection, plan: &Plan, positions: &[usize]) -> Result<Beside> {
+        Ok(Beside::of(&load(connection, plan, self.side)?, positions))
     }
 
     /// In the transaction that is about to delete the rows `t` of a leaf: they are locked, so
@@ -301,15 +302,13 @@ impl Bonds {
         &self,
         connection: &mut Connection,
         plan: &Plan,
-        (position, beside): (usize, &[usize]),
+        (position, beside): (usize, &Beside),
         (leaf, condition): (&str, &str),
     ) -> Result<Option<Bond>> {
         let mut references = load(connection, plan, self.side)?;
         references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
-        // Code of a table that has not been looked at is not run.
-        let is_new =
-            |reference: &&Reference| reference.from_position.is_some_and(|from| !beside.contains(&from));
-        if let Some(new) = references.iter().find(is_new) {
+        // Code of a table that has not been looked at under its lock is not run.
+        if let Some(new) = references.iter().find(|reference| !beside.names.contains(&reference.from)) {
             let text = format!("a foreign key of {} that has just come", new.from);
             connection.run("ROLLBACK")?;
             return Err(SplitError::Retry(text));
@@ -350,6 +349,40 @@ impl Bonds {
     }
 }
 
+/// The tables whose rows may reference those of some others: what they could run is run by the question for such rows.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Beside {
+    /// Of the plan's tables, with those that they reference; in order.
+    pub positions: Vec<usize>,
+    /// Qualified and quoted, those outside of the plan as well.
+    names: BTreeSet<String>,
+}
+
+impl Beside {
+    pub fn of(references: &[Reference], positions: &[usize]) -> Beside {
+        let is_to_them = |reference: &&Reference| {
+            !reference.is_period && reference.to_position.is_some_and(|to| positions.contains(&to))
+        };
+        let mut beside = Beside { positions: positions.to_vec(), names: BTreeSet::new() };
+        for reference in references.iter().filter(is_to_them) {
+            beside.positions.extend(reference.from_position);
+            beside.names.insert(reference.from.clone());
+        }
+        beside.positions.sort_unstable();
+        beside.positions.dedup();
+        beside
+    }
+
+    /// The statement by which nobody changes them until the transaction ends: before they are looked at.
+    pub fn lock(&self) -> String {
+        if self.names.is_empty() {
+            return String::new();
+        }
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        format!("LOCK TABLE {} IN ACCESS SHARE MODE", names.join(", "))
+    }
+}
+
 /// Nobody references them any more once that is done.
 fn lock_rows(leaf: &str, condition: &str) -> String {
     format!("SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked")
@@ -364,6 +397,13 @@ fn staying_row(
     let Some(scope) = reference.to_position.and_then(|to| in_scope(plan, by, to, "p")) else {
         return Ok(None);
     };
+    if !reference.can_read {
+        return Err(SplitError::failed(
+            SqlState::parse("42501"),
+            format!("permission denied for table {} on shard \"{}\"", reference.from, source.shard()),
+            "Its rows may reference those that have moved: grant the mover SELECT on it.",
+        ));
+    }
     let query = format!(
         "SELECT {} FROM {} p JOIN {} t ON {} WHERE {scope} AND NOT {} LIMIT 1",
         reference.value("t"),
@@ -383,6 +423,11 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// What is looked into for rows that are referenced, qualified and quoted.
+    pub fn referenced(&self) -> BTreeSet<String> {
+        self.references.iter().map(|reference| reference.to.clone()).collect()
+    }
+
     /// Whether rows of a table, by its position, are looked at for what they reference.
     pub fn is_from(&self, position: usize) -> bool {
         self.references.iter().any(|reference| reference.from_position == Some(position))

@@ -10,6 +10,7 @@ use crate::error::{Failure, SqlState};
 use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
 use crate::server::wait;
+use crate::split::copy::locks;
 use crate::split::engine::Engine;
 use crate::split::owners;
 use crate::split::references::{Watched, keyless, moves};
@@ -59,8 +60,13 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     if engine.watched.references.is_empty() {
         return Ok(());
     }
+    let locks = locks::target_locks_with_referenced(engine);
+    let locked = engine.target.run(&format!("BEGIN; {locks}"));
+    locked.map_err(|error| match error.is("42P01") || error.is("3F000") {
+        true => SplitError::Retry(format!("{}: names that have just changed", error.message)),
+        false => error.into(),
+    })?;
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
-    engine.target.run("BEGIN")?;
     for index in 0..engine.watched.references.len() {
         if let Some(position) = engine.watched.references[index].from_position {
             check_reference(engine, index, position, None)?;

@@ -382,8 +382,11 @@ pub fn found(target: &mut Connection, plan: &Plan) -> Result<Option<Found>> {
 }
 
 impl Found {
-    /// Names of the attached ones that have rows of the scope. What they could run has been
-    /// looked through.
+    pub fn has_attached(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
+    /// Names of the attached ones that have rows of the scope. What they could run was looked through under their locks.
     pub fn attached_with_rows(&self, target: &mut Connection, plan: &Plan) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for (name, column) in &self.attached {

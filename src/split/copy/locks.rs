@@ -57,8 +57,19 @@ pub fn lock_target(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
+/// The same, and what its foreign keys reference stays as it is, too: both are looked at behind this.
+pub fn target_locks_with_referenced(engine: &Engine) -> String {
+    let referenced: Vec<String> = engine.watched.referenced().into_iter().collect();
+    match referenced.is_empty() {
+        true => target_locks(engine),
+        false => {
+            format!("{}; LOCK TABLE {} IN ACCESS SHARE MODE", target_locks(engine), referenced.join(", "))
+        }
+    }
+}
+
 /// The statement that does it.
-pub fn target_locks(engine: &Engine) -> String {
+fn target_locks(engine: &Engine) -> String {
     target_locks_of(&engine.tables.iter().collect::<Vec<_>>())
 }
 

@@ -23,6 +23,7 @@ use crate::catalog::split;
 use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
 use crate::guc;
+use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
@@ -128,7 +129,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     let begin = tenure::begin_statements(id, Side::Target, engine.generation);
-    let locks = locks::target_locks(engine);
+    let locks = locks::target_locks_with_referenced(engine);
     // Under these locks, and with the cursors, what the tables look like.
     let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
     let message = format!("{begin}; {locks}; {}; {look}", progress::locked(id));
@@ -138,7 +139,10 @@ pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
 
 pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
     let outcome = engine.target.finish_for_each();
-    let answers = tenure::begun(&mut engine.target, outcome)?;
+    let answers = match tenure::begun(&mut engine.target, outcome) {
+        Err(SplitError::Remote(error)) => return Err(watch_again(engine, error)),
+        answers => answers?,
+    };
     let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
     let progress = progress::read_from(&engine.target, &engine.plan, row)?;
     let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
@@ -148,10 +152,33 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
         temporary::require_known(&mut engine.target, (&engine.plan, Side::Target), temporary::ALL)?;
     }
     if looked || engine.is_to_watch {
+        let locked = engine.watched.referenced();
         engine.watch()?;
+        if !engine.watched.referenced().is_subset(&locked) {
+            return Err(SplitError::Retry(format!(
+                "tables of shard \"{}\" that are referenced, of which there are others now",
+                engine.target.shard()
+            )));
+        }
     }
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
+}
+
+/// A table that is referenced may have another name, or be gone with what referenced it.
+fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
+    if !error.is("42P01") && !error.is("3F000") {
+        return error.into();
+    }
+    let before = engine.watched.referenced();
+    let again = engine.target.run("ROLLBACK").map_err(SplitError::from).and_then(|_| engine.watch());
+    match again {
+        Ok(()) if engine.watched.referenced() != before => {
+            SplitError::Retry(format!("{}: names that have just changed", error.message))
+        }
+        Ok(()) => error.into(),
+        Err(other) => other,
+    }
 }
 
 /// The target's tables are still the ones that the split was installed for, and nothing has

@@ -298,33 +298,36 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     require_nothing_stray(engine)?;
     require_same_tables(engine)?;
     let Engine { plan, control, target, .. } = engine;
-    leaves::check_source_before_finish(control, target, plan)
+    owners::reading(control, plan, Side::Source, |source| {
+        leaves::check_source_before_finish(source, target, plan)
+    })
 }
 
 /// A table or partition that came while rows went was in no batch, and triggers that were
 /// disabled meanwhile let rows in behind the last one.
 fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, tables, .. } = engine;
-    owners::require_none(control, plan, Side::Source)?;
-    if !accepts {
-        leaves::check_source_before_finish(control, target, plan)?;
-    }
-    let now = observe::observe(control, plan, Side::Source)?;
-    for ((shape, table), policy) in now.tables.iter().zip(tables.iter()).zip(&plan.tables) {
-        let Some(column) = shape.column(&policy.shard_by) else { continue };
-        let passed = table.source.leaves();
-        for leaf in shape.leaves() {
-            let is_new = passed.iter().all(|known| known.oid != leaf.oid);
-            if is_new && leaves::find_row(control, plan, column, &leaf.name, true)?.is_some() {
-                let shard = &plan.source.shard_key;
-                return Err(SplitError::Retry(format!(
-                    "{} on shard \"{shard}\", which came while rows were deleted",
-                    leaf.name
-                )));
+    owners::reading(control, plan, Side::Source, |source| {
+        if !accepts {
+            leaves::check_source_before_finish(source, target, plan)?;
+        }
+        let now = observe::observe(source, plan, Side::Source)?;
+        for ((shape, table), policy) in now.tables.iter().zip(tables.iter()).zip(&plan.tables) {
+            let Some(column) = shape.column(&policy.shard_by) else { continue };
+            let passed = table.source.leaves();
+            for leaf in shape.leaves() {
+                let is_new = passed.iter().all(|known| known.oid != leaf.oid);
+                if is_new && leaves::find_row(source, plan, column, &leaf.name, true)?.is_some() {
+                    let shard = &plan.source.shard_key;
+                    return Err(SplitError::Retry(format!(
+                        "{} on shard \"{shard}\", which came while rows were deleted",
+                        leaf.name
+                    )));
+                }
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Both shards say what the cutover told them; else it is told again before anything else.
@@ -350,7 +353,9 @@ fn refuse(engine: &Engine, message: String) -> SplitError {
 
 /// Deleted in replica role, a row leaves those that reference it dangling.
 fn require_no_bond(engine: &mut Engine) -> Result<()> {
-    let Some(bond) = references::staying_rows(&mut engine.control, &engine.plan)? else { return Ok(()) };
+    let Engine { control, plan, .. } = engine;
+    let bond = owners::reading(control, plan, Side::Source, |source| references::staying_rows(source, plan))?;
+    let Some(bond) = bond else { return Ok(()) };
     Err(references::stays_bound(&engine.plan, Side::Source, &bond))
 }
 

@@ -18,7 +18,7 @@ use crate::split::blocks::{self, Span};
 use crate::split::copy::scope_size;
 use crate::split::injection_points::{Point, reach};
 use crate::split::owners::{self, LookedThrough, Watched};
-use crate::split::references::{self, Bonds};
+use crate::split::references::{self, Beside, Bonds};
 use std::cell::RefCell;
 use std::time::Instant;
 
@@ -55,15 +55,19 @@ impl Walk {
         Ok(())
     }
 
-    /// The same in the transaction of a batch: nothing comes to the leaf until its end, and its
-    /// name means it until then. Returns the file that its rows are in, which stays, too.
+    /// The same in the transaction of a batch: nothing comes to the leaf until its end, nor to what is asked whether it
+    /// references the leaf's rows, and its name means it until then. Returns the file that its rows are in, which stays, too.
     fn look_again(
         &self,
         connection: &mut Connection,
         touched: &Touched,
         leaf: &Leaf,
     ) -> Result<Option<String>> {
-        connection.run(&format!("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE", leaf.name))?;
+        connection.run(&format!(
+            "{}; LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE",
+            touched.beside.lock(),
+            leaf.name
+        ))?;
         let found = connection.query(
             "SELECT $1::regclass::oid = $2::oid, pg_relation_filenode($2::oid)",
             &[Some(&leaf.name), Some(&leaf.oid)],
@@ -89,11 +93,9 @@ impl Walk {
 
     /// What the batches of a table touch.
     fn touched(&self, connection: &mut Connection, position: usize) -> Result<Touched> {
-        let mut positions = self.bonds.beside(connection, &self.plan, position)?;
-        positions.retain(|other| *other != position);
-        positions.push(position);
-        let watched = RefCell::new(Watched::of(self.plan.of_tables(&positions), self.side));
-        Ok(Touched { positions, watched })
+        let beside = self.bonds.beside(connection, &self.plan, &[position])?;
+        let watched = RefCell::new(Watched::of(self.plan.of_tables(&beside.positions), self.side));
+        Ok(Touched { beside, watched })
     }
 
     /// Rows that were to be deleted are gone, those that were shown to be on the other side, if any had to be.
@@ -163,7 +165,7 @@ impl Walk {
 
 /// The tables that the batches of one ask for rows, and that one.
 struct Touched {
-    positions: Vec<usize>,
+    beside: Beside,
     /// These alone: a look at all of the split for each table would cost their number's square.
     watched: RefCell<Watched>,
 }
@@ -219,7 +221,7 @@ impl Batches<'_> {
             connection.run("ROLLBACK")?;
             return Ok(Passed::Rewritten(now));
         }
-        let asked = (self.position, self.touched.positions.as_slice());
+        let asked = (self.position, &self.touched.beside);
         let rows = (self.leaf.name.as_str(), condition);
         if let Some(bond) = bonds.find(connection, plan, asked, rows)? {
             connection.run("ROLLBACK")?;

@@ -15,7 +15,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::leaves;
 use crate::split::cutover::{self, recovery};
 use crate::split::injection_points::{self, reach};
-use crate::split::{install, record, reverse};
+use crate::split::{install, owners, record, reverse};
 
 /// Undoes a split that nothing interrupted in its cutover any more (recovery has
 /// settled that).
@@ -111,7 +111,9 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
                 injection_points::ROLLBACK_BATCH,
             )?;
             tell_left_alone(plan, "the guard was changed", &found.changed);
-            tell_left_alone(plan, "attached meanwhile", &found.attached_with_rows(&mut target, plan)?);
+            if found.has_attached() {
+                tell_left_alone(plan, "attached meanwhile", &attached_with_rows(&mut target, plan)?);
+            }
         }
     }
     reach(injection_points::ROLLBACK_ROWS)?;
@@ -119,6 +121,14 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
         Installed::Foreign => Ok(()),
         Installed::No | Installed::Ours => install::drop_side(&mut target, plan.id, Side::Target),
     }
+}
+
+/// Names of partitions that no step has taken in, and that have rows of the scope.
+fn attached_with_rows(target: &mut Connection, plan: &Plan) -> Result<Vec<String>> {
+    owners::reading(target, plan, Side::Target, |target| match leaves::found(target, plan)? {
+        Some(found) => found.attached_with_rows(target, plan),
+        None => Ok(Vec::new()),
+    })
 }
 
 /// Rows that somebody else may have written are left for their writer to delete.

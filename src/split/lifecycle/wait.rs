@@ -1,7 +1,7 @@
 //! Waiting for a split, and what to ask it for next on the way somewhere.
 
 use super::phases::{WAY, position};
-use super::requests::{self, Call};
+use super::requests::{self, Answer, Call};
 use super::work;
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
@@ -130,7 +130,13 @@ fn require_not_rolling_back(id: i64, state: &State, begins: bool) -> Result<(), 
 
 /// What nobody works on any more, who waits for it would wait for in vain.
 fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure> {
-    let refused = |text: String| Err(Failure::new(SqlState::NOT_IN_STATE, text));
+    let refused = |text: String| {
+        let refusal = Failure::new(SqlState::NOT_IN_STATE, text);
+        Err(match requests::answer(Call::Rollback, state) {
+            Some(Answer::Refuse(hint)) => refusal.hint(super::hint_of(id, state, hint)?),
+            _ => refusal,
+        })
+    };
     if state.phase == Phase::Completed && wanted == Phase::RolledBack.as_str() {
         return refused(format!("split {id} is not rolled back: its cutover has decided"));
     }

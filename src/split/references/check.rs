@@ -30,7 +30,7 @@ pub fn run(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Res
         let by = columns_by(source, plan, Side::Source)?;
         // Those from other tables are refused by themselves.
         for reference in references.iter().filter(|r| r.from_position.is_some()) {
-            findings.push(across(source, plan, &by, reference)?);
+            findings.push(source.undone(|source| across(source, plan, &by, reference))?);
         }
     }
     prepare(plan, target)?;
@@ -54,7 +54,8 @@ pub fn run(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Res
         // What it references on the source, by the name of the table.
         let twin = references.iter().find(|r| r.is_twin(reference));
         let values = Values { plan, reference, twin, tables: &tables, by: &known };
-        findings.extend(values.missing(source, target, number)?);
+        findings
+            .extend(source.undone(|source| target.undone(|target| values.missing(source, target, number)))?);
     }
     Ok(findings)
 }
@@ -226,6 +227,11 @@ fn too_long(name: &str, reference: &Reference) -> Finding {
     )
 }
 
+fn may_not_read(reference: &Reference, text: &str) -> Finding {
+    let hint = "Grant the mover SELECT on the referenced table.";
+    Finding::new(MISSING, false, format!("{}: {text}", reference.to), hint)
+}
+
 /// The values by which the scope's rows reference what does not move.
 struct Values<'a> {
     plan: &'a Plan,
@@ -245,6 +251,10 @@ impl Values<'_> {
         number: usize,
     ) -> Result<Option<Finding>> {
         let reference = self.reference;
+        if !reference.can_read {
+            let text = format!("permission denied for table {}", reference.to);
+            return Ok(Some(may_not_read(reference, &text)));
+        }
         let Some(out) = self.query() else { return Ok(None) };
         let columns: Vec<String> = reference.columns.iter().map(|c| ident(&c.from)).collect();
         let values = format!("pg_temp.referenced_{number}");
@@ -278,10 +288,7 @@ impl Values<'_> {
         Ok(Some(match bounded(found(target, reference, &query)) {
             Ok(Some(bond)) => self.finding(bond),
             Ok(None) => too_long(MISSING, reference),
-            Err(SplitError::Remote(error)) if error.is("42501") => {
-                let hint = "Grant the mover SELECT on the referenced table.";
-                Finding::new(MISSING, false, format!("{}: {}", reference.to, error.message), hint)
-            }
+            Err(SplitError::Remote(error)) if error.is("42501") => may_not_read(reference, &error.message),
             Err(other) => return Err(other),
         }))
     }

@@ -10,12 +10,10 @@ const STEADY: &str = include_str!("../../../sql/check/steady.sql");
 /// Whether what fills a column says the same of a row at any time.
 pub fn is_steady(source: &mut Connection, table: &str, pair: &Pair) -> Result<bool> {
     let Source::Expression(_) = &pair.source else { return Ok(true) };
-    source.run("BEGIN")?;
     let view = format!(
         "CREATE TEMPORARY VIEW shardmaster_expression AS SELECT {} AS computed FROM {table} t",
         pair.select()
     );
-    let answer = source.query(&view, &[]).and_then(|_| source.run(STEADY));
-    source.run("ROLLBACK")?;
-    Ok(answer?.scalar() == Some("t"))
+    let answer = source.undone(|source| source.query(&view, &[]).and_then(|_| source.run(STEADY)))?;
+    Ok(answer.scalar() == Some("t"))
 }

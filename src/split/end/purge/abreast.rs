@@ -197,7 +197,7 @@ impl<'a> Going<'a> {
             source.run(&held::as_a_step())?;
         }
         let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
-        match bonds.find(source, plan, (self.position, &self.touched.positions), rows) {
+        match bonds.find(source, plan, (self.position, &self.touched.beside), rows) {
             Ok(None) => Ok(Began::Yes),
             Ok(Some(bond)) => Err(references::stays_bound(plan, *side, &bond)),
             // Those before it go; then it is the first one, and says whom it waits for.

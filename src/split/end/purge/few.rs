@@ -17,7 +17,7 @@ use crate::server::wait;
 use crate::split::copy::scope_size;
 use crate::split::injection_points::reach;
 use crate::split::owners;
-use crate::split::references::{self, Reference};
+use crate::split::references::{self, Beside, Reference};
 use crate::words::counted;
 use std::collections::BTreeMap;
 
@@ -160,16 +160,17 @@ impl Walk {
     /// could be run by a query over them has been looked at. None: something is another than it was.
     fn begin<'a>(&self, connection: &mut Connection, mut asked: Vec<Asked<'a>>) -> Result<Option<Begun<'a>>> {
         // Whose rows may reference these is read as well.
-        let known = references::load(connection, &self.plan, self.side)?;
-        let with_beside = with_beside(&asked, &known);
-        let beside = self.plan.of_tables(&with_beside);
+        let positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
+        let beside = self.bonds.beside(connection, &self.plan, &positions)?;
+        let looked_at = self.plan.of_tables(&beside.positions);
         let message = [
             tenure::begin_statements(self.plan.id, self.side, self.generation),
+            beside.lock(),
             lock(&asked),
             sizes(&asked),
             self.bonds.still(),
             references::question(connection, &self.plan, self.side)?,
-            owners::code_statements(connection, &beside, self.side)?,
+            owners::code_statements(connection, &looked_at, self.side)?,
         ];
         let outcome = connection.run_for_each(&message.join("; "));
         let answers = match tenure::begun(connection, outcome) {
@@ -181,12 +182,12 @@ impl Walk {
             return Ok(None);
         };
         let now = references::read(connection.shard(), &self.plan, self.side, references)?;
-        if still.scalar() != Some("t") || self::with_beside(&asked, &now) != with_beside {
+        if still.scalar() != Some("t") || Beside::of(&now, &positions) != beside {
             connection.run("ROLLBACK")?;
             return Ok(None);
         }
         let code = code.scalar().unwrap_or_default();
-        self.looked_through.borrow_mut().require_none(connection, &beside, self.side, code)?;
+        self.looked_through.borrow_mut().require_none(connection, &looked_at, self.side, code)?;
         let mut sizes = sizes.rows.iter().map(|row| Size::read(row));
         asked.retain_mut(|asked| {
             let size = sizes.next().flatten();
@@ -260,16 +261,6 @@ impl Walk {
         let left = connection.run_each(&left, Bounds::unlimited().stall)?;
         Ok(left.iter().all(|rows| rows.rows.is_empty()).then_some(gone))
     }
-}
-
-/// These tables and those that reference them, by position.
-fn with_beside(asked: &[Asked<'_>], references: &[Reference]) -> Vec<usize> {
-    let mut positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
-    let is_to_them = |to: Option<usize>| asked.iter().any(|asked| to == Some(asked.position));
-    positions.extend(references.iter().filter(|r| is_to_them(r.to_position)).filter_map(|r| r.from_position));
-    positions.sort_unstable();
-    positions.dedup();
-    positions
 }
 
 fn lock(asked: &[Asked<'_>]) -> String {

@@ -138,26 +138,21 @@ fn is_same(
     }
     let base = plan.tables.get(wanted.position).map_or_else(String::new, |policy| ident(&policy.name));
     let statements = [
-        "BEGIN".to_owned(),
         format!("CREATE TEMPORARY TABLE {base} (LIKE {})", to.name),
         format!("ALTER TABLE pg_temp.{base} ADD CHECK ({promised}), ADD CHECK ({})", wanted.says),
     ];
-    let read = statements.iter().try_for_each(|statement| target.query(statement, &[]).map(|_| ()));
-    let distinct = read.and_then(|()| {
+    let distinct = target.undone(|target| {
+        statements.iter().try_for_each(|statement| target.query(statement, &[]).map(|_| ()))?;
         target.query(
             "SELECT count(DISTINCT pg_get_expr(conbin, conrelid)) FROM pg_constraint WHERE conrelid = $1::regclass AND contype = 'c'",
             &[Some(&format!("pg_temp.{base}"))],
         )
     });
-    let ended = target.run("ROLLBACK");
     match distinct {
         Ok(rows) if rows.scalar() == Some("1") => Ok(Same::Yes),
         Ok(_) => Ok(Same::No),
         // What cannot be read there is not the same.
-        Err(error) if error.is_verdict() => {
-            ended?;
-            Ok(Same::No)
-        }
+        Err(error) if error.is_verdict() => Ok(Same::No),
         Err(error) => Err(error.into()),
     }
 }

@@ -29,13 +29,11 @@ pub fn check(
         for map in &policy.maps {
             let (Some(expression), Some(_)) = (&map.expression, &shape.oid) else { continue };
             let detail = format!("{}: column \"{}\": {expression}", shape.name, map.column);
-            let problem = match problem(connection, &shape.name, expression, &plan.trusted[0]) {
+            let asked = connection
+                .undone(|connection| problem(connection, &shape.name, expression, &plan.trusted[0]));
+            let problem = match asked {
                 Ok(problem) => problem,
-                Err(SplitError::Remote(error)) if error.sqlstate.is_some() => {
-                    // It may have left a transaction behind.
-                    connection.run("ROLLBACK")?;
-                    Some(error.message)
-                }
+                Err(SplitError::Remote(error)) if error.sqlstate.is_some() => Some(error.message),
                 Err(error) => return Err(error),
             };
             is_well &= problem.is_none();
@@ -72,10 +70,7 @@ fn problem(
     }
     connection.query(&format!("{} LIMIT 0", alone(table, expression)), &[])?;
     connection.query(&format!("SELECT ({expression}) FROM {table} t LIMIT 0"), &[])?;
-    connection.run("BEGIN")?;
-    let made_of = made_of(connection, table, expression);
-    connection.run("ROLLBACK")?;
-    Ok(made_of?)
+    Ok(connection.undone(|connection| made_of(connection, table, expression))?)
 }
 
 /// A function that belongs to somebody who is not trusted with the mover's rights.
@@ -85,8 +80,14 @@ fn code_of_others(
     expression: &str,
     trusted: &[String],
 ) -> Result<Option<String>> {
-    connection.run("BEGIN")?;
-    connection.query(&format!("CREATE TEMPORARY VIEW {VIEW} AS {}", alone(table, expression)), &[])?;
+    let view = format!("CREATE TEMPORARY VIEW {VIEW} AS {}", alone(table, expression));
+    connection.undone(|connection| {
+        connection.query(&view, &[])?;
+        code_of_view(connection, trusted)
+    })
+}
+
+fn code_of_view(connection: &mut Connection, trusted: &[String]) -> Result<Option<String>> {
     let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
     let schema = schema.scalar().unwrap_or_default().to_owned();
     let view = (vec![schema], vec![VIEW.to_owned()]);
@@ -98,7 +99,6 @@ fn code_of_others(
           WHERE w.ev_class = $1::regclass AND p.oid < 16384 AND p.provolatile = 's' AND p.proname !~ $2 LIMIT 1",
         &[Some(&format!("pg_temp.{VIEW}")), Some(owners::HARMLESS)],
     )?;
-    connection.run("ROLLBACK")?;
     let of_owner = found.code.first().map(Code::text);
     Ok(of_owner
         .or_else(|| named.scalar().map(|name| format!("{name} is not known to look at its arguments alone"))))

@@ -77,7 +77,8 @@ pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<
 
 /// Why the names in a body of SQL are not found; None: they are.
 fn failure(connection: &mut Connection, function: &str) -> Result<Option<String>> {
-    match connection.query("SELECT fmgr_sql_validator($1)", &[Some(function)]) {
+    match connection.undone(|connection| connection.query("SELECT fmgr_sql_validator($1)", &[Some(function)]))
+    {
         Ok(_) => Ok(None),
         Err(error) if error.is_verdict() => Ok(Some(error.message)),
         Err(error) => Err(error.into()),

@@ -26,6 +26,7 @@ use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState, told};
 use crate::remote::quote::{literal, text_array};
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 use crate::split::copy::computed;
@@ -127,15 +128,30 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Look
             findings.extend(called.map(|called| called.finding(side)));
         }
         if source.is_trusted && target.is_trusted {
-            match both(plan, &mut source, &mut target) {
-                Ok(found) => findings.extend(found),
-                Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+            match hold(plan, &mut source, &mut target) {
+                Ok(()) => {
+                    match both(plan, &mut source, &mut target) {
+                        Ok(found) => findings.extend(found),
+                        Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+                    }
+                    foreign_keys(plan, &mut source.session, &mut target.session, &mut findings);
+                    then(&mut source, &mut target);
+                }
+                Err((side, error)) => findings.push(Finding::unreachable(side, error)),
             }
-            foreign_keys(plan, &mut source.session, &mut target.session, &mut findings);
-            then(&mut source, &mut target);
         }
     }
     findings
+}
+
+/// What reads the tables of both sides runs what was looked at: none of it changes until the sessions end.
+fn hold(
+    plan: &Plan,
+    source: &mut Looked,
+    target: &mut Looked,
+) -> std::result::Result<(), (Side, SplitError)> {
+    source.hold(plan, Side::Source).map_err(|error| (Side::Source, error))?;
+    target.hold(plan, Side::Target).map_err(|error| (Side::Target, error))
 }
 
 /// In a replica's session a deferrable constraint is not checked: the target's holds for the
@@ -188,12 +204,15 @@ fn unfit_sequences(
             unfit.map(|(text, hint)| Finding::new(name, false, format!("{}: {text}", table.name), &hint));
         findings.extend(unfit);
     };
-    match sequences::find_unfit(source, target, &oids) {
+    let mut find = |oids: &[Oids<'_>]| {
+        source.undone(|source| target.undone(|target| sequences::find_unfit(source, target, oids)))
+    };
+    match find(&oids) {
         Ok(unfit) => both.iter().zip(unfit).for_each(|((table, _), unfit)| tell(table, unfit)),
         // Of which of them that is said, each by itself tells.
         Err(SplitError::Remote(error)) if error.is_verdict() => {
             for (table, oids) in &both {
-                let unfit = match sequences::find_unfit(source, target, &[*oids]) {
+                let unfit = match find(&[*oids]) {
                     Ok(unfit) => unfit.into_iter().next().flatten(),
                     Err(SplitError::Remote(error)) if error.is_verdict() => {
                         Some((error.message, "Grant the sequence's owner to the mover.".to_owned()))
@@ -261,19 +280,37 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.push(asked("whether a session keeps its locks", direct)?);
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
     findings.extend(asked("which database it is", owners::unsaid(&mut connection, plan, side))?);
-    // Before anything is asked of the tables that could run it.
+    // Before anything is asked of the tables that could run it, and so that nothing else comes behind that.
+    let is_held = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
+    let mut looked = look_at_tables(plan, side, connection, is_held, findings)?;
+    if !is_held && findings.iter().all(|finding| finding.ok) {
+        let text = "the mover may not lock a table of the keyspace to read it";
+        findings.push(Finding::new(
+            &label("right to read"),
+            false,
+            text,
+            "Grant the mover SELECT on its tables.",
+        ));
+    }
+    // The other side is looked at without keeping anybody from these tables.
+    looked.session.run("ROLLBACK")?;
+    Ok(looked)
+}
+
+/// Within the transaction that holds them, if they can be held.
+fn look_at_tables(
+    plan: &Plan,
+    side: Side,
+    mut connection: Connection,
+    is_held: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<Looked> {
     let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
     findings.extend(others.findings(plan, side));
     let server = asked("what its server is like", connection.run(SERVER))?;
     findings.extend(server.rows.iter().map(|row| from_row(plan, side, row)));
     let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
-    let (schemas, names) = observe::table_names(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
-    let is_target = (side == Side::Target).to_string();
-    let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
-    let tables = catalogs::ask(&mut connection, TABLES, &lists);
-    let tables = asked("what is in the way of its tables", tables)?;
+    let tables = asked("what is in the way of its tables", in_the_way(plan, side, &mut connection))?;
     findings.extend(tables.rows.iter().map(|row| from_row(plan, side, row)));
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
     // To try a function's body is to read the constants in it, which types may compute.
@@ -281,7 +318,8 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         true => asked("what its tables call", functions::find(plan, side, &mut connection))?,
         false => Vec::new(),
     };
-    let mut is_trusted = others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
+    let mut is_trusted =
+        is_held && others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
     if is_trusted && !called.iter().any(functions::Called::is_in_the_way) {
         scope::check(plan, side, &mut connection, &observation, findings)?;
     }
@@ -302,6 +340,19 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         called,
         is_trusted,
     })
+}
+
+fn in_the_way(
+    plan: &Plan,
+    side: Side,
+    connection: &mut Connection,
+) -> std::result::Result<Rows, RemoteError> {
+    let (schemas, names) = observe::table_names(plan, side);
+    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
+    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
+    let is_target = (side == Side::Target).to_string();
+    let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
+    catalogs::ask(connection, TABLES, &lists)
 }
 
 /// Clients of these keys are refused here, though nothing has left this shard.

@@ -89,13 +89,11 @@ fn count_rows(
     column: &Column,
 ) -> Result<(f64, f64)> {
     let (functions, predicate) = plan.scope.dry_predicate(column, "t");
-    session.run(&format!("BEGIN; {functions}"))?;
-    let counted = session.run(&format!(
+    let query = format!(
         "SELECT pg_catalog.count(*) FILTER (WHERE {predicate}), pg_catalog.count(*) FROM {} t",
         shape.name
-    ));
-    let _ = session.run("ROLLBACK");
-    let rows = counted?.rows;
+    );
+    let rows = session.undone(|session| session.run(&format!("{functions}; {query}")))?.rows;
     let mut numbers = rows.iter().flatten().map(|cell| cell.as_deref().and_then(|text| text.parse().ok()));
     let mut number = || numbers.next().flatten().unwrap_or(0.0);
     Ok((number(), number()))

@@ -167,12 +167,11 @@ pub(super) fn look_through(
     query: impl Fn(&str) -> String,
 ) -> std::result::Result<result::Rows, RemoteError> {
     let (functions, predicate) = plan.scope.dry_predicate(column, "t");
-    // By itself, so that who looks at the session sees what it reads.
-    connection.run(&format!("BEGIN; {functions}"))?;
-    let found = connection
-        .run_unbounded(&query(&predicate))
-        .map_err(|error| error.asked(&format!("rows by their keys in {}", shape.name)));
-    // Where it fails, too, the next question finds the reason.
-    let _ = connection.run("ROLLBACK");
-    found
+    connection.undone(|connection| {
+        // By itself, so that who looks at the session sees what it reads.
+        connection.run(&functions)?;
+        connection
+            .run_unbounded(&query(&predicate))
+            .map_err(|error| error.asked(&format!("rows by their keys in {}", shape.name)))
+    })
 }

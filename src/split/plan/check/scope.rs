@@ -189,11 +189,12 @@ fn keys_by_type<'a>(
         if known.contains_key(column.base.as_str()) {
             continue;
         }
-        let cast = connection.run(&format!(
+        let query = format!(
             "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
             array_literal(keys),
             column.base
-        ));
+        );
+        let cast = connection.undone(|connection| connection.run(&query));
         let answer = match cast {
             Ok(rows) => Ok(rows.scalar().map(str::to_owned)),
             Err(error) if error.is_verdict() => Err(error.message),

@@ -1,0 +1,249 @@
+//! An owner who has a lock on his table while the mover looks at what a query over it would run, and lets go of it once the
+//! mover waits: what he has made of the table by then runs for nobody.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::fixture::{LIMIT, by_superusers, client, cluster, plan, source, to_pending};
+use shardmaster_tests::looking;
+use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
+use shardmaster_tests::mender::wait_held;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::thread;
+
+/// His code is computed as soon as a query over the table is planned.
+fn trap(table: &str) -> String {
+    format!("CREATE INDEX trap ON {table} ((1)) WHERE steady('x')")
+}
+
+const RUNS: &str = "the mover would run code of others";
+
+/// Does something while a table is locked by its owner, who sets the trap once somebody waits for it.
+fn behind_a_lock<T: Send>(
+    cluster: &Cluster,
+    (shard, table): (&str, &str),
+    body: impl FnOnce() -> T + Send,
+) -> T {
+    let mut owner = session(cluster, shard);
+    owner.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).unwrap();
+    let server = cluster.servers.iter().find(|server| server.name() == shard).unwrap();
+    let mut watcher = server.superuser(DATABASE).unwrap();
+    thread::scope(|scope| {
+        let running = scope.spawn(body);
+        let waits = format!(
+            "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+              WHERE NOT l.granted AND l.relation = '{table}'::regclass AND a.application_name LIKE 'shardmaster%'"
+        );
+        wait::until_true(&mut watcher, "the mover to wait for the table", LIMIT, &waits).unwrap();
+        owner.batch_execute(&format!("{}; COMMIT", trap(table))).unwrap();
+        running.join().unwrap()
+    })
+}
+
+fn disarm(cluster: &Cluster, shard: &str) {
+    session(cluster, shard).batch_execute("DROP INDEX trap").unwrap();
+}
+
+#[test]
+fn the_middle_of_a_range_is_looked_for_under_the_lock() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    let mut master = cluster.superuser().unwrap();
+    let add = "SELECT shard_keyspace_add('middle', 'range', key_type => 'bigint'), shard_assign_range(NULL, NULL, 'shard_a', 'middle');
+        SELECT shard_table_add('numbers', 'n', 'middle')";
+    master.batch_execute(add).unwrap();
+    let made =
+        "CREATE TABLE numbers (n bigint PRIMARY KEY); INSERT INTO numbers SELECT generate_series(1, 99)";
+    session(&cluster, "shard_a").batch_execute(made).unwrap();
+    let ask = "SELECT shard_range_midpoint('middle', NULL, NULL)";
+    let error = behind_a_lock(&cluster, ("shard_a", "numbers"), || master.query_one(ask, &[]).err());
+    assert!(!is_mover(&cluster));
+    let error = error.unwrap();
+    assert!(error.as_db_error().unwrap().message().contains(RUNS), "{error:?}");
+    disarm(&cluster, "shard_a");
+    let mut master = cluster.superuser().unwrap();
+    assert_eq!(master.query_one(ask, &[]).unwrap().get::<_, String>(0), "50");
+}
+
+/// Tables of both sides, and one that is referenced there.
+#[test]
+fn a_check_reads_under_the_locks_that_it_has_looked_behind() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    by_mallory(
+        &cluster,
+        "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
+         ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict",
+    );
+    let split = plan(&cluster);
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
+    for at in [("shard_a", "items"), ("shard_b", "items"), ("shard_b", "dict")] {
+        let found = behind_a_lock(&cluster, at, || split.findings());
+        assert!(!is_mover(&cluster), "{at:?}: {found:?}");
+        let found = found.unwrap();
+        assert!(found.iter().any(|text| text.contains("function public.steady(text)")), "{at:?}: {found:?}");
+        disarm(&cluster, at.0);
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new());
+    }
+}
+
+/// A split of two tables, of which one references a table that nobody moves.
+fn with_references(cluster: &Cluster) -> Split<'_> {
+    own_the_table(cluster);
+    by_mallory(
+        cluster,
+        &format!(
+            "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
+             CREATE TABLE more (tenant text, id int UNIQUE, PRIMARY KEY (tenant, id));
+             CREATE TABLE refs (id int PRIMARY KEY);
+             ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict; GRANT ALL ON more, refs TO {CLIENT}"
+        ),
+    );
+    let fill = "INSERT INTO more SELECT 'moves', generate_series(1, 50)";
+    source(cluster).batch_execute(fill).unwrap();
+    let add = "SELECT shard_table_add('more', 'tenant')";
+    cluster.superuser().unwrap().batch_execute(add).unwrap();
+    let split = plan(cluster);
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
+    to_pending(&split);
+    split
+}
+
+/// Lets a worker go on from a point at which it is held, while a table is locked, until its error is there.
+fn goes_on(cluster: &Cluster, split: &Split<'_>, at: (&str, &str), until: &str) {
+    let error = behind_a_lock(cluster, at, || {
+        cluster.fault("").unwrap();
+        split.wait(until, LIMIT).err().map(|error| error.to_string()).unwrap_or_default()
+    });
+    assert!(!is_mover(cluster), "{at:?}: {error}");
+    assert!(error.contains(RUNS), "{at:?}: {error}");
+    disarm(cluster, at.0);
+}
+
+#[test]
+fn a_step_and_a_cutover_read_what_is_referenced_under_its_lock() {
+    let cluster = cluster(&[]);
+    let split = with_references(&cluster);
+    split.wait_settled(LIMIT).unwrap();
+    cluster.hold("step_begin").unwrap();
+    split.wait_held("step_begin", LIMIT).unwrap();
+    let write = "UPDATE items SET val = val || 'y' WHERE tenant = 'moves' AND id = 2";
+    client(&cluster).batch_execute(write).unwrap();
+    goes_on(&cluster, &split, ("shard_b", "dict"), "completed");
+    split.call("replay_tail").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cluster.hold("cutover_begin").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_begin", LIMIT).unwrap();
+    goes_on(&cluster, &split, ("shard_b", "dict"), "completed");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert!(!is_mover(&cluster));
+}
+
+/// Before anything is deleted, and at each batch.
+#[test]
+fn a_finish_reads_what_references_its_rows_under_its_lock() {
+    let cluster = cluster(&[]);
+    let split = with_references(&cluster);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let comes = "ALTER TABLE refs ADD FOREIGN KEY (id) REFERENCES more (id)";
+    session(&cluster, "shard_a").batch_execute(comes).unwrap();
+    for point in ["finish_begin", "finish_batch"] {
+        cluster.hold(point).unwrap();
+        split.call("finish").unwrap();
+        split.wait_held(point, LIMIT).unwrap();
+        goes_on(&cluster, &split, ("shard_a", "refs"), "finished");
+    }
+    split.finish(LIMIT).unwrap();
+    assert!(!is_mover(&cluster));
+}
+
+/// Partitions that came to the target with rows of their own: a rollback names them.
+#[test]
+fn a_rollback_reads_what_was_attached_under_its_lock() {
+    let cluster = shardmaster_tests::fixture::cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY LIST (tenant);
+         CREATE TABLE items_m PARTITION OF items FOR VALUES IN ('moves'); CREATE TABLE items_other PARTITION OF items DEFAULT",
+    );
+    own_the_table(&cluster);
+    by_superusers(&cluster, "ALTER TABLE items_m OWNER TO mallory; ALTER TABLE items_other OWNER TO mallory");
+    let split = plan(&cluster);
+    to_pending(&split);
+    let attach = "CREATE TABLE items_new (LIKE items INCLUDING ALL); ALTER TABLE items ATTACH PARTITION items_new FOR VALUES IN ('new')";
+    cluster.hold("rollback_capture").unwrap();
+    split.call("rollback").unwrap();
+    split.wait_held("rollback_capture", LIMIT).unwrap();
+    session(&cluster, "shard_b").batch_execute(attach).unwrap();
+    cluster.hold("rollback_batch").unwrap();
+    split.wait_held("rollback_batch", LIMIT).unwrap();
+    goes_on(&cluster, &split, ("shard_b", "items_new"), "rolled_back");
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(!is_mover(&cluster));
+}
+
+/// The question whether a row is there. (A fill waits for the end of those who have a lock already.)
+#[test]
+fn look_ups_read_under_the_lock() {
+    let cluster = looking::stage(&[]);
+    by_superusers(
+        &cluster,
+        &format!(
+            "CREATE TABLE items (); ALTER TABLE items OWNER TO {}; GRANT CREATE ON SCHEMA public TO PUBLIC",
+            shardmaster_tests::cluster::OWNER
+        ),
+    );
+    own_the_table(&cluster);
+    by_superusers(&cluster, "ALTER TABLE users OWNER TO mallory");
+    let mut owner = session(&cluster, "shard_a");
+    owner.batch_execute(&looking::insert(1, 10, "a")).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let says = format!(
+        "SELECT count(*) > 0 FROM shard_lookups() l WHERE l.keyspace = 'emails' AND l::text LIKE '%{RUNS}%'"
+    );
+    master.batch_execute(looking::ADD).unwrap();
+    looking::wait_filled(&mut master);
+    cluster.hold("lookup_committed").unwrap();
+    owner.batch_execute("INSERT INTO users VALUES ('a', 11, 'one@x.org')").unwrap();
+    wait_held(&cluster, "lookup_committed");
+    owner.batch_execute("INSERT INTO users VALUES ('a', 12, 'two@x.org')").unwrap();
+    behind_a_lock(&cluster, ("shard_a", "users"), || {
+        cluster.fault("").unwrap();
+        let mut master = cluster.superuser().unwrap();
+        wait::until_true(&mut master, "the question to be refused", LIMIT, &says).unwrap();
+    });
+    assert!(!is_mover(&cluster));
+    disarm(&cluster, "shard_a");
+    looking::wait_route(&mut master, "two@x.org", "shard_a");
+    assert!(!is_mover(&cluster));
+}
+
+/// Rows of a copy that refer to one which its origin has no longer are looked for.
+#[test]
+fn a_reference_table_is_followed_under_the_locks_of_what_refers_to_it() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    by_mallory(&cluster, "CREATE TABLE dict (code int PRIMARY KEY)");
+    session(&cluster, "shard_a").batch_execute("INSERT INTO dict SELECT generate_series(1, 9)").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let add = "SELECT shard_table_add('dict', NULL, policy => 'reference', origin => 'shard_a')";
+    master.batch_execute(add).unwrap();
+    let there = "SELECT count(*) = 9 FROM dict";
+    wait::until_true(&mut session(&cluster, "shard_b"), "the copy", LIMIT, there).unwrap();
+    session(&cluster, "shard_b").batch_execute("CREATE TABLE refs (code int REFERENCES dict)").unwrap();
+    session(&cluster, "shard_a").batch_execute("INSERT INTO dict VALUES (10)").unwrap();
+    let there = "SELECT count(*) = 10 FROM dict";
+    wait::until_true(&mut session(&cluster, "shard_b"), "its next row", LIMIT, there).unwrap();
+    let says = format!("SELECT count(*) > 0 FROM shard_reference_tables() t WHERE t::text LIKE '%{RUNS}%'");
+    behind_a_lock(&cluster, ("shard_b", "refs"), || {
+        session(&cluster, "shard_a").batch_execute("DELETE FROM dict WHERE code = 10").unwrap();
+        wait::until_true(&mut master, "the step to be refused", LIMIT, &says).unwrap();
+    });
+    assert!(!is_mover(&cluster));
+    disarm(&cluster, "shard_b");
+    let there = "SELECT count(*) = 9 FROM dict";
+    wait::until_true(&mut session(&cluster, "shard_b"), "what is gone", LIMIT, there).unwrap();
+    assert!(!is_mover(&cluster));
+}
