@@ -144,7 +144,7 @@ pub fn blockers(
     error: &RemoteError,
 ) -> Result<String> {
     let query = format!(
-        "SELECT string_agg(DISTINCT {SESSION} || {OPEN_FOR}, '; ')
+        "SELECT string_agg(DISTINCT {SESSION} || {OPEN_FOR}, '; '), string_agg(DISTINCT l.relation::regclass::text, ', ')
            FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN (SELECT to_regclass(t) FROM unnest($1::text[]) t
                                UNION ALL SELECT p.relid FROM unnest($1::text[]) t, pg_partition_tree(to_regclass(t)) p)
@@ -152,11 +152,13 @@ pub fn blockers(
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND {}",
         lock.waits_for()
     );
-    let blockers = connection.query(&query, &[Some(&text_array(tables))])?;
-    let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
-    let what = match tables {
+    let answer = connection.query(&query, &[Some(&text_array(tables))])?;
+    let mut cells = answer.rows.into_iter().next().unwrap_or_default().into_iter();
+    let mut cell = || cells.next().flatten();
+    let blockers = cell().unwrap_or_else(|| "another transaction".to_owned());
+    let table = match tables {
         [table] => table.clone(),
-        tables => format!("one of {} tables", tables.len()),
+        tables => cell().unwrap_or_else(|| format!("one of {} tables", tables.len())),
     };
-    Ok(format!("lock on {what} of shard \"{}\", held by {blockers}", error.shard))
+    Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
 }

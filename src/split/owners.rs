@@ -148,7 +148,7 @@ pub fn reading<T>(
     body: impl FnOnce(&mut Connection) -> Result<T>,
 ) -> Result<T> {
     let (schemas, names) = observe::table_names(plan, side);
-    reading::begin(connection, (&schemas, &names))?;
+    reading::begin_all(connection, (&schemas, &names))?;
     let outcome = require_none(connection, plan, side).and_then(|()| body(connection));
     reading::end(connection, outcome)
 }

@@ -2,6 +2,7 @@
 //! returns. Made again, the same call resumes from the stored state. What is possible when,
 //! and what follows from it, is data: `phases`, `requests`, `work`.
 
+mod hints;
 pub mod phases;
 pub mod requests;
 mod wait;
@@ -17,7 +18,7 @@ use crate::catalog::split_state::{End, Goal, Phase};
 use crate::catalog::{lookup, split_progress, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
-use crate::words::{counted, of_split};
+use crate::words::counted;
 use phases::TRANSITIONS;
 use requests::{Answer, Call, REQUESTS};
 
@@ -47,23 +48,10 @@ fn ask(id: i64, call: Call) -> Result<(State, Answer), Failure> {
         return Err(refusal(id, &state, call));
     };
     match answer {
-        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(hint_of(id, &state, hint)?)),
+        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(hints::of(id, &state, hint)?)),
         Answer::RollsBack => Err(rolling_back(id)),
         Answer::Goal(_) | Answer::AtLeast(_) | Answer::Accept | Answer::Nothing => Ok((state, answer)),
     }
-}
-
-/// With the numbers of the split and, of a way back, of the one that it takes back.
-fn hint_of(id: i64, state: &State, hint: &str) -> Result<String, Failure> {
-    if let Some(back) = way_back::of(id)?.filter(|back| state.finished && back.is_decided()) {
-        let text = format!(
-            "Split {} has taken it back. Plan its keys anew from where they are: shard_entries() shows that.",
-            back.id
-        );
-        return Ok(text);
-    }
-    let there = way_back::there(id).unwrap_or_default().to_string();
-    Ok(of_split(hint, id).replace("{there}", &there))
 }
 
 fn refusal(id: i64, state: &State, call: Call) -> Failure {

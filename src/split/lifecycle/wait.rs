@@ -1,5 +1,6 @@
 //! Waiting for a split, and what to ask it for next on the way somewhere.
 
+use super::hints;
 use super::phases::{WAY, position};
 use super::requests::{self, Answer, Call};
 use super::work;
@@ -133,7 +134,7 @@ fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure>
     let refused = |text: String| {
         let refusal = Failure::new(SqlState::NOT_IN_STATE, text);
         Err(match requests::answer(Call::Rollback, state) {
-            Some(Answer::Refuse(hint)) => refusal.hint(super::hint_of(id, state, hint)?),
+            Some(Answer::Refuse(hint)) => refusal.hint(hints::of(id, state, hint)?),
             _ => refusal,
         })
     };

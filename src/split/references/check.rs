@@ -15,15 +15,27 @@ use crate::remote::quote::ident;
 use crate::split::copy::computed;
 use crate::split::finding::Finding;
 use crate::split::table::{self, Table};
+use std::collections::BTreeSet;
 
 const ACROSS: &str = "source: foreign keys across keys";
 const MISSING: &str = "target: referenced rows";
 
 /// The findings, by sessions of which nothing else is asked afterwards; a server that cannot be
 /// reached is reported by the rest of the check.
-pub fn run(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Finding>> {
+/// `closed`: positions of tables that are not asked, because they may not be read.
+pub fn run(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    closed: &BTreeSet<usize>,
+) -> Result<Vec<Finding>> {
+    let is_closed = |reference: &Reference| {
+        let ends = [reference.from_position, reference.to_position];
+        ends.into_iter().flatten().any(|position| closed.contains(&position))
+    };
     prepare(plan, source)?;
-    let references = load(source, plan, Side::Source)?;
+    let mut references = load(source, plan, Side::Source)?;
+    references.retain(|reference| !is_closed(reference));
     let mut findings = Vec::new();
     findings.extend(references.iter().filter_map(follows_common));
     if !references.is_empty() {
@@ -35,7 +47,8 @@ pub fn run(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Res
     }
     prepare(plan, target)?;
     findings.extend(promised_by_target(source, target, plan)?);
-    let theirs = load(target, plan, Side::Target)?;
+    let mut theirs = load(target, plan, Side::Target)?;
+    theirs.retain(|reference| !is_closed(reference));
     for (side, references) in [(Side::Source, &references), (Side::Target, &theirs)] {
         findings.extend(references.iter().filter_map(|reference| to_global(plan, side, reference)));
     }
@@ -46,6 +59,10 @@ pub fn run(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Res
         .filter(|r| keyless(plan, Side::Target, r).is_none())
         .collect();
     if outgoing.is_empty() {
+        return Ok(findings);
+    }
+    // Another finding says which may not be read, and why.
+    if !closed.is_empty() {
         return Ok(findings);
     }
     let tables = table::load(plan, source, target)?;

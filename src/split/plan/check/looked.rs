@@ -3,11 +3,12 @@
 use super::functions::Called;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::shape::Observation;
+use crate::agent::shape::{Observation, TableShape};
 use crate::agent::{observe, reading};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::owners;
+use std::collections::BTreeSet;
 
 /// What one side is: its tables, and how its server writes values.
 pub struct Looked {
@@ -19,32 +20,36 @@ pub struct Looked {
     pub lc_monetary: String,
     /// What it calls that is not known to work.
     pub called: Vec<Called>,
+    /// Tables that the mover may not read, by their positions.
+    pub closed: BTreeSet<usize>,
     /// Whether a query over its tables runs nothing of somebody who is not trusted.
     pub is_trusted: bool,
 }
 
-/// Begins a transaction in which what is asked of a side's tables runs what is looked at now. False: the mover may
-/// not even read them, which is a finding of its own.
-pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<bool> {
+/// Begins a transaction in which what is asked of a side's tables runs what is looked at now. Those that the mover may
+/// not even read, by their positions: they are not asked.
+pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<BTreeSet<usize>> {
     let (schemas, names) = observe::table_names(plan, side);
-    match reading::begin(session, (&schemas, &names)) {
-        Ok(()) => Ok(true),
-        Err(SplitError::Remote(error)) if error.is("42501") => {
-            session.run("BEGIN")?;
-            Ok(false)
+    reading::begin(session, (&schemas, &names))
+}
+
+/// Without some tables, as if they were not there.
+pub fn leave_out(observation: &mut Observation, closed: &BTreeSet<usize>) {
+    for (position, shape) in observation.tables.iter_mut().enumerate() {
+        if closed.contains(&position) {
+            *shape = TableShape { name: std::mem::take(&mut shape.name), ..TableShape::default() };
         }
-        Err(error) => Err(error),
     }
 }
 
 impl Looked {
     /// The same once more, of a side where nothing was found before.
     pub fn hold(&mut self, plan: &Plan, side: Side) -> Result<()> {
-        let changed =
-            || SplitError::Retry(format!("tables of the {}, which have just changed", side.as_str()));
-        match hold(&mut self.session, plan, side)? {
-            true if owners::find(&mut self.session, plan, side)?.code.is_empty() => Ok(()),
-            _ => Err(changed()),
+        let closed = hold(&mut self.session, plan, side)?;
+        let is_same = closed.is_subset(&self.closed);
+        if is_same && owners::find(&mut self.session, plan, side)?.code.is_empty() {
+            return Ok(());
         }
+        Err(SplitError::Retry(format!("tables of the {}, which have just changed", side.as_str())))
     }
 }

@@ -36,6 +36,7 @@ use crate::split::finding::Finding;
 use crate::split::{owners, references};
 use crate::words::counted;
 use looked::Looked;
+use std::collections::BTreeSet;
 
 const SERVER: &str = include_str!("../../../../sql/check/server.sql");
 const TABLES: &str = include_str!("../../../../sql/check/tables.sql");
@@ -128,13 +129,16 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Look
             findings.extend(called.map(|called| called.finding(side)));
         }
         if source.is_trusted && target.is_trusted {
+            let closed: BTreeSet<usize> = source.closed.union(&target.closed).copied().collect();
+            looked::leave_out(&mut source.observation, &closed);
+            looked::leave_out(&mut target.observation, &closed);
             match hold(plan, &mut source, &mut target) {
                 Ok(()) => {
                     match both(plan, &mut source, &mut target) {
                         Ok(found) => findings.extend(found),
                         Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
                     }
-                    foreign_keys(plan, &mut source.session, &mut target.session, &mut findings);
+                    foreign_keys(plan, (&mut source.session, &mut target.session), &closed, &mut findings);
                     then(&mut source, &mut target);
                 }
                 Err((side, error)) => findings.push(Finding::unreachable(side, error)),
@@ -281,9 +285,9 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
     findings.extend(asked("which database it is", owners::unsaid(&mut connection, plan, side))?);
     // Before anything is asked of the tables that could run it, and so that nothing else comes behind that.
-    let is_held = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
-    let mut looked = look_at_tables(plan, side, connection, is_held, findings)?;
-    if !is_held && findings.iter().all(|finding| finding.ok) {
+    let closed = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
+    let mut looked = look_at_tables(plan, side, connection, closed, findings)?;
+    if !looked.closed.is_empty() && findings.iter().all(|finding| finding.ok) {
         let text = "the mover may not lock a table of the keyspace to read it";
         findings.push(Finding::new(
             &label("right to read"),
@@ -302,7 +306,7 @@ fn look_at_tables(
     plan: &Plan,
     side: Side,
     mut connection: Connection,
-    is_held: bool,
+    closed: BTreeSet<usize>,
     findings: &mut Vec<Finding>,
 ) -> Result<Looked> {
     let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
@@ -318,14 +322,15 @@ fn look_at_tables(
         true => asked("what its tables call", functions::find(plan, side, &mut connection))?,
         false => Vec::new(),
     };
-    let mut is_trusted =
-        is_held && others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
+    let mut is_trusted = others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
+    let mut readable = observation.clone();
+    looked::leave_out(&mut readable, &closed);
     if is_trusted && !called.iter().any(functions::Called::is_in_the_way) {
-        scope::check(plan, side, &mut connection, &observation, findings)?;
+        scope::check(plan, side, &mut connection, &readable, findings)?;
     }
     if is_trusted && side == Side::Source {
         // What is none stands in no query of what follows.
-        is_trusted = expressions::check(plan, &mut connection, &observation, findings)?;
+        is_trusted = expressions::check(plan, &mut connection, &readable, findings)?;
     }
     let lc_monetary = connection
         .run("SELECT reset_val FROM pg_settings WHERE name = 'lc_monetary'")?
@@ -338,6 +343,7 @@ fn look_at_tables(
         version,
         lc_monetary: lc_monetary.unwrap_or_default(),
         called,
+        closed,
         is_trusted,
     })
 }
@@ -415,8 +421,13 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
 }
 
 /// A side that cannot be looked at has a finding of its own already.
-fn foreign_keys(plan: &Plan, source: &mut Connection, target: &mut Connection, findings: &mut Vec<Finding>) {
-    match references::check::run(plan, source, target) {
+fn foreign_keys(
+    plan: &Plan,
+    (source, target): (&mut Connection, &mut Connection),
+    closed: &BTreeSet<usize>,
+    findings: &mut Vec<Finding>,
+) {
+    match references::check::run(plan, source, target, closed) {
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
         Err(error) => {

@@ -1,0 +1,19 @@
+//! Hints of the table of requests, as an operator reads them.
+
+use crate::catalog::split::State;
+use crate::catalog::way_back;
+use crate::error::Failure;
+use crate::words::of_split;
+
+/// With the numbers of the split and, of a way back, of the one that it takes back.
+pub fn of(id: i64, state: &State, hint: &str) -> Result<String, Failure> {
+    if let Some(back) = way_back::of(id)?.filter(|back| state.finished && back.is_decided()) {
+        let text = format!(
+            "Split {} has taken it back. Plan its keys anew from where they are: shard_entries() shows that.",
+            back.id
+        );
+        return Ok(text);
+    }
+    let there = way_back::there(id).unwrap_or_default().to_string();
+    Ok(of_split(hint, id).replace("{there}", &there))
+}
