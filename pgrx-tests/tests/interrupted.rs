@@ -318,7 +318,7 @@ fn a_check_whose_sessions_end_is_made_again() {
         );
     }
     let split = plan(cluster);
-    // What is referenced is asked for by the check alone, at its end.
+    // What is referenced is locked by the check alone.
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     target.batch_execute("BEGIN; LOCK kinds").unwrap();
     split.call("start_dual_write").unwrap();
@@ -337,7 +337,7 @@ fn a_check_whose_sessions_end_is_made_again() {
     // A lock that comes too late says nothing of the tables, either.
     wait::until("a check that gives up", LIMIT, || {
         let text: Option<String> = split.metric("waiting_for")?;
-        Ok(text.is_some_and(|text| text.contains("lock timeout")).then_some(()))
+        Ok(text.is_some_and(|text| text.contains("lock on public.kinds of shard \"shard_b\"")).then_some(()))
     })
     .unwrap();
     assert_eq!(split.metric::<Option<String>>("error_message").unwrap(), None);

@@ -1,8 +1,11 @@
 //! An owner who has a lock on his table while the mover looks at what a query over it would run, and lets go of it once the
 //! mover waits: what he has made of the table by then runs for nobody.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, by_superusers, client, cluster, plan, source, to_pending};
+use postgres::Client;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{
+    LIMIT, by_superuser, by_superusers, client, cluster, plan, source, to_pending,
+};
 use shardmaster_tests::looking;
 use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::mender::wait_held;
@@ -140,6 +143,113 @@ fn a_step_and_a_cutover_read_what_is_referenced_under_its_lock() {
     assert!(!is_mover(&cluster));
 }
 
+/// Waits until somebody of the mover's waits for a table, by a statement that begins with some text.
+fn wait_waiting(watcher: &mut Client, table: &str, what: &str) {
+    let waits = format!(
+        "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+          WHERE NOT l.granted AND l.relation = '{table}'::regclass
+            AND a.application_name LIKE 'shardmaster%' AND a.query LIKE '{what}%'"
+    );
+    wait::until_true(watcher, what, LIMIT, &waits).unwrap();
+}
+
+/// Locks a table once nobody else has it; those who ask later wait behind this.
+fn lock_next<'a>(
+    scope: &'a thread::Scope<'a, '_>,
+    cluster: &'a Cluster,
+    watcher: &mut Client,
+    table: &'static str,
+) -> thread::ScopedJoinHandle<'a, Client> {
+    let asked = scope.spawn(move || {
+        let mut owner = session(cluster, "shard_b");
+        owner.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).unwrap();
+        owner
+    });
+    let waits = format!(
+        "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+          WHERE NOT l.granted AND l.relation = '{table}'::regclass AND a.usename = 'mallory'"
+    );
+    wait::until_true(watcher, "the owner to wait", LIMIT, &waits).unwrap();
+    asked
+}
+
+/// What has a name when the lock by it is there need not be what was referenced when the name was asked.
+#[test]
+fn a_cutover_asks_what_is_referenced_once_it_is_locked() {
+    let cluster = cluster(&[]);
+    let split = with_references(&cluster);
+    split.wait_settled(LIMIT).unwrap();
+    let mut watcher = cluster.servers[1].superuser(DATABASE).unwrap();
+    cluster.hold("cutover_begin").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_begin", LIMIT).unwrap();
+    let mut owner = session(&cluster, "shard_b");
+    owner.batch_execute("BEGIN; LOCK TABLE dict IN ACCESS EXCLUSIVE MODE").unwrap();
+    cluster.fault("").unwrap();
+    thread::scope(|scope| {
+        wait_waiting(&mut watcher, "dict", "BEGIN; SELECT 1 /");
+        let next = lock_next(scope, &cluster, &mut watcher, "dict");
+        owner.batch_execute("COMMIT").unwrap();
+        let mut owner = next.join().unwrap();
+        wait_waiting(&mut watcher, "dict", "BEGIN; LOCK TABLE");
+        let swap = "ALTER TABLE dict RENAME TO kept; CREATE VIEW dict AS SELECT code FROM kept WHERE steady(code::text); COMMIT";
+        owner.batch_execute(swap).unwrap();
+    });
+    split.wait("completed", LIMIT).unwrap();
+    assert!(!is_mover(&cluster));
+}
+
+/// Whose row has a unique value that a step would write is asked once the step has let go of its locks.
+#[test]
+fn whose_row_is_in_the_way_is_asked_under_the_lock() {
+    let cluster = shardmaster_tests::fixture::cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int UNIQUE, PRIMARY KEY (tenant, id))",
+    );
+    own_the_table(&cluster);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.wait_settled(LIMIT).unwrap();
+    let mut watcher = cluster.servers[1].superuser(DATABASE).unwrap();
+    let stranger = "INSERT INTO items VALUES ('elsewhere', 1, 'x', 99999)";
+    session(&cluster, "shard_b").batch_execute(stranger).unwrap();
+    cluster.hold("step_begin").unwrap();
+    split.wait_held("step_begin", LIMIT).unwrap();
+    let write = "UPDATE items SET code = 99999 WHERE tenant = 'moves' AND id = 2";
+    client(&cluster).batch_execute(write).unwrap();
+    let mut holder = session(&cluster, "shard_b");
+    holder.batch_execute("BEGIN; SELECT FROM items WHERE tenant = 'moves' AND id = 2 FOR UPDATE").unwrap();
+    cluster.fault("").unwrap();
+    let waits = "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                  WHERE NOT l.granted AND a.application_name LIKE 'shardmaster%'";
+    wait::until_true(&mut watcher, "the step to wait for the row", LIMIT, waits).unwrap();
+    thread::scope(|scope| {
+        let next = lock_next(scope, &cluster, &mut watcher, "items");
+        holder.batch_execute("COMMIT").unwrap();
+        let mut owner = next.join().unwrap();
+        let waits = "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                      WHERE NOT l.granted AND a.application_name LIKE 'shardmaster%collision'";
+        wait::until_true(&mut watcher, "the question to wait", LIMIT, waits).unwrap();
+        owner.batch_execute(&format!("{}; COMMIT", trap("items"))).unwrap();
+    });
+    split.failure(LIMIT).unwrap();
+    assert!(!is_mover(&cluster));
+}
+
+/// Rows that were written to the target before its guard was there.
+#[test]
+fn an_installation_reads_the_target_under_its_lock() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    let split = plan(&cluster);
+    cluster.hold("install_guarded").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait_held("install_guarded", LIMIT).unwrap();
+    goes_on(&cluster, &split, ("shard_b", "items"), "dual_write");
+    to_pending(&split);
+    assert!(!is_mover(&cluster));
+}
+
 /// Before anything is deleted, and at each batch.
 #[test]
 fn a_finish_reads_what_references_its_rows_under_its_lock() {
@@ -246,4 +356,19 @@ fn a_reference_table_is_followed_under_the_locks_of_what_refers_to_it() {
     let there = "SELECT count(*) = 9 FROM dict";
     wait::until_true(&mut session(&cluster, "shard_b"), "what is gone", LIMIT, there).unwrap();
     assert!(!is_mover(&cluster));
+    // A stranger's that the mover may not read is in the way of rows that go, not of those that come.
+    by_superuser(
+        &cluster,
+        1,
+        "CREATE ROLE stranger LOGIN; GRANT REFERENCES ON dict TO stranger; GRANT CREATE ON SCHEMA public TO stranger;
+         SET ROLE stranger; CREATE TABLE theirs (code int REFERENCES dict)",
+    );
+    let rows = |count: i32| format!("SELECT count(*) = {count} FROM dict");
+    session(&cluster, "shard_a").batch_execute("INSERT INTO dict VALUES (10)").unwrap();
+    wait::until_true(&mut session(&cluster, "shard_b"), "a row that comes", LIMIT, &rows(10)).unwrap();
+    session(&cluster, "shard_a").batch_execute("DELETE FROM dict WHERE code = 10").unwrap();
+    let says = "SELECT count(*) > 0 FROM shard_reference_tables() t WHERE t::text LIKE '%grant the mover SELECT on both%'";
+    wait::until_true(&mut master, "what to do", LIMIT, says).unwrap();
+    by_superuser(&cluster, 1, &format!("GRANT SELECT ON theirs TO {MOVER}"));
+    wait::until_true(&mut session(&cluster, "shard_b"), "what is gone", LIMIT, &rows(9)).unwrap();
 }

@@ -6,6 +6,7 @@
 
 use super::error::{Result, SplitError};
 use super::opening::LOCK_TIMEOUT;
+use super::shape::TableShape;
 use super::short_lock::{self, TableLock};
 use super::{catalogs, owners};
 use crate::error::SqlState;
@@ -19,27 +20,57 @@ use std::time::{Duration, Instant};
 
 const READING: &str = include_str!("../../sql/agent/reading.sql");
 
-#[derive(Deserialize)]
-struct Told {
-    names: Vec<String>,
-    closed: BTreeSet<usize>,
+/// What is locked, and what is not.
+#[derive(Deserialize, PartialEq, Eq, Default)]
+pub struct Locked {
+    /// Qualified and quoted, without their partitions.
+    names: BTreeSet<String>,
+    /// Their numbers, and those of their partitions.
+    oids: BTreeSet<String>,
+    /// The positions of those of the tables that this role may not read: nothing is to be asked of them, as a query is
+    /// planned before it is refused.
+    pub closed: BTreeSet<usize>,
+}
+
+impl Locked {
+    /// Whether a table that is asked was looked at under its lock.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// That no partition has come since.
+    pub fn require_leaves(&self, shard: &str, tables: &[TableShape]) -> Result<()> {
+        let new = tables.iter().flat_map(TableShape::leaves).find(|leaf| !self.oids.contains(&leaf.oid));
+        match new {
+            Some(leaf) => {
+                Err(SplitError::Retry(format!("{} on shard \"{shard}\", which has just come", leaf.name)))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<Locked> {
+    let found = catalogs::ask(connection, READING, &[Some(&lists[0]), Some(&lists[1])])?;
+    let told = serde_json::from_str(found.scalar().unwrap_or_default());
+    Ok(told.map_err(|error| RemoteError::unreadable(connection.shard(), error))?)
 }
 
 /// Begins a transaction that has the locks of the tables, which are not waited for while it has some of them: whoever
-/// changes one of them may be waiting for another. Returns the positions of those that this role may not read: they are
-/// not locked, so nothing is to be asked of them, as a query is planned before it is refused.
+/// changes one of them may be waiting for another. What is to be locked is asked once more behind the locks: a foreign key,
+/// a partition or a right may have come while they were waited for, or a name have another table.
 pub fn begin(
     connection: &mut Connection,
     (schemas, tables): (&[String], &[String]),
-) -> Result<BTreeSet<usize>> {
+    patience: Duration,
+) -> Result<Locked> {
     let lists = [schemas, tables].map(text_array);
     let mut pause = Duration::from_millis(50);
-    let deadline = Instant::now() + guc::remote_timeout();
+    let deadline = Instant::now() + patience;
     let _said = wait::said();
     loop {
-        let found = catalogs::ask(connection, READING, &[Some(&lists[0]), Some(&lists[1])])?;
-        let Told { names, closed } = serde_json::from_str(found.scalar().unwrap_or_default())
-            .map_err(|error| RemoteError::unreadable(connection.shard(), error))?;
+        let to_lock = ask(connection, &lists)?;
+        let names: Vec<String> = to_lock.names.iter().cloned().collect();
         let lock = match names.is_empty() {
             true => String::new(),
             false => format!(
@@ -48,13 +79,21 @@ pub fn begin(
                 names.join(", ")
             ),
         };
-        let Err(error) = connection.run(&format!("BEGIN; {lock}")) else { return Ok(closed) };
-        connection.run("ROLLBACK")?;
-        // One that was dropped or given another name meanwhile is not in the next list.
-        if !error.is_lock_timeout() && !error.is("42P01") {
-            return Err(error.into());
-        }
-        let reason = short_lock::blockers(connection, (TableLock::AccessShare, &names), &error)?;
+        let reason = match connection.run(&format!("BEGIN; {lock}")) {
+            Ok(_) if ask(connection, &lists)? == to_lock => return Ok(to_lock),
+            Ok(_) => {
+                connection.run("ROLLBACK")?;
+                format!("tables of shard \"{}\", which keep changing", connection.shard())
+            }
+            Err(error) => {
+                connection.run("ROLLBACK")?;
+                // One that was dropped, or given another name, is not in the next list.
+                if !error.is_lock_timeout() && !error.is("42P01") && !error.is("3F000") {
+                    return Err(error.into());
+                }
+                short_lock::blockers(connection, (TableLock::AccessShare, &names), &error)?
+            }
+        };
         if Instant::now() > deadline {
             return Err(SplitError::Retry(reason));
         }
@@ -65,9 +104,13 @@ pub fn begin(
 }
 
 /// The same where all of them are to be read.
-pub fn begin_all(connection: &mut Connection, (schemas, tables): (&[String], &[String])) -> Result<()> {
-    let closed = begin(connection, (schemas, tables))?;
-    let Some(position) = closed.first() else { return Ok(()) };
+pub fn begin_all(
+    connection: &mut Connection,
+    (schemas, tables): (&[String], &[String]),
+    patience: Duration,
+) -> Result<Locked> {
+    let locked = begin(connection, (schemas, tables), patience)?;
+    let Some(position) = locked.closed.first() else { return Ok(locked) };
     connection.run("ROLLBACK")?;
     let name = |list: &[String]| list.get(*position).map(|name| ident(name)).unwrap_or_default();
     Err(SplitError::failed(
@@ -91,7 +134,7 @@ pub fn within<T>(
 ) -> Result<T> {
     // What cannot be locked, a view or a foreign table, is refused by this.
     owners::refuse(connection, (schemas.clone(), tables.clone()), trusted)?;
-    begin_all(connection, (&schemas, &tables))?;
+    begin_all(connection, (&schemas, &tables), guc::remote_timeout())?;
     let outcome = match owners::refuse(connection, (schemas, tables), trusted) {
         Ok(()) => body(connection),
         Err(failure) => Err(SplitError::Failed(failure)),

@@ -172,6 +172,7 @@ impl Pair {
             return Ok(());
         }
         for reference in &self.referenced_by {
+            reference.require_readable(shard.shard())?;
             let query = format!(
                 "SELECT {} FROM {} r WHERE {} AND EXISTS (SELECT 1 FROM {gone} g WHERE {})
                     AND NOT EXISTS (SELECT 1 FROM {} p WHERE {}) LIMIT 1",

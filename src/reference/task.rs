@@ -28,6 +28,8 @@ impl Known {
     /// is looked at what they could run.
     pub fn referencing(&self) -> String {
         let references = self.pairs.iter().flat_map(|pair| &pair.referenced_by);
+        // What may not be read is told when rows have gone that it may refer to.
+        let references = references.filter(|reference| reference.can_read);
         let names: BTreeSet<&str> = references.map(|reference| reference.from.as_str()).collect();
         match names.is_empty() {
             true => String::new(),

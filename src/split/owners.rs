@@ -11,7 +11,7 @@ use crate::agent::named::Named;
 use crate::agent::observe;
 use crate::agent::owners::{self, Code, Found, find_in};
 use crate::agent::place;
-use crate::agent::reading;
+use crate::agent::reading::{self, Locked};
 use crate::agent::seen::Seen;
 use crate::agent::session::Side;
 use crate::agent::temporary;
@@ -19,11 +19,13 @@ use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::catalog::{naming, trusted_owner};
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
 use crate::server::txn::soon;
 use crate::split::finding::Finding;
+use std::time::Duration;
 
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Found> {
     let [source, target] = &plan.trusted;
@@ -145,11 +147,21 @@ pub fn reading<T>(
     connection: &mut Connection,
     plan: &Plan,
     side: Side,
-    body: impl FnOnce(&mut Connection) -> Result<T>,
+    body: impl FnOnce(&mut Connection, &Locked) -> Result<T>,
+) -> Result<T> {
+    reading_within(guc::remote_timeout(), connection, (plan, side), body)
+}
+
+/// The same for whoever has others wait for him.
+pub fn reading_within<T>(
+    patience: Duration,
+    connection: &mut Connection,
+    (plan, side): (&Plan, Side),
+    body: impl FnOnce(&mut Connection, &Locked) -> Result<T>,
 ) -> Result<T> {
     let (schemas, names) = observe::table_names(plan, side);
-    reading::begin_all(connection, (&schemas, &names))?;
-    let outcome = require_none(connection, plan, side).and_then(|()| body(connection));
+    let locked = reading::begin_all(connection, (&schemas, &names), patience)?;
+    let outcome = require_none(connection, plan, side).and_then(|()| body(connection, &locked));
     reading::end(connection, outcome)
 }
 

@@ -6,6 +6,7 @@
 use super::copy::computed;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
+use crate::agent::reading::Locked;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::split::{Plan, Policy};
@@ -220,10 +221,11 @@ fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Res
 /// DELETE CASCADE take it along. For finish, which must not delete while there is one, and
 /// for the check. The session must be able to evaluate the scope (a mover's can). What is
 /// looked through are the scope's referenced rows.
-pub fn staying_rows(source: &mut Connection, plan: &Plan) -> Result<Option<Bond>> {
+pub fn staying_rows(source: &mut Connection, plan: &Plan, locked: &Locked) -> Result<Option<Bond>> {
     let references = load(source, plan, Side::Source)?;
     let by = columns_by(source, plan, Side::Source)?;
-    for reference in references.iter().filter(|r| !r.is_period) {
+    for reference in references.iter().filter(|r| !r.is_period && r.to_position.is_some()) {
+        reference.require_locked(source.shard(), locked)?;
         if let Some(bond) = staying_row(source, plan, &by, reference)? {
             return Ok(Some(bond));
         }
@@ -308,7 +310,10 @@ impl Bonds {
         let mut references = load(connection, plan, self.side)?;
         references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
         // Code of a table that has not been looked at under its lock is not run.
-        if let Some(new) = references.iter().find(|reference| !beside.names.contains(&reference.from)) {
+        for reference in &references {
+            reference.require_readable(connection.shard())?;
+        }
+        if let Some(new) = references.iter().find(|reference| !beside.readable.contains(&reference.from)) {
             let text = format!("a foreign key of {} that has just come", new.from);
             connection.run("ROLLBACK")?;
             return Err(SplitError::Retry(text));
@@ -356,6 +361,8 @@ pub struct Beside {
     pub positions: Vec<usize>,
     /// Qualified and quoted, those outside of the plan as well.
     names: BTreeSet<String>,
+    /// Those of them that may be read.
+    readable: BTreeSet<String>,
 }
 
 impl Beside {
@@ -363,10 +370,13 @@ impl Beside {
         let is_to_them = |reference: &&Reference| {
             !reference.is_period && reference.to_position.is_some_and(|to| positions.contains(&to))
         };
-        let mut beside = Beside { positions: positions.to_vec(), names: BTreeSet::new() };
+        let mut beside = Beside { positions: positions.to_vec(), ..Beside::default() };
         for reference in references.iter().filter(is_to_them) {
             beside.positions.extend(reference.from_position);
             beside.names.insert(reference.from.clone());
+            if reference.can_read {
+                beside.readable.insert(reference.from.clone());
+            }
         }
         beside.positions.sort_unstable();
         beside.positions.dedup();
@@ -375,10 +385,10 @@ impl Beside {
 
     /// The statement by which nobody changes them until the transaction ends: before they are looked at.
     pub fn lock(&self) -> String {
-        if self.names.is_empty() {
+        if self.readable.is_empty() {
             return String::new();
         }
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let names: Vec<&str> = self.readable.iter().map(String::as_str).collect();
         format!("LOCK TABLE {} IN ACCESS SHARE MODE", names.join(", "))
     }
 }
@@ -397,13 +407,6 @@ fn staying_row(
     let Some(scope) = reference.to_position.and_then(|to| in_scope(plan, by, to, "p")) else {
         return Ok(None);
     };
-    if !reference.can_read {
-        return Err(SplitError::failed(
-            SqlState::parse("42501"),
-            format!("permission denied for table {} on shard \"{}\"", reference.from, source.shard()),
-            "Its rows may reference those that have moved: grant the mover SELECT on it.",
-        ));
-    }
     let query = format!(
         "SELECT {} FROM {} p JOIN {} t ON {} WHERE {scope} AND NOT {} LIMIT 1",
         reference.value("t"),
@@ -456,6 +459,30 @@ impl Watched {
 }
 
 impl Reference {
+    /// That both ends were looked at under their locks.
+    pub fn require_locked(&self, shard: &str, locked: &Locked) -> Result<()> {
+        if locked.has(&self.from) && locked.has(&self.to) {
+            return Ok(());
+        }
+        self.require_readable(shard)?;
+        Err(SplitError::Retry(format!("a foreign key of {} that has just come", self.from)))
+    }
+
+    /// A table that may not be read is not locked, and code could come to it behind a look.
+    pub fn require_readable(&self, shard: &str) -> Result<()> {
+        match self.can_read {
+            true => Ok(()),
+            false => Err(SplitError::failed(
+                SqlState::parse("42501"),
+                format!("permission denied for table {} or {} on shard \"{shard}\"", self.from, self.to),
+                format!(
+                    "Foreign key \"{}\" of the one to the other is looked at: grant the mover SELECT on both, and USAGE on their schemas. Then make the same call again.",
+                    self.name
+                ),
+            )),
+        }
+    }
+
     /// Whether one of the other side's holds each row to as much.
     fn is_promised_by(&self, others: &[Reference]) -> bool {
         others.iter().any(|other| {

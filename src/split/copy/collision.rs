@@ -11,7 +11,12 @@ use crate::server::txn::transaction;
 use crate::split::copy::computed;
 use crate::split::cutover::aborted;
 use crate::split::engine::Engine;
+use crate::split::owners;
 use crate::split::table::Table;
+use std::time::Duration;
+
+/// How long the locks of the target's tables are waited for to ask whose row is in the way.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Of a row that no partition takes, and of one that breaks a constraint, which is named then.
 pub const NO_PLACE: &str = "23514";
@@ -181,15 +186,16 @@ fn find(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Result<I
     let Some(same) = same else { return Ok(InTheWay::Unknown) };
     let values: Vec<Option<&str>> = values.into_iter().map(Some).collect();
     let mut session = session::open_mover(&engine.plan, Side::Target, "collision")?;
-    let rows = session.query(
-        &format!(
-            "SELECT {}::text FROM {} WHERE {} LIMIT 2",
-            ident(&table.policy.shard_by),
-            table.target.name,
-            same.join(" AND ")
-        ),
-        &values,
-    )?;
+    let query = format!(
+        "SELECT {}::text FROM {} WHERE {} LIMIT 2",
+        ident(&table.policy.shard_by),
+        table.target.name,
+        same.join(" AND ")
+    );
+    // The step may have locks meanwhile, for whose end somebody waits whom this would wait for.
+    let rows = owners::reading_within(PATIENCE, &mut session, (&engine.plan, Side::Target), |session, _| {
+        Ok(session.query(&query, &values)?)
+    })?;
     // An index that is of some rows only: which of two it is the DETAIL does not say.
     Ok(match rows.rows.as_slice() {
         [row] => match row.first() {

@@ -66,6 +66,15 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
         true => SplitError::Retry(format!("{}: names that have just changed", error.message)),
         false => error.into(),
     })?;
+    // What has come by names that were known before is not what was locked by them, perhaps.
+    let locked = engine.watched.referenced();
+    engine.watch()?;
+    if engine.watched.referenced() != locked {
+        return Err(SplitError::Retry(format!(
+            "tables of shard \"{}\" that are referenced, of which there are others now",
+            engine.target.shard()
+        )));
+    }
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     for index in 0..engine.watched.references.len() {
         if let Some(position) = engine.watched.references[index].from_position {

@@ -6,6 +6,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::observe;
+use crate::agent::reading::Locked;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
 use crate::agent::state::progress::{self, Progress, TableProgress, TargetLeaf};
@@ -285,12 +286,13 @@ pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
 /// a leaf that it did not know. Such a row came with ATTACH PARTITION after the keys had moved,
 /// so the target need not have it.
 pub fn check_source_before_finish(
-    source: &mut Connection,
+    (source, locked): (&mut Connection, &Locked),
     target: &mut Connection,
     plan: &Plan,
 ) -> Result<()> {
     let Some(progress) = progress::stored(target, plan)? else { return Ok(()) };
     let now = observe::observe(source, plan, Side::Source)?;
+    locked.require_leaves(source.shard(), &now.tables)?;
     let is_upgraded = progress.server.split(':').next() != Some(now.system());
     for ((policy, shape), known) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
@@ -349,10 +351,14 @@ pub struct Found {
 }
 
 /// None: no step was committed.
-pub fn found(target: &mut Connection, plan: &Plan) -> Result<Option<Found>> {
+/// `locked`: what is read of them afterwards has to be among these.
+pub fn found(target: &mut Connection, plan: &Plan, locked: Option<&Locked>) -> Result<Option<Found>> {
     let progress = progress::stored(target, plan)?;
     let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
     let now = observe::observe(target, plan, Side::Target)?;
+    if let Some(locked) = locked {
+        locked.require_leaves(target.shard(), &now.tables)?;
+    }
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
     let mut found = Found::default();
     for ((policy, shape), table) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {

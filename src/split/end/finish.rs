@@ -298,8 +298,8 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     require_nothing_stray(engine)?;
     require_same_tables(engine)?;
     let Engine { plan, control, target, .. } = engine;
-    owners::reading(control, plan, Side::Source, |source| {
-        leaves::check_source_before_finish(source, target, plan)
+    owners::reading(control, plan, Side::Source, |source, locked| {
+        leaves::check_source_before_finish((source, locked), target, plan)
     })
 }
 
@@ -307,11 +307,12 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
 /// disabled meanwhile let rows in behind the last one.
 fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, tables, .. } = engine;
-    owners::reading(control, plan, Side::Source, |source| {
+    owners::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
-            leaves::check_source_before_finish(source, target, plan)?;
+            leaves::check_source_before_finish((source, locked), target, plan)?;
         }
         let now = observe::observe(source, plan, Side::Source)?;
+        locked.require_leaves(source.shard(), &now.tables)?;
         for ((shape, table), policy) in now.tables.iter().zip(tables.iter()).zip(&plan.tables) {
             let Some(column) = shape.column(&policy.shard_by) else { continue };
             let passed = table.source.leaves();
@@ -354,7 +355,9 @@ fn refuse(engine: &Engine, message: String) -> SplitError {
 /// Deleted in replica role, a row leaves those that reference it dangling.
 fn require_no_bond(engine: &mut Engine) -> Result<()> {
     let Engine { control, plan, .. } = engine;
-    let bond = owners::reading(control, plan, Side::Source, |source| references::staying_rows(source, plan))?;
+    let bond = owners::reading(control, plan, Side::Source, |source, locked| {
+        references::staying_rows(source, plan, locked)
+    })?;
     let Some(bond) = bond else { return Ok(()) };
     Err(references::stays_bound(&engine.plan, Side::Source, &bond))
 }

@@ -100,7 +100,7 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
         tell_unknown(plan);
     } else if plan.reverse_of.is_none() {
         // Without a committed step no row of the scope there is ours.
-        if let Some(found) = leaves::found(&mut target, plan)? {
+        if let Some(found) = leaves::found(&mut target, plan, None)? {
             let only = Some(found.own.as_slice());
             purge::scope_rows::delete(
                 &mut target,
@@ -125,9 +125,11 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
 
 /// Names of partitions that no step has taken in, and that have rows of the scope.
 fn attached_with_rows(target: &mut Connection, plan: &Plan) -> Result<Vec<String>> {
-    owners::reading(target, plan, Side::Target, |target| match leaves::found(target, plan)? {
-        Some(found) => found.attached_with_rows(target, plan),
-        None => Ok(Vec::new()),
+    owners::reading(target, plan, Side::Target, |target, locked| {
+        match leaves::found(target, plan, Some(locked))? {
+            Some(found) => found.attached_with_rows(target, plan),
+            None => Ok(Vec::new()),
+        }
     })
 }
 

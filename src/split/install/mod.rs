@@ -87,16 +87,20 @@ pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[Table]) -
 /// written them, and no rollback touches them. The tables found here are those that rows may
 /// go to.
 fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
-    // Its triggers may have waited long for writers.
-    owners::require_none(target, plan, Side::Target)?;
-    let now = observe::observe(target, plan, Side::Target)?;
-    let looked: Vec<(&Column, &str)> = plan
-        .tables
-        .iter()
-        .zip(&now.tables)
-        .filter_map(|(policy, shape)| Some((shape.column(&policy.shard_by)?, shape.name.as_str())))
-        .collect();
-    if let Some(stranger) = leaves::find_first(target, plan, &looked)? {
+    // Its triggers may have waited long for writers: it is looked at again what its tables could run.
+    let (now, stranger) = owners::reading(target, plan, Side::Target, |target, locked| {
+        let now = observe::observe(target, plan, Side::Target)?;
+        locked.require_leaves(target.shard(), &now.tables)?;
+        let looked: Vec<(&Column, &str)> = plan
+            .tables
+            .iter()
+            .zip(&now.tables)
+            .filter_map(|(policy, shape)| Some((shape.column(&policy.shard_by)?, shape.name.as_str())))
+            .collect();
+        let stranger = leaves::find_first(target, plan, &looked)?;
+        Ok((now, stranger))
+    })?;
+    if let Some(stranger) = stranger {
         return Err(SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!(

@@ -3,6 +3,7 @@
 
 use super::{Bond, Reference, columns_by, found, in_scope, keyless, load, load_all, moves, staying_row};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::reading::Locked;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::reference;
@@ -22,13 +23,13 @@ const MISSING: &str = "target: referenced rows";
 
 /// The findings, by sessions of which nothing else is asked afterwards; a server that cannot be
 /// reached is reported by the rest of the check.
-/// `closed`: positions of tables that are not asked, because they may not be read.
+/// Of tables of the plan that may not be read nothing is asked.
 pub fn run(
     plan: &Plan,
-    source: &mut Connection,
-    target: &mut Connection,
-    closed: &BTreeSet<usize>,
+    (source, here): (&mut Connection, &Locked),
+    (target, there): (&mut Connection, &Locked),
 ) -> Result<Vec<Finding>> {
+    let closed: BTreeSet<usize> = here.closed.union(&there.closed).copied().collect();
     let is_closed = |reference: &Reference| {
         let ends = [reference.from_position, reference.to_position];
         ends.into_iter().flatten().any(|position| closed.contains(&position))
@@ -42,6 +43,9 @@ pub fn run(
         let by = columns_by(source, plan, Side::Source)?;
         // Those from other tables are refused by themselves.
         for reference in references.iter().filter(|r| r.from_position.is_some()) {
+            if reference.to_position.is_some() {
+                reference.require_locked(source.shard(), here)?;
+            }
             findings.push(source.undone(|source| across(source, plan, &by, reference))?);
         }
     }
@@ -70,6 +74,9 @@ pub fn run(
     for (number, reference) in outgoing.iter().enumerate() {
         // What it references on the source, by the name of the table.
         let twin = references.iter().find(|r| r.is_twin(reference));
+        if reference.can_read {
+            reference.require_locked(target.shard(), there)?;
+        }
         let values = Values { plan, reference, twin, tables: &tables, by: &known };
         findings
             .extend(source.undone(|source| target.undone(|target| values.missing(source, target, number)))?);

@@ -215,6 +215,10 @@ impl Walk {
         asked: &mut Vec<Asked<'_>>,
         references: &[Reference],
     ) -> Result<()> {
+        // What may not be read is no table's that is locked: the walk over the other one alone says so.
+        let is_closed =
+            |reference: &Reference, to: usize| !reference.can_read && reference.to_position == Some(to);
+        asked.retain(|asked| !references.iter().any(|reference| is_closed(reference, asked.position)));
         let (mut questions, mut counts) = (Vec::new(), Vec::new());
         for asked in asked.iter() {
             let to_it: Vec<&Reference> = references

@@ -2,10 +2,12 @@
 
 use super::functions::Called;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
+use crate::agent::reading::{self, Locked};
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
-use crate::agent::{observe, reading};
 use crate::catalog::split::Plan;
+use crate::guc;
 use crate::remote::Connection;
 use crate::split::owners;
 use std::collections::BTreeSet;
@@ -20,17 +22,17 @@ pub struct Looked {
     pub lc_monetary: String,
     /// What it calls that is not known to work.
     pub called: Vec<Called>,
-    /// Tables that the mover may not read, by their positions.
-    pub closed: BTreeSet<usize>,
+    /// What is locked while it is held.
+    pub locked: Locked,
     /// Whether a query over its tables runs nothing of somebody who is not trusted.
     pub is_trusted: bool,
 }
 
 /// Begins a transaction in which what is asked of a side's tables runs what is looked at now. Those that the mover may
-/// not even read, by their positions: they are not asked.
-pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<BTreeSet<usize>> {
+/// not even read are not asked.
+pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<Locked> {
     let (schemas, names) = observe::table_names(plan, side);
-    reading::begin(session, (&schemas, &names))
+    reading::begin(session, (&schemas, &names), guc::remote_timeout())
 }
 
 /// Without some tables, as if they were not there.
@@ -45,8 +47,10 @@ pub fn leave_out(observation: &mut Observation, closed: &BTreeSet<usize>) {
 impl Looked {
     /// The same once more, of a side where nothing was found before.
     pub fn hold(&mut self, plan: &Plan, side: Side) -> Result<()> {
-        let closed = hold(&mut self.session, plan, side)?;
-        let is_same = closed.is_subset(&self.closed);
+        let locked = hold(&mut self.session, plan, side)?;
+        let is_same = locked.closed.is_subset(&self.locked.closed)
+            && locked.require_leaves("", &self.observation.tables).is_ok();
+        self.locked = locked;
         if is_same && owners::find(&mut self.session, plan, side)?.code.is_empty() {
             return Ok(());
         }

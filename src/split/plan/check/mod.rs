@@ -17,6 +17,7 @@ use super::{policies, refusals};
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
+use crate::agent::reading::Locked;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
@@ -129,7 +130,8 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Look
             findings.extend(called.map(|called| called.finding(side)));
         }
         if source.is_trusted && target.is_trusted {
-            let closed: BTreeSet<usize> = source.closed.union(&target.closed).copied().collect();
+            let closed: BTreeSet<usize> =
+                source.locked.closed.union(&target.locked.closed).copied().collect();
             looked::leave_out(&mut source.observation, &closed);
             looked::leave_out(&mut target.observation, &closed);
             match hold(plan, &mut source, &mut target) {
@@ -138,7 +140,7 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Look
                         Ok(found) => findings.extend(found),
                         Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
                     }
-                    foreign_keys(plan, (&mut source.session, &mut target.session), &closed, &mut findings);
+                    foreign_keys(plan, &mut source, &mut target, &mut findings);
                     then(&mut source, &mut target);
                 }
                 Err((side, error)) => findings.push(Finding::unreachable(side, error)),
@@ -285,9 +287,9 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
     findings.extend(asked("which database it is", owners::unsaid(&mut connection, plan, side))?);
     // Before anything is asked of the tables that could run it, and so that nothing else comes behind that.
-    let closed = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
-    let mut looked = look_at_tables(plan, side, connection, closed, findings)?;
-    if !looked.closed.is_empty() && findings.iter().all(|finding| finding.ok) {
+    let locked = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
+    let mut looked = look_at_tables(plan, side, connection, locked, findings)?;
+    if !looked.locked.closed.is_empty() && findings.iter().all(|finding| finding.ok) {
         let text = "the mover may not lock a table of the keyspace to read it";
         findings.push(Finding::new(
             &label("right to read"),
@@ -306,7 +308,7 @@ fn look_at_tables(
     plan: &Plan,
     side: Side,
     mut connection: Connection,
-    closed: BTreeSet<usize>,
+    locked: Locked,
     findings: &mut Vec<Finding>,
 ) -> Result<Looked> {
     let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
@@ -324,7 +326,8 @@ fn look_at_tables(
     };
     let mut is_trusted = others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
     let mut readable = observation.clone();
-    looked::leave_out(&mut readable, &closed);
+    looked::leave_out(&mut readable, &locked.closed);
+    locked.require_leaves(connection.shard(), &readable.tables)?;
     if is_trusted && !called.iter().any(functions::Called::is_in_the_way) {
         scope::check(plan, side, &mut connection, &readable, findings)?;
     }
@@ -343,7 +346,7 @@ fn look_at_tables(
         version,
         lc_monetary: lc_monetary.unwrap_or_default(),
         called,
-        closed,
+        locked,
         is_trusted,
     })
 }
@@ -421,13 +424,9 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
 }
 
 /// A side that cannot be looked at has a finding of its own already.
-fn foreign_keys(
-    plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
-    closed: &BTreeSet<usize>,
-    findings: &mut Vec<Finding>,
-) {
-    match references::check::run(plan, source, target, closed) {
+fn foreign_keys(plan: &Plan, source: &mut Looked, target: &mut Looked, findings: &mut Vec<Finding>) {
+    let ends = ((&mut source.session, &source.locked), (&mut target.session, &target.locked));
+    match references::check::run(plan, ends.0, ends.1) {
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
         Err(error) => {
