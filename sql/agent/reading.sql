@@ -1,6 +1,6 @@
 -- What queries over some tables read: these, and the other ends of their foreign keys. $1: schemas, $2: tables. JSON: the
--- names, quoted, of those that can be locked because they may be read; the numbers of these and of all that is locked with
--- them; and which of the tables may not be read, by their positions. What is no table is refused by its kind.
+-- names, quoted, of those that can be locked because they may be read; the numbers and names of these and of all that is
+-- locked with them; and which of the tables may not be read, by their positions. What is no table is refused by its kind.
 WITH RECURSIVE wanted AS (
     SELECT c.oid, w.ord - 1 AS position
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
@@ -22,5 +22,6 @@ WITH RECURSIVE wanted AS (
 )
 SELECT json_build_object(
     'names', (SELECT coalesce(json_agg(k.name ORDER BY k.name), '[]') FROM known k WHERE k.may_read),
-    'oids', (SELECT coalesce(json_agg(h.oid::text ORDER BY h.oid), '[]') FROM heir h),
+    'held', (SELECT coalesce(json_object_agg(h.oid, format('%I.%I', n.nspname, c.relname) ORDER BY h.oid), '{}')
+               FROM heir h JOIN pg_class c ON c.oid = h.oid JOIN pg_namespace n ON n.oid = c.relnamespace),
     'closed', (SELECT coalesce(json_agg(w.position ORDER BY w.position), '[]') FROM known k JOIN wanted w ON w.oid = k.oid WHERE NOT k.may_read))

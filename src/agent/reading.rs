@@ -15,7 +15,7 @@ use crate::remote::quote::{ident, text_array};
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 const READING: &str = include_str!("../../sql/agent/reading.sql");
@@ -25,8 +25,8 @@ const READING: &str = include_str!("../../sql/agent/reading.sql");
 pub struct Locked {
     /// Qualified and quoted, without their partitions.
     names: BTreeSet<String>,
-    /// Their numbers, and those of their partitions.
-    oids: BTreeSet<String>,
+    /// With their partitions, by their numbers.
+    held: BTreeMap<String, String>,
     /// The positions of those of the tables that this role may not read: nothing is to be asked of them, as a query is
     /// planned before it is refused.
     pub closed: BTreeSet<usize>,
@@ -35,12 +35,12 @@ pub struct Locked {
 impl Locked {
     /// Whether a table that is asked was looked at under its lock.
     pub fn has(&self, name: &str) -> bool {
-        self.names.contains(name)
+        self.held.values().any(|held| held == name)
     }
 
     /// That no partition has come since.
     pub fn require_leaves(&self, shard: &str, tables: &[TableShape]) -> Result<()> {
-        let new = tables.iter().flat_map(TableShape::leaves).find(|leaf| !self.oids.contains(&leaf.oid));
+        let new = tables.iter().flat_map(TableShape::leaves).find(|leaf| !self.held.contains_key(&leaf.oid));
         match new {
             Some(leaf) => {
                 Err(SplitError::Retry(format!("{} on shard \"{shard}\", which has just come", leaf.name)))
