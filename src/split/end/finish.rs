@@ -222,7 +222,7 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     engine.control_transaction(&purge)?;
     source.run("SET session_replication_role = replica")?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let bonds = references::Bonds::load(&mut source, &engine.plan, Side::Source)?;
+    let bonds = references::bonds::Bonds::load(&mut source, &engine.plan, Side::Source)?;
     let side = (Side::Source, bonds);
     let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();

@@ -18,7 +18,8 @@ use crate::split::blocks::{self, Span};
 use crate::split::copy::scope_size;
 use crate::split::injection_points::{Point, reach};
 use crate::split::owners::{self, LookedThrough, Watched};
-use crate::split::references::{self, Beside, Bonds};
+use crate::split::references;
+use crate::split::references::bonds::{Beside, Bonds};
 use std::cell::RefCell;
 use std::time::Instant;
 

@@ -17,7 +17,8 @@ use crate::server::wait;
 use crate::split::copy::scope_size;
 use crate::split::injection_points::reach;
 use crate::split::owners;
-use crate::split::references::{self, Beside, Reference};
+use crate::split::references::bonds::Beside;
+use crate::split::references::{self, Reference};
 use crate::words::counted;
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::injection_points::Point;
-use crate::split::references::Bonds;
+use crate::split::references::bonds::Bonds;
 
 /// Deletes every row of the scope on a side that holds nothing but copies, or those in some
 /// leaves, as long as no row that stays references one; returns how many there were. `after_batch` is the point behind each commit.
