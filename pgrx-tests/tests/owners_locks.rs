@@ -269,6 +269,32 @@ fn a_finish_reads_what_references_its_rows_under_its_lock() {
     assert!(!is_mover(&cluster));
 }
 
+/// What references the rows of a table has another name between two of its batches: the next attempt finds that.
+#[test]
+fn a_finish_goes_on_where_what_references_its_rows_has_another_name() {
+    let cluster = cluster(&["shardmaster.copy_streams = 1"]);
+    own_the_table(&cluster);
+    let fill = "INSERT INTO items SELECT 'moves', i, repeat('x', 1050) FROM generate_series(1001, 31000) i; ANALYZE items";
+    source(&cluster).batch_execute(fill).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut owner = session(&cluster, "shard_a");
+    let comes = "CREATE TABLE refs (tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)";
+    owner.batch_execute(comes).unwrap();
+    cluster.hold("finish_batch").unwrap();
+    split.call("finish").unwrap();
+    split.wait_held("finish_batch", LIMIT).unwrap();
+    let count = "SELECT count(*) FROM items WHERE tenant = 'moves'";
+    let left: i64 = owner.query_one(count, &[]).unwrap().get(0);
+    assert!(left > 0 && left < 30_000, "{left}");
+    owner.batch_execute("ALTER TABLE refs RENAME TO others").unwrap();
+    cluster.fault("").unwrap();
+    split.wait("finished", LIMIT).unwrap();
+    assert_eq!(owner.query_one(count, &[]).unwrap().get::<_, i64>(0), 0);
+}
+
 /// Partitions that came to the target with rows of their own: a rollback names them.
 #[test]
 fn a_rollback_reads_what_was_attached_under_its_lock() {

@@ -64,11 +64,14 @@ impl Walk {
         touched: &Touched,
         leaf: &Leaf,
     ) -> Result<Option<String>> {
-        connection.run(&format!(
-            "{}; LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE",
-            touched.beside.lock(),
-            leaf.name
-        ))?;
+        let locks = format!("{}; LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE", touched.beside.lock(), leaf.name);
+        if let Err(error) = connection.run(&locks) {
+            if !error.is("42P01") && !error.is("3F000") {
+                return Err(error.into());
+            }
+            connection.run("ROLLBACK")?;
+            return Err(SplitError::Retry(format!("{}: names that have just changed", error.message)));
+        }
         let found = connection.query(
             "SELECT $1::regclass::oid = $2::oid, pg_relation_filenode($2::oid)",
             &[Some(&leaf.name), Some(&leaf.oid)],
