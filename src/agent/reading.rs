@@ -7,16 +7,15 @@
 use super::error::{Result, SplitError};
 use super::opening::LOCK_TIMEOUT;
 use super::shape::TableShape;
-use super::short_lock::{self, TableLock};
+use super::short_lock::{self, Attempt, TableLock};
 use super::{catalogs, owners};
 use crate::error::SqlState;
 use crate::guc;
 use crate::remote::quote::{ident, text_array};
 use crate::remote::{Connection, RemoteError};
-use crate::server::wait;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const READING: &str = include_str!("../../sql/agent/reading.sql");
 
@@ -66,10 +65,7 @@ pub fn begin(
     patience: Duration,
 ) -> Result<Locked> {
     let lists = [schemas, tables].map(text_array);
-    let mut pause = Duration::from_millis(50);
-    let deadline = Instant::now() + patience;
-    let _said = wait::said();
-    loop {
+    short_lock::again(patience, || {
         let to_lock = ask(connection, &lists)?;
         let names: Vec<String> = to_lock.names.iter().cloned().collect();
         let lock = match names.is_empty() {
@@ -81,7 +77,7 @@ pub fn begin(
             ),
         };
         let reason = match connection.run(&format!("BEGIN; {lock}")) {
-            Ok(_) if ask(connection, &lists)? == to_lock => return Ok(to_lock),
+            Ok(_) if ask(connection, &lists)? == to_lock => return Ok(Attempt::Done(to_lock)),
             Ok(_) => {
                 connection.run("ROLLBACK")?;
                 format!("tables of shard \"{}\", which keep changing", connection.shard())
@@ -95,13 +91,8 @@ pub fn begin(
                 short_lock::blockers(connection, (TableLock::AccessShare, &names), &error)?
             }
         };
-        if Instant::now() > deadline {
-            return Err(SplitError::Retry(reason));
-        }
-        wait::report(&reason);
-        wait::sleep(pause);
-        pause = (pause * 2).min(Duration::from_secs(2));
-    }
+        Ok(Attempt::Waits(reason))
+    })
 }
 
 /// The same where all of them are to be read.

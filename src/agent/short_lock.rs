@@ -114,26 +114,42 @@ fn attempts(
     patience: Duration,
 ) -> Result<()> {
     let transaction = transaction(lock, table, statements);
+    again(patience, || match connection.run(&transaction) {
+        Ok(_) => Ok(Attempt::Done(())),
+        Err(error) => {
+            connection.run("ROLLBACK")?;
+            if !error.is_lock_timeout() && !error.is("57014") {
+                return Err(error.into());
+            }
+            Ok(Attempt::Waits(blockers(connection, (lock, &[table.to_owned()]), &error)?))
+        }
+    })
+}
+
+/// What has come of one attempt.
+pub enum Attempt<T> {
+    Done(T),
+    /// For what it waits.
+    Waits(String),
+}
+
+/// Makes attempts until one is done, with pauses in which others come to their turn; what the last one has
+/// waited for is told, and the error in the end.
+pub fn again<T>(patience: Duration, mut attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
     let mut pause = Duration::from_millis(50);
     let deadline = Instant::now() + patience;
     let _said = wait::said();
     loop {
-        match connection.run(&transaction) {
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                connection.run("ROLLBACK")?;
-                if !error.is_lock_timeout() && !error.is("57014") {
-                    return Err(error.into());
-                }
-                let reason = blockers(connection, (lock, &[table.to_owned()]), &error)?;
-                if Instant::now() > deadline {
-                    return Err(SplitError::Retry(reason));
-                }
-                wait::report(&reason);
-                wait::sleep(pause);
-                pause = (pause * 2).min(Duration::from_secs(2));
-            }
+        let reason = match attempt()? {
+            Attempt::Done(value) => return Ok(value),
+            Attempt::Waits(reason) => reason,
+        };
+        if Instant::now() > deadline {
+            return Err(SplitError::Retry(reason));
         }
+        wait::report(&reason);
+        wait::sleep(pause);
+        pause = (pause * 2).min(Duration::from_secs(2));
     }
 }
 

@@ -97,7 +97,14 @@ fn by_rows(
             parts.join(" UNION ALL ")
         ))?)
     })
-    .map_err(SplitError::into_failure)?;
+    .map_err(|error| {
+        let is_transient = error.is_transient();
+        let failure = error.into_failure();
+        match is_transient && failure.hint.is_none() {
+            true => failure.hint("It may pass by itself: ask again, or cut with by => 'keyspace'."),
+            false => failure,
+        }
+    })?;
     // A shard that was broken into may say anything: no entry of routing has such a name.
     Ok(rows.scalar().filter(|key| key.len() <= LONGEST_KEY).map(str::to_owned))
 }

@@ -31,11 +31,7 @@ impl Finding {
     pub fn unreachable(side: Side, error: SplitError) -> Finding {
         let transient = error.is_transient();
         let failure = error.into_failure();
-        let hint = match failure.hint {
-            Some(hint) => hint,
-            None if transient => "It may pass by itself: ask again.".to_owned(),
-            None => String::new(),
-        };
+        let hint = failure.hint.clone().unwrap_or_default();
         let name = format!("{}: connection", side.as_str());
         Finding { transient, ..Finding::new(&name, false, failure.message, &hint) }
     }

@@ -7,12 +7,11 @@
 use super::proof::Prover;
 use super::proof::abreast::Pair;
 use super::shown::Shown;
-use super::{purge, redirect};
+use super::{before, purge, redirect};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::known_column::KnownColumn;
 use crate::agent::observe;
 use crate::agent::session::{self, Side};
-use crate::agent::shape::{Column, TableShape};
+use crate::agent::shape::TableShape;
 use crate::agent::state::progress::Progress;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
@@ -20,13 +19,12 @@ use crate::agent::state::{consumed, progress};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
-use crate::error::{Failure, SqlState};
+use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::remote::quote::array_literal;
 use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::copy::{held, leaves};
-use crate::split::cutover::{source, told};
+use crate::split::cutover::told;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
@@ -198,22 +196,9 @@ fn purge_source(tenure: &Tenure, request: &FinishRequest) -> Result<(Connection,
     Ok((engine.control, Some(engine.target), deleted))
 }
 
-/// What is asked of both sides before anything is taken away.
-pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
-    require_told(engine, request.version)?;
-    owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
-    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
-    require_no_subscription(engine)?;
-    if !request.accepts {
-        require_frozen(engine)?;
-        require_all_columns(engine)?;
-    }
-    require_no_bond(engine)
-}
-
 fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)> {
     let mut engine = Engine::attach(tenure)?;
-    require_ready(&mut engine, request)?;
+    before::require_ready(&mut engine, request)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&source, &engine.control)?;
     tenure::register(&mut source, &engine.plan, Side::Source)?;
@@ -293,16 +278,6 @@ fn prover_of<'a>(
     Prover::new(target, (plan, table), Changes::of(plan, progress, table, position), accepts)
 }
 
-/// What the source has of the scope is what it had at the cutover: no client has written there.
-pub fn require_frozen(engine: &mut Engine) -> Result<()> {
-    require_nothing_stray(engine)?;
-    require_same_tables(engine)?;
-    let Engine { plan, control, target, .. } = engine;
-    owners::reading(control, plan, Side::Source, |source, locked| {
-        leaves::check_source_before_finish((source, locked), target, plan)
-    })
-}
-
 /// A table or partition that came while rows went was in no batch, and triggers that were
 /// disabled meanwhile let rows in behind the last one.
 fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
@@ -329,128 +304,6 @@ fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
         }
         Ok(())
     })
-}
-
-/// Both shards say what the cutover told them; else it is told again before anything else.
-pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
-    let source = told::difference(&mut engine.control, &engine.plan, Side::Source, (State::Moved, version))?;
-    let target = told::difference(&mut engine.target, &engine.plan, Side::Target, (State::Open, version))?;
-    let Some(text) = source.or(target) else {
-        return Ok(());
-    };
-    transaction(|| {
-        record::cutover_step(engine.plan.id, CutoverStep::Decided);
-        split::event(engine.plan.id, None, None, &format!("told again: {text}"));
-    });
-    Err(SplitError::Retry(text))
-}
-
-fn refuse(engine: &Engine, message: String) -> SplitError {
-    let (id, source, target) = (engine.plan.id, &engine.plan.source.shard_key, &engine.plan.target.shard_key);
-    SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, message).hint(format!(
-        "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
-    )))
-}
-
-/// Deleted in replica role, a row leaves those that reference it dangling.
-fn require_no_bond(engine: &mut Engine) -> Result<()> {
-    let Engine { control, plan, .. } = engine;
-    let bond = owners::reading(control, plan, Side::Source, |source, locked| {
-        references::staying_rows(source, plan, locked)
-    })?;
-    let Some(bond) = bond else { return Ok(()) };
-    Err(references::stays_bound(&engine.plan, Side::Source, &bond))
-}
-
-/// What finish deletes on the source would be deleted on the target, too.
-fn require_no_subscription(engine: &mut Engine) -> Result<()> {
-    let tables = engine.tables.iter().flat_map(|table| {
-        table.target.oid.iter().chain(table.target.leaves().iter().map(|leaf| &leaf.oid)).cloned()
-    });
-    let oids = array_literal(&tables.collect::<Vec<_>>());
-    let found = engine.target.run(&format!(
-        "SELECT srrelid::regclass FROM pg_subscription_rel WHERE srrelid = ANY ({oids}::oid[]) LIMIT 1"
-    ))?;
-    let Some(table) = found.scalar() else { return Ok(()) };
-    Err(SplitError::failed(
-        SqlState::NOT_IN_STATE,
-        format!("table {table} of shard \"{}\" is written to by a subscription", engine.target.shard()),
-        "Nothing was deleted: the deletes might be replicated. Drop the subscription, then call shard_split_finish again.",
-    ))
-}
-
-/// What no column of the target takes is compared with nothing: it was renamed or dropped on one
-/// side since the cutover, at which the target had a column for it. None: nothing.
-pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    for (table, known) in engine.tables.iter().zip(&progress.tables) {
-        let had = |column: &Column| {
-            let number = KnownColumn::from(column);
-            known.columns.iter().flatten().any(|known| known.attribute() == number.attribute())
-        };
-        let is_left_out = |name: &str| table.policy.maps.iter().any(|map| map.column == name);
-        let lost = |column: &&Column| {
-            column.generated.is_none()
-                && table.target.column(&column.name).is_none()
-                && !is_left_out(&column.name)
-                && had(column)
-        };
-        if let Some(column) = table.source.columns().iter().find(lost) {
-            let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
-            return Ok(Some(format!(
-                "column \"{}\" of table {} is on shard \"{source}\" and not on shard \"{target}\", so that nothing shows its values there",
-                column.name, table.source.name
-            )));
-        }
-    }
-    Ok(None)
-}
-
-fn require_all_columns(engine: &mut Engine) -> Result<()> {
-    let Some(text) = uncompared(engine)? else { return Ok(()) };
-    let id = engine.plan.id;
-    Err(SplitError::failed(
-        SqlState::NOT_IN_STATE,
-        text,
-        format!(
-            "Nothing was deleted. Make both sides alike, by the same change of the table on the other one, then call shard_split_finish({id}) again. If its values may go: SELECT shard_split_finish({id}, accept_missing => true)."
-        ),
-    ))
-}
-
-/// What stale clients wrote while the source had lost its fence exists nowhere else.
-fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
-    let stray = source::stray_changes(engine)?;
-    if stray == 0 {
-        return Ok(());
-    }
-    let queues: Vec<&str> = engine.tables.iter().map(|table| table.queue.as_str()).collect();
-    let queues = queues.join(", ");
-    Err(refuse(
-        engine,
-        format!(
-            "source shard \"{}\" took {stray} changes after the cutover, while it had lost its fence; their keys are in {queues}",
-            engine.plan.source.shard_key
-        ),
-    ))
-}
-
-/// By oid: a table that was renamed, and another that has taken its name, are not the same.
-fn require_same_tables(engine: &mut Engine) -> Result<()> {
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    for (table, known) in engine.tables.iter().zip(&progress.tables) {
-        let oid = table.source.oid.as_deref().unwrap_or_default();
-        if !known.structure.starts_with(&format!("oid {oid},")) {
-            return Err(refuse(
-                engine,
-                format!(
-                    "table {} of shard \"{}\" is not the one whose rows have moved: it was replaced since",
-                    table.source.name, engine.plan.source.shard_key
-                ),
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Tables that the source does not have any more hold no rows that could be deleted.

@@ -3,7 +3,7 @@
 //! Invariant: of a finish that is refused here both shards are as they were, and the split can
 //! be taken back. What comes to the target afterwards is found by the proof of each batch.
 
-use super::finish;
+use super::{before, finish};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress;
 use crate::agent::state::tenure::Tenure;
@@ -29,7 +29,7 @@ pub fn require_accepted(tenure: &Tenure, request: &FinishRequest) -> Result<()> 
     if tenure.plan.tables.is_empty() {
         return Ok(());
     }
-    finish::require_ready(&mut Engine::attach(&tenure)?, request)
+    before::require_ready(&mut Engine::attach(&tenure)?, request)
 }
 
 /// Every table was compared since the cutover, and each row of the source is on the target, or was

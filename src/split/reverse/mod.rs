@@ -16,7 +16,7 @@ pub use end::{has_none, leave, remove, under_way};
 pub use rest::{look, measure};
 
 use super::cutover::{recovery, told};
-use super::end::finish;
+use super::end::before;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::plan::check;
@@ -218,7 +218,9 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
             table.forget_copies();
         }
     }
-    take_in(plan, (&mut source, &mut target), &tables, &mut progress)?;
+    owners::reading(&mut target, plan, Side::Target, |target, _| {
+        take_in(plan, (&mut source, target), &tables, &mut progress)
+    })?;
     progress::store_first(&mut target, plan.id, &progress)?;
     Ok(true)
 }
@@ -326,7 +328,7 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
             return Err(SplitError::Retry(text));
         }
     }
-    finish::require_frozen(&mut engine).map_err(|error| not_frozen(error, &tenure.plan, there))?;
+    before::require_frozen(&mut engine).map_err(|error| not_frozen(error, &tenure.plan, there))?;
     let stored = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let counters = consumed::counters(&mut engine.control, there)?;
     let is_whole = counters.disagreement(stored.steps).is_none() && counters.announced == stored.steps;

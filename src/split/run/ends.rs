@@ -8,7 +8,7 @@ use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::State;
 use crate::catalog::way_back::{self, WayBack};
 use crate::server::txn::{transaction, try_transaction};
-use crate::split::end::{finish, lost, ready};
+use crate::split::end::{before, finish, lost, ready};
 use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl Worker {
         if !request.accepts {
             // What is wrong with a table is told before its rows are read. A comparison may take hours.
             if self.ready.is_none_or(|since| !state.verifies && since.elapsed() > SOON) {
-                finish::require_ready(self.attached(state)?, &request)?;
+                before::require_ready(self.attached(state)?, &request)?;
                 self.ready = Some(Instant::now());
             }
             if state.verifies {

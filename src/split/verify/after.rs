@@ -9,13 +9,13 @@ use crate::agent::session::Side;
 use crate::agent::state::progress;
 use crate::split::copy::{held, locks, step};
 use crate::split::cutover::source;
-use crate::split::end::finish;
+use crate::split::end::before;
 use crate::split::engine::Engine;
 use crate::split::owners;
 
 /// Compares what fits into a step.
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
-    finish::require_told(engine, version)?;
+    before::require_told(engine, version)?;
     walk::begin(engine)?;
     held::open_wished(engine)?;
     let ended = look(engine);
@@ -33,7 +33,7 @@ fn look(engine: &mut Engine) -> Result<()> {
         walk::give_up(engine, text);
         return Ok(());
     }
-    if let Some(text) = finish::uncompared(engine)? {
+    if let Some(text) = before::uncompared(engine)? {
         walk::give_up(engine, text);
         return Ok(());
     }

@@ -52,6 +52,7 @@ pub fn check(
         ) else {
             continue;
         };
+        // It may not be read, which is a finding of its own.
         if to.oid.is_none() {
             continue;
         }

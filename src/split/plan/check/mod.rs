@@ -69,7 +69,7 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
         return ("not ready, 1 finding: the shards were not asked".to_owned(), vec![found]);
     }
     let mut outlook = None;
-    let findings = look_at(plan, identity, |source, target| {
+    let mut findings = look_at(plan, identity, |source, target| {
         // What would move has moved.
         if state.phase != Phase::Completed
             && (state.goal != Goal::RolledBack || state.phase == Phase::RolledBack)
@@ -77,6 +77,10 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
             outlook = outlook::of(plan, source, target);
         }
     });
+    // A worker tries again by itself.
+    for finding in findings.iter_mut().filter(|finding| finding.transient && finding.hint.is_none()) {
+        finding.hint = Some("It may pass by itself: ask again.".to_owned());
+    }
     let mut line = outlook::line(&findings, outlook.as_ref(), now(state).as_deref());
     // It was begun, and does not begin again by itself.
     if state.failed && findings.iter().all(|finding| finding.ok) {

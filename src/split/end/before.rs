@@ -1,0 +1,167 @@
+//! What is asked of both sides before a finish takes anything away.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column::KnownColumn;
+use crate::agent::session::Side;
+use crate::agent::shape::Column;
+use crate::agent::state::progress;
+use crate::agent::state::side::State;
+use crate::catalog::split;
+use crate::catalog::split_state::CutoverStep;
+use crate::error::{Failure, SqlState};
+use crate::remote::quote::array_literal;
+use crate::server::txn::transaction;
+use crate::split::copy::leaves;
+use crate::split::cutover::{source, told};
+use crate::split::engine::Engine;
+use crate::split::owners;
+use crate::split::record::{self, FinishRequest};
+use crate::split::references;
+
+/// What is asked of both sides before anything is taken away.
+pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
+    require_told(engine, request.version)?;
+    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
+    require_no_subscription(engine)?;
+    if !request.accepts {
+        require_nothing_stray(engine)?;
+        require_same_tables(engine)?;
+        require_all_columns(engine)?;
+    }
+    require_fit_rows(engine, request.accepts)
+}
+
+/// What the rows of the source say, which are looked at once for both.
+fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
+    let Engine { plan, control, target, .. } = engine;
+    let bond = owners::reading(control, plan, Side::Source, |source, locked| {
+        if !accepts {
+            leaves::check_source_before_finish((source, locked), target, plan)?;
+        }
+        references::staying_rows(source, plan, locked)
+    })?;
+    // Deleted in replica role, a row leaves those that reference it dangling.
+    bond.map_or(Ok(()), |bond| Err(references::stays_bound(plan, Side::Source, &bond)))
+}
+
+/// What the source has of the scope is what it had at the cutover: no client has written there.
+pub fn require_frozen(engine: &mut Engine) -> Result<()> {
+    require_nothing_stray(engine)?;
+    require_same_tables(engine)?;
+    let Engine { plan, control, target, .. } = engine;
+    owners::reading(control, plan, Side::Source, |source, locked| {
+        leaves::check_source_before_finish((source, locked), target, plan)
+    })
+}
+
+/// Both shards say what the cutover told them; else it is told again before anything else.
+pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
+    let source = told::difference(&mut engine.control, &engine.plan, Side::Source, (State::Moved, version))?;
+    let target = told::difference(&mut engine.target, &engine.plan, Side::Target, (State::Open, version))?;
+    let Some(text) = source.or(target) else {
+        return Ok(());
+    };
+    transaction(|| {
+        record::cutover_step(engine.plan.id, CutoverStep::Decided);
+        split::event(engine.plan.id, None, None, &format!("told again: {text}"));
+    });
+    Err(SplitError::Retry(text))
+}
+
+/// What stale clients wrote while the source had lost its fence exists nowhere else.
+fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
+    let stray = source::stray_changes(engine)?;
+    if stray == 0 {
+        return Ok(());
+    }
+    let queues: Vec<&str> = engine.tables.iter().map(|table| table.queue.as_str()).collect();
+    let queues = queues.join(", ");
+    Err(refuse(
+        engine,
+        format!(
+            "source shard \"{}\" took {stray} changes after the cutover, while it had lost its fence; their keys are in {queues}",
+            engine.plan.source.shard_key
+        ),
+    ))
+}
+
+/// By oid: a table that was renamed, and another that has taken its name, are not the same.
+fn require_same_tables(engine: &mut Engine) -> Result<()> {
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    for (table, known) in engine.tables.iter().zip(&progress.tables) {
+        let oid = table.source.oid.as_deref().unwrap_or_default();
+        if !known.structure.starts_with(&format!("oid {oid},")) {
+            return Err(refuse(
+                engine,
+                format!(
+                    "table {} of shard \"{}\" is not the one whose rows have moved: it was replaced since",
+                    table.source.name, engine.plan.source.shard_key
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn require_all_columns(engine: &mut Engine) -> Result<()> {
+    let Some(text) = uncompared(engine)? else { return Ok(()) };
+    let id = engine.plan.id;
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        text,
+        format!(
+            "Nothing was deleted. Make both sides alike, by the same change of the table on the other one, then call shard_split_finish({id}) again. If its values may go: SELECT shard_split_finish({id}, accept_missing => true)."
+        ),
+    ))
+}
+
+/// What no column of the target takes is compared with nothing: it was renamed or dropped on one
+/// side since the cutover, at which the target had a column for it. None: nothing.
+pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    for (table, known) in engine.tables.iter().zip(&progress.tables) {
+        let had = |column: &Column| {
+            let number = KnownColumn::from(column);
+            known.columns.iter().flatten().any(|known| known.attribute() == number.attribute())
+        };
+        let is_left_out = |name: &str| table.policy.maps.iter().any(|map| map.column == name);
+        let lost = |column: &&Column| {
+            column.generated.is_none()
+                && table.target.column(&column.name).is_none()
+                && !is_left_out(&column.name)
+                && had(column)
+        };
+        if let Some(column) = table.source.columns().iter().find(lost) {
+            let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
+            return Ok(Some(format!(
+                "column \"{}\" of table {} is on shard \"{source}\" and not on shard \"{target}\", so that nothing shows its values there",
+                column.name, table.source.name
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// What finish deletes on the source would be deleted on the target, too.
+fn require_no_subscription(engine: &mut Engine) -> Result<()> {
+    let tables = engine.tables.iter().flat_map(|table| {
+        table.target.oid.iter().chain(table.target.leaves().iter().map(|leaf| &leaf.oid)).cloned()
+    });
+    let oids = array_literal(&tables.collect::<Vec<_>>());
+    let found = engine.target.run(&format!(
+        "SELECT srrelid::regclass FROM pg_subscription_rel WHERE srrelid = ANY ({oids}::oid[]) LIMIT 1"
+    ))?;
+    let Some(table) = found.scalar() else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("table {table} of shard \"{}\" is written to by a subscription", engine.target.shard()),
+        "Nothing was deleted: the deletes might be replicated. Drop the subscription, then call shard_split_finish again.",
+    ))
+}
+
+fn refuse(engine: &Engine, message: String) -> SplitError {
+    let (id, source, target) = (engine.plan.id, &engine.plan.source.shard_key, &engine.plan.target.shard_key);
+    SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, message).hint(format!(
+        "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
+    )))
+}
