@@ -158,10 +158,10 @@ fn lock_next<'a>(
     scope: &'a thread::Scope<'a, '_>,
     cluster: &'a Cluster,
     watcher: &mut Client,
-    table: &'static str,
+    (shard, table): (&'static str, &'static str),
 ) -> thread::ScopedJoinHandle<'a, Client> {
     let asked = scope.spawn(move || {
-        let mut owner = session(cluster, "shard_b");
+        let mut owner = session(cluster, shard);
         owner.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).unwrap();
         owner
     });
@@ -188,7 +188,7 @@ fn a_cutover_asks_what_is_referenced_once_it_is_locked() {
     cluster.fault("").unwrap();
     thread::scope(|scope| {
         wait_waiting(&mut watcher, "dict", "BEGIN; SELECT 1 /");
-        let next = lock_next(scope, &cluster, &mut watcher, "dict");
+        let next = lock_next(scope, &cluster, &mut watcher, ("shard_b", "dict"));
         owner.batch_execute("COMMIT").unwrap();
         let mut owner = next.join().unwrap();
         wait_waiting(&mut watcher, "dict", "BEGIN; LOCK TABLE");
@@ -224,7 +224,7 @@ fn whose_row_is_in_the_way_is_asked_under_the_lock() {
                   WHERE NOT l.granted AND a.application_name LIKE 'shardmaster%'";
     wait::until_true(&mut watcher, "the step to wait for the row", LIMIT, waits).unwrap();
     thread::scope(|scope| {
-        let next = lock_next(scope, &cluster, &mut watcher, "items");
+        let next = lock_next(scope, &cluster, &mut watcher, ("shard_b", "items"));
         holder.batch_execute("COMMIT").unwrap();
         let mut owner = next.join().unwrap();
         let waits = "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -267,6 +267,53 @@ fn a_finish_reads_what_references_its_rows_under_its_lock() {
     }
     split.finish(LIMIT).unwrap();
     assert!(!is_mover(&cluster));
+}
+
+/// A foreign key that comes while a lock is waited for names a table that is not locked by that.
+#[test]
+fn what_is_to_be_locked_is_asked_again_behind_the_locks() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut owner = session(&cluster, "shard_a");
+    owner.batch_execute("CREATE TABLE refs (tenant text, id int)").unwrap();
+    let mut watcher = source(&cluster);
+    cluster.hold("finish_begin").unwrap();
+    split.call("finish").unwrap();
+    split.wait_held("finish_begin", LIMIT).unwrap();
+    owner.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE").unwrap();
+    cluster.fault("").unwrap();
+    thread::scope(|scope| {
+        // He lets each statement that waits for the table go on to the next one, up to the one that takes the locks.
+        loop {
+            wait_waiting(&mut watcher, "items", "");
+            let takes = "SELECT count(*) > 0 FROM pg_stat_activity
+                          WHERE application_name LIKE 'shardmaster%' AND query LIKE 'BEGIN; SET LOCAL lock_timeout%'
+                            AND state <> 'idle'";
+            if watcher.query_one(takes, &[]).unwrap().get(0) {
+                break;
+            }
+            let next = lock_next(scope, &cluster, &mut watcher, ("shard_a", "items"));
+            owner.batch_execute("COMMIT").unwrap();
+            owner = next.join().unwrap();
+        }
+        owner
+            .batch_execute("ALTER TABLE refs ADD FOREIGN KEY (tenant, id) REFERENCES items (tenant, id)")
+            .unwrap();
+        let next = lock_next(scope, &cluster, &mut watcher, ("shard_a", "refs"));
+        owner.batch_execute("COMMIT").unwrap();
+        let mut owner = next.join().unwrap();
+        wait_waiting(&mut watcher, "refs", "");
+        owner.batch_execute(&format!("{}; COMMIT", trap("refs"))).unwrap();
+    });
+    let error = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(!is_mover(&cluster), "{error}");
+    assert!(error.contains(RUNS), "{error}");
+    disarm(&cluster, "shard_a");
+    split.finish(LIMIT).unwrap();
 }
 
 /// What references the rows of a table has another name between two of its batches: the next attempt finds that.
