@@ -76,6 +76,9 @@ fn rows_of_single_keys_are_found_by_table_and_key() {
         .unwrap();
     let (state, message) = error(&mut client, "SELECT * FROM shard_misplaced()");
     assert_eq!(state, "42P01", "{message}");
+    let error = client.batch_execute("SELECT * FROM shard_unassigned()").unwrap_err();
+    let hint = error.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
+    assert!(hint.contains("shard_table_drop()"), "{error:?}");
     assert_eq!(
         found(&mut client, "shard_misplaced(shards => '{shard_b}')"),
         [

@@ -128,12 +128,19 @@ fn tables_migrate_on_the_way() {
         let query = "SELECT shard_split_map($1, 'orders', $2, $3)";
         cluster.superuser().unwrap().execute(query, &[&split.id, &column, &expression]).map(drop)
     };
+    map("no_such_column", None).unwrap();
+    assert!(refused().contains("is mapped, but on neither side"), "{}", refused());
+    map("no_such_column", Some("no_such_column")).unwrap();
     map("legacy", None).unwrap();
     map("label", Some("'order ' || no_such_column")).unwrap();
     assert!(refused().contains("no_such_column"), "{}", refused());
     map("label", Some("'order ' || ref")).unwrap();
     assert_eq!(refused(), "");
     split.run(|_| ()).unwrap();
+    let reverse = format!("SELECT shard_split_reverse({})", split.id);
+    let no_way_back = cluster.superuser().unwrap().batch_execute(&reverse).unwrap_err();
+    let why = no_way_back.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
+    assert!(why.contains("Columns of table orders are mapped"), "{no_way_back:?}");
     let late = map("label", None).unwrap_err();
     assert_eq!(late.code().map(|code| code.code().to_owned()).as_deref(), Some("55000"));
     workload.wait_for(300, LIMIT).unwrap();

@@ -362,6 +362,12 @@ pub fn forget_table(id: i64, table: &str) {
     event(id, None, None, &format!("table {table} is out of the keyspace, and of this plan"));
 }
 
+/// The first of its tables of which a column is computed or left out.
+pub fn mapped_table(id: i64) -> Option<String> {
+    let query = "SELECT min(table_name) FROM shardmaster.split_map WHERE split_id = $1";
+    sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
+}
+
 fn maps(id: i64, table: &str) -> Vec<Map> {
     sql::read(
         "SELECT column_name, expression FROM shardmaster.split_map WHERE split_id = $1 AND table_name = $2

@@ -111,6 +111,17 @@ pub(super) fn no_tables(keyspace: &str) -> Failure {
         .hint("shard_table_add() says which tables it has.")
 }
 
+/// A shard that has not all of a keyspace's tables, or not as the others have them: its server knows nothing of keyspaces.
+fn lacking(failure: Failure) -> Failure {
+    let lacks = [SqlState::parse("42P01"), SqlState::parse("42703"), SqlState::parse("3F000")];
+    match failure.hint {
+        None if lacks.contains(&failure.sqlstate) => {
+            failure.hint("All tables that shard_tables() lists are read there: give it this one, as shard_schema_copy() does, take it out of the keyspace with shard_table_drop(), or name other shards.")
+        }
+        _ => failure,
+    }
+}
+
 /// And not in each shard's namespace.
 fn is_in_a_schema(table: &str) -> bool {
     TableName::parse(table).is_some_and(|table| table.schema.is_some())
@@ -137,7 +148,7 @@ impl Counts {
                     bytes += count.key.as_ref().map_or(0, String::len);
                     counts.push(count);
                 }
-                Some(Event::Failed(_, failure)) => return Err(failure),
+                Some(Event::Failed(_, failure)) => return Err(lacking(failure)),
                 None if counts.is_empty() => return Ok(None),
                 None => break,
             }

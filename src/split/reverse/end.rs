@@ -68,8 +68,14 @@ fn taken_back_by(back: &WayBack) -> String {
 
 /// The error of a call that needs one.
 pub fn has_none(there: i64) -> Failure {
+    let why = match split::mapped_table(there) {
+        Some(table) => format!("Columns of table {table} are mapped"),
+        None => format!(
+            "shardmaster.reverse was off when it was started, or the way back was given up, of which shard_split_events({there}) tells"
+        ),
+    };
     Failure::new(SqlState::NOT_IN_STATE, format!("split {there} has no way back"))
-        .hint("shardmaster.reverse was off when it was started, or the way back was given up: finish it, then plan a split in the other direction.")
+        .hint(format!("{why}: finish it, then plan a split in the other direction."))
 }
 
 /// The error of a call that has to wait for the end of a way back.

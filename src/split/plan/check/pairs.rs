@@ -42,12 +42,17 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
     }
     let computed =
         "Make the columns equal, or say with shard_split_map() how this one is computed (NULL: left out).";
-    let plain = "shard_split_map() with the column's own name as the expression has it come over as it is.";
+    let plain =
+        "shard_split_map() with the column's own name as the expression takes what was said of it back.";
     differences
         .into_iter()
         .map(|difference| {
             let name = if difference.ok { "compatible columns" } else { "same columns" };
-            let hint = if difference.text.ends_with("cannot be computed") { plain } else { computed };
+            let needs_none = ["cannot be computed", "on neither side"];
+            let hint = match needs_none.iter().any(|end| difference.text.ends_with(end)) {
+                true => plain,
+                false => computed,
+            };
             Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
         })
         .collect()
