@@ -318,7 +318,32 @@ fn what_lies_before_a_row_that_is_referenced_and_held_goes() {
     assert_eq!(left(&cluster, 0), [0, 0]);
 }
 
-/// A session that deletes, one that shows, and the worker itself.
+/// What one stream has committed is gone, what another has begun is not, and the next worker takes the rest.
+#[test]
+fn a_worker_that_ends_within_a_round_leaves_the_rest_to_the_next() {
+    let cluster = stage_of(3, FEWER);
+    let split = completed(&cluster);
+    let target = left(&cluster, 1);
+    let mut other = locked(&cluster, &split, 3_001);
+    let begun = left(&cluster, 0);
+    assert!(begun[0] > 0, "{begun:?}");
+    let mut master = cluster.superuser().unwrap();
+    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1::bigint";
+    let pid: i32 = master.query_one(worker, &[&split.id]).unwrap().get(0);
+    assert!(master.query_one("SELECT pg_terminate_backend($1)", &[&pid]).unwrap().get::<_, bool>(0));
+    wait::until("the next worker to wait for the row", LIMIT, || {
+        let next = master.query_opt(worker, &[&split.id])?.is_some_and(|row| row.get::<_, i32>(0) != pid);
+        Ok((next && at_work(&cluster, 0, "finish") > 0).then_some(()))
+    })
+    .unwrap();
+    let row = "SELECT count(*) FROM items WHERE id = 3001";
+    assert_eq!(source(&cluster).query_one(row, &[]).unwrap().get::<_, i64>(0), 1);
+    other.batch_execute("ROLLBACK").unwrap();
+    split.wait("finished", LIMIT).unwrap();
+    assert_eq!((left(&cluster, 0), left(&cluster, 1)), ([0, 0], target));
+}
+
+/// A session that deletes, and one that shows.
 #[test]
 fn a_finish_that_is_interrupted_goes_on() {
     let cluster = stage_of(3, FEWER);
