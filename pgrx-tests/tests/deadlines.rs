@@ -443,6 +443,12 @@ fn a_worker_that_comes_too_late_says_so() {
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(error.contains("cutover aborted"), "{error}");
     assert!(error.contains("its own worker, which was held up"), "{error}");
+    let problems = "SELECT string_agg(problem, '; ') FROM shard_split_diagnose($1)";
+    let told: String = stage.cluster.superuser().unwrap().query_one(problems, &[&split.id]).unwrap().get(0);
+    assert!(
+        told.contains("it goes on, and its last cutover or rehearsal did not: cutover aborted"),
+        "{told}"
+    );
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
 }

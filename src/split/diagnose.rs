@@ -113,7 +113,13 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
     let id = plan.id;
     let mut found: Vec<Problem> = Vec::new();
     if let Some(error) = &state.error {
-        found.push((format!("it has failed: {}", error.message), error.hint.clone()));
+        // One whose cutover was given up goes on.
+        let what = if state.failed {
+            "it has failed"
+        } else {
+            "it goes on, and its last cutover or rehearsal did not"
+        };
+        found.push((format!("{what}: {}", error.message), error.hint.clone()));
     }
     if state.paused {
         found.push(("it is paused".into(), Some(format!("SELECT shard_split_resume({id})."))));
