@@ -38,7 +38,8 @@ package: build
 	@scripts/setup.sh --check package
 	@scripts/package.sh
 
-check-package: setup-tests
+check-package:
+	@scripts/setup.sh debian
 	@scripts/test.sh package
 
 # The source as PGXN takes it: target/shardmaster-VERSION.zip.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh [--check] build|package|tests|docs: installs what is missing for a build, for a Debian
-# package, or for the tests as well; for the documentation as a site alone.
+# setup.sh [--check] build|package|debian|tests|docs: installs what is missing for a build, for a Debian
+# package, for a bare Debian to try it in, or for the tests as well; for the documentation as a site alone.
 # With --check it installs nothing and says what is missing. Quick when nothing is.
 . "$(dirname "$0")/lib.sh"
 
@@ -38,6 +38,7 @@ missing_packages() {
         # A site needs no server.
         docs) packages="gcc libc6-dev python3" ;;
         package) packages+=" dpkg-dev" ;;
+        debian) packages+=" dpkg-dev debootstrap" ;;
         tests) packages+=" dpkg-dev $(test_packages)" ;;
     esac
     for package in $packages; do

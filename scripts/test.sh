@@ -24,6 +24,10 @@ run_parent() {
 }
 
 find_bindir
+if [ -n "${SHARDMASTER_INSTALLED:-}" ] && [ ! -e "$("$PG_CONFIG" --sharedir)/extension/shardmaster.control" ]; then
+    echo "shardmaster is not installed in the PostgreSQL of $PG_CONFIG: \`make install\` does that" >&2
+    exit 1
+fi
 # A server from a package may lack what others have.
 [ -z "$PG" ] || MAY_LACK=yes
 [ -n "${SHARDMASTER_INSTALLED:-}" ] || init_pgrx
