@@ -34,8 +34,9 @@ install:
 	@scripts/install.sh
 
 # A Debian package for that PostgreSQL, in target/packages; check-package, as root: tries one in a bare Debian.
-package: build
+package:
 	@scripts/setup.sh --check package
+	@scripts/build.sh
 	@scripts/package.sh
 
 check-package:

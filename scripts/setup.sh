@@ -76,7 +76,10 @@ stop_services() {
 # lacking WHAT HOW: what to do without this script, where it may not do it.
 lacking() {
     echo "setup: $1" >&2
-    echo "setup: run \`make setup\`, or: $2" >&2
+    case $what in
+        build) echo "setup: run \`make setup\`, or: $2" >&2 ;;
+        *) echo "setup: run \`scripts/setup.sh $what\`, or: $2" >&2 ;;
+    esac
     exit 1
 }
 
