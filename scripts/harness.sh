@@ -84,6 +84,23 @@ tests_of() {
     [ "${chosen[-1]}" != --exact ] || chosen+=("$name::")
 }
 
+# What only a server that can do TLS shows.
+needs_tls='^(credentials::|keychain::|secrets::|endpoints::endpoints_and_credentials_are_changed_at_once$|client::(a_client_in_(go|javascript|python)_|a_router_speaks_tls|an_application_with_))'
+
+# Takes out of the array `chosen` what the server under test cannot show, and says so: one from a package may lack TLS.
+leave_out_lacking() {
+    local name=$1 test left=() kept=()
+    [ -n "${MAY_LACK:-}" ] || return 0
+    if "$BINDIR/pg_config" --configure | grep -qE -- '--with-(openssl|ssl=)'; then return 0; fi
+    for test in "${chosen[@]}"; do
+        if [[ $test =~ $needs_tls ]]; then left+=("$test"); else kept+=("$test"); fi
+    done
+    [ "${#left[@]}" -gt 0 ] || return 0
+    echo "left out, as this server can do no TLS: ${left[*]}"
+    [ "${kept[-1]}" != --exact ] || kept+=("$name::")
+    chosen=("${kept[@]}")
+}
+
 # A file system that is soon full. Only root can have one.
 mount_small_disk() {
     [ "$(id -u)" -eq 0 ] || return 0

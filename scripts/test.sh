@@ -105,6 +105,7 @@ harness_test() {
     echo "== pgrx-tests: $1"
     # shellcheck disable=SC2086
     tests_of "$2" ${SHARDMASTER_TEST_ARGS:-}
+    leave_out_lacking "$2"
     # Two threads: each test starts servers of its own, and mostly waits for them.
     beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$2" \
         --test-threads "${SHARDMASTER_TEST_THREADS:-2}" "${chosen[@]}" >"$LOGS/$1.log" 2>&1 </dev/null || status=$?

@@ -164,6 +164,13 @@ impl Server {
         backup.args(["-R", "-X", "stream", "-c", "fast", "-N", "-p", "5432", "-U", "postgres", "-h"]);
         env::run(backup.arg(primary.socket_dir()).arg("-D").arg(server.data()))?;
         server.configure(&[&format!("unix_socket_directories = '{}'", server.dir.display())])?;
+        // -R writes every option that the program's libpq knows; that of the extension, which answers in the server for all, may
+        // be of an earlier version, where an installation has one of its own without TLS (scripts/lib.sh).
+        let conninfo =
+            format!("primary_conninfo = 'host={} port=5432 user=postgres'\n", primary.socket_dir().display());
+        let settings = server.data().join("postgresql.auto.conf");
+        let known = fs::read_to_string(&settings)?;
+        fs::write(&settings, known + &conninfo)?;
         Ok(server)
     }
 
