@@ -5,6 +5,7 @@
 find_bindir
 init_pgrx
 features
+find_rpath
 # SHARDMASTER_PROFILE=harness builds faster, for a developer's own loop.
 profile=${SHARDMASTER_PROFILE:-release}
 # Scripts of other versions that are there were of another checkout, or of a test that was stopped.

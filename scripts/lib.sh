@@ -105,6 +105,24 @@ find_bindir() {
     find_libs
 }
 
+# Sets SHARDMASTER_RPATH where the server comes with a libpq of its own, which its other modules load: of two in one process
+# one answers for both, so that an older one would keep a standby from reading its primary_conninfo, or postgres_fdw from
+# loading. One without TLS is left to those; before 14 there is none that would do.
+find_rpath() {
+    local libdir own system
+    unset SHARDMASTER_RPATH
+    libdir=$("$PG_CONFIG" --libdir) && own=$libdir/libpq.so.5
+    system=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libpq\.so\.5 .*=> //p' | head -n 1)
+    if [ "$MAJOR" -lt 14 ] || [ ! -e "$own" ] || [ "$own" -ef "${system:-/}" ]; then return 0; fi
+    if grep -q libssl "$own"; then
+        # Found from wherever it is installed.
+        SHARDMASTER_RPATH="\$ORIGIN/$(realpath --relative-to="$("$PG_CONFIG" --pkglibdir)" "$libdir")"
+        export SHARDMASTER_RPATH
+    else
+        echo "$own can do no TLS: the extension takes ${system:-no libpq}" >&2
+    fi
+}
+
 # What `make` has built for that version, as it is to be installed.
 built_files() { echo "$ROOT/target/built/${SHARDMASTER_PROFILE:-release}/$MAJOR"; }
 
