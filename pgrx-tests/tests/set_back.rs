@@ -310,7 +310,25 @@ fn finish_knows_its_tables_by_more_than_their_names() {
     assert!(error.contains("does not exist"), "{error}");
     owner.batch_execute("CREATE TABLE items (LIKE items_old INCLUDING ALL)").unwrap();
     finish_refuses(&cluster, &split, "is not the one whose rows have moved");
-    owner.batch_execute("DROP TABLE items; ALTER TABLE items_old RENAME TO items").unwrap();
+    let back = "DROP TABLE items; ALTER TABLE items_old RENAME TO items";
+    owner.batch_execute(back).unwrap();
+    // Another one that comes with rows while it deletes is no partition.
+    cluster.hold("finish_batch").unwrap();
+    split.call("finish").unwrap();
+    split.wait_held("finish_batch", LIMIT).unwrap();
+    owner
+        .batch_execute(
+            "ALTER TABLE items RENAME TO items_old; CREATE TABLE items (LIKE items_old INCLUDING ALL);
+             GRANT ALL ON items TO mover; INSERT INTO items VALUES ('moves', 1, 'came with it', 1)",
+        )
+        .unwrap();
+    cluster.fault("").unwrap();
+    let failure = split.failure(LIMIT).unwrap();
+    assert!(
+        failure.contains("is not the one whose rows have moved: it was replaced since, and has rows of"),
+        "{failure}"
+    );
+    owner.batch_execute(back).unwrap();
     split.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
 }

@@ -309,18 +309,36 @@ pub fn check_source_before_finish(
                 continue;
             }
             if let Some(found) = find_row(source, plan, column, &leaf.name, true)? {
-                return Err(SplitError::failed(
-                    SqlState::NOT_IN_STATE,
-                    format!(
-                        "partition {} was attached to table {} on shard \"{}\" with rows of key \"{}\" after the key had moved",
-                        found.table, shape.name, plan.source.shard_key, found.key
-                    ),
-                    "The target does not have these rows. Detach the partition, write them to the key's shard, then call shard_split_finish again.",
-                ));
+                return Err(came_later(plan, shape, leaf, &found));
             }
         }
     }
     Ok(())
+}
+
+/// A leaf with rows of the scope that no step has seen.
+fn came_later(plan: &Plan, shape: &TableShape, leaf: &Leaf, found: &Stranger) -> SplitError {
+    let (table, source, id) = (&shape.name, &plan.source.shard_key, plan.id);
+    if shape.oid.as_deref() == Some(&leaf.oid) {
+        return SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!(
+                "table {table} of shard \"{source}\" is not the one whose rows have moved: it was replaced since, and has rows of key \"{}\"",
+                found.key
+            ),
+            format!(
+                "The target does not have these rows. Give the table that they were moved from its name back, write them to the key's shard, then call shard_split_finish({id}) again."
+            ),
+        );
+    }
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "partition {} was attached to table {table} on shard \"{source}\" with rows of key \"{}\" after the key had moved",
+            found.table, found.key
+        ),
+        "The target does not have these rows. Detach the partition, write them to the key's shard, then call shard_split_finish again.",
+    )
 }
 
 /// The source may have taken writes that the target does not have.
