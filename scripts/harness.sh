@@ -84,21 +84,34 @@ tests_of() {
     [ "${chosen[-1]}" != --exact ] || chosen+=("$name::")
 }
 
-# What only a server that can do TLS shows.
-needs_tls='^(credentials::|keychain::|secrets::|endpoints::endpoints_and_credentials_are_changed_at_once$|client::(a_client_in_(go|javascript|python)_|a_router_speaks_tls|an_application_with_))'
+# What only a server that was built with something shows: what it is, how `pg_config --configure` has it (!: has it not), and
+# the tests.
+with_what=(
+    'TLS --with-(openssl|ssl=) ^(credentials::|keychain::|secrets::|endpoints::endpoints_and_credentials_are_changed_at_once$|client::(a_client_in_(go|javascript|python)_|a_router_speaks_tls|an_application_with_))'
+    'XML --with-libxml ^(imports::conditions_find_|misplaced_tables::rows_arrive_as_they_are$|queries_types::values_come_as_they_are$|tables::every_type_arrives_)'
+    'ICU !--without-icu ^ranges::keys_that_are_ordered_otherwise_'
+)
 
-# Takes out of the array `chosen` what the server under test cannot show, and says so: one from a package may lack TLS.
+# Takes out of the array `chosen` what the server under test cannot show, and says so: one from a package may lack some.
 leave_out_lacking() {
-    local name=$1 test left=() kept=()
+    local name=$1 configured row what word tests test left kept
     [ -n "${MAY_LACK:-}" ] || return 0
-    if "$BINDIR/pg_config" --configure | grep -qE -- '--with-(openssl|ssl=)'; then return 0; fi
-    for test in "${chosen[@]}"; do
-        if [[ $test =~ $needs_tls ]]; then left+=("$test"); else kept+=("$test"); fi
+    configured=$("$BINDIR/pg_config" --configure)
+    for row in "${with_what[@]}"; do
+        read -r what word tests <<<"$row"
+        case $word in
+            !*) grep -qE -- "${word#!}" <<<"$configured" || continue ;;
+            *) if grep -qE -- "$word" <<<"$configured"; then continue; fi ;;
+        esac
+        left=() kept=()
+        for test in "${chosen[@]}"; do
+            if [[ $test =~ $tests ]]; then left+=("$test"); else kept+=("$test"); fi
+        done
+        [ "${#left[@]}" -gt 0 ] || continue
+        echo "left out, as this server was built without $what: ${left[*]}"
+        [ "${kept[-1]}" != --exact ] || kept+=("$name::")
+        chosen=("${kept[@]}")
     done
-    [ "${#left[@]}" -gt 0 ] || return 0
-    echo "left out, as this server can do no TLS: ${left[*]}"
-    [ "${kept[-1]}" != --exact ] || kept+=("$name::")
-    chosen=("${kept[@]}")
 }
 
 # A file system that is soon full. Only root can have one.

@@ -3,7 +3,8 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::env::may_lack;
+use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, state_of, to_pending};
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 
 fn server_of<'a>(cluster: &'a Cluster, side: &str) -> &'a shardmaster_tests::server::Server {
@@ -271,7 +272,11 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
             let server = server_of(&cluster, side);
             let mut owner = session(&cluster, server.name());
             server.superuser(DATABASE).unwrap().batch_execute(trap.prepare).unwrap();
-            owner.batch_execute(trap.set).unwrap_or_else(|error| panic!("{}: {error:?}", trap.what));
+            match owner.batch_execute(trap.set) {
+                // A package's server may have been built without XML.
+                Err(error) if may_lack() && state_of(&error) == "0A000" => continue,
+                set => set.unwrap_or_else(|error| panic!("{}: {error:?}", trap.what)),
+            }
             let found = split.findings_with_hints().unwrap();
             let name = format!("{side}: code of owners: ");
             let hint = format!("shard_trust_owner('{}', 'mallory')", server.name());

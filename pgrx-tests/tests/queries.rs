@@ -3,6 +3,7 @@
 use postgres::Client;
 use shardmaster_tests::asking::{analyst, error, json, stage};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
+use shardmaster_tests::env::may_lack;
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, by_superusers, outcome};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -249,9 +250,15 @@ fn what_reads_past_what_is_hidden_is_refused() {
     ] {
         let quoted = format!("SELECT shard_query_json($q${query}$q$, shards => '{{shard_b}}')");
         let (state, message) = error(&mut client, &quoted);
+        // A package's may have been built without XML.
+        if state == "0A000" && may_lack() {
+            continue;
+        }
         let says =
             format!("shard \"shard_b\": {what} may give rows that split {} has between two shards", split.id);
-        assert_eq!((state.as_str(), message.replace("public.", "")), ("55000", says), "{query}");
+        // Of a table that inherits, either is named: the parent by a server before 18.
+        let message = message.replace("public.", "").replace("table heir", "table items");
+        assert_eq!((state.as_str(), message), ("55000", says), "{query}");
     }
     for (query, count) in [
         ("SELECT pure(1), summed(id) FROM plain", 1),

@@ -214,7 +214,8 @@ fn a_fence_is_a_few_ways_to_each_side() {
         let ways = [&stage.source, &stage.target].map(|relay| {
             let heard = relay.heard();
             tell("a fence", &heard);
-            heard.len()
+            // A worker that a busy machine has held up asks both sides once more whether they are there.
+            heard.iter().filter(|heard| heard.text.trim_matches(char::from(0)) != "SELECT 1").count()
         });
         stage.cluster.fault("").unwrap();
         split.wait("completed", LIMIT).unwrap();

@@ -96,9 +96,10 @@ fn nothing_of_ours_runs_while_a_server_is_upgraded() {
     cluster.master.spawn_with(&["-b"]).unwrap();
     cluster.master.wait_ready().unwrap();
     let mut master = cluster.superuser().unwrap();
-    // Started by the same loop of the postmaster, and registered before any library is loaded.
-    let launcher =
-        "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'logical replication launcher'";
+    // Started by the same loop of the postmaster, and registered before any library is loaded; from 17 on not in this mode.
+    let launcher = "SELECT count(*) > 0 FROM pg_stat_activity
+                     WHERE backend_type = CASE WHEN current_setting('server_version_num')::int < 170000
+                                               THEN 'logical replication launcher' ELSE 'walwriter' END";
     wait::until_true(&mut master, "the server's own workers", LIMIT, launcher).unwrap();
     assert_eq!(ours(&mut master), 0);
     drop(master);
