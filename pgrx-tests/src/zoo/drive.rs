@@ -4,7 +4,7 @@ use super::needs::Has;
 use super::{Case, add_maps, add_tables, compare};
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::split::Split;
-use crate::{Error, Result};
+use crate::{Error, Result, wait};
 use postgres::Client;
 use std::time::Duration;
 
@@ -120,8 +120,9 @@ impl<'a> Drive<'a> {
     }
 
     /// The whole way; an error says which rows are not what they should be. `moved` is a
-    /// condition on the shard-by column {by}.
-    pub fn run(&self, split: &Split<'_>, cases: &[Case], moved: &str) -> Result<()> {
+    /// condition on the shard-by column {by}. How many rows came over as the first window behind the copy, and behind the fence:
+    /// by that a window takes another way (src/split/copy/few.rs).
+    pub fn run(&self, split: &Split<'_>, cases: &[Case], moved: &str) -> Result<[i64; 2]> {
         let found = split.findings()?;
         if !found.is_empty() {
             return Err(format!("refused: {}", found.join("; ")).into());
@@ -131,11 +132,19 @@ impl<'a> Drive<'a> {
         self.change(cases, 0)?;
         split.call("run_backfill")?;
         split.wait("cutover_pending", LIMIT)?;
+        split.call("pause")?;
+        wait::until("the split to rest", LIMIT, || {
+            Ok((split.metric::<String>("activity")? == "paused").then_some(()))
+        })?;
         self.change(cases, 1)?;
+        let followed = self.waiting()?;
+        split.call("resume")?;
+        split.wait_settled(LIMIT)?;
         self.cluster.hold("cutover_disabled")?;
         split.call("cutover")?;
         split.wait_held("cutover_disabled", LIMIT)?;
         self.change(cases, 2)?;
+        let fenced = self.waiting()?;
         self.cluster.fault("")?;
         split.wait("completed", LIMIT)?;
         cases.iter().try_for_each(|case| self.require_moved(case, moved))?;
@@ -153,7 +162,20 @@ impl<'a> Drive<'a> {
         wrong.extend(differences(cases, "left", &none, &self.held(&self.source, cases, moved)?));
         wrong.extend(differences(cases, "staying", &staying, &self.held(&self.source, cases, &stays)?));
         wrong.extend(differences(cases, "came along", &none, &self.held(&self.target, cases, &stays)?));
-        if wrong.is_empty() { Ok(()) } else { Err(Error::from(wrong.join("\n"))) }
+        if wrong.is_empty() { Ok([followed, fenced]) } else { Err(Error::from(wrong.join("\n"))) }
+    }
+
+    /// Changed rows that wait in the source's queues.
+    fn waiting(&self) -> Result<i64> {
+        let queues = "SELECT oid::regclass::text FROM pg_class
+                       WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relname LIKE 'queue%' AND relkind = 'r'";
+        let mut source = self.source.session(self.cluster)?;
+        let mut rows = 0;
+        for queue in source.query(queues, &[])? {
+            let count = format!("SELECT count(*) FROM {}", queue.get::<_, &str>(0));
+            rows += source.query_one(&count, &[])?.get::<_, i64>(0);
+        }
+        Ok(rows)
     }
 
     /// The source tells writers of the rows that they have moved.
