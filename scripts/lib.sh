@@ -112,9 +112,10 @@ find_rpath() {
     local libdir own system
     unset SHARDMASTER_RPATH
     libdir=$("$PG_CONFIG" --libdir) && own=$libdir/libpq.so.5
-    system=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libpq\.so\.5 .*=> //p' | head -n 1)
+    system=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libpq\.so\.5 .*=> //p' | head -n 1) || true
     if [ "$MAJOR" -lt 14 ] || [ ! -e "$own" ] || [ "$own" -ef "${system:-/}" ]; then return 0; fi
-    if grep -q libssl "$own"; then
+    # What a libpq without TLS says of an sslmode.
+    if ! grep -q 'SSL support is not compiled in' "$own"; then
         # Found from wherever it is installed.
         SHARDMASTER_RPATH="\$ORIGIN/$(realpath --relative-to="$("$PG_CONFIG" --pkglibdir)" "$libdir")"
         export SHARDMASTER_RPATH

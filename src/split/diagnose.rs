@@ -113,12 +113,8 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
     let id = plan.id;
     let mut found: Vec<Problem> = Vec::new();
     if let Some(error) = &state.error {
-        // One whose cutover was given up goes on.
-        let what = if state.failed {
-            "it has failed"
-        } else {
-            "it goes on, and its last cutover or rehearsal did not"
-        };
+        // One that goes on may have had an error before.
+        let what = if state.failed { "it has failed" } else { "what it has met last" };
         found.push((format!("{what}: {}", error.message), error.hint.clone()));
     }
     if state.paused {
