@@ -240,6 +240,11 @@ impl Column {
         self.equality.is_none() && builtin(name).is_some_and(|known| known.key == Key::Plain)
     }
 
+    /// Blanks at the end of its values count for nothing.
+    pub fn is_padded(&self) -> bool {
+        !self.is_enum && matches!(self.base.as_str(), "character" | "bpchar")
+    }
+
     /// None: not a type of shard-by columns.
     pub fn family(&self) -> Option<Family> {
         if self.is_enum {
@@ -284,7 +289,8 @@ domain that is NOT NULL.
   same version of its library.
 - **Shard by**: the strategies of the keyspaces that can have such a shard-by column. Its
   collation must be deterministic; the type must be of the family of the keyspace's key type
-  and of the other tables'.
+  and of the other tables'. A keyspace of `char`, in which blanks at the end count for nothing, takes
+  columns of `char` alone, and only a directory of texts takes those as well.
 
 ";
 

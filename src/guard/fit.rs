@@ -81,7 +81,8 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
         Some(Ordered::Text) => family == Family::Text,
         Some(Ordered::Uuid) => family == Family::Uuid,
     };
-    match fits {
+    let is_told = keyspace.key_type().tells_apart(column.is_padded(), keyspace.strategy.is_directory());
+    match fits && is_told {
         true => Ok(column.clone()),
         false => Err(format!(
             "has keys of type {}, and the keyspace's are of type {}",

@@ -81,9 +81,19 @@ impl KeyType {
         }
     }
 
-    /// Types of one family give the same text for the same key.
-    pub fn same_family(self, other: KeyType) -> bool {
-        self.family() == other.family()
+    /// Whether a column of the other type has the same text for the same key.
+    pub fn takes(self, column: KeyType, is_directory: bool) -> bool {
+        self.family() == column.family() && self.tells_apart(column == KeyType::Char, is_directory)
+    }
+
+    /// Whether no two values of a column are one key, nor two keys one value, unseen: blanks at the end count in a text, and
+    /// not in a `char`. In a directory a key that the column writes otherwise has an entry of its own, or is refused; hashes
+    /// and ranges have a place for every text.
+    pub fn tells_apart(self, is_padded: bool, is_directory: bool) -> bool {
+        match self {
+            KeyType::Char => is_padded,
+            _ => is_directory || !is_padded,
+        }
     }
 
     pub fn is_text(self) -> bool {

@@ -43,7 +43,7 @@ pub fn require(lookup: &Lookup, shape: &Shape, watched: &Watched, shard: &Shard)
         (&watched.shard_by, &shape.owner_type, lookup.owner_type),
     ];
     for (column, name, wanted) in columns {
-        if !Compared::by_name(name).is_some_and(|found| found.key_type.same_family(wanted)) {
+        if !Compared::by_name(name).is_some_and(|found| wanted.takes(found.key_type, true)) {
             let (is, wanted) = (name.trim_start_matches("pg_catalog."), wanted.name());
             return Err(SplitError::failed(
                 SqlState::UNSUPPORTED,

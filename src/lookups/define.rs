@@ -105,7 +105,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
     };
     for found in [*key_type, here].into_iter().flatten() {
         let found = KeyType::from_oid(found).map_err(RoutingError::from)?;
-        if !found.same_family(lookup.key_type) {
+        if !lookup.key_type.takes(found, true) {
             let (is, wanted) = (lookup.key_type.name(), found.name());
             return Err(RoutingError::OtherKeyType { keyspace: name.into(), is, wanted }.into());
         }

@@ -352,7 +352,7 @@ fn settle_key_type(
             keyspace::set_key_type(keyspace, wanted);
             Ok(())
         }
-        Some(is) if is.same_family(wanted) => Ok(()),
+        Some(is) if is.takes(wanted, keyspace.strategy.is_directory()) => Ok(()),
         Some(is) if given.is_none() && is.is_text() => {
             let message = format!(
                 "the shard-by column is of type {}, but keys of keyspace \"{}\" are of type {}",

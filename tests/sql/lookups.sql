@@ -15,6 +15,10 @@ SELECT shard_keyspace_add('emails', 'directory');
 SELECT shard_table_add('orders', 'email', 'emails');
 SELECT shard_table_add('users', 'mail', 'emails');
 SELECT shard_table_add('users', 'tenant', 'emails');
+-- Of texts that differ in blanks at their end a char would make one.
+SELECT shard_keyspace_add('codes', 'lookup', of => 'default', key_type => 'char');
+SELECT shard_table_add('users', 'email', 'codes');
+SELECT shard_keyspace_drop('codes');
 
 -- Nothing is installed by a transaction that is not committed.
 BEGIN;

@@ -189,6 +189,10 @@ SELECT shard_keyspace_add('amounts', 'directory', key_type => 'numeric');
 SELECT shard_assign('1.50', 'east', 'amounts'), shard_of('1.5', keyspace => 'amounts'), shard_of('01.500', keyspace => 'amounts');
 SELECT shard_keyspace_add('codes', 'directory', key_type => 'char');
 SELECT shard_assign('ab ', 'east', 'codes'), shard_of('ab', keyspace => 'codes');
+-- They are no texts: of those two may differ in blanks alone.
+CREATE TABLE east.code (code text PRIMARY KEY);
+SELECT shard_table_add('code', 'code', 'codes');
+SELECT shard_table_drop('code', 'codes');
 
 SELECT shard_keyspace_drop('devices');
 SELECT shard_table_add('device', 'id', 'devices');

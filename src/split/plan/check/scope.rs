@@ -153,9 +153,15 @@ fn family(
         // Keys taken as text: of numeric, one value has many.
         (None, None) => family != Family::Numeric,
     };
-    let keys = plan.key_type.map_or("text", KeyType::name);
+    let key_type = plan.key_type.unwrap_or(KeyType::Text);
+    let is_told = key_type.tells_apart(column.is_padded(), plan.scope.strategy().of().is_none());
+    let keys = key_type.name();
     let hint = "Make the column of the keyspace's key type, or the keyspace of the column's.";
-    if fits { Ok(family) } else { Err((format!("{is}, keys of the keyspace are of type {keys}"), hint)) }
+    if fits && is_told {
+        Ok(family)
+    } else {
+        Err((format!("{is}, keys of the keyspace are of type {keys}"), hint))
+    }
 }
 
 /// Whether values are hashed and ordered as what their keys are. A cast must neither fail
