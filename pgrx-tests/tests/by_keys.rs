@@ -48,9 +48,9 @@ const TEXTS: &[Keys] = &[
     keys("long", "text", LONG, true),
     keys("varying", "character varying", TEXT, true),
     keys("short", "character varying(12)", TEXT, true),
-    keys("padded", "character(12)", TEXT, false),
     keys("named_text", "text_of_mine", TEXT, false),
 ];
+const PADDED: &[Keys] = &[keys("padded", "character(12)", TEXT, false)];
 const UUIDS: &[Keys] = &[keys("ids", "uuid", "nullif(md5((g % 2000)::text), md5('7'))::uuid", true)];
 const LATIN: &[Keys] = &[keys("latin", "text", TEXT, false)];
 
@@ -180,5 +180,6 @@ fn rows_of_buckets_are_those_of_the_predicate() {
     moves(&cluster, &source, "numbers", "bigint", NUMBERS);
     moves(&cluster, &source, "texts", "text", TEXTS);
     moves(&cluster, &source, "uuids", "uuid", UUIDS);
+    moves(&cluster, &source, "chars", "char", PADDED);
     moves(&cluster, &latin, "latins", "text", LATIN);
 }

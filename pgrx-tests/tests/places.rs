@@ -54,7 +54,7 @@ struct Family {
     of_directory: &'static [&'static str],
 }
 
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 5] = [
     Family {
         key_type: "bigint",
         key: "i",
@@ -64,10 +64,11 @@ const FAMILIES: [Family; 4] = [
     Family {
         key_type: "text",
         key: "'k' || i",
-        types: &["text", "varchar(20)", "char(7)", "code", "text COLLATE \"C\""],
-        of_directory: &[],
+        types: &["text", "varchar(20)", "code", "text COLLATE \"C\""],
+        of_directory: &["char(7)"],
     },
     Family { key_type: "text", key: "'k' || i", types: &["mood"], of_directory: &[] },
+    Family { key_type: "bpchar", key: "'k' || i", types: &["char(7)", "bpchar"], of_directory: &[] },
     Family { key_type: "uuid", key: "md5(i::text)", types: &["uuid"], of_directory: &[] },
 ];
 
@@ -199,7 +200,10 @@ fn shard_by_columns_of_another_family_are_refused() {
             let mut cases: Vec<Case> = Vec::new();
             for type_name in of_others.chain(&others) {
                 let fits = type_name == &"numeric" && family.key_type == "bigint" && strategy == "directory"
-                    || type_name == &"mood" && family.key_type == "text";
+                    || type_name == &"mood" && family.key_type == "text"
+                    || ["char(7)", "bpchar"].contains(type_name)
+                        && family.key_type == "text"
+                        && strategy == "directory";
                 if !fits {
                     let mut case = by(&format!("{name}_{}", cases.len()), type_name, "NULL");
                     (case.fill, case.changes) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);

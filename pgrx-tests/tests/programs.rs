@@ -99,6 +99,7 @@ mod reference_faults;
 mod reference_reasons;
 mod references;
 mod refusals;
+mod renamed;
 mod replay;
 mod report;
 mod reshape;

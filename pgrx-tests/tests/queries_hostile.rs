@@ -180,14 +180,14 @@ fn a_lost_source_that_comes_back_is_not_counted() {
 
 #[test]
 fn a_session_asks_as_often_as_it_likes_whatever_has_failed() {
-    let cluster = stage(&["max_files_per_process = 64"]);
+    let cluster = stage(&["max_files_per_process = 72"]);
     let mut client = analyst(&cluster);
     client
         .batch_execute(
             "CREATE TEMP TABLE kept (n int); CREATE DOMAIN pg_temp.none AS text CHECK (VALUE = 'nothing')",
         )
         .unwrap();
-    for round in 0..40 {
+    for round in 0..60 {
         let call = match round % 2 {
             0 => "SELECT * FROM shard_query('SELECT 1 FROM pg_sleep(50)', timeout => '50 ms') AS t (a int)",
             _ => "SELECT * FROM shard_query($$SELECT 'x'$$) AS t (a pg_temp.none)",

@@ -143,6 +143,9 @@ SELECT json_build_object(
                     'base', format_type(ty.base, -1),
                     'stored', format_type(ty.base, CASE WHEN ty.base = a.atttypid THEN a.atttypmod ELSE ty.modifier END),
                     'is_enum', bt.typtype = 'e',
+                    -- Of a key: a label may change its name, and another one take it.
+                    'labels', CASE WHEN bt.typtype = 'e' AND a.attname = w.shard_by THEN (
+                        SELECT json_object_agg(l.enumlabel, l.oid::text) FROM pg_enum l WHERE l.enumtypid = bt.oid) END,
                     'builtin', a.atttypid < 16384,
                     'signature', ty.signature,
                     'parts', coalesce(ty.parts, '[]'),

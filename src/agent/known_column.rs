@@ -3,6 +3,7 @@
 
 use super::shape::{Column, TableShape};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownColumn {
@@ -20,6 +21,9 @@ pub struct KnownColumn {
     pub generated: Option<String>,
     #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
     pub not_null: bool,
+    /// Of a shard-by column of an enum: the oid of each label. None: of no enum, or stored by a version that did not.
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
 }
 
 impl KnownColumn {
@@ -40,6 +44,7 @@ impl From<&Column> for KnownColumn {
             meaning: has_more.then(|| format!("{facts:?}")),
             generated: column.generated.clone(),
             not_null: column.not_null,
+            labels: column.labels.clone(),
         }
     }
 }

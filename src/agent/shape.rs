@@ -2,6 +2,7 @@
 
 use crate::remote::number::MOST_BLOCKS;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 const PLAIN_EQUALITY: &str = "OPERATOR(pg_catalog.=)";
 
@@ -76,6 +77,8 @@ pub struct Column {
     /// With them, but without domains.
     pub stored: String,
     pub is_enum: bool,
+    /// Of a shard-by column of an enum: the oid of each label.
+    pub labels: Option<BTreeMap<String, String>>,
     /// Whether the type itself is one of the server's own.
     pub builtin: bool,
     /// What the type is made of; None for the server's own.

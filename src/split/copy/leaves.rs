@@ -13,7 +13,8 @@ use crate::agent::state::progress::{self, Progress, TableProgress, TargetLeaf};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::{array_literal, ident, literal};
+use crate::split::copy::meant::Meant;
 use crate::split::engine::Engine;
 use crate::split::install::triggers;
 use crate::words::{from_the_beginning, gives_up};
@@ -364,6 +365,10 @@ pub struct Found {
     pub own: Vec<String>,
     /// Names of those whose guard was changed.
     pub changed: Vec<String>,
+    /// Tables whose rows are told by another column or label than they were when they came, with what has changed.
+    pub otherwise: Vec<String>,
+    /// Names of relations that have copies, and are none of the split's tables any more.
+    pub elsewhere: Vec<String>,
     /// Those that no step has taken in, with the shard-by column: their rows came with them.
     attached: Vec<(String, Column)>,
 }
@@ -378,10 +383,16 @@ pub fn found(target: &mut Connection, plan: &Plan, locked: Option<&Locked>) -> R
         locked.require_leaves(target.shard(), &now.tables)?;
     }
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
-    let mut found = Found::default();
+    let meant = Meant::stored(&progress, &plan.scope, Side::Target);
+    let (mut found, mut gone) = (Found::default(), Vec::new());
     for ((policy, shape), table) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         let is_there = |known: &TargetLeaf| shape.leaves().iter().any(|leaf| leaf.oid == known.oid);
+        gone.extend(known.iter().filter(|known| !is_there(known)).map(|known| known.oid.clone()));
+        if let Some(what) = meant.change(shape, &policy.shard_by) {
+            found.otherwise.push(format!("{} ({what})", shape.name));
+            continue;
+        }
         // All of them are others, in a server restored from a dump say: copies may be there.
         if !known.is_empty() && !known.iter().any(is_there) {
             found.changed.extend(shape.leaves().iter().map(|leaf| leaf.name.clone()));
@@ -402,7 +413,21 @@ pub fn found(target: &mut Connection, plan: &Plan, locked: Option<&Locked>) -> R
             }
         }
     }
+    found.elsewhere = still_there(target, &gone)?;
     Ok(Some(found))
+}
+
+/// Names of relations that there still are: one that was dropped has taken its rows along.
+fn still_there(target: &mut Connection, oids: &[String]) -> Result<Vec<String>> {
+    if oids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let oids = array_literal(oids);
+    let rows = target.run(&format!(
+        "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+          WHERE c.oid = ANY ({oids}::oid[]) ORDER BY 1"
+    ))?;
+    Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
 impl Found {

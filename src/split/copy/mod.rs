@@ -16,6 +16,7 @@ pub mod held;
 pub mod judged;
 pub mod leaves;
 pub mod locks;
+pub mod meant;
 pub mod outcome;
 mod places;
 mod replay;

@@ -9,6 +9,7 @@ use super::compare::{self, Differences};
 use super::computed;
 use super::counted::Counted;
 use super::foreign_keys::{self, Look};
+use super::meant::Meant;
 use super::window::{self, Company, Entries};
 use super::{chunk, commit, held, leaves, locks, places, streams};
 use crate::agent::error::{Result, SplitError};
@@ -323,10 +324,11 @@ fn reset(
     now: &Observation,
     restarted: &mut Option<String>,
 ) -> Result<()> {
+    let meant = Meant::stored(progress, &engine.plan.scope, Side::Target);
     for position in resets {
         let known = &progress.tables[*position];
         if !known.leaves.is_empty() {
-            window::delete_scope(engine, *position)?;
+            window::delete_scope(engine, *position, &meant)?;
             restarted.get_or_insert_with(|| {
                 let name = &engine.tables[*position].source.name;
                 format!("table {name} was truncated, rewritten or changed, or has lost a partition")
@@ -419,8 +421,9 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
             .collect(),
         ..Progress::default()
     };
+    let meant = Meant::stored(before, &engine.plan.scope, Side::Target);
     for position in 0..engine.tables.len() {
-        window::delete_scope(engine, position)?;
+        window::delete_scope(engine, position, &meant)?;
     }
     progress::store(&mut engine.target, id, &empty)?;
     engine.target.run("COMMIT")?;

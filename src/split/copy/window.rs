@@ -4,12 +4,14 @@
 use super::collision;
 use super::counted::Counted;
 use super::few::{self, Queries};
+use super::meant::Meant;
 use super::sieve::{Sieve, explain};
-use crate::agent::error::Result;
+use crate::agent::error::{Result, SplitError};
 use crate::agent::scope;
 use crate::agent::state::progress::{Cursor, Progress, TableProgress};
 use crate::agent::state::{consumed, queue};
 use crate::catalog::split::Plan;
+use crate::error::SqlState;
 use crate::keys::scope::Scope;
 use crate::remote::copy::{self, Bounds, Copied, Look, Piece};
 use crate::remote::quote::literal;
@@ -317,7 +319,11 @@ fn copy_scope_into(scope: &Scope, table: &Table) -> String {
 
 /// Deletes the scope's rows of one table on the target, in the step's transaction. From then on
 /// the split that it takes back cannot bring them over once more.
-pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
+pub fn delete_scope(engine: &mut Engine, position: usize, meant: &Meant) -> Result<()> {
+    let table = &engine.tables[position];
+    if let Some(what) = meant.change(&table.target, &table.policy.shard_by) {
+        return Err(told_otherwise(engine, position, &what));
+    }
     if let Some(there) = engine.plan.reverse_of {
         engine.target.run(&consumed::purge(there))?;
     }
@@ -327,7 +333,24 @@ pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
         table.target_only(),
         engine.plan.scope.predicate(&table.target_by, "t")
     ))?;
-    Ok(())
+    if meant.is_still(&mut engine.target, &table.target, &table.policy.shard_by)? {
+        return Ok(());
+    }
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    Err(SplitError::Retry(format!("names that have just changed in {} on the target", table.target.name)))
+}
+
+/// Copies cannot be told from rows of others.
+fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
+    let (table, target) = (&engine.tables[position].target.name, &engine.plan.target.shard_key);
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "table {table} of shard \"{target}\" has other rows of the moving keys than those that were copied: {what}"
+        ),
+        "Give it there the name back that it had, then resume the split with the call that it stopped in; or roll it back, which leaves all of these rows alone.",
+    )
 }
 
 /// The statements that consume what S has seen.

@@ -12,6 +12,7 @@ use crate::error::{Failure, SqlState};
 use crate::remote::quote::array_literal;
 use crate::server::txn::transaction;
 use crate::split::copy::leaves;
+use crate::split::copy::meant::Meant;
 use crate::split::cutover::{source, told};
 use crate::split::engine::Engine;
 use crate::split::owners;
@@ -23,6 +24,7 @@ pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()>
     require_told(engine, request.version)?;
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     require_no_subscription(engine)?;
+    require_meant(engine)?;
     if !request.accepts {
         require_nothing_stray(engine)?;
         require_same_tables(engine)?;
@@ -101,6 +103,27 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whatever may be missing: rows of keys that stay would be deleted for those that have moved.
+fn require_meant(engine: &mut Engine) -> Result<()> {
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    let meant = Meant::stored(&progress, &engine.plan.scope, Side::Source);
+    let changes = engine
+        .tables
+        .iter()
+        .filter_map(|table| Some((&table.source.name, meant.change(&table.source, &table.policy.shard_by)?)));
+    let Some((table, what)) = changes.into_iter().next() else { return Ok(()) };
+    let (id, source) = (engine.plan.id, &engine.plan.source.shard_key);
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "table {table} of shard \"{source}\" has other rows of the moved keys than those that have moved: {what}"
+        ),
+        format!(
+            "None of them is deleted. Give it there the name back that it had at the cutover, then call shard_split_finish({id}) again."
+        ),
+    ))
 }
 
 fn require_all_columns(engine: &mut Engine) -> Result<()> {

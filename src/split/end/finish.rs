@@ -23,6 +23,7 @@ use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::transaction;
+use crate::split::copy::meant::Meant;
 use crate::split::copy::{held, leaves};
 use crate::split::cutover::told;
 use crate::split::engine::Engine;
@@ -208,7 +209,8 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     source.run("SET session_replication_role = replica")?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let bonds = references::bonds::Bonds::load(&mut source, &engine.plan, Side::Source)?;
-    let side = (Side::Source, bonds);
+    let meant = Meant::stored(&progress, &engine.plan.scope, Side::Source);
+    let side = (Side::Source, bonds, meant);
     let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
     let deleted = purge::few::tables(

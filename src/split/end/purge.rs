@@ -15,6 +15,7 @@ use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::wait;
 use crate::split::blocks::{self, Span};
+use crate::split::copy::meant::Meant;
 use crate::split::copy::scope_size;
 use crate::split::injection_points::{Point, reach};
 use crate::split::owners::{self, LookedThrough, Watched};
@@ -36,18 +37,20 @@ pub struct Walk {
     after_batch: &'static Point,
     /// What must not reference a row that goes.
     bonds: Bonds,
+    /// What rows are told by.
+    meant: Meant,
     looked_through: RefCell<LookedThrough>,
 }
 
 impl Walk {
     pub fn new(
         plan: &Plan,
-        (side, bonds): (Side, Bonds),
+        (side, bonds, meant): (Side, Bonds, Meant),
         generation: i64,
         after_batch: &'static Point,
     ) -> Walk {
         let looked_through = RefCell::default();
-        Walk { plan: plan.clone(), side, generation, after_batch, bonds, looked_through }
+        Walk { plan: plan.clone(), side, generation, after_batch, bonds, meant, looked_through }
     }
 
     /// Refuses to delete where that would run code of somebody who is not trusted.
@@ -129,6 +132,20 @@ impl Walk {
         Ok(())
     }
 
+    /// Behind a DELETE: it went by what the rows of the scope were told by when they moved.
+    fn require_meant(&self, connection: &mut Connection, position: usize, shape: &TableShape) -> Result<()> {
+        let Some(policy) = self.plan.tables.get(position) else { return Ok(()) };
+        if self.meant.is_still(connection, shape, &policy.shard_by)? {
+            return Ok(());
+        }
+        connection.run("ROLLBACK")?;
+        Err(SplitError::Retry(format!(
+            "{} on shard \"{}\", whose keys are called otherwise now",
+            shape.name,
+            connection.shard()
+        )))
+    }
+
     /// By a rule or a trigger that fires in a replica, which the table was given meanwhile.
     fn kept(&self, connection: &Connection, name: &str) -> SplitError {
         let (shard, id) = (connection.shard(), self.plan.id);
@@ -160,7 +177,8 @@ impl Walk {
             let file = self.look_again(connection, &touched, leaf)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             connection.run("COMMIT")?;
-            let batches = Batches { walk: self, touched: &touched, position, leaf, scope: &scope, few };
+            let batches =
+                Batches { walk: self, touched: &touched, position, shape, leaf, scope: &scope, few };
             deleted = batches.run(connection, file)?.saturating_add(deleted);
         }
         Ok(deleted)
@@ -178,6 +196,7 @@ struct Batches<'a> {
     walk: &'a Walk,
     touched: &'a Touched,
     position: usize,
+    shape: &'a TableShape,
     leaf: &'a Leaf,
     scope: &'a str,
     /// Few rows, which an index finds: one batch.
@@ -234,6 +253,7 @@ impl Batches<'_> {
         let deleted =
             connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf.name))?.affected;
         self.walk.require_gone(connection, (&self.leaf.name, condition), None, deleted)?;
+        self.walk.require_meant(connection, self.position, self.shape)?;
         connection.run("COMMIT")?;
         Ok(Passed::Deleted(deleted))
     }

@@ -111,6 +111,8 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
                 injection_points::ROLLBACK_BATCH,
             )?;
             tell_left_alone(plan, "the guard was changed", &found.changed);
+            tell_left_alone(plan, "what tells rows of the moving keys is another one", &found.otherwise);
+            tell_left_alone(plan, "no table of the split any more", &found.elsewhere);
             if found.has_attached() {
                 tell_left_alone(plan, "attached meanwhile", &attached_with_rows(&mut target, plan)?);
             }

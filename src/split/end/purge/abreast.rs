@@ -23,6 +23,7 @@ use std::time::Instant;
 pub struct Going<'a> {
     walk: &'a Walk,
     position: usize,
+    shape: &'a TableShape,
     column: &'a Column,
     scope: String,
     leaves: &'a [Leaf],
@@ -82,6 +83,7 @@ impl Walk {
         Ok(Some(Going {
             walk: self,
             position,
+            shape,
             column,
             scope: self.plan.scope.predicate(column, "t"),
             leaves: shape.leaves(),
@@ -234,6 +236,7 @@ impl<'a> Going<'a> {
     ) -> Result<u64> {
         let deleted = answer.transpose()?.map_or(0, |answer| answer.affected);
         self.walk.require_gone(source, (&batch.leaf.name, &batch.condition), Some(shown), deleted)?;
+        self.walk.require_meant(source, self.position, self.shape)?;
         source.run("COMMIT")?;
         reach(self.walk.after_batch)?;
         Ok(deleted)

@@ -35,6 +35,7 @@ pub struct Asked<'a> {
     pub position: usize,
     /// Its only leaf.
     pub leaf: &'a Leaf,
+    shape: &'a TableShape,
     column: &'a Column,
     /// Of a row `t` of the leaf.
     pub condition: String,
@@ -124,6 +125,7 @@ impl Walk {
         Some(Asked {
             position,
             leaf,
+            shape,
             column,
             condition: self.plan.scope.predicate(column, "t"),
             is_short: false,
@@ -259,6 +261,12 @@ impl Walk {
                 left.push(format!(
                     "SELECT 1 FROM ONLY {} t WHERE {} LIMIT 1",
                     asked.leaf.name, asked.condition
+                ));
+            }
+            if let Some(policy) = self.plan.tables.get(asked.position) {
+                left.push(format!(
+                    "SELECT 1 WHERE NOT ({})",
+                    self.meant.still(asked.shape, &policy.shard_by)
                 ));
             }
             gone.insert(asked.position, deleted.affected);

@@ -6,8 +6,10 @@ use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
+use crate::agent::state::progress;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::split::copy::meant::Meant;
 use crate::split::injection_points::Point;
 use crate::split::references::bonds::Bonds;
 
@@ -24,7 +26,10 @@ pub fn delete(
     connection.run("SET session_replication_role = replica")?;
     let observed = observe::observe(connection, plan, side)?;
     let bonds = Bonds::load(connection, plan, side)?;
-    let walk = Walk::new(plan, (side, bonds), generation, after_batch);
+    // Rows of the target are told by what its progress says.
+    let progress = progress::stored(connection, plan)?.unwrap_or_default();
+    let meant = Meant::stored(&progress, &plan.scope, side);
+    let walk = Walk::new(plan, (side, bonds, meant), generation, after_batch);
     walk.look_through(connection, observed.code())?;
     let shapes: Vec<TableShape> = observed.tables.iter().map(|shape| with_leaves(shape, only)).collect();
     tables(
