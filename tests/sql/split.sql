@@ -131,6 +131,7 @@ SELECT shard_split_start_dual_write(1);
 SELECT shard_split_run_backfill(1);
 SELECT shard_split_wait(1, 'cutover_pending');
 SELECT shard_split_pause(1);
+CALL shard_split_run(1);
 UPDATE a.account SET note = 'while it rests' WHERE tenant = 3 AND note = 'row 1';
 SELECT shard_split_resume(1);
 SELECT shard_split_cutover(1);

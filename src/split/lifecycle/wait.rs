@@ -103,6 +103,12 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
     if has_reached(&state, until) {
         return Ok(None);
     }
+    // One that is paused meanwhile is waited for: whoever paused it is at work.
+    if state.paused && resumes {
+        let text = format!("split {id} is paused");
+        let hint = format!("SELECT shard_split_resume({id}) lets it go on, then the same call runs it.");
+        return Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(hint));
+    }
     if state.failed && resumes {
         return Ok(Some(Call::Resume.name()));
     }
