@@ -52,6 +52,9 @@ impl Meant {
         if KnownColumn::from(column).attribute() != known.attribute() {
             return Some(format!("its column \"{name}\" is another one than it was"));
         }
+        if column.generated != known.generated {
+            return Some(format!("its column \"{name}\" is generated otherwise"));
+        }
         self.changed_label(known, column)
             .map(|label| format!("label \"{label}\" of its column \"{name}\" is called otherwise"))
     }
@@ -86,6 +89,15 @@ impl Meant {
             literal(&known.name),
             literal(known.attribute())
         )];
+        if let Some(expression) = &known.generated {
+            conditions.push(format!(
+                "EXISTS (SELECT FROM pg_catalog.pg_attrdef d WHERE d.adrelid = {}::oid AND d.adnum = {}::int2
+                            AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) = {})",
+                literal(oid),
+                literal(known.attribute()),
+                literal(expression)
+            ));
+        }
         if let Some(labels) = known.labels.as_ref().filter(|labels| !labels.is_empty()) {
             let (names, oids): (Vec<String>, Vec<String>) = labels.clone().into_iter().unzip();
             let of_keys = self.keys.as_ref().map_or_else(String::new, |keys| {
@@ -117,4 +129,85 @@ fn known(table: &TableProgress, side: Side) -> Option<(String, Vec<KnownColumn>)
     };
     let oid = structure.strip_prefix("oid ")?.split(',').next()?;
     Some((oid.to_owned(), columns.clone()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(number: &str, name: &str) -> Column {
+        Column { number: number.into(), name: name.into(), is_validated: true, ..Column::default() }
+    }
+
+    fn of_labels(labels: &[(&str, &str)]) -> Column {
+        let labels = labels.iter().map(|(label, oid)| ((*label).to_owned(), (*oid).to_owned())).collect();
+        Column { is_enum: true, labels: Some(labels), ..column("1", "mood") }
+    }
+
+    fn table(columns: &[Column]) -> TableShape {
+        TableShape { oid: Some("7".into()), columns: Some(columns.to_vec()), ..TableShape::default() }
+    }
+
+    /// What has become of the column `mood` of a table, by which keys `x` are told.
+    fn change(before: &[Column], now: &[Column]) -> Option<String> {
+        let known = TableProgress {
+            target_structure: table(before).structure(),
+            target_columns: Some(crate::agent::known_column::of(&table(before))),
+            ..TableProgress::default()
+        };
+        let progress = Progress { tables: vec![known], ..Progress::default() };
+        let scope = Scope::Keys(vec!["x".into()]);
+        Meant::stored(&progress, &scope, Side::Target).change(&table(now), "mood")
+    }
+
+    #[test]
+    fn a_column_is_its_number() {
+        let before = [column("1", "mood"), column("2", "other")];
+        assert_eq!(change(&before, &before), None);
+        assert_eq!(change(&before, &[column("1", "mood")]), None);
+        let exchanged = [column("1", "other"), column("2", "mood")];
+        assert_eq!(
+            change(&before, &exchanged).as_deref(),
+            Some("its column \"mood\" is another one than it was")
+        );
+        let renamed = [column("1", "kind")];
+        assert_eq!(change(&before, &renamed).as_deref(), Some("it has no column \"mood\" any more"));
+    }
+
+    #[test]
+    fn a_column_is_what_it_is_made_of() {
+        let by = |expression: &str| [Column { generated: Some(expression.into()), ..column("1", "mood") }];
+        assert_eq!(change(&by("a"), &by("a")), None);
+        assert!(change(&by("a"), &by("b")).is_some());
+        assert!(change(&by("a"), &[column("1", "mood")]).is_some());
+    }
+
+    #[test]
+    fn a_label_is_its_oid_where_a_key_is_called_so() {
+        let before = of_labels(&[("x", "10"), ("y", "12"), ("z", "14")]);
+        for (now, is_same) in [
+            (of_labels(&[("x", "10"), ("y", "12"), ("z", "14"), ("w", "15")]), true),
+            (of_labels(&[("x", "10"), ("z", "12"), ("y", "14")]), true),
+            (of_labels(&[("x", "10"), ("q", "12"), ("z", "14")]), true),
+            (of_labels(&[("y", "10"), ("x", "12"), ("z", "14")]), false),
+            (of_labels(&[("q", "10"), ("y", "12"), ("z", "14")]), false),
+            // One that came under the name that another one had.
+            (of_labels(&[("q", "10"), ("y", "12"), ("z", "14"), ("x", "16")]), false),
+        ] {
+            assert_eq!(change(&[before.clone()], &[now.clone()]).is_none(), is_same, "{:?}", now.labels);
+        }
+        // A key that no label was called by, until another one's was.
+        let before = of_labels(&[("y", "12")]);
+        assert!(change(&[before.clone()], &[of_labels(&[("x", "12")])]).is_some());
+        assert!(change(&[before], &[of_labels(&[("y", "12"), ("x", "13")])]).is_none());
+    }
+
+    /// Stored by a version that did not note labels: any other type is none that is known.
+    #[test]
+    fn labels_that_nobody_has_noted_must_be_the_same() {
+        let signed =
+            |text: &str| Column { signature: Some(text.into()), is_enum: true, ..column("1", "mood") };
+        assert_eq!(change(&[signed("enum (x, y)")], &[signed("enum (x, y)")]), None);
+        assert!(change(&[signed("enum (x, y)")], &[signed("enum (y, x)")]).is_some());
+    }
 }
