@@ -217,6 +217,12 @@ fn a_line_says_which_way_a_split_goes() {
     assert!(told.iter().all(|problem| problem.starts_with("it waits for")), "{told:?}");
     let refused = split.run(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("is being rolled back"), "{refused}");
+    // Nobody brings it to another end, who wants its keys.
+    let again = "SELECT shard_split_plan('shard_a', 'shard_b', '{moves}')";
+    let refused = master.batch_execute(again).unwrap_err();
+    let hint = refused.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
+    let wait = format!("SELECT shard_split_wait({}, 'rolled_back')", split.id);
+    assert!(hint.contains(&wait), "{hint}");
     cluster.fault("").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
     assert!(standing(&mut other).starts_with("ready: "), "{}", standing(&mut other));

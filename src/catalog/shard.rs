@@ -50,7 +50,12 @@ impl From<TopologyError> for Failure {
             TopologyError::Unknown(_) => {
                 (SqlState::UNDEFINED_OBJECT, Some("shard_topology() lists the shards."))
             }
-            TopologyError::Exists(_) => (SqlState::DUPLICATE_OBJECT, None),
+            TopologyError::Exists(_) => (
+                SqlState::DUPLICATE_OBJECT,
+                Some(
+                    "shard_topology() lists the shards, shard_set_endpoint() says where one is from now on.",
+                ),
+            ),
             TopologyError::Invalid { .. } => (SqlState::INVALID_VALUE, None),
             TopologyError::ConninfoOfOtherKind(_) => {
                 (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" are connected to."))

@@ -253,6 +253,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         E::Unfilled { .. } => {
             "It is filled in the background: SELECT shard_reference_wait() waits for it, shard_reference_tables() says what holds it up."
         }
+        E::TableExists { .. } => {
+            "shard_tables() shows by which column; shard_table_drop() takes it out, to be added by another one."
+        }
         E::ShardDisabled(_) => "Enable it with shard_set_status(shard_key, 'active').",
         E::MovedSince { .. } => "Their rows are where they are routed now: move them back with a split.",
         E::DuplicateKeys(_) => "Name each key once; keys are compared in their canonical form.",
@@ -263,7 +266,6 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         | E::Invalid { .. }
         | E::DefaultKeyspace
         | E::KeyspaceInUse { .. }
-        | E::TableExists { .. }
         | E::NullKey
         | E::HoldsNoRows { .. }
         | E::ShardGone { .. } => return None,

@@ -3,7 +3,8 @@
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{Shard, ShardStatus};
-use crate::catalog::split::Plan;
+use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::Goal;
 use crate::catalog::{in_use, misplaced_run, naming, routing};
 use crate::error::{Failure, SqlState};
 use crate::keys::strategy::Strategy;
@@ -75,6 +76,10 @@ impl From<PlanError> for Failure {
         };
         let failure = Failure::new(state, error.to_string());
         match error {
+            PlanError::Overlap { split, .. } if is_rolling_back(split) => failure.hint(of_split(
+                "It is being rolled back: SELECT shard_split_wait({id}, 'rolled_back') waits for its end.",
+                split,
+            )),
             PlanError::Overlap { split, .. } => failure.hint(of_split(hint, split)),
             _ => failure.hint(hint),
         }
@@ -195,6 +200,10 @@ pub fn require_routed(
         keys: name_list(elsewhere),
         strategy: keyspace.strategy,
     })
+}
+
+fn is_rolling_back(id: i64) -> bool {
+    split::state(id).is_ok_and(|state| state.goal == Goal::RolledBack)
 }
 
 /// Whether a plan that was rolled back would be taken again, in the order in which its start looks. Nothing is locked:
