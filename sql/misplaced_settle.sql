@@ -22,13 +22,13 @@ END $$;
 
 CREATE PROCEDURE @extschema@.shard_misplaced_delete(
     shard text, keys text[], keyspace text DEFAULT 'default', tables text[] DEFAULT NULL,
-    timeout interval DEFAULT '10 min', INOUT run_id bigint DEFAULT NULL)
+    timeout interval DEFAULT '10 min', INOUT run_id bigint DEFAULT NULL, rows text DEFAULT 'on_both')
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
     done record;
 BEGIN
-    run_id := @extschema@.shard_misplaced_begin('delete', shard, keys, keyspace, tables, true, timeout);
+    run_id := @extschema@.shard_misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
     COMMIT;
     WHILE @extschema@.shard_misplaced_step(run_id) LOOP
         COMMIT;
@@ -41,8 +41,8 @@ END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_misplaced_move(text, text[], text, text[], boolean, interval, bigint) IS
 'moves the rows of keys that are on a shard which their routes do not name to where these lead, as the caller''s login on both: each is there, committed and written, before it is deleted. tables: those only. fire_triggers: also where triggers of others fire for rows that are deleted. timeout: how long each step may take. What is there already as it is is only deleted. Who keeps writing to them is kept out for the last ones, with all who write to their tables there, which a NOTICE tells. run_id: gives its number, of which a session that goes away leaves the keys held until the same call is made again. 0A000: a table, a trigger or a foreign key by which a row might not arrive; 42501: no login; 55000: a key whose rows are in their place, or which is routed nowhere; 55006: a split, a statement or another run is at it; SM008: a row of the same primary key is there with other content';
-COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint) IS
-'deletes the rows of keys that are on a shard which their routes do not name, or that are routed nowhere, as the caller''s login there, whatever is on other shards. tables, timeout, run_id and errors as of shard_misplaced_move()';
+COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint, text) IS
+'deletes the rows of keys that are on a shard which their routes do not name, as the caller''s login there and where they belong. rows: which of them. on_both: all, if the right shard has a row of the same key with each one''s primary key, whatever its content; otherwise none is deleted (55000). conflicting: those whose primary key the right shard has with other content, and no others; shard_misplaced_move() then takes the rest. all: whatever is on other shards, also of keys that are routed nowhere; what is nowhere else is lost. tables, timeout, run_id and errors as of shard_misplaced_move()';
 COMMENT ON FUNCTION @extschema@.shard_misplaced_abandon(bigint, boolean, interval) IS
 'gives up a call of shard_misplaced_move() or shard_misplaced_delete() whose session is gone: its keys are free again, and the next call takes what it may have left on both shards for rows that were never moved, also if it has ended. Undoes nothing; ends what is left of it on shards, as the caller''s login. force: without asking them. 42704: no such run; 55000: it has ended and left nothing; 55006: somebody carries it out';
 COMMENT ON FUNCTION @extschema@.shard_misplaced_runs(bigint) IS

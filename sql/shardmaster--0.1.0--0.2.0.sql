@@ -393,6 +393,30 @@ COMMENT ON FUNCTION @extschema@.shard_keyspace_drop(text) IS
 -- Monitors may ask what is wrong with a split, which their alerts tell them to.
 GRANT EXECUTE ON FUNCTION @extschema@.shard_split_diagnose(bigint) TO pg_monitor;
 
+-- Rows on the wrong shard that are nowhere else are deleted by name only: one argument more.
+DROP PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint);
+CREATE PROCEDURE @extschema@.shard_misplaced_delete(
+    shard text, keys text[], keyspace text DEFAULT 'default', tables text[] DEFAULT NULL,
+    timeout interval DEFAULT '10 min', INOUT run_id bigint DEFAULT NULL, rows text DEFAULT 'on_both')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    done record;
+BEGIN
+    run_id := @extschema@.shard_misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
+    COMMIT;
+    WHILE @extschema@.shard_misplaced_step(run_id) LOOP
+        COMMIT;
+    END LOOP;
+    FOR done IN SELECT r.table_name, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
+                 WHERE r.table_name IS NOT NULL LOOP
+        RAISE NOTICE 'table "%": % rows deleted', done.table_name, done.deleted;
+    END LOOP;
+END $$;
+
+COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint, text) IS
+'deletes the rows of keys that are on a shard which their routes do not name, as the caller''s login there and where they belong. rows: which of them. on_both: all, if the right shard has a row of the same key with each one''s primary key, whatever its content; otherwise none is deleted (55000). conflicting: those whose primary key the right shard has with other content, and no others; shard_misplaced_move() then takes the rest. all: whatever is on other shards, also of keys that are routed nowhere; what is nowhere else is lost. tables, timeout, run_id and errors as of shard_misplaced_move()';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE

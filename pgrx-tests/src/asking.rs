@@ -40,6 +40,12 @@ pub fn error(client: &mut Client, statement: &str) -> (String, String) {
     (state_of(&error).to_owned(), message)
 }
 
+/// The hint of what is refused.
+pub fn hint(client: &mut Client, statement: &str) -> String {
+    let error = client.query(statement, &[]).unwrap_err();
+    error.as_db_error().and_then(|error| error.hint()).unwrap_or_default().to_owned()
+}
+
 /// Shortly after a query's end no shard works for it any more.
 pub fn nobody_works_on(cluster: &Cluster) {
     let query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster query%'";

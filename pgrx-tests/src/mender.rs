@@ -42,6 +42,10 @@ pub fn dba(cluster: &Cluster) -> Client {
 pub const MOVE: &str = "CALL shard_misplaced_move('shard_a', '{moves}')";
 pub const DELETE: &str = "CALL shard_misplaced_delete('shard_a', '{moves}')";
 
+pub const DELETE_ALL: &str = "CALL shard_misplaced_delete('shard_a', '{moves}', rows => 'all')";
+pub const DELETE_CONFLICTING: &str =
+    "CALL shard_misplaced_delete('shard_a', '{moves}', rows => 'conflicting')";
+
 pub fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {
     cluster.servers[server].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
 }

@@ -2,7 +2,7 @@
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
-use shardmaster_tests::mender::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
+use shardmaster_tests::mender::{DELETE, DELETE_ALL, MOVE, counts, dba, number, report, stage, while_held};
 
 /// The superuser of the wrong shard has it give rows that were not asked for.
 #[test]
@@ -73,14 +73,14 @@ fn rows_that_a_trigger_puts_back_end_the_call() {
     let mut dba = dba(&cluster);
     dba.batch_execute("SET statement_timeout = '2 min'").unwrap();
     let moves = "CALL shard_misplaced_move('shard_a', '{moves}', fire_triggers => true)";
-    for (call, run) in [(DELETE, "delete failed"), (moves, "move failed")] {
+    for (call, run) in [(DELETE_ALL, "delete failed"), (moves, "move failed")] {
         let (state, message) = error(&mut dba, call);
         assert_eq!(
             (state.as_str(), message.contains("stay on shard \"shard_a\"")),
             ("55000", true),
             "{message}"
         );
-        let number = if call == DELETE { 1 } else { 2 };
+        let number = if call == DELETE_ALL { 1 } else { 2 };
         assert!(report(&cluster, number).starts_with(run));
     }
     assert_eq!(counts(&cluster), [5, 5, 5, 0]);
@@ -161,7 +161,21 @@ fn what_is_deleted_where_it_has_come_does_not_come_back() {
         );
         assert_eq!(counts(&cluster), [5, 4, 5, 0]);
     }
-    dba.batch_execute(DELETE).unwrap();
+    // What is on the wrong shard alone by now is deleted by that word only.
+    assert_eq!(error(&mut dba, DELETE).0, "55000");
+    dba.batch_execute(DELETE_ALL).unwrap();
     dba.batch_execute(MOVE).unwrap();
     assert_eq!(counts(&cluster), [0, 4, 5, 0]);
+    // Another content is a doubt as well, and no mere conflict.
+    by_superuser(&cluster, 0, "INSERT INTO items VALUES ('moves', 7, 'v7'), ('moves', 8, 'v8')");
+    assert!(interrupted(&mut cluster).is_some());
+    by_superuser(&cluster, 1, "UPDATE items SET val = 'changed' WHERE id = 7");
+    let mut dba = self::dba(&cluster);
+    let run: i64 = dba.query_one("SELECT max(run_id) FROM shard_misplaced_runs()", &[]).unwrap().get(0);
+    let (state, message) = error(&mut dba, MOVE);
+    let names = format!("run {run} of misplaced rows was interrupted");
+    assert_eq!((state.as_str(), message.contains(&names)), ("55000", true), "{message}");
+    dba.batch_execute(DELETE).unwrap();
+    assert_eq!(counts(&cluster), [0, 6, 5, 0]);
+    assert_eq!(number(&cluster, 1, "SELECT count(*) FROM items WHERE val = 'changed'"), 1);
 }

@@ -99,7 +99,7 @@ fn a_master_that_lacks_a_decision_takes_nothing_for_misplaced() {
     split.run(|_| ()).unwrap();
     let mut dba = dba(&cluster);
     // Of another number than that of the split that works there, which is no obstacle.
-    dba.batch_execute("CALL shard_misplaced_delete('shard_a', '{nothing}')").unwrap();
+    dba.batch_execute("CALL shard_misplaced_delete('shard_a', '{nothing}', rows => 'all')").unwrap();
     split.finish(LIMIT).unwrap();
     let there = counts(&cluster);
     assert_eq!(there[2..], [0, 10]);

@@ -4,7 +4,7 @@ use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
 use shardmaster_tests::mender::{
-    DELETE, MOVE, counts, dba, in_background, number, report, stage, while_held,
+    DELETE, DELETE_ALL, MOVE, counts, dba, in_background, number, report, stage, while_held,
 };
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -39,12 +39,13 @@ fn rows_are_deleted_and_those_of_other_keys_are_not() {
     );
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('log', 'tenant')").unwrap();
     let mut dba = dba(&cluster);
-    let only = "CALL shard_misplaced_delete('shard_a', '{moves,nowhere}', tables => '{items}')";
+    let only =
+        "CALL shard_misplaced_delete('shard_a', '{moves,nowhere}', tables => '{items}', rows => 'all')";
     let run: i64 = dba.query_one(only, &[]).unwrap().get(0);
     assert_eq!(counts(&cluster), [0, 0, 3000, 0]);
     assert_eq!(report(&cluster, run), "delete done items 0 3001");
     // Without a primary key as well, and where the right shard has no such table.
-    dba.batch_execute(DELETE).unwrap();
+    dba.batch_execute(DELETE_ALL).unwrap();
     assert_eq!(number(&cluster, 0, "SELECT count(*) FROM log"), 1);
 }
 

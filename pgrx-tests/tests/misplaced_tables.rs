@@ -3,7 +3,7 @@
 use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::mender::{DELETE, MOVE, dba, in_background, number, report, stage};
+use shardmaster_tests::mender::{DELETE, DELETE_ALL, MOVE, dba, in_background, number, report, stage};
 use shardmaster_tests::wait;
 
 /// Tables whose rows refer to each other, to themselves, and are deleted with each other.
@@ -52,7 +52,7 @@ fn rows_that_refer_to_each_other_go_together() {
     ] {
         by_superuser(&cluster, 1, "DELETE FROM a_child WHERE id = 1; DELETE FROM b_parent WHERE id = 1");
         by_superuser(&cluster, 0, &format!("{here}{other}"));
-        for call in [MOVE, DELETE] {
+        for call in [MOVE, DELETE_ALL] {
             let (state, message) = error(&mut dba, call);
             assert_eq!(state, "0A000", "{message}");
             assert!(
@@ -68,7 +68,7 @@ fn rows_that_refer_to_each_other_go_together() {
             "DELETE FROM outside; DELETE FROM a_child WHERE id < 3; DELETE FROM b_parent WHERE id < 3",
         );
     }
-    dba.batch_execute(DELETE).unwrap();
+    dba.batch_execute(DELETE_ALL).unwrap();
 }
 
 /// A row that refers to one that is about to go comes while that is deleted: it would go along with it.
@@ -320,7 +320,7 @@ fn what_might_not_arrive_is_refused_by_name() {
     let keeps = "CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
                  CREATE TRIGGER t BEFORE DELETE ON items FOR EACH ROW EXECUTE FUNCTION t()";
     by_superuser(&cluster, 0, keeps);
-    for call in [DELETE, "CALL shard_misplaced_move('shard_a', '{moves}', fire_triggers => true)"] {
+    for call in [DELETE_ALL, "CALL shard_misplaced_move('shard_a', '{moves}', fire_triggers => true)"] {
         let (state, message) = error(&mut dba, call);
         assert_eq!(
             (state.as_str(), message.as_str()),
@@ -371,7 +371,8 @@ fn keys_of_buckets_and_of_ranges() {
         assert_eq!(empty, [""; 0]);
         if keyspace.contains("range") {
             assert_eq!(error(&mut dba, "CALL shard_misplaced_move('shard_a', '{1}', 'k')").0, "55000");
-            dba.batch_execute("CALL shard_misplaced_delete('shard_a', '{1, 02, 1500}', 'k')").unwrap();
+            dba.batch_execute("CALL shard_misplaced_delete('shard_a', '{1, 02, 1500}', 'k', rows => 'all')")
+                .unwrap();
             assert_eq!(number(&cluster, 0, all), 2000 - rows - 3);
         }
     }

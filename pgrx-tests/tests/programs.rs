@@ -59,6 +59,7 @@ mod majors;
 mod messages;
 mod misplaced;
 mod misplaced_attacked;
+mod misplaced_deleted;
 mod misplaced_doubts;
 mod misplaced_meanwhile;
 mod misplaced_settled;

@@ -4,8 +4,8 @@ use super::arguments::{invalid, names_of, patience};
 use super::row;
 use super::rows::Rows;
 use super::{COMMITS, on_primary, outside_transaction};
-use crate::catalog::misplaced_run::{self, Action};
-use crate::error::required;
+use crate::catalog::misplaced_run::{self, Action, Deletes};
+use crate::error::{Failure, required};
 use crate::misplaced::{self, Request};
 use crate::query::run::require_fit;
 use pgrx::datum::Interval;
@@ -25,15 +25,13 @@ pub fn shard_misplaced_begin(
     timeout: Option<Interval>,
 ) -> Result<i64, ErrorReport> {
     let call = match action.as_deref() {
-        Some("delete") => "shard_misplaced_delete",
-        Some(_) | None => "shard_misplaced_move",
+        Some("move") | None => "shard_misplaced_move",
+        Some(_) => "shard_misplaced_delete",
     };
     on_primary(call)?;
     outside_transaction(call, COMMITS)?;
     require_fit(call)?;
-    let action = required(action, "action")?;
-    let action =
-        Action::parse(&action).ok_or_else(|| invalid("action", "it is neither \"move\" nor \"delete\""))?;
+    let action = action_of(&required(action, "action")?)?;
     Ok(misplaced::begin(Request {
         action,
         shard: &required(shard, "shard")?,
@@ -43,6 +41,19 @@ pub fn shard_misplaced_begin(
         fire_triggers: required(fire_triggers, "fire_triggers")?,
         timeout: patience(timeout)?,
     })?)
+}
+
+/// Which rows a deletion is of stands behind its word, so that the function is the one of the last release.
+fn action_of(text: &str) -> Result<Action, Failure> {
+    let rows = match (text, text.strip_prefix("delete_")) {
+        ("move", _) => return Ok(Action::Move),
+        ("delete", _) => return Ok(Action::Delete(Deletes::OnBoth)),
+        (_, None) => return Err(invalid("action", "it is neither \"move\" nor \"delete\"")),
+        (_, Some("")) => required(None::<&str>, "rows")?,
+        (_, Some(rows)) => rows,
+    };
+    let deletes = Deletes::parse(rows).ok_or_else(|| invalid("rows", Deletes::NONE_OF_THEM))?;
+    Ok(Action::Delete(deletes))
 }
 
 /// SECURITY INVOKER, as above.

@@ -9,19 +9,47 @@ use pgrx::prelude::TimestampWithTimeZone;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Move,
-    Delete,
+    Delete(Deletes),
+}
+
+/// Which rows of the keys are deleted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deletes {
+    /// All of them, if the right shard has a row of each one's primary key and shard-by value.
+    OnBoth,
+    /// Those alone whose primary key the right shard has with other content.
+    Conflicting,
+    /// All of them, whatever other shards have.
+    All,
+}
+
+impl Deletes {
+    pub const NONE_OF_THEM: &'static str = "it is none of \"on_both\", \"conflicting\", \"all\"";
+
+    pub fn parse(text: &str) -> Option<Deletes> {
+        match text {
+            "on_both" => Some(Deletes::OnBoth),
+            "conflicting" => Some(Deletes::Conflicting),
+            "all" => Some(Deletes::All),
+            _ => None,
+        }
+    }
 }
 
 impl Action {
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Move => "move",
-            Action::Delete => "delete",
+            Action::Delete(_) => "delete",
         }
     }
 
-    pub fn parse(text: &str) -> Option<Action> {
-        [Action::Move, Action::Delete].into_iter().find(|action| action.as_str() == text)
+    /// Both shards are asked for the rows.
+    pub fn compares(self) -> bool {
+        match self {
+            Action::Move | Action::Delete(Deletes::OnBoth | Deletes::Conflicting) => true,
+            Action::Delete(Deletes::All) => false,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::points::{COPIED, DELETED, STAGED};
 use super::session::{Sees, Session};
 use super::statements::{self, Chosen};
 use super::unit::Unit;
+use crate::catalog::misplaced_run::Action;
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::copy::{self, Bounds};
@@ -145,7 +146,13 @@ impl Batch<'_> {
         }
         let mut done = Vec::new();
         for (position, pair) in self.pairs() {
-            done.push((position, arrive(pair, self.keys, there, &shard)?));
+            let what = match self.lot.action {
+                Action::Move => arrive(pair, self.keys, there, &shard)?,
+                Action::Delete(_) => {
+                    Done { moved: 0, deleted: require_there(pair, self.keys, there, &shard)? }
+                }
+            };
+            done.push((position, what));
         }
         // What would keep it from being committed says so before the other side is; and what has come later may have changed rows
         // that had arrived before.
@@ -153,7 +160,9 @@ impl Batch<'_> {
             let checked = session.connection.run("SET CONSTRAINTS ALL IMMEDIATE");
             checked.map_err(|error| self.halt(error, &shard))?;
         }
-        self.pairs().try_for_each(|(_, pair)| require_arrived(pair, self.keys, there))?;
+        if self.lot.action == Action::Move {
+            self.pairs().try_for_each(|(_, pair)| require_arrived(pair, self.keys, there))?;
+        }
         Ok(done)
     }
 
@@ -222,7 +231,7 @@ pub fn commit(here: &mut Session, there: Option<&mut Session>, timeout: Duration
 }
 
 /// Tables that are as they were when all was looked at stay so until the end of the transaction.
-fn begin(
+pub fn begin(
     session: &mut Session,
     facts: &Facts,
     sees: Sees,
@@ -277,8 +286,33 @@ pub fn require_no_conflict(
     }
 }
 
+/// All rows of the stage are there as well, with whatever content: how many there are.
+pub fn require_there(pair: &Pair, keys: &[String], there: &mut Session, here: &str) -> Result<u64, Failure> {
+    require_asked_for(pair, keys, there, here)?;
+    let absent = there.connection.run(&statements::absent(pair, keys))?;
+    require_none_absent(pair, &absent, there, here)?;
+    let counted = there.connection.run(&statements::count_stage(pair))?;
+    let count = counted.scalar().and_then(|count| count.parse().ok());
+    count.ok_or_else(|| RemoteError::unreadable(there.connection.shard(), "its rows").into())
+}
+
+pub fn require_none_absent(pair: &Pair, absent: &Rows, there: &Session, here: &str) -> Result<(), Failure> {
+    match one_of(absent, there)? {
+        None => Ok(()),
+        Some((key, rows)) => {
+            let (table, here, there) = (pair.here.clone(), here.to_owned(), there.shard.shard_key.clone());
+            Err(MisplacedError::Elsewhere { rows, table, key, here, there }.into())
+        }
+    }
+}
+
 /// What the wrong shard gives is not believed: the right one itself looks of which keys the rows are.
-fn require_asked_for(pair: &Pair, keys: &[String], there: &mut Session, here: &str) -> Result<(), Failure> {
+pub fn require_asked_for(
+    pair: &Pair,
+    keys: &[String],
+    there: &mut Session,
+    here: &str,
+) -> Result<(), Failure> {
     let Some(query) = statements::strange(pair, keys) else { return Ok(()) };
     let strange = there.connection.run(&query)?;
     match one_of(&strange, there)? {

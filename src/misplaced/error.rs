@@ -57,6 +57,10 @@ pub enum MisplacedError {
     )]
     Conflict { rows: u64, table: String, key: String, here: String, there: String },
     #[error(
+        "{rows} rows of table {table} on shard \"{here}\" are not on shard \"{there}\", with the key ({key}) one of them"
+    )]
+    Elsewhere { rows: u64, table: String, key: String, here: String, there: String },
+    #[error(
         "{rows} rows of table {table} have not arrived on shard \"{there}\" as they are, with the key ({key}) one of them"
     )]
     Altered { rows: u64, table: String, key: String, there: String },
@@ -85,7 +89,8 @@ impl From<MisplacedError> for Failure {
         let failure = Failure::new(state, error.to_string());
         let failure = if hint.is_empty() { failure } else { failure.hint(hint) };
         match error {
-            MisplacedError::Conflict { rows, table, key, here, there } => failure.detail(
+            MisplacedError::Conflict { rows, table, key, here, there }
+            | MisplacedError::Elsewhere { rows, table, key, here, there } => failure.detail(
                 json!({ "table": table, "row": key, "rows": rows, "shard": here, "routed_to": there })
                     .to_string(),
             ),
@@ -108,7 +113,7 @@ impl MisplacedError {
             ),
             E::Nowhere { .. } => fixed(
                 SqlState::NOT_IN_STATE,
-                "shard_assign() and its like say where it belongs; shard_misplaced_delete() deletes its rows.",
+                "Assign it with shard_assign() or its like. Its rows may be nowhere else: shard_misplaced_delete() deletes them only with rows => 'all'.",
             ),
             E::Between(_) => fixed(SqlState::BETWEEN_SHARDS, "Wait for the split that moves it."),
             E::Split { split, .. } => (
@@ -162,9 +167,17 @@ impl MisplacedError {
                 SqlState::UNSUPPORTED,
                 "Foreign keys would not be looked at: take the setting from the login's role.",
             ),
-            E::Conflict { .. } => fixed(
+            E::Conflict { here, .. } => (
                 CONFLICT,
-                "Look at both. shard_misplaced_delete() deletes the ones on the wrong shard; make them equal, or give the others another key, to keep both.",
+                format!(
+                    "Look at both: to keep both, give one another primary key. If what shard \"{here}\" has of these rows may be lost, shard_misplaced_delete() with rows => 'conflicting' deletes them there and no other row; then call shard_misplaced_move() again."
+                ),
+            ),
+            E::Elsewhere { here, .. } => (
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "Call shard_misplaced_move(), which moves them and deletes nothing that is on one shard alone. shard_misplaced_delete() with rows => 'all' deletes them on shard \"{here}\", and they are lost."
+                ),
             ),
             E::Altered { .. } => fixed(
                 SqlState::UNSUPPORTED,
@@ -173,7 +186,7 @@ impl MisplacedError {
             E::Doubtful { run, .. } => (
                 SqlState::NOT_IN_STATE,
                 format!(
-                    "What somebody has deleted or changed there may be left on the wrong shard. Look at both: shard_misplaced_delete() deletes what is on the wrong one, and after shard_misplaced_abandon({run}) the next call takes it for rows that were never moved. It goes on by itself only with all keys of that run."
+                    "What somebody has deleted or changed there may be left on the wrong shard. Look at both: shard_misplaced_delete() with rows => 'all' deletes what is on the wrong one, and after shard_misplaced_abandon({run}) the next call takes it for rows that were never moved. It goes on by itself only with all keys of that run."
                 ),
             ),
             E::Strange { .. } => fixed(

@@ -12,6 +12,7 @@ use crate::error::Failure;
 use std::collections::BTreeSet;
 
 pub struct Lot {
+    pub action: Action,
     /// Where they belong; None: nowhere.
     pub target: Option<String>,
     /// In their canonical form, in order.
@@ -55,14 +56,12 @@ impl Lot {
             });
         }
         let target = there.as_deref().map(|there| there.shard.shard_key.clone());
-        if let (Action::Move, Some(there)) = (wish.action, there.as_deref_mut()) {
+        let compares = wish.action.compares();
+        if let (true, Some(there)) = (compares, there.as_deref_mut()) {
             require_encodings(here, there)?;
         }
         let facts = facts::look(here, &tables)?;
-        let there = match (wish.action, there) {
-            (Action::Move, Some(there)) => Some(facts::look(there, &tables)?),
-            (Action::Move | Action::Delete, _) => None,
-        };
+        let there = there.filter(|_| compares).map(|there| facts::look(there, &tables)).transpose()?;
         let mut pairs = pairs(&tables, &here.shard.shard_key, &facts, target.as_deref(), there.as_ref())?;
         for pair in &mut pairs {
             pair.strangers = strangers(here, pair, &keys)?;
@@ -73,7 +72,7 @@ impl Lot {
                 return Err(MisplacedError::Table { shard, table, what }.into());
             }
         }
-        if wish.action == Action::Move {
+        if compares {
             require_no_rule(here, &facts)?;
         }
         if wish.action == Action::Move && !wish.fire_triggers {
@@ -82,7 +81,7 @@ impl Lot {
         let other = there.as_ref().map(|facts| facts.foreign_keys.as_slice()).unwrap_or_default();
         let units = unit::units(tables.len(), &facts.foreign_keys, other)
             .ok_or_else(|| MisplacedError::Circle(wish.keyspace.to_owned()))?;
-        Ok(Lot { target, keys, pairs, units, here: facts, there })
+        Ok(Lot { action: wish.action, target, keys, pairs, units, here: facts, there })
     }
 
     /// The foreign keys by which rows would follow those of a table, at the wrong shard.

@@ -8,6 +8,7 @@
 
 mod batch;
 mod chosen;
+mod conflicts;
 mod doubt;
 mod error;
 mod facts;
@@ -26,7 +27,7 @@ mod unit;
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::misplaced_doubt;
-use crate::catalog::misplaced_run::{self, Action, End, Key};
+use crate::catalog::misplaced_run::{self, Action, Deletes, End, Key};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
 use crate::catalog::{endpoint, event, execution, in_use, routing, routing_history};
 use crate::error::{Failure, required};
@@ -147,7 +148,8 @@ fn keys(keyspace: &Locked, request: &Request<'_>) -> Result<Vec<Key>, Failure> {
             Some(shard) if shard == request.shard => {
                 return Err(MisplacedError::InPlace { key, shard: shard.clone() }.into());
             }
-            None if request.action == Action::Move => {
+            // No other shard is known to have its rows.
+            None if request.action.compares() => {
                 return Err(MisplacedError::Nowhere { key, keyspace: keyspace.name.clone() }.into());
             }
             Some(_) | None => keys.push(Key { key, entry, routed_to }),
@@ -204,7 +206,11 @@ pub fn step(id: i64) -> Result<bool, Failure> {
 fn end(id: i64, work: &Work, end: End, why: Option<&Failure>) {
     Caller::as_owner(|_| {
         misplaced_run::ends(id, end, why);
-        if work.action == Action::Delete && end == End::Done {
+        let all_are_gone = match work.action {
+            Action::Delete(Deletes::OnBoth | Deletes::All) => end == End::Done,
+            Action::Move | Action::Delete(Deletes::Conflicting) => false,
+        };
+        if all_are_gone {
             let tables: Vec<String> = work.tables.iter().map(|table| table.table_name.clone()).collect();
             misplaced_doubt::forget_deleted(id, &tables);
         }

@@ -194,6 +194,15 @@ impl Pair {
         self.shard_by.generated.is_some()
     }
 
+    /// Whether rows `s` of the stage and `t` of the table have the same key. What is generated is not in the stage.
+    pub fn has_same_shard_by(&self) -> String {
+        let column = ident(&self.shard_by.name);
+        match self.is_shard_by_generated() {
+            true => "true".to_owned(),
+            false => format!("pg_catalog.record_image_eq(ROW(s.{column}), ROW(t.{column}))"),
+        }
+    }
+
     /// Whether a row with this name is of one of the keys, at either shard.
     pub fn is_of(&self, keys: &[String], row: &str) -> String {
         let list = array_literal(&self.keys_it_has(keys));

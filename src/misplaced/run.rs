@@ -2,11 +2,13 @@
 
 use super::batch::{self, Batch, Done, Halt, Of, reach};
 use super::chosen;
+use super::conflicts;
 use super::doubt::{self, Settling};
 use super::error::MisplacedError;
 use super::leftover;
 use super::lot::{Lot, Wish};
 use super::master;
+use super::pair::Pair;
 use super::place::Place;
 use super::points::BEGUN;
 use super::session::Session;
@@ -14,7 +16,7 @@ use super::statements;
 use super::unit::Unit;
 use crate::catalog::caller::Caller;
 use crate::catalog::misplaced_doubt;
-use crate::catalog::misplaced_run::{self, Action, End, Key};
+use crate::catalog::misplaced_run::{self, Action, Deletes, End, Key};
 use crate::catalog::table_policy::TablePolicy;
 use crate::catalog::{execution, redirect};
 use crate::error::Failure;
@@ -137,7 +139,7 @@ impl Work {
             Action::Move => leftover::way(&self.shard, self.timeout)
                 .and_then(|way| Session::open(way, &schemas, self.timeout))
                 .ok(),
-            Action::Delete => None,
+            Action::Delete(_) => None,
         };
         let mut there = BTreeMap::new();
         for shard in self.keys.iter().filter_map(|key| key.routed_to.as_ref()) {
@@ -167,23 +169,42 @@ impl Work {
             if let Some(there) = there.as_deref_mut() {
                 there.patient_for(self.timeout);
             }
-            let lot = Lot::prepare(&wish, keys, &mut open.here, there.as_deref_mut())?;
-            if let (Action::Move, Some(there)) = (self.action, there) {
-                require_no_conflicts(&lot, &mut open.here, there, self.timeout)?;
-            }
-            lots.push(lot);
-        }
-        for lot in &lots {
-            if let (Some(target), Some(there)) = (&lot.target, self.there(lot, &mut open.there)) {
-                self.settle(lot, target, &mut open.here, there)?;
-            }
+            lots.push(Lot::prepare(&wish, keys, &mut open.here, there)?);
         }
         let redirects = Caller::as_owner(|_| redirect::splits_of_shard(&self.shard));
         if !redirects.is_empty() {
             open.here.patient_for(self.timeout);
             lots.iter().try_for_each(|lot| require_no_redirect(lot, &mut open.here, &redirects))?;
         }
+        // First: what differs because a client has changed what an interrupted run had copied is told as that.
+        for lot in &lots {
+            if let (Some(target), Some(there)) = (&lot.target, self.there(lot, &mut open.there))
+                && self.action == Action::Move
+            {
+                self.settle(lot, target, &mut open.here, there)?;
+            }
+        }
+        for lot in &lots {
+            if let Some(there) = self.there(lot, &mut open.there) {
+                self.compare(lot, &mut open.here, there)?;
+            }
+        }
         Ok((open, lots))
+    }
+
+    /// What would be refused of rows is found before the first one goes.
+    fn compare(&self, lot: &Lot, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+        match self.action {
+            Action::Move => on_both(lot, here, there, self.timeout, |pair, there, shard| {
+                batch::require_no_conflict(pair, &lot.keys, there, shard).map(drop)
+            }),
+            Action::Delete(Deletes::OnBoth) => {
+                on_both(lot, here, there, self.timeout, |pair, there, shard| {
+                    batch::require_there(pair, &lot.keys, there, shard).map(drop)
+                })
+            }
+            Action::Delete(Deletes::Conflicting | Deletes::All) => Ok(()),
+        }
     }
 
     /// What has come to the right shard by a run that was interrupted then.
@@ -217,6 +238,10 @@ impl Work {
     /// A batch of rows; None: none is left.
     fn work(&self, id: i64, open: &mut Open, lots: &[Lot], place: Place) -> Result<Option<Next>, Failure> {
         let Some(lot) = lots.get(place.lot) else { return Ok(None) };
+        if self.action == Action::Delete(Deletes::Conflicting) {
+            self.delete_conflicting(id, open, lot)?;
+            return Ok(Some(Next::Place(place.next_lot())));
+        }
         let Some(unit) = lot.units.get(place.unit) else { return Ok(Some(Next::Place(place.next_lot()))) };
         let Some(keys) = place.keys(lot, unit) else { return Ok(Some(Next::Place(place.next_unit()))) };
         let mut place = place;
@@ -243,6 +268,18 @@ impl Work {
         let keys = chosen.as_ref().map_or(keys, |chosen| chosen.keys.as_slice());
         let batch = Batch { lot, unit, keys, of, timeout: self.timeout };
         self.batch(id, open, lots, place, &batch).map(Some)
+    }
+
+    fn delete_conflicting(&self, id: i64, open: &mut Open, lot: &Lot) -> Result<(), Failure> {
+        let Some(there) = self.there(lot, &mut open.there) else { return Ok(()) };
+        let deleted = conflicts::delete(lot, &mut open.here, there, self.timeout)?;
+        batch::commit(&mut open.here, Some(there), self.timeout)?;
+        Caller::as_owner(|_| {
+            for (table, rows) in deleted {
+                misplaced_run::count(id, table, 0, rows);
+            }
+        });
+        Ok(())
     }
 
     fn batch(
@@ -281,10 +318,7 @@ impl Work {
     }
 
     fn there<'a>(&self, lot: &Lot, there: &'a mut BTreeMap<String, Session>) -> Option<&'a mut Session> {
-        match self.action {
-            Action::Move => lot.target.as_ref().and_then(|target| there.get_mut(target)),
-            Action::Delete => None,
-        }
+        lot.target.as_ref().filter(|_| self.action.compares()).and_then(|target| there.get_mut(target))
     }
 
     /// And where it goes on.
@@ -374,12 +408,13 @@ fn require_no_redirect(lot: &Lot, here: &mut Session, splits: &[i64]) -> Result<
     Ok(())
 }
 
-/// Rows of one primary key on both shards that differ are found before the first one is moved.
-fn require_no_conflicts(
+/// Sends all rows of the keys to the right shard's stages, where they are looked at.
+fn on_both(
     lot: &Lot,
     here: &mut Session,
     there: &mut Session,
     timeout: Duration,
+    look: impl Fn(&Pair, &mut Session, &str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let shard = here.shard.shard_key.clone();
     for pair in &lot.pairs {
@@ -391,7 +426,7 @@ fn require_no_conflicts(
         let (out, into) = (statements::read(pair, &lot.keys), statements::fill_stage(pair));
         copy::pipe(&mut here.connection, &out, &mut there.connection, &into, Bounds::unlimited())
             .map_err(|error| error.of_table(&pair.name))?;
-        batch::require_no_conflict(pair, &lot.keys, there, &shard)?;
+        look(pair, there, &shard)?;
         here.roll_back()?;
         there.roll_back()?;
     }

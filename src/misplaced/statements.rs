@@ -1,5 +1,6 @@
 //! What shards are asked of rows: texts alone.
 
+use super::facts::ForeignKey;
 use super::pair::Pair;
 use crate::remote::quote::{array_literal, literal};
 
@@ -167,6 +168,54 @@ pub fn conflicts(pair: &Pair) -> String {
     format!(
         "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
            FROM pg_temp.{stage} AS s JOIN {there} AS t ON {same_key} ORDER BY 1 LIMIT 1"
+    )
+}
+
+/// How many of them are not there at all, as rows of the same key, and the key of one.
+pub fn absent(pair: &Pair, keys: &[String]) -> String {
+    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
+    let (is_of, same_shard_by) = (pair.is_of(keys, "t"), pair.has_same_shard_by());
+    format!(
+        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
+           FROM pg_temp.{stage} AS s LEFT JOIN {there} AS t ON {same_key}
+          WHERE t.tableoid IS NULL OR CASE WHEN {is_of} AND {same_shard_by} THEN false ELSE true END ORDER BY 1 LIMIT 1"
+    )
+}
+
+/// How many of them are not there by their primary key, of whichever key the row there is.
+pub fn missing_keys(pair: &Pair) -> String {
+    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
+    format!(
+        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
+           FROM pg_temp.{stage} AS s LEFT JOIN {there} AS t ON {same_key} WHERE t.tableoid IS NULL ORDER BY 1 LIMIT 1"
+    )
+}
+
+/// The primary keys of those that are left of the stage, and have a row there.
+pub fn conflicting(pair: &Pair) -> String {
+    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
+    format!("COPY (SELECT {key} FROM pg_temp.{stage} AS s JOIN {there} AS t ON {same_key}) TO STDOUT")
+}
+
+pub fn count_stage(pair: &Pair) -> String {
+    format!("SELECT pg_catalog.count(*) FROM pg_temp.{} AS s", pair.stage)
+}
+
+pub fn empty_stage(pair: &Pair) -> String {
+    format!("DELETE FROM pg_temp.{}", pair.stage)
+}
+
+/// Whether rows `c` that refer to rows `p` would be deleted or changed with those whose keys have arrived.
+pub fn is_followed(pair: &Pair, key: &ForeignKey) -> String {
+    let (arrived, same_key) = (pair.arrived(), &pair.same_key);
+    format!(
+        "SELECT EXISTS (SELECT FROM {} AS c JOIN {} AS p ON {}
+                         WHERE EXISTS (SELECT FROM {} AS t JOIN pg_temp.{arrived} AS s ON {same_key}
+                                        WHERE t.ctid OPERATOR(pg_catalog.=) p.ctid AND t.tableoid OPERATOR(pg_catalog.=) p.tableoid))",
+        key.from,
+        key.to,
+        key.refers(),
+        key.to
     )
 }
 

@@ -1,0 +1,75 @@
+//! Rows whose primary key the right shard has with other content are deleted at the wrong one, and no others. All of a lot's go in
+//! one transaction: the right shard says which they are, the wrong one gives them by deleting them, and the right one looks again.
+
+use super::batch::{begin, make_stage, require_asked_for, require_none_absent};
+use super::error::MisplacedError;
+use super::lot::Lot;
+use super::pair::Pair;
+use super::session::{Sees, Session};
+use super::statements;
+use crate::error::Failure;
+use crate::remote::copy::{self, Bounds};
+use std::time::Duration;
+
+/// All but the commits; how many of each table. Those that refer to others first.
+pub fn delete<'a>(
+    lot: &'a Lot,
+    here: &mut Session,
+    there: &mut Session,
+    timeout: Duration,
+) -> Result<Vec<(&'a str, u64)>, Failure> {
+    here.patient_for(timeout);
+    there.patient_for(timeout);
+    let facts = [Some(&lot.here), lot.there.as_ref()];
+    for (session, facts) in [&mut *here, &mut *there].into_iter().zip(facts.into_iter().flatten()) {
+        begin(session, facts, Sees::Latest, &[], timeout)?;
+    }
+    let mut deleted = Vec::new();
+    for position in lot.units.iter().flat_map(|unit| unit.tables.iter().rev()) {
+        let pair = &lot.pairs[*position];
+        find(lot, pair, here, there)?;
+        require_no_follower(lot, *position, here)?;
+        deleted.push((pair.name.as_str(), take(lot, pair, here, there)?));
+    }
+    here.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+    Ok(deleted)
+}
+
+/// The wrong shard learns which of its rows differ from the right one's.
+fn find(lot: &Lot, pair: &Pair, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+    make_stage(there, pair)?;
+    pipe(pair, [&statements::read(pair, &lot.keys), &statements::fill_stage(pair)], here, there)?;
+    require_asked_for(pair, &lot.keys, there, &here.shard.shard_key)?;
+    there.connection.run(&statements::drop_equal(pair, &lot.keys))?;
+    here.connection.run(&statements::make_arrived(pair))?;
+    pipe(pair, [&statements::conflicting(pair), &statements::fill_arrived(pair)], there, here).map(drop)
+}
+
+/// A row that the server would delete along may be nowhere else.
+fn require_no_follower(lot: &Lot, position: usize, here: &mut Session) -> Result<(), Failure> {
+    for key in lot.followers(position) {
+        let found = here.connection.run(&statements::is_followed(&lot.pairs[position], key))?;
+        if found.scalar() != Some("f") {
+            let (shard, name) = (here.shard.shard_key.clone(), key.name.clone());
+            let (from, to) = (key.from.clone(), key.to.clone());
+            return Err(MisplacedError::Follows { shard, name, from, to }.into());
+        }
+    }
+    Ok(())
+}
+
+/// As they are by now: none of them is one that only the wrong shard has, whatever clients have done since.
+fn take(lot: &Lot, pair: &Pair, here: &mut Session, there: &mut Session) -> Result<u64, Failure> {
+    there.connection.run(&statements::empty_stage(pair))?;
+    let rows =
+        pipe(pair, [&statements::take_arrived(pair, &lot.keys), &statements::fill_stage(pair)], here, there)?;
+    let absent = there.connection.run(&statements::missing_keys(pair))?;
+    require_none_absent(pair, &absent, there, &here.shard.shard_key)?;
+    Ok(rows)
+}
+
+fn pipe(pair: &Pair, [out, into]: [&str; 2], from: &mut Session, to: &mut Session) -> Result<u64, Failure> {
+    copy::pipe(&mut from.connection, out, &mut to.connection, into, Bounds::unlimited())
+        .map(|copied| copied.rows)
+        .map_err(|error| error.of_table(&pair.name).into())
+}
