@@ -417,6 +417,10 @@ END $$;
 COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint, text) IS
 'deletes the rows of keys that are on a shard which their routes do not name, as the caller''s login there and where they belong. rows: which of them. on_both: all, if the right shard has a row of the same key with each one''s primary key, whatever its content; otherwise none is deleted (55000). conflicting: those whose primary key the right shard has with other content, and no others; shard_misplaced_move() then takes the rest. all: whatever is on other shards, also of keys that are routed nowhere; what is nowhere else is lost. tables, timeout, run_id and errors as of shard_misplaced_move()';
 
+-- When a claim of a look-up ends.
+COMMENT ON FUNCTION @extschema@.shard_lookup_claim(text, text, text, interval) IS
+'claims a key of a look-up for an owner before its row is inserted; until when, or NULL where the row is there already, as of the last look: the claim then holds beside it. lease: how long the claim holds without a row. It leads there from then on. 23505: another owner has it, or has claimed it; 42704: the owner is routed nowhere; 55000: not all shards have been looked through yet, or another owner''s lease has ended and his shard was not asked for the row since';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE

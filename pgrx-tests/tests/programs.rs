@@ -53,6 +53,7 @@ mod long_rows;
 mod lookups;
 mod lookups_attacked;
 mod lookups_changes;
+mod lookups_claims;
 mod lookups_ends;
 mod lost;
 mod majors;

@@ -2,7 +2,6 @@
 //! others have is kept beside it, and takes its place when it goes.
 
 use super::lookup::Lookup;
-use crate::error::{Failure, SqlState};
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
@@ -20,7 +19,7 @@ thread_local! {
         "SELECT l.of_keyspace, l.key_type, e.owner, e.has_row
            FROM shardmaster.lookup l
            LEFT JOIN shardmaster.lookup_entry e
-                  ON e.lookup = l.name AND e.key = $2 AND (e.has_row OR e.claimed_until > pg_catalog.clock_timestamp())
+                  ON e.lookup = l.name AND e.key = $2
           WHERE l.name = $1",
         &[pg_sys::TEXTOID, pg_sys::TEXTOID],
     ) };
@@ -66,7 +65,6 @@ pub fn set(lookup: &Lookup, pairs: &BTreeSet<&Pair>) {
 
 fn set_distinct(lookup: &Lookup, pairs: &[&Pair]) {
     let (keys, owners) = columns(pairs);
-    end_claims_of(&lookup.name, &keys);
     sql::write(
         "WITH wanted AS (
              SELECT w.key, w.owner FROM unnest($2::text[], $3::text[]) AS w (key, owner)
@@ -76,7 +74,7 @@ fn set_distinct(lookup: &Lookup, pairs: &[&Pair]) {
              INSERT INTO shardmaster.lookup_entry AS e (lookup, key, owner, has_row, epoch)
              SELECT $1, w.key, w.owner, true, $4 FROM wanted w ORDER BY w.key
              ON CONFLICT (key, lookup) DO UPDATE SET owner = excluded.owner, has_row = true, epoch = $4, claimed_until = CASE WHEN e.has_row THEN e.claimed_until END
-              WHERE e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp()
+              WHERE e.owner = excluded.owner
              RETURNING e.key
          )
          INSERT INTO shardmaster.lookup_conflict (lookup, key, owner, epoch)
@@ -86,8 +84,9 @@ fn set_distinct(lookup: &Lookup, pairs: &[&Pair]) {
     );
 }
 
-/// These have no row. What is claimed, and has had none yet or was claimed beside it, stays until the claim ends.
-pub fn unset(lookup: &Lookup, pairs: &[&Pair]) {
+/// These had no row when their shards were asked, which was not before `asked`. What is claimed, and has had none yet or was claimed
+/// beside it, stays until its shard is asked after the lease's end.
+pub fn unset(lookup: &Lookup, pairs: &[&Pair], asked: TimestampWithTimeZone) {
     if pairs.is_empty() {
         return;
     }
@@ -100,58 +99,30 @@ pub fn unset(lookup: &Lookup, pairs: &[&Pair]) {
     );
     sql::write(
         "UPDATE shardmaster.lookup_entry e SET has_row = false FROM unnest($2::text[], $3::text[]) AS w (key, owner)
-          WHERE e.lookup = $1 AND e.key = w.key AND e.owner = w.owner AND e.has_row AND e.claimed_until > clock_timestamp()",
-        &[name.into(), keys.clone().into(), owners.clone().into()],
+          WHERE e.lookup = $1 AND e.key = w.key AND e.owner = w.owner AND e.has_row AND e.claimed_until > $4",
+        &[name.into(), keys.clone().into(), owners.clone().into(), asked.into()],
     );
     let gone = sql::write_returning(
         "DELETE FROM shardmaster.lookup_entry e USING unnest($2::text[], $3::text[]) AS w (key, owner)
           WHERE e.lookup = $1 AND e.key = w.key AND e.owner = w.owner
-            AND (e.claimed_until IS NULL OR e.claimed_until <= clock_timestamp())
+            AND (e.claimed_until IS NULL OR e.claimed_until <= $4)
         RETURNING e.key",
-        &[name.into(), keys.into(), owners.into()],
+        &[name.into(), keys.into(), owners.into(), asked.into()],
         |row| row.value(1),
     );
     promote(name, gone);
 }
 
-/// Whether claims have come to nothing.
-pub fn has_ended_claims(lookup: &Lookup) -> bool {
-    sql::read_one_again(
-        "SELECT true FROM shardmaster.lookup_entry e
-          WHERE e.lookup = $1 AND NOT e.has_row AND e.claimed_until <= clock_timestamp() LIMIT 1",
-        &[lookup.name.as_str().into()],
-        |_| (),
+/// Claims whose leases have ended and for which no row is known, from behind a key on. They are their owners' until the owner's
+/// shard has been asked: a row may have been committed within the lease that nobody has seen.
+pub fn ended_claims(lookup: &str, after: Option<&str>, most: i64) -> Vec<Pair> {
+    sql::read(
+        "SELECT e.key, e.owner FROM shardmaster.lookup_entry e
+          WHERE e.lookup = $1 AND NOT e.has_row AND e.claimed_until <= clock_timestamp() AND ($2 IS NULL OR e.key COLLATE \"C\" > $2)
+          ORDER BY e.key COLLATE \"C\" LIMIT $3",
+        &[lookup.into(), after.into(), most.into()],
+        |row| Pair { key: row.value(1), owner: row.value(2) },
     )
-    .is_some()
-}
-
-/// Ends claims that came to nothing; how many.
-pub fn end_claims(lookup: &Lookup, most: i64) -> usize {
-    let gone: Vec<String> = sql::write_returning(
-        "DELETE FROM shardmaster.lookup_entry e
-          WHERE e.lookup = $1 AND NOT e.has_row AND e.claimed_until <= clock_timestamp()
-            AND e.key IN (SELECT i.key FROM shardmaster.lookup_entry i
-                           WHERE i.lookup = $1 AND NOT i.has_row AND i.claimed_until <= clock_timestamp()
-                           LIMIT $2 FOR UPDATE SKIP LOCKED)
-        RETURNING e.key",
-        &[lookup.name.as_str().into(), most.into()],
-        |row| row.value(1),
-    );
-    let count = gone.len();
-    promote(&lookup.name, gone);
-    count
-}
-
-/// Ends those of these keys: whoever has waited for such an end is before others.
-fn end_claims_of(lookup: &str, keys: &[String]) {
-    let gone = sql::write_returning(
-        "DELETE FROM shardmaster.lookup_entry e
-          WHERE e.lookup = $1 AND e.key = ANY ($2) AND NOT e.has_row AND e.claimed_until <= clock_timestamp()
-        RETURNING e.key",
-        &[lookup.into(), keys.to_vec().into()],
-        |row| row.value(1),
-    );
-    promote(lookup, gone);
 }
 
 /// Keys that nobody has any more go to who has had them next.
@@ -221,8 +192,7 @@ pub fn looked_at(lookup: &Lookup, pairs: &[&Pair]) {
 /// Claims a key for an owner; until when. None: its row is there already, as of the last look; the claim is kept beside it
 /// all the same, since the row may have gone since. Where another owner has a row, which waits for the end of a claim, none is
 /// made or prolonged.
-pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<TimestampWithTimeZone>, Failure> {
-    end_claims_of(&lookup.name, std::slice::from_ref(&pair.key));
+pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<TimestampWithTimeZone>, Taken> {
     let args = [
         lookup.name.as_str().into(),
         pair.key.as_str().into(),
@@ -234,22 +204,33 @@ pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<Timest
         "INSERT INTO shardmaster.lookup_entry AS e (lookup, key, owner, has_row, claimed_until, epoch)
          VALUES ($1, $2, $3, false, clock_timestamp() + make_interval(secs => $4), $5)
          ON CONFLICT (key, lookup) DO UPDATE
-            SET owner = excluded.owner,
-                claimed_until = CASE WHEN e.owner = excluded.owner
-                                     THEN greatest(e.claimed_until, excluded.claimed_until) ELSE excluded.claimed_until END
-          WHERE e.owner = excluded.owner AND e.has_row
-             OR (e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp())
-                AND NOT EXISTS (SELECT FROM shardmaster.lookup_conflict c
-                                 WHERE c.lookup = e.lookup AND c.key = e.key AND c.owner <> excluded.owner)
+            SET claimed_until = greatest(e.claimed_until, excluded.claimed_until)
+          WHERE e.owner = excluded.owner
+            AND (e.has_row OR NOT EXISTS (SELECT FROM shardmaster.lookup_conflict c
+                                           WHERE c.lookup = e.lookup AND c.key = e.key AND c.owner <> excluded.owner))
          RETURNING CASE WHEN NOT e.has_row THEN e.claimed_until END",
         &args,
         |row| row.get::<TimestampWithTimeZone>(1),
     );
-    claimed.into_iter().next().ok_or_else(|| {
-        let text = format!("key \"{}\" of look-up \"{}\" is another owner's", pair.key, lookup.name);
-        Failure::new(SqlState(*b"23505"), text)
-            .hint("shard_lookup() says whose it is, and shard_lookup_conflicts() who else has it.")
-    })
+    claimed.into_iter().next().ok_or_else(|| taken(lookup, pair))
+}
+
+/// Why a key cannot be claimed.
+pub enum Taken {
+    /// It is another owner's.
+    Owned,
+    /// This owner's lease has ended, and his shard has not been asked for the row since.
+    Ended { owner: String },
+}
+
+fn taken(lookup: &Lookup, pair: &Pair) -> Taken {
+    let ended = sql::read_latest(
+        "SELECT e.owner FROM shardmaster.lookup_entry e
+          WHERE e.lookup = $1 AND e.key = $2 AND e.owner <> $3 AND NOT e.has_row AND e.claimed_until <= clock_timestamp()",
+        &[lookup.name.as_str().into(), pair.key.as_str().into(), pair.owner.as_str().into()],
+        |row| row.value(1),
+    );
+    ended.into_iter().next().map_or(Taken::Owned, |owner| Taken::Ended { owner })
 }
 
 /// A key that more than one owner has: an owner that does not have it in routing, and who has.

@@ -2,9 +2,9 @@
 
 use super::settle::LONGEST;
 use crate::catalog::caller::Caller;
-use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::lookup::{self, Lookup};
-use crate::catalog::lookup_entry::{self, Conflict, Pair};
+use crate::catalog::lookup_entry::{self, Conflict, Pair, Taken};
 use crate::catalog::table_policy::{self, Column, Policy};
 use crate::catalog::{name, routing};
 use crate::error::{Failure, SqlState, required};
@@ -183,12 +183,35 @@ pub fn claim(
     // But for rows of the claim's own owner, who may have been assigned a moment ago.
     let own = of.strategy.is_directory().then_some(pair.owner.as_str());
     let last = wait_for_assigned(&lookup, &pair.key, own);
-    let until = lookup_entry::claim(&lookup, &pair, seconds)?;
+    let until =
+        lookup_entry::claim(&lookup, &pair, seconds).map_err(|taken| refused(&of, &lookup, &pair, taken))?;
     // A row that nobody has looked at yet may have it: a claim that is there already says more than that.
     if let Some(shard) = until.and_then(|_| lookup::not_filled_but(name, own, last)) {
         return Err(RoutingError::NotFilled { key: pair.key, lookup: name.into(), shard }.into());
     }
     Ok(until)
+}
+
+fn refused(of: &Keyspace, lookup: &Lookup, pair: &Pair, taken: Taken) -> Failure {
+    let (key, name) = (&pair.key, &lookup.name);
+    match taken {
+        Taken::Owned => Failure::new(
+            SqlState(*b"23505"),
+            format!("key \"{key}\" of look-up \"{name}\" is another owner's"),
+        )
+        .hint("shard_lookup() says whose it is, and shard_lookup_conflicts() who else has it."),
+        Taken::Ended { owner } => {
+            let place = routing::places(of, std::slice::from_ref(&owner)).remove(&owner);
+            let shard = place.map_or(String::new(), |place| format!(" \"{}\"", place.shard));
+            Failure::new(
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "key \"{key}\" of look-up \"{name}\" was claimed, and the claim's shard{shard} has not been asked for its row since the lease has ended"
+                ),
+            )
+            .hint("Retry after a moment; shard_lookups() says what keeps the shard from being asked.")
+        }
+    }
 }
 
 pub fn conflicts(name: &str) -> Result<Vec<Conflict>, Failure> {

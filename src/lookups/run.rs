@@ -73,6 +73,8 @@ struct OfLookup {
     assigned: Option<Assigned>,
     /// The last pair that was looked at of an earlier epoch.
     swept: Option<Pair>,
+    /// The last claim that was asked for after its lease's end.
+    claim: Option<String>,
     due: Due,
 }
 
@@ -259,6 +261,19 @@ impl Turns {
         self.lookups.insert(source.token.clone(), of);
     }
 
+    /// Claims without a row end once their shards have been asked; those of shards that cannot be asked keep no other waiting.
+    fn end_claims(&mut self, of: &mut OfLookup, lookup: &Lookup) -> Result<bool> {
+        let after = of.claim.take();
+        let page = transaction(|| lookup_entry::ended_claims(&lookup.name, after.as_deref(), BATCH as i64));
+        if page.is_empty() {
+            return Ok(false);
+        }
+        of.claim = page.last().map(|pair| pair.key.clone());
+        let count = page.len();
+        let left = settle::settle_claims(&mut self.sessions, lookup, page.into_iter().collect())?;
+        Ok(count == BATCH && left.errors.is_empty() && !left.is_locked)
+    }
+
     fn settle_more(
         &mut self,
         of: &mut OfLookup,
@@ -266,10 +281,7 @@ impl Turns {
         source: &Source,
         progress: &[Progress],
     ) -> Result<bool> {
-        let ended = match transaction(|| lookup_entry::has_ended_claims(lookup)) {
-            true => settle::commit(lookup, || lookup_entry::end_claims(lookup, BATCH as i64))?,
-            false => 0,
-        };
+        let ended = self.end_claims(of, lookup)?;
         if of.assigned.is_none() {
             of.assigned = Assigned::next(lookup)?;
         }
@@ -282,7 +294,7 @@ impl Turns {
         let is_filled = progress.iter().all(|progress| progress.state != State::Filling);
         if lookup.epoch == lookup.swept || !is_filled {
             of.swept = None;
-            return Ok(ended > 0);
+            return Ok(ended);
         }
         let page = transaction(|| lookup_entry::older(lookup, of.swept.as_ref(), BATCH as i64));
         let Some(last) = page.last().cloned() else {

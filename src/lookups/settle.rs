@@ -9,10 +9,12 @@ use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::lookup::{self, Lookup, Source};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::routing::{self, Place};
-use crate::catalog::shard::Shard;
+use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
 use crate::server::injection::reach;
+use crate::server::sql;
 use crate::server::txn::{self, Patience, transaction};
+use pgrx::datum::TimestampWithTimeZone;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -59,6 +61,8 @@ pub type Unasked = (String, Failure);
 
 /// Pairs with what their shards have said.
 pub struct Looked {
+    /// No shard was asked before.
+    asked: TimestampWithTimeZone,
     answers: BTreeMap<Pair, Answer>,
     /// Shards without the table.
     bare: BTreeSet<String>,
@@ -82,7 +86,9 @@ pub fn look(
     pairs: &BTreeSet<Pair>,
     only: Option<&str>,
 ) -> Result<Looked> {
-    let mut looked = Looked { answers: BTreeMap::new(), bare: BTreeSet::new(), errors: Vec::new() };
+    let asked = transaction(|| sql::read_one("SELECT clock_timestamp()", &[], |row| row.value(1)));
+    let asked = asked.ok_or_else(|| SplitError::Retry("the time".into()))?;
+    let mut looked = Looked { asked, answers: BTreeMap::new(), bare: BTreeSet::new(), errors: Vec::new() };
     let (Some(source), false) = (&lookup.source, pairs.is_empty()) else { return Ok(looked) };
     let Some((_, places)) = transaction(|| places(lookup, pairs)) else { return Ok(looked) };
     let mut by_shard: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
@@ -139,7 +145,7 @@ fn apply(lookup: &Lookup, looked: &Looked, pairs: &[&Pair]) -> BTreeSet<Pair> {
     let gone: Vec<&Pair> = of(Said::HasNone).collect();
     let there: BTreeSet<&Pair> = of(Said::HasRow).collect();
     // First who gives a key away, then who has it from now on.
-    lookup_entry::unset(lookup, &gone);
+    lookup_entry::unset(lookup, &gone, looked.asked);
     lookup_entry::set(lookup, &there);
     lookup_entry::looked_at(lookup, &gone);
     // The table may come back with all its rows, and no trigger would tell.
@@ -199,7 +205,7 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
 fn commit_within<R>(patience: Patience, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
     txn::within(patience, || {
         // It is taken out of queues next: it outlives a crash.
-        crate::server::sql::write(
+        sql::write(
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
             &[],
         );
@@ -236,6 +242,20 @@ pub fn settle(
     };
     let pairs = pairs.difference(&written.done).cloned().collect();
     Ok(Left { pairs, errors: looked.errors, is_locked: written.is_locked })
+}
+
+/// Settles claims whose leases have ended. What is written on a shard that is disabled is not followed, so they wait for it.
+pub fn settle_claims(sessions: &mut Sessions, lookup: &Lookup, claims: BTreeSet<Pair>) -> Result<Left> {
+    let asked = transaction(|| {
+        let is_disabled = |shard: &Shard| shard.status == ShardStatus::Disabled;
+        let disabled: BTreeSet<String> =
+            shard::all().into_iter().filter(is_disabled).map(|shard| shard.shard_key).collect();
+        let places = places(lookup, &claims).map(|(_, places)| places).unwrap_or_default();
+        let waits =
+            |pair: &Pair| places.get(&pair.owner).is_some_and(|place| disabled.contains(&place.shard));
+        claims.into_iter().filter(|pair| !waits(pair)).collect()
+    });
+    settle(sessions, lookup, &asked, None)
 }
 
 /// Settles pairs, those that move meanwhile again; what somebody has locked is left. An error: not all others could be.
