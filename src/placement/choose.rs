@@ -2,6 +2,7 @@
 
 use super::rendezvous::{self, Candidate};
 use super::{PlacementError, free_slots, settle};
+use crate::catalog::shard::POSTGRES;
 use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 
@@ -35,6 +36,12 @@ thread_local! {
         const { Prepared::new(include_str!("../../sql/placement/choose_fill_first.sql"), TYPES) };
     static SPREAD: Prepared =
         const { Prepared::new(include_str!("../../sql/placement/choose_spread.sql"), TYPES) };
+    static BY_KEYS: Prepared = const {
+        Prepared::new(
+            include_str!("../../sql/placement/choose_by_keys.sql"),
+            &[pg_sys::TEXTOID, pg_sys::INT8ARRAYOID, pg_sys::FLOAT8OID, pg_sys::BOOLOID],
+        )
+    };
     static ANY: Prepared =
         const { Prepared::new(include_str!("../../sql/placement/choose_any.sql"), TYPES) };
 }
@@ -46,6 +53,12 @@ pub struct Choice {
     pub free: i64,
     /// Changes of free slots that were added up to find it.
     pub entries: i64,
+}
+
+impl Choice {
+    fn is_unlimited(&self) -> bool {
+        self.free > free_slots::UNLIMITED / 2
+    }
 }
 
 /// The next shard to be tried; None: no open shard has a free slot.
@@ -60,10 +73,16 @@ fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) ->
         .into_iter()
         .next()
     };
+    let by_keys = |choice: Choice| match choice.is_unlimited() && kind == POSTGRES {
+        true => by_keys(excluded, strategy).unwrap_or(choice),
+        false => choice,
+    };
     match strategy {
-        PlacementStrategy::FillFirst if free_slots::is_contended() => by_free_slots(&FILL_FIRST),
-        PlacementStrategy::FillFirst => by_free_slots(&QUIET).or_else(|| by_free_slots(&FILL_FIRST)),
-        PlacementStrategy::Spread => by_free_slots(&SPREAD),
+        PlacementStrategy::FillFirst if free_slots::is_contended() => by_free_slots(&FILL_FIRST).map(by_keys),
+        PlacementStrategy::FillFirst => {
+            by_free_slots(&QUIET).or_else(|| by_free_slots(&FILL_FIRST)).map(by_keys)
+        }
+        PlacementStrategy::Spread => by_free_slots(&SPREAD).map(by_keys),
         PlacementStrategy::Consistent => {
             let open = sql::read_prepared(&ANY, &args, |row| Candidate {
                 id: row.value(1),
@@ -76,6 +95,32 @@ fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) ->
             Some(Choice { shard_id: chosen.id, free: chosen.free, entries: chosen.entries })
         }
     }
+}
+
+/// Entries of routing that are all read: of more a part tells as well which shard has the fewest.
+const READ: f64 = 100_000.0;
+
+/// Tenants take no slots of servers without a capacity, so what these hold is known by the keys that are routed to them.
+fn by_keys(excluded: &[i64], strategy: PlacementStrategy) -> Option<Choice> {
+    let entries = sql::read_one(
+        "SELECT reltuples::float8 FROM pg_catalog.pg_class
+          WHERE oid OPERATOR(pg_catalog.=) 'shardmaster.routing_entry'::pg_catalog.regclass",
+        &[],
+        |row| row.value::<f64>(1),
+    );
+    let percent = (100.0 * READ / entries.unwrap_or(0.0).max(READ)).min(100.0);
+    let args = [
+        POSTGRES.into(),
+        excluded.to_vec().into(),
+        percent.into(),
+        (strategy == PlacementStrategy::FillFirst).into(),
+    ];
+    let choices = sql::read_prepared(&BY_KEYS, &args, |row| Choice {
+        shard_id: row.value(1),
+        free: row.value(2),
+        entries: row.value(3),
+    });
+    choices.into_iter().next()
 }
 
 /// Leases that have run out and that are ended before a refusal.

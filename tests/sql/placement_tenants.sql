@@ -80,5 +80,11 @@ SELECT shard_assign('y5', 'c') IS NOT NULL AS assigned;
 -- No server has room.
 SELECT shard_set_status('c', 'draining');
 SELECT count(shard_place_tenant('z' || n)) FROM generate_series(1, 10) n;
+-- Servers without a capacity: the one that holds least, or most.
+SELECT shard_keyspace_add('wide', 'directory');
+SELECT shard_add('d', namespace => 'd'), shard_add('e', namespace => 'e'), shard_add('f', namespace => 'f');
+SELECT shard_assign_many('{w1,w2}', 'd', 'wide') IS NOT NULL AS assigned;
+SELECT shard_place_tenant('w3', 'spread', 'wide') AS w3, shard_place_tenant('w4', 'spread', 'wide') AS w4;
+SELECT shard_place_tenant('w5', 'spread', 'wide') AS w5, shard_place_tenant('w6', 'spread', 'wide') AS w6, shard_place_tenant('w7', 'fill_first', 'wide') AS w7;
 DROP EXTENSION shardmaster;
 DROP SCHEMA a, b CASCADE;
