@@ -13,11 +13,13 @@ CREATE TABLE shardmaster.execution (
     started_by     text NOT NULL,
     started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     look_at        timestamptz,
+    by_policies    boolean NOT NULL DEFAULT false,
     CHECK (NOT two_phase OR in_transaction AND login_role IS NOT NULL)
 );
 COMMENT ON TABLE shardmaster.execution IS 'statements of shard_execute(); see shard_executions()';
 COMMENT ON COLUMN shardmaster.execution.wave IS 'how many shards run it beside each other';
 COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none: a shard in committing says that it was decided, none that it was not';
+COMMENT ON COLUMN shardmaster.execution.by_policies IS 'it runs on the rows that the login''s policies show; otherwise a policy that would hide rows is an error';
 COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it';
 COMMENT ON COLUMN shardmaster.execution.master IS 'the master that carries it out: a copy of its catalog on another server is another one, and leaves what is on shards to it';
 COMMENT ON COLUMN shardmaster.execution.timeline IS 'the master''s when it was last known what has been done: on another one its last words may be lost';

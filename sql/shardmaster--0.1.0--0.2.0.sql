@@ -421,6 +421,30 @@ COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text
 COMMENT ON FUNCTION @extschema@.shard_lookup_claim(text, text, text, interval) IS
 'claims a key of a look-up for an owner before its row is inserted; until when, or NULL where the row is there already, as of the last look: the claim then holds beside it. lease: how long the claim holds without a row. It leads there from then on. 23505: another owner has it, or has claimed it; 42704: the owner is routed nowhere; 55000: not all shards have been looked through yet, or another owner''s lease has ended and his shard was not asked for the row since';
 
+-- Statements on all shards run without policies that hide rows, unless it is said: one argument more.
+ALTER TABLE shardmaster.execution ADD COLUMN by_policies boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN shardmaster.execution.by_policies IS 'it runs on the rows that the login''s policies show; otherwise a policy that would hide rows is an error';
+DROP PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean, interval, bigint, boolean);
+DROP FUNCTION @extschema@.shard_execution_begin(text, text, text[], int, boolean, interval, boolean);
+CREATE FUNCTION @extschema@.shard_execution_begin(sql text, keyspace text, shards text[], wave int, in_transaction bool, timeout interval, two_phase bool DEFAULT false, by_policies bool DEFAULT false)
+RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'shard_execution_begin_by_wrapper';
+CREATE PROCEDURE @extschema@.shard_execute(
+    sql text, keyspace text DEFAULT 'default', shards text[] DEFAULT NULL, wave int DEFAULT 1,
+    in_transaction boolean DEFAULT true, timeout interval DEFAULT '10 min', INOUT execution_id bigint DEFAULT NULL,
+    two_phase boolean DEFAULT false, by_policies boolean DEFAULT false)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    execution_id := @extschema@.shard_execution_begin(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, by_policies);
+    COMMIT;
+    CALL @extschema@.shard_execute_resume(execution_id, false, timeout);
+END $$;
+
+COMMENT ON PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean, interval, bigint, boolean, boolean) IS
+'runs one statement on all active shards, or on those that are named, each of them once, as the caller''s login there; so many beside each other as wave says. in_transaction: in a transaction of its own on each shard, which commits once the master has written down that it will; false: without one, for what cannot run in one. timeout: how long each shard is waited for, in all. The first failure ends it, with the shard''s SQLSTATE; shard_execute_resume() goes on. execution_id: gives its number. two_phase: on all shards or on none, in prepared transactions, however it is interrupted; what is left of it the worker ends. by_policies: on the rows that policies of the shards show the login; false: a policy that would hide rows is an error. 22023: a statement that ends transactions; 42501: no login, or a policy would hide rows from it; 55000: two_phase, and a shard may not prepare so many transactions; 55006: a split is under way on a shard';
+COMMENT ON FUNCTION @extschema@.shard_execution_begin(text, text, text[], int, boolean, interval, boolean, boolean) IS
+'internal: what shard_execute() writes down first';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE

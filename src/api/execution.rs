@@ -12,8 +12,8 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// SECURITY INVOKER: shards are asked as the caller's login.
-#[pg_extern(volatile, parallel_unsafe)]
+/// As the catalog of 0.1.0 calls it, between the server's restart and ALTER EXTENSION UPDATE.
+#[pg_extern(volatile, parallel_unsafe, sql = false)]
 pub fn shard_execution_begin(
     sql: Option<String>,
     keyspace: Option<String>,
@@ -22,6 +22,22 @@ pub fn shard_execution_begin(
     in_transaction: Option<bool>,
     timeout: Option<Interval>,
     two_phase: default!(Option<bool>, "false"),
+) -> Result<i64, ErrorReport> {
+    shard_execution_begin_by(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, Some(false))
+}
+
+/// SECURITY INVOKER: shards are asked as the caller's login.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(name = "shard_execution_begin", volatile, parallel_unsafe)]
+pub fn shard_execution_begin_by(
+    sql: Option<String>,
+    keyspace: Option<String>,
+    shards: Option<Vec<Option<String>>>,
+    wave: Option<i32>,
+    in_transaction: Option<bool>,
+    timeout: Option<Interval>,
+    two_phase: default!(Option<bool>, "false"),
+    by_policies: default!(Option<bool>, "false"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_execute")?;
     outside_transaction("shard_execute", COMMITS)?;
@@ -45,6 +61,7 @@ pub fn shard_execution_begin(
         wave,
         in_transaction,
         two_phase,
+        by_policies: required(by_policies, "by_policies")?,
         timeout: patience(timeout)?,
     })?)
 }
@@ -110,7 +127,7 @@ extension_sql_file!(
     name = "execute",
     requires = [
         "execution",
-        shard_execution_begin,
+        shard_execution_begin_by,
         shard_execution_take,
         shard_execution_step,
         shard_execute_abandon,

@@ -87,6 +87,7 @@ pub struct New<'a> {
     pub in_transaction: bool,
     /// With whose logins it is carried out, where in two phases.
     pub two_phase: Option<pg_sys::Oid>,
+    pub by_policies: bool,
     pub started_by: &'a str,
 }
 
@@ -98,6 +99,8 @@ pub struct Execution {
     pub in_transaction: bool,
     /// All shards do it, or none.
     pub two_phase: bool,
+    /// On the rows that the login's policies show.
+    pub by_policies: bool,
     pub started_by: String,
     /// Another master has begun it, of which this one is a copy.
     pub is_others: bool,
@@ -157,6 +160,10 @@ pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
         |row| row.value(1),
     );
     let id: i64 = id.into_iter().next().unwrap_or_default();
+    // The catalog of 0.1.0 has no such column, and nobody asks for it there.
+    if new.by_policies {
+        sql::write("UPDATE shardmaster.execution SET by_policies = true WHERE id = $1", &[id.into()]);
+    }
     sql::write(
         "INSERT INTO shardmaster.execution_shard (execution_id, position, shard)
          SELECT $1, u.n::int, u.shard FROM pg_catalog.unnest($2::text[]) WITH ORDINALITY u (shard, n)",
@@ -168,8 +175,9 @@ pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
 pub fn find(id: i64) -> Result<Execution, Failure> {
     let found = sql::read_latest(
         &format!(
-            "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase, master <> $2, timeline <> {TIMELINE}
-               FROM shardmaster.execution WHERE id = $1"
+            "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase, master <> $2, timeline <> {TIMELINE},
+                    coalesce((pg_catalog.to_jsonb(e) ->> 'by_policies')::boolean, false)
+               FROM shardmaster.execution e WHERE id = $1"
         ),
         &[id.into(), split::identity().into()],
         |row| Execution {
@@ -182,6 +190,7 @@ pub fn find(id: i64) -> Result<Execution, Failure> {
             two_phase: row.value(6),
             is_others: row.value(7),
             may_be_behind: row.value(8),
+            by_policies: row.value(9),
         },
     );
     found.into_iter().next().ok_or_else(|| {

@@ -43,6 +43,8 @@ pub struct Request<'a> {
     pub in_transaction: bool,
     /// All shards do it, or none.
     pub two_phase: bool,
+    /// On the rows that the login's policies show; otherwise a policy that would hide some is an error.
+    pub by_policies: bool,
     pub timeout: Duration,
 }
 
@@ -68,6 +70,7 @@ pub fn begin(request: &Request<'_>) -> Result<i64, Failure> {
             wave: request.wave,
             in_transaction: request.in_transaction,
             two_phase: request.two_phase.then_some(role.0),
+            by_policies: request.by_policies,
             started_by: &caller.name(),
         };
         let names: Vec<String> = shards.into_iter().map(|shard| shard.shard_key).collect();

@@ -6,7 +6,7 @@ use super::shards::{require_beginners_login, require_no_run, require_no_split, w
 use super::statement;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Execution, State};
-use crate::error::Failure;
+use crate::error::{Failure, SqlState};
 use crate::query::opening::Manners;
 use crate::query::run::schemas_of;
 use crate::query::sessions::Sessions;
@@ -23,6 +23,8 @@ const SETTLE_IN: &str = "SELECT pg_catalog.set_config('search_path', pg_catalog.
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 14000;
     SELECT pid::pg_catalog.text, EXTRACT(epoch FROM backend_start)::pg_catalog.text, pg_catalog.current_schema() FROM pg_catalog.pg_stat_activity
      WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
+
+const NO_RIGHT: &str = "Its login there, which shard_logins() lists, may not: GRANT it what it needs. If policies of a table hide rows from it, let it have BYPASSRLS, or call shard_execute() with by_policies => true, which leaves these rows as they are.";
 
 /// Whoever waits for a lock keeps all others waiting. It has a number and a record of its own before the statement. Where
 /// nothing comes of the master any more it ends by itself.
@@ -108,7 +110,9 @@ impl Wave {
     }
 
     fn settle_in(&mut self) -> Result<(), Failure> {
-        let answers = self.ask(|_| Some(Question::Own(SETTLE_IN.to_owned())))?;
+        let policies = if self.execution.by_policies { "on" } else { "off" };
+        let settle_in = format!("SET row_security = {policies}; {SETTLE_IN}");
+        let answers = self.ask(|_| Some(Question::Own(settle_in.clone())))?;
         for (number, answer) in answers.iter().enumerate() {
             let Some(rows) = answer else { continue };
             let username = self.sessions.shards()[number].username.clone();
@@ -228,6 +232,12 @@ impl Wave {
         let answers = self.ask(|_| Some(Question::Single(statement.clone())))?;
         for (lane, answer) in self.lanes.iter_mut().zip(&answers) {
             lane.rows = answer.as_ref().map_or(0, |rows| rows.affected);
+            if let Some(why) =
+                lane.failure.as_mut().filter(|why| why.sqlstate == SqlState::INSUFFICIENT_PRIVILEGE)
+                && !self.execution.by_policies
+            {
+                why.hint = Some(NO_RIGHT.to_owned());
+            }
         }
         Ok(())
     }
