@@ -445,6 +445,12 @@ COMMENT ON PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean,
 COMMENT ON FUNCTION @extschema@.shard_execution_begin(text, text, text[], int, boolean, interval, boolean, boolean) IS
 'internal: what shard_execute() writes down first';
 
+-- Whose rows questions give.
+COMMENT ON FUNCTION @extschema@.shard_query_json(text, text, text[], interval, text) IS
+'runs one query on all active shards at once, or on those that are named, read-only and as the caller''s login there, and gives its rows as JSON, in any order. In the list of a SELECT rows come as they are asked for, and a LIMIT ends the query on all shards. Each key is answered for by one shard, also while splits move it. Rows that policies of a shard hide from the login are not among them. timeout: how long each shard is waited for, in all; on_error: raise, or report, which gives {"shard_error": {..}} in the place of a shard''s rows that are missing. 42501: no login; 55000: a split is under way, and the query may read past what it hides; 40001: splits were too fast; 25001: not in REPEATABLE READ; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_import(text, text, text, interval) IS
+'makes a foreign table for each table of a keyspace, in a schema of the master, by the columns of one shard (the first active one); called again, makes those that are there alike. Whoever reads one asks the active shards of that moment as its own login, as by shard_query(): each key is answered for by one shard, also while splits move it, and rows that policies of a shard hide from the login are not among them. 42501: no login; 42704: a shard lacks a table; 42710: something else has the name; 55000: no tables, no shard, or a split is under way and the table is hidden; 25001: not in REPEATABLE READ';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE

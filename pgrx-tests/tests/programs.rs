@@ -86,6 +86,7 @@ mod promises;
 mod protocol;
 mod queries;
 mod queries_bounds;
+mod queries_columns;
 mod queries_hostile;
 mod queries_many;
 mod queries_pages;

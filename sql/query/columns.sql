@@ -1,12 +1,15 @@
 -- Of tables whose rows are not all this shard's, those that their plain names stand for in this session: the shard-by
--- column's type without domains, and the columns that the session may read.
+-- column's type without domains, the columns that the session may read, and whether there are others.
 SELECT w.ord,
        CASE WHEN b.oid < 16384 THEN pg_catalog.format_type(b.oid, -1)
             ELSE pg_catalog.format('%I.%I', (SELECT y.nspname FROM pg_catalog.pg_namespace y WHERE y.oid = b.typnamespace), b.typname) END,
        (SELECT pg_catalog.string_agg('r.' || pg_catalog.quote_ident(c.attname), ', ' ORDER BY c.attnum)
           FROM pg_catalog.pg_attribute c
          WHERE c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped
-           AND pg_catalog.has_column_privilege(t.oid, c.attnum, 'SELECT'))
+           AND pg_catalog.has_column_privilege(t.oid, c.attnum, 'SELECT')),
+       EXISTS (SELECT FROM pg_catalog.pg_attribute c
+                WHERE c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped
+                  AND NOT pg_catalog.has_column_privilege(t.oid, c.attnum, 'SELECT'))
   FROM ROWS FROM (pg_catalog.unnest({schemas}::pg_catalog.text[]), pg_catalog.unnest({names}::pg_catalog.text[]),
                   pg_catalog.unnest({columns}::pg_catalog.text[])) WITH ORDINALITY AS w (nsp, rel, col, ord)
   JOIN pg_catalog.pg_namespace n ON n.nspname = w.nsp AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')

@@ -155,7 +155,7 @@ fn by_plain_names<'a>(
     columns: &'a Rows,
 ) -> impl Iterator<Item = (&'a Hidden, &'a str, &'a str)> {
     columns.rows.iter().filter_map(|row| {
-        let [Some(number), Some(base), Some(readable)] = row.as_slice() else { return None };
+        let [Some(number), Some(base), Some(readable), _] = row.as_slice() else { return None };
         let number = number.parse::<usize>().ok()?.checked_sub(1)?;
         Some((tables.get(number)?, base.as_str(), readable.as_str()))
     })
@@ -164,6 +164,11 @@ fn by_plain_names<'a>(
 /// Those that a session sees through `shadows`.
 pub fn seen<'a>(tables: &'a [Hidden], columns: &'a Rows) -> Vec<&'a Hidden> {
     by_plain_names(tables, columns).map(|(table, ..)| table).collect()
+}
+
+/// Whether the session may not read all columns of one of them: its shadow lacks some.
+pub fn lacks_columns(columns: &Rows) -> bool {
+    columns.rows.iter().any(|row| row.last().and_then(Option::as_deref) == Some("t"))
 }
 
 /// How a session reads a table: with its schema, so that none of the same name elsewhere is read in its place.

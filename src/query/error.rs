@@ -1,6 +1,7 @@
 //! Why a question to all shards is not asked.
 
 use crate::error::{Failure, SqlState};
+use crate::remote::quote::literal;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -39,6 +40,8 @@ pub enum QueryError {
     OtherType { shard: String, column: usize, found: String, declared: String },
     #[error("shard \"{shard}\" gives {found} columns, and {declared} are declared")]
     OtherCount { shard: String, found: usize, declared: usize },
+    #[error("shard \"{shard}\" gives the columns {columns}, and shard \"{first}\" gives {others}")]
+    OtherColumns { shard: String, columns: String, first: String, others: String },
     #[error("column \"{column}\" of shard \"{shard}\" is of no type by which all shards order alike")]
     NoOrder { shard: String, column: String },
     #[error("the order does not tell the last row of the page from the next one")]
@@ -64,10 +67,13 @@ impl From<QueryError> for Failure {
                 SqlState::parse("25001"),
                 "It has to see which shard has which rows by now: use READ COMMITTED.",
             ),
-            E::NoLogin(_) | E::NoLoginFor(..) => (
-                SqlState::INSUFFICIENT_PRIVILEGE,
-                "A superuser says as whom it is connected to them: SELECT shard_login_set('role', 'user of the shards'), a user that may read there and no more. They are never asked as the mover.",
-            ),
+            E::NoLogin(role) | E::NoLoginFor(role, _) => {
+                let role = literal(role);
+                let hint = format!(
+                    "As a superuser, SELECT shard_login_set({role}, username => '..') with a role of the shards that may do there what is asked, and is neither a superuser nor the mover."
+                );
+                return Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, error.to_string()).hint(hint);
+            }
             E::SeveralLogins { .. } => {
                 (SqlState::INSUFFICIENT_PRIVILEGE, "Say which one is meant with SET ROLE.")
             }
@@ -104,6 +110,9 @@ impl From<QueryError> for Failure {
             }
             E::OtherCount { .. } => {
                 (SqlState::parse("42804"), "Name the columns in the statement: shards may have others.")
+            }
+            E::OtherColumns { .. } => {
+                (SqlState::parse("42804"), "Name the columns in the statement in place of *.")
             }
             E::NoOrder { .. } => (
                 SqlState::parse("42804"),

@@ -11,6 +11,8 @@ use crate::catalog::{place, routing_history, shard};
 use crate::error::{Failure, SqlState};
 use crate::remote::fan_out::Row;
 use crate::remote::quote::{ident, literal};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -58,12 +60,16 @@ impl Asked<'_> {
         if policies.is_empty() {
             return Err(no_tables(self.keyspace));
         }
-        let statement = |namespace: &str, seen: &[&Hidden]| statement(&policies, namespace, seen);
+        let tables = policies.iter().map(|policy| name_of(&policy.table_name)).collect::<Vec<_>>();
+        let statement = |namespace: &str, seen: &[&Hidden], missing: &[usize]| {
+            statement(&policies, namespace, seen, missing)
+        };
         for _ in 0..TRIES {
             let version = self.version();
-            let running = self.query(&statement).begin()?;
+            let running = self.query(Statement::Over(&tables, &statement)).begin()?;
             if self.version() == version {
                 let has_schemas = policies.iter().any(|policy| is_in_a_schema(&policy.table_name));
+                warn_of_missing(&running, &policies);
                 let together = if has_schemas { Caller::as_owner(|_| together()) } else { HashMap::new() };
                 return Ok(Counts { running, keyspace, version, together });
             }
@@ -75,9 +81,9 @@ impl Asked<'_> {
         Caller::as_owner(|_| keyspace::latest_version(self.keyspace))
     }
 
-    fn query<'a>(&'a self, statement: &'a dyn Fn(&str, &[&Hidden]) -> String) -> Query<'a> {
+    fn query<'a>(&'a self, statement: Statement<'a>) -> Query<'a> {
         Query {
-            statement: Statement::Made(statement),
+            statement,
             select: "*",
             then: "",
             keyspace: self.keyspace,
@@ -91,19 +97,43 @@ impl Asked<'_> {
 }
 
 /// No table of the same name elsewhere is read in a table's place. What a session sees without hidden rows has its plain name.
-fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden]) -> String {
+fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden], missing: &[usize]) -> String {
     let of_table = |policy: &TablePolicy| {
         let (table, column) = (&policy.table_name, ident(&policy.shard_by));
-        let name = TableName::parse(table);
-        let read = name.map_or_else(|| table.clone(), |name| between::name_of(&name, namespace, seen));
+        let read = between::name_of(&name_of(table), namespace, seen);
         format!(
             "SELECT {}::pg_catalog.text AS table_name, r.{column}::pg_catalog.text COLLATE \"C\" AS key, pg_catalog.count(*) AS rows
                FROM {read} AS r GROUP BY 2",
             literal(table)
         )
     };
-    let all: Vec<String> = policies.iter().map(of_table).collect();
+    let there = policies.iter().enumerate().filter(|(position, _)| !missing.contains(position));
+    let all: Vec<String> = there.map(|(_, policy)| of_table(policy)).collect();
+    if all.is_empty() {
+        return "SELECT NULL::pg_catalog.text AS table_name, NULL::pg_catalog.text AS key, NULL::pg_catalog.int8 AS rows WHERE false".to_owned();
+    }
     all.join("\nUNION ALL\n")
+}
+
+fn name_of(table: &str) -> TableName {
+    TableName::parse(table).unwrap_or_else(|| TableName { schema: None, name: table.to_owned() })
+}
+
+/// A table that a shard has not has no rows there, and keeps none of the others from being counted.
+fn warn_of_missing(running: &Running, policies: &[TablePolicy]) {
+    for (shard, missing) in running.missing() {
+        let names: Vec<&str> = missing
+            .iter()
+            .filter_map(|position| policies.get(*position).map(|policy| policy.table_name.as_str()))
+            .collect();
+        if names.is_empty() {
+            continue;
+        }
+        let text = format!("shard \"{shard}\" has no table {}", names.join(", "));
+        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+            .set_hint("Give it the table, as shard_schema_copy() does, or take it out of the keyspace with shard_table_drop().")
+            .report(PgLogLevel::WARNING);
+    }
 }
 
 pub(super) fn no_tables(keyspace: &str) -> Failure {

@@ -1,6 +1,7 @@
 //! What is asked of all shards at once: as whom, what each of them leaves out, and its rows.
 
 pub mod between;
+mod encoding;
 mod error;
 pub mod login;
 pub mod misplaced;

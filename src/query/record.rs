@@ -6,6 +6,7 @@ use crate::remote::fan_out::Row;
 use pgrx::pg_sys;
 use pgrx::tupdesc::PgTupleDesc;
 use serde_json::json;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
 
 /// What a shard is named as that has not answered, in either form of rows.
@@ -97,6 +98,9 @@ pub struct Shape {
     reports: bool,
     /// Of each shard by its number, whether its columns were compared with the declared ones.
     compared: Seen,
+    first: Option<First>,
+    /// Shards that have them in another order: where each declared one is.
+    orders: HashMap<usize, Vec<usize>>,
 }
 
 impl Shape {
@@ -109,7 +113,8 @@ impl Shape {
         };
         let columns =
             description.iter().map(|column| (column.atttypid.to_u32(), column.name().to_owned())).collect();
-        let shape = Shape { columns, meta, reports, compared: Seen::default() };
+        let shape =
+            Shape { columns, meta, reports, compared: Seen::default(), first: None, orders: HashMap::new() };
         let last = shape.columns.last().map(|(number, name)| (*number, name.as_str()));
         if reports && last != Some((pg_sys::JSONBOID.to_u32(), ERROR)) {
             return Err(QueryError::NoErrorColumn.into());
@@ -125,12 +130,14 @@ impl Shape {
     /// A row of a shard, the number of which says whether its columns were seen before.
     pub fn row(&mut self, (number, shard): (usize, &str), row: &Row) -> Result<pg_sys::HeapTuple, Failure> {
         if self.compared.is_new(number) {
-            self.compare(shard, row)?;
+            self.compare((number, shard), row)?;
         }
+        let order = self.orders.get(&number);
         let mut values: Vec<*mut c_char> = Vec::with_capacity(self.columns.len());
         for column in 0..self.count() {
+            let at = order.and_then(|order| order.get(column).copied()).unwrap_or(column);
             // SAFETY: in a transaction; the row outlives the tuple's making.
-            values.push(row.value(column).map_or(std::ptr::null_mut(), |text| unsafe { to_server(text) }));
+            values.push(row.value(at).map_or(std::ptr::null_mut(), |text| unsafe { to_server(text) }));
         }
         values.resize(self.columns.len(), std::ptr::null_mut());
         // SAFETY: as many values as columns.
@@ -149,15 +156,66 @@ impl Shape {
         unsafe { pg_sys::BuildTupleFromCStrings(self.meta, values.as_mut_ptr()) }
     }
 
-    fn compare(&self, shard: &str, row: &Row) -> Result<(), Failure> {
+    fn compare(&mut self, (number, shard): (usize, &str), row: &Row) -> Result<(), Failure> {
         let (found, declared) = (row.columns(), self.count());
         if found != declared {
             let shard = shard.to_owned();
             return Err(QueryError::OtherCount { shard, found, declared }.into());
         }
-        let declared: Vec<u32> = self.columns.iter().take(declared).map(|(number, _)| *number).collect();
-        require_alike(&declared, shard, row)
+        if let Some(order) = self.other_order(shard, row)? {
+            self.orders.insert(number, order);
+        }
+        let order = self.orders.get(&number);
+        for (column, (kind, _)) in self.columns.iter().take(declared).enumerate() {
+            let at = order.and_then(|order| order.get(column).copied()).unwrap_or(column);
+            let found = row.type_number(at);
+            if !is_alike(found, *kind) {
+                return Err(other_type(shard, at, found, *kind));
+            }
+        }
+        Ok(())
     }
+
+    /// Where a shard's columns have the names of the declared ones, they are these by their names, whatever order they are in.
+    /// Otherwise they are the declared ones by their positions, and all shards have the same ones; None: by their positions.
+    fn other_order(&mut self, shard: &str, row: &Row) -> Result<Option<Vec<usize>>, Failure> {
+        // SAFETY: in a transaction; the name outlives the text that is made of it.
+        let here = |name: &CStr| unsafe { CStr::from_ptr(to_server(name)).to_string_lossy().into_owned() };
+        let names: Vec<String> =
+            (0..row.columns()).map(|column| row.name(column).map(here).unwrap_or_default()).collect();
+        let order = by_names(self.columns.iter().take(names.len()).map(|(_, name)| name.as_str()), &names);
+        let Some(first) = &self.first else {
+            self.first = Some(First { names, shard: shard.to_owned(), is_by_names: order.is_some() });
+            return Ok(order);
+        };
+        if first.is_by_names == order.is_some() && (order.is_some() || first.names == names) {
+            return Ok(order);
+        }
+        Err(QueryError::OtherColumns {
+            shard: shard.to_owned(),
+            columns: names.join(", "),
+            first: first.shard.clone(),
+            others: first.names.join(", "),
+        }
+        .into())
+    }
+}
+
+/// Where each declared column is among these; None: one has another name, or a name is there twice.
+fn by_names<'a>(declared: impl Iterator<Item = &'a str>, names: &[String]) -> Option<Vec<usize>> {
+    declared
+        .map(|declared| {
+            let mut same = (0..names.len()).filter(|at| names[*at] == declared);
+            same.next().filter(|_| same.next().is_none())
+        })
+        .collect()
+}
+
+/// The shard that was heard of first.
+struct First {
+    names: Vec<String>,
+    shard: String,
+    is_by_names: bool,
 }
 
 /// Whether a shard's columns are of the declared types, or of such as are read as these.

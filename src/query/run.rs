@@ -2,6 +2,7 @@
 //! the one that does not answer, and where that has changed before all shards had their snapshots, they are asked again.
 
 use super::between::{self, Between, Hidden};
+use super::encoding;
 use super::error::QueryError;
 use super::login::{self, Way};
 use super::opening::Manners;
@@ -13,9 +14,11 @@ use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::{self, TableName};
 use crate::error::Failure;
 use crate::remote::fan_out::{Next, Question, Row};
+use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
 use crate::server::sql;
 use pgrx::pg_sys;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How often splits may change what is where before all shards have their snapshots.
@@ -29,6 +32,8 @@ pub enum Statement<'a> {
     /// One for a shard's namespace, that names tables with their schemas, but for those that the shard's session sees without
     /// the rows that its shard does not answer for, by their plain names.
     Made(&'a dyn Fn(&str, &[&Hidden]) -> String),
+    /// The same over these tables, of which a shard may lack some: it is told which, by their positions.
+    Over(&'a [TableName], &'a dyn Fn(&str, &[&Hidden], &[usize]) -> String),
 }
 
 pub struct Query<'a> {
@@ -57,6 +62,12 @@ pub struct Running {
     databases: Vec<Option<String>>,
     /// Of what columns the rows of shards were that have no more.
     columns: Vec<(usize, Row)>,
+    /// Positions of tables that each of them lacks, where some may be missing.
+    missing: Vec<Vec<usize>>,
+    /// Letters of the statement that each one's encoding lacks.
+    letters: Vec<BTreeSet<char>>,
+    /// What no row has.
+    nothing: String,
 }
 
 /// What comes of it.
@@ -82,7 +93,18 @@ impl Query<'_> {
     fn attempt(&self) -> Result<Option<Running>, Failure> {
         let Asked { shards: ways, schemas, manners, between } = self.prepare()?;
         let sessions = Sessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
-        let mut running = Running { sessions, databases: Vec::new(), columns: Vec::new() };
+        let mut running = Running {
+            sessions,
+            databases: Vec::new(),
+            columns: Vec::new(),
+            missing: Vec::new(),
+            letters: Vec::new(),
+            nothing: encoding::nothing(),
+        };
+        running.look_for_letters(self)?;
+        if let Statement::Over(tables, _) = self.statement {
+            running.look_for(tables)?;
+        }
         let texts = running.hide(self, &between)?;
         if self.whole {
             let question = format!("SET row_security = off; {}", place::ITSELF);
@@ -115,15 +137,20 @@ impl Query<'_> {
         })
     }
 
-    /// The statement on lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes
-    /// of it. `seen`: of those that a shard has hidden rows of, tables that its session sees without these.
-    fn text(&self, namespace: &str, seen: &[&Hidden]) -> String {
-        let statement = match self.statement {
+    /// `seen`: of those that a shard has hidden rows of, tables that its session sees without these.
+    fn statement(&self, namespace: &str, seen: &[&Hidden], missing: &[usize]) -> String {
+        match self.statement {
             Statement::Given(text) => {
                 text.trim_end_matches(|c: char| c == ';' || c.is_whitespace()).to_owned()
             }
             Statement::Made(of) => of(namespace, seen),
-        };
+            Statement::Over(_, of) => of(namespace, seen, missing),
+        }
+    }
+
+    /// The statement on lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes
+    /// of it.
+    fn text(&self, statement: &str) -> String {
         format!("SELECT {} FROM (\n{statement}\n) AS answer{}", self.select, self.then)
     }
 
@@ -207,6 +234,7 @@ impl Running {
         }
         let columns =
             self.sessions.ask(|number| Some(Question::Own(between::columns_question(of(number)?))))?;
+        self.require_readable(query, &columns)?;
         let read = |number: usize| Some((of(number)?, columns.get(number)?.as_ref()?));
         self.sessions.ask(|number| {
             let (tables, columns) = read(number)?;
@@ -223,9 +251,30 @@ impl Running {
         Ok(texts)
     }
 
+    /// A column that the login may not read is an error of the server, as without a split, and not one that there is not. The
+    /// server says so of a statement that it only explains.
+    fn require_readable(&mut self, query: &Query<'_>, columns: &[Option<Rows>]) -> Result<(), Failure> {
+        let lacks = |number: usize| columns.get(number)?.as_ref().filter(|rows| between::lacks_columns(rows));
+        if (0..columns.len()).all(|number| lacks(number).is_none()) {
+            return Ok(());
+        }
+        let texts = self.texts(query, |_| Vec::new());
+        let explain = |text: &String| Question::Single(format!("EXPLAIN {text}"));
+        let own = |text: &str| Some(Question::Own(text.to_owned()));
+        self.sessions.ask(|number| lacks(number).and(own("BEGIN READ ONLY")))?;
+        self.sessions.ask(|number| lacks(number).and(texts.get(number)).map(explain))?;
+        self.sessions.ask(|number| lacks(number).and(own("ROLLBACK"))).map(drop)
+    }
+
     fn texts<'h>(&self, query: &Query<'_>, seen: impl Fn(usize) -> Vec<&'h Hidden>) -> Vec<String> {
         let shards = self.sessions.shards().iter().enumerate();
-        shards.map(|(number, entrance)| query.text(&entrance.shard.namespace, &seen(number))).collect()
+        let missing = |number: usize| self.missing.get(number).map(Vec::as_slice).unwrap_or_default();
+        shards
+            .map(|(number, entrance)| {
+                let statement = query.statement(&entrance.shard.namespace, &seen(number), missing(number));
+                query.text(&self.readable(query, number, statement))
+            })
+            .collect()
     }
 
     fn require_nothing_past(
@@ -275,6 +324,75 @@ impl Running {
     /// Of what columns the rows of shards were that have no more of them, or had none.
     pub fn take_columns(&mut self) -> Vec<(usize, Row)> {
         std::mem::take(&mut self.columns)
+    }
+
+    /// Which letters of the statement each shard's encoding lacks.
+    fn look_for_letters(&mut self, query: &Query<'_>) -> Result<(), Failure> {
+        let questions: Vec<Option<String>> = self
+            .sessions
+            .shards()
+            .iter()
+            .map(|entrance| {
+                let letters = encoding::letters(&query.statement(&entrance.shard.namespace, &[], &[]));
+                (!letters.is_empty()).then(|| encoding::question(&letters))
+            })
+            .collect();
+        if questions.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let answers =
+            self.sessions.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;
+        let lacks = |rows: &Rows| rows.scalar().map(encoding::answer).unwrap_or_default();
+        self.letters = answers.iter().map(|rows| rows.as_ref().map(lacks).unwrap_or_default()).collect();
+        Ok(())
+    }
+
+    /// As the shard can read it: no row has what is compared with letters that its encoding lacks.
+    fn readable(&self, query: &Query<'_>, number: usize, statement: String) -> String {
+        let Some(lacks) = self.letters.get(number).filter(|lacks| !lacks.is_empty()) else {
+            return statement;
+        };
+        match query.statement {
+            Statement::Given(_) => encoding::compared(&statement, lacks, &self.nothing).unwrap_or(statement),
+            Statement::Made(_) => encoding::replaced(&statement, lacks, &self.nothing),
+            Statement::Over(..) => statement,
+        }
+    }
+
+    /// Which of the tables each shard has not.
+    fn look_for(&mut self, tables: &[TableName]) -> Result<(), Failure> {
+        let questions: Vec<String> = self
+            .sessions
+            .shards()
+            .iter()
+            .map(|entrance| {
+                let own = &entrance.shard.namespace;
+                let schema = |table: &TableName| table.schema.clone().unwrap_or_else(|| own.clone());
+                let schemas: Vec<String> = tables.iter().map(schema).collect();
+                let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
+                format!(
+                    "SELECT w.ord FROM ROWS FROM (pg_catalog.unnest({}::pg_catalog.text[]), pg_catalog.unnest({}::pg_catalog.text[]))
+                              WITH ORDINALITY AS w (nsp, rel, ord)
+                      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                                         WHERE n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) w.nsp AND c.relname::pg_catalog.text OPERATOR(pg_catalog.=) w.rel)",
+                    array_literal(&schemas),
+                    array_literal(&names)
+                )
+            })
+            .collect();
+        let answers = self.sessions.ask(|number| questions.get(number).cloned().map(Question::Own))?;
+        let positions = |rows: &Rows| {
+            let cells = rows.rows.iter().flatten().flatten();
+            cells.filter_map(|cell| cell.parse::<usize>().ok()?.checked_sub(1)).collect()
+        };
+        self.missing = answers.iter().map(|rows| rows.as_ref().map(positions).unwrap_or_default()).collect();
+        Ok(())
+    }
+
+    /// Shards with the positions of tables that they have not.
+    pub fn missing(&self) -> impl Iterator<Item = (&str, &[usize])> {
+        let shards = self.sessions.shards().iter().zip(&self.missing);
+        shards.map(|(entrance, missing)| (entrance.shard.shard_key.as_str(), missing.as_slice()))
     }
 
     pub fn reports(&self) -> bool {

@@ -127,6 +127,10 @@ impl Sessions {
             _ => error,
         };
         let failure = Failure::from(error);
+        if failure.sqlstate.as_str() == "22P05" && failure.hint.is_none() {
+            let hint = "A literal with a letter that this shard's encoding lacks is taken for one that no row has where it is compared by =, <>, IN, ANY or LIKE: use it so, or name the other shards.";
+            return (shard, failure.hint(hint));
+        }
         if failure.sqlstate != SqlState::INSUFFICIENT_PRIVILEGE || failure.hint.is_some() {
             return (shard, failure);
         }

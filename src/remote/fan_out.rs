@@ -79,6 +79,16 @@ impl Row {
         }
     }
 
+    /// A column's name, as the shard calls it.
+    pub fn name(&self, column: usize) -> Option<&CStr> {
+        let column = i32::try_from(column).ok()?;
+        // SAFETY: as above; NULL where there is no such column.
+        unsafe {
+            let name = pq::PQfname(self.raw(), column);
+            (!name.is_null()).then(|| CStr::from_ptr(name))
+        }
+    }
+
     /// The number of a column's type on its server.
     pub fn type_number(&self, column: usize) -> u32 {
         let column = i32::try_from(column).unwrap_or(i32::MAX);
