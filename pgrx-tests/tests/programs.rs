@@ -131,6 +131,7 @@ mod strays;
 mod streams;
 mod streams_attacked;
 mod streams_locks;
+mod stumbles;
 mod tables;
 mod throttle;
 mod top;

@@ -16,7 +16,13 @@
       LEFT JOIN pg_catalog.pg_type t
         ON d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND t.oid = d.objid
 ), owned AS (
-    SELECT 1 AS rank, 'schema shardmaster_agent belongs to role %s' AS what, nspowner AS owner FROM agent
+    -- A superuser has made it, and somebody else is the mover by now.
+    SELECT 0 AS rank, 'role ' || pg_catalog.replace(pg_catalog.quote_ident(current_user), '%', '%%')
+                      || ' may not use schema shardmaster_agent, which belongs to role %s' AS what, a.nspowner AS owner
+      FROM agent a JOIN pg_catalog.pg_roles s ON s.oid = a.nspowner AND s.rolsuper
+     WHERE NOT pg_catalog.has_schema_privilege(a.oid, 'USAGE')
+    UNION ALL
+    SELECT 1, 'schema shardmaster_agent belongs to role %s', nspowner FROM agent
     UNION ALL
     SELECT 2, 'role %s may create objects in schema shardmaster_agent', a.grantee
       FROM agent, pg_catalog.aclexplode(agent.nspacl) a
@@ -32,5 +38,5 @@
 )
 SELECT pg_catalog.format(o.what, coalesce(pg_catalog.quote_ident(r.rolname), 'PUBLIC'))
   FROM owned o LEFT JOIN pg_catalog.pg_roles r ON r.oid = o.owner
- WHERE o.owner IS NULL OR o.owner <> pg_catalog.to_regrole(pg_catalog.quote_ident(current_user)) AND r.rolsuper IS NOT TRUE
+ WHERE o.rank = 0 OR o.owner IS NULL OR o.owner <> pg_catalog.to_regrole(pg_catalog.quote_ident(current_user)) AND r.rolsuper IS NOT TRUE
  ORDER BY o.rank LIMIT 1)

@@ -6,6 +6,16 @@ DECLARE
     problem pg_catalog.text;
 BEGIN
     problem := {stranger};
+    IF problem IS NOT NULL AND (SELECT r.rolsuper AND NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+                                  FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
+                                 WHERE n.nspname = 'shardmaster_agent') THEN
+        RAISE EXCEPTION USING
+            ERRCODE = '42501',
+            MESSAGE = problem,
+            DETAIL = 'Another role was the mover here when it was made.',
+            HINT = 'Let that role be the mover again (shardmaster.local_user, or the user of the shard''s connection string), or hand the schema over to role '
+                   || pg_catalog.quote_ident(current_user) || ' with the statement of docs/operations.md, "Another mover".';
+    END IF;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION USING
             ERRCODE = '55000',

@@ -1,8 +1,14 @@
 //! Sessions that are in the way, in words for an operator: on which shard, whose, since when, at what.
 
 /// As SQL over `l` of pg_locks and `a` of pg_stat_activity. Of a statement its first word alone, and
-/// only a command of SQL: what follows may be anybody's secret.
-pub const SESSION: &str = r"CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+/// only a command of SQL: what follows may be anybody's secret. A prepared transaction keeps the virtual transaction of the session
+/// that made it, without its pid; its number is locked under the same.
+pub const SESSION: &str = r"CASE WHEN l.pid IS NULL THEN COALESCE((
+             SELECT pg_catalog.format('prepared transaction %L, open for %s s', q.gid,
+                        pg_catalog.round(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - q.prepared)))
+               FROM pg_catalog.pg_locks x JOIN pg_catalog.pg_prepared_xacts q ON q.transaction = x.transactionid
+              WHERE x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = l.virtualtransaction LIMIT 1),
+             'a prepared transaction')
          ELSE pg_catalog.format('pid %s (%s)', l.pid, pg_catalog.concat_ws(', ', 'user ' || a.usename,
                   'application ' || NULLIF(a.application_name, ''),
                   CASE a.state WHEN 'active' THEN 'at ' WHEN 'idle in transaction' THEN 'idle after ' END

@@ -357,6 +357,16 @@ pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     )
 }
 
+/// The same, with since when.
+pub fn since_of_shard(shard_key: &str) -> Vec<(i64, String)> {
+    sql::read(
+        "SELECT id, pg_catalog.date_trunc('second', redirect_since)::text FROM shardmaster.split_plan
+          WHERE source_shard = $1 AND redirect_since IS NOT NULL ORDER BY id",
+        &[shard_key.into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
 /// The splits with a redirect that a table's triggers look into, whatever its entry is by then.
 pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
     sql::read(

@@ -35,7 +35,7 @@ pub enum TopologyError {
     #[error("shard \"{shard}\" is in use by run {run} of misplaced rows")]
     InRun { shard: String, run: i64 },
     #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
-    Redirects { shard: String, splits: String },
+    Redirects { shard: String, splits: String, since: String, calls: String },
     #[error("shard \"{shard}\" has a guard of keyspace \"{keyspace}\"")]
     Guarded { shard: String, keyspace: String },
     #[error("shard \"{shard}\" is the origin of reference tables of keyspace \"{keyspace}\"")]
@@ -102,7 +102,7 @@ impl From<TopologyError> for Failure {
             TopologyError::Redirects { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "Wait until shardmaster.redirect_retention ends it, or call shard_guard_drop() for each split once no client has a route from before it.",
+                    "Once no client has a route from before: {calls}. Otherwise shardmaster.redirect_retention ends it.",
                 ),
             ),
             TopologyError::Guarded { .. } => (
@@ -123,6 +123,9 @@ impl From<TopologyError> for Failure {
         let failure = Failure::new(state, error.to_string());
         match (hint, &error) {
             (Some(hint), TopologyError::InSplit { split, .. }) => failure.hint(of_split(hint, *split)),
+            (Some(hint), TopologyError::Redirects { since, calls, .. }) => {
+                failure.detail(since.clone()).hint(hint.replacen("{calls}", calls, 1))
+            }
             (Some(hint), _) => failure.hint(hint),
             (None, _) => failure,
         }

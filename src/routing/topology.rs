@@ -215,11 +215,18 @@ fn warn_of_copies(shard: &str, tables: &[String]) {
 
 /// Its endpoint says where the redirect is, which is to be ended or to let keys in again.
 fn check_redirects_nobody(shard_key: &str) -> Result<(), TopologyError> {
-    let splits: Vec<String> = redirect::splits_of_shard(shard_key).iter().map(i64::to_string).collect();
+    let splits = redirect::since_of_shard(shard_key);
     if splits.is_empty() {
         return Ok(());
     }
-    Err(TopologyError::Redirects { shard: shard_key.into(), splits: splits.join(", ") })
+    let list = |of: &dyn Fn(&(i64, String)) -> String| splits.iter().map(of).collect::<Vec<_>>().join(", ");
+    let calls = list(&|(split, _)| format!("shard_guard_drop({split})"));
+    Err(TopologyError::Redirects {
+        shard: shard_key.into(),
+        splits: list(&|(split, _)| split.to_string()),
+        since: list(&|(split, since)| format!("split {split} since {since}")),
+        calls: format!("SELECT {calls}"),
+    })
 }
 
 fn check_not_in_use(shard_key: &str) -> Result<(), TopologyError> {

@@ -198,8 +198,10 @@ BEGIN;
 SELECT shard_assign('4', 'a', force => true);
 SELECT split_id, shard_key, side, state, keys FROM shard_guards();
 ROLLBACK;
--- A shard is not dropped while it redirects.
+-- A shard is not dropped while it redirects. Since when, DETAIL says.
+\set VERBOSITY terse
 SELECT shard_drop('b');
+\set VERBOSITY default
 SELECT shard_guard_drop(1);
 SELECT shard_guard_drop(:back);
 SELECT count(*) FROM shard_guards();
