@@ -7,7 +7,7 @@ INSERT INTO subject VALUES
      '^shard_(add|add_many|set_\w+|drop|topology|status|check|credential\w*|credentials|keychain\w*|services|adopt|cleanup|report|top)$'),
     (2, 'Rights', '[Security](security.md)', '^shard_(grant|revoke|(dis)?trust_owner|trusted_owners)$'),
     (3, 'Keyspaces and tables', '[Routing](routing.md), [schemas](schemas.md), [imports](imports.md)',
-     '^shard_(keyspace\w*|table_\w+|tables|schema_\w+|import)$'),
+     '^shard_(keyspace\w*|table_\w+|tables|sequence_\w+|sequences|schema_\w+|import)$'),
     (4, 'Routes', '[Clients](clients.md), [routing](routing.md), [gateways](gateways.md)',
      '^shard_(of|for|route|route_\w+|entries|routing_\w+|assign\w*|unassign|join_ranges|range_midpoint|gateway_config|unassigned)$'),
     (5, 'Splits', '[Operations](operations.md), [the protocol](protocol.md)', '^shard_(split_\w+|splits)$'),

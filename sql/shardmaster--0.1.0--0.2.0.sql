@@ -157,7 +157,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_figures, shard_split_diagnose, shard_split_to_call, shard_split_line, shard_split_account, shard_split_in_vain, shard_schema_diff, shard_split_wait, shard_routing_history,
-                      shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
+                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check,
@@ -171,7 +171,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, shard_misplaced_begin, shard_misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
-                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop,
+                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_sequence_add, shard_sequence_drop,
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)
 $$;
@@ -389,6 +389,34 @@ COMMENT ON FUNCTION @extschema@.shard_keyspace_add(text, text, int, regtype, tex
 'adds a keyspace: tables that are routed by the same key. strategy: "directory" (each key has an entry), "hash" (each of so many buckets has one; shards, all active servers if NULL, get them in turn; buckets NULL: one for each shard) "range" (entries by shard_assign_range) or "lookup" (its keys lead to keys of the keyspace "of", by the column that shard_table_add names). key_type: smallint, integer, bigint, numeric (directory only), text, varchar, char, uuid or an enum. 42710: exists already; 22023: arguments that the strategy does not take';
 COMMENT ON FUNCTION @extschema@.shard_keyspace_drop(text) IS
 'drops a keyspace with its entries and the history of its routing. Refused with 55006 while tables, look-ups, or keys of a directory are in it, or it has splits or guards; buckets and ranges, which cannot be taken out, go with it; "default" stays (55000)';
+
+-- Sequences that clients draw from by their names.
+-- Sequences that no column and no default names: clients draw from them by their names.
+CREATE TABLE shardmaster.keyspace_sequence (
+    keyspace      text NOT NULL REFERENCES shardmaster.keyspace (name) ON DELETE CASCADE,
+    sequence_name text NOT NULL CHECK (sequence_name <> ''),
+    named_by      text NOT NULL,
+    PRIMARY KEY (keyspace, sequence_name)
+);
+COMMENT ON TABLE shardmaster.keyspace_sequence IS 'sequences that clients of a keyspace''s rows draw from by their names; splits raise them';
+COMMENT ON COLUMN shardmaster.keyspace_sequence.sequence_name IS 'as SQL writes it, quoted where needed; without schema: in the namespace of each shard';
+COMMENT ON COLUMN shardmaster.keyspace_sequence.named_by IS 'the role that has added it: in this very database it must be allowed to set it';
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.keyspace_sequence', '');
+CREATE FUNCTION @extschema@.shard_sequence_add(sequence text, keyspace text DEFAULT 'default') RETURNS void
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_sequence_add_wrapper';
+CREATE FUNCTION @extschema@.shard_sequence_drop(sequence text, keyspace text DEFAULT 'default') RETURNS void
+SECURITY DEFINER SET search_path TO pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_sequence_drop_wrapper';
+CREATE FUNCTION @extschema@.shard_sequences(keyspace text DEFAULT 'default') RETURNS TABLE (sequence_name text, added_by text)
+PARALLEL SAFE SECURITY DEFINER SET search_path TO pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_sequences_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_sequence_add(text, text) IS
+    'adds a sequence to a keyspace: clients of its rows draw from it by its name. Splits then raise it on the target past where it is on the source, as they do by themselves with sequences of columns, of their defaults, and of functions of defaults and triggers. sequence: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. Splits that are under way take it into account as well. In the master''s own database the caller must be allowed to set it. 42710: already there; 22023: no name; 42704: no such keyspace';
+COMMENT ON FUNCTION @extschema@.shard_sequence_drop(text, text) IS
+    'takes a sequence out of a keyspace that shard_sequence_add() has added; the sequence stays as it is. 42704: it is not there';
+COMMENT ON FUNCTION @extschema@.shard_sequences(text) IS
+    'lists the sequences that shard_sequence_add() has added to a keyspace, as SQL writes their names, and who has added each';
 
 -- Monitors may ask what is wrong with a split, which their alerts tell them to.
 GRANT EXECUTE ON FUNCTION @extschema@.shard_split_diagnose(bigint) TO pg_monitor;

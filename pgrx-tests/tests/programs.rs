@@ -119,6 +119,7 @@ mod schemas;
 mod scopes;
 mod secrets;
 mod security;
+mod sequences;
 mod servers;
 mod set_back;
 mod settings;

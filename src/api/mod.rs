@@ -25,6 +25,7 @@ pub mod routing;
 mod row;
 mod rows;
 pub mod schema;
+pub mod sequence;
 pub mod snowflake;
 pub mod split;
 pub mod split_check;

@@ -23,6 +23,7 @@ pub mod redirect;
 pub mod reference;
 pub mod routing;
 pub mod routing_history;
+pub mod sequence;
 pub mod settlement;
 pub mod shard;
 pub mod split;

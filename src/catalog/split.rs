@@ -4,7 +4,9 @@ use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, Keyless, OtherTable};
-use super::{cutover_request, keyspace, redirect, settlement, split_state, trusted_owner, verification};
+use super::{
+    cutover_request, keyspace, redirect, sequence, settlement, split_state, trusted_owner, verification,
+};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
@@ -41,6 +43,8 @@ pub struct Plan {
     pub other_tables: Vec<OtherTable>,
     /// Tables of the keyspace of which no row moves.
     pub keyless: Vec<Keyless>,
+    /// Sequences that its clients draw from by their names.
+    pub sequences: Vec<sequence::Named>,
     /// Roles of the source and of the target whose code the mover may run.
     pub trusted: [Vec<String>; 2],
     /// What of the source and of the target was said by roles that may not say it of this very
@@ -268,6 +272,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         tables: policies(id),
         other_tables: table_policy::of_other_keyspaces(&keyspace, [&source_key, &target_key]),
         keyless: table_policy::keyless(&keyspace),
+        sequences: sequence::of(&keyspace),
         trusted: [&source, &target].map(trusted_owner::of),
         unsaid: [(&source, &target), (&target, &source)]
             .map(|(shard, other)| naming::unsaid(&keyspace, shard, other)),

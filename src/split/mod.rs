@@ -20,6 +20,7 @@ pub mod record;
 pub mod references;
 pub mod reverse;
 mod run;
+pub mod sequences;
 pub mod table;
 pub mod there;
 pub mod verify;

@@ -1,7 +1,7 @@
 //! What a cutover has to know of both sides once its last window has come over, while writers wait: both are asked while
 //! the target commits it.
 
-use super::{sequences, source};
+use super::source;
 use crate::agent::error::{Result, SplitError};
 use crate::error::{Failure, SqlState};
 use crate::remote::result::Rows;
@@ -9,6 +9,7 @@ use crate::remote::{Connection, RemoteError, number};
 use crate::split::copy::commit::{Answers, Beside};
 use crate::split::end::old_guards::{self, OldGuards};
 use crate::split::engine::Engine;
+use crate::split::sequences;
 use std::time::Instant;
 
 /// What is asked behind the fence beside everything else.

@@ -7,13 +7,11 @@
 
 pub mod aborted;
 mod behind;
-mod counter;
 pub mod decision;
 pub mod fence;
 pub mod on_master;
 pub mod open;
 pub mod recovery;
-pub mod sequences;
 pub mod settled;
 pub mod source;
 pub mod told;
@@ -28,6 +26,7 @@ use super::end::old_guards;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
+use super::sequences::{self, Ahead};
 use super::{record, there};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
@@ -46,7 +45,6 @@ use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, sql, wait};
 use crate::words::counted;
 use behind::{Asked, Found};
-use sequences::Ahead;
 use std::time::{Duration, Instant};
 
 /// Beyond the deadline, for a question that is under way.
@@ -113,7 +111,7 @@ fn steps(
     let raised_by = Instant::now() + guc::cutover_timeout();
     let sequences = sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
     source::prepare_unseen(engine)?;
-    let asked = Asked { sequences, guards: old_guards::Asked::prepare(&mut engine.target)? };
+    let mut asked = Asked { sequences, guards: old_guards::Asked::prepare(&mut engine.target)? };
     let fence = held.insert(fence::open(engine)?);
 
     let deadline = Instant::now() + limit;
@@ -149,6 +147,7 @@ fn steps(
     *is = Source::Left;
     engine.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
+    follow_sequences(engine, &mut asked)?;
     open::open_and_consume(engine, version, found)?;
     reach(injection_points::CUTOVER_OPENED)?;
     move_and_release(engine, fence, version)?;
@@ -164,6 +163,14 @@ fn steps(
         }
     });
     Ok(None)
+}
+
+/// No lock keeps anybody from drawing on the source, up to here.
+fn follow_sequences(engine: &mut Engine, asked: &mut Asked) -> Result<()> {
+    if let Some(reason) = asked.sequences.follow(engine)? {
+        recovery::tell_of_sequences(engine.plan.id, &reason);
+    }
+    Ok(())
 }
 
 /// A worker that its machine has held up blames no shard that is well.

@@ -1,7 +1,7 @@
 //! After a crash: what master, source and target say decides how it goes on. By
 //! then no session of an earlier worker is left, and the generation is ours.
 
-use super::{decision, fence, sequences};
+use super::{decision, fence};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State};
@@ -22,7 +22,7 @@ use crate::split::end::redirect;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::lifecycle::phases;
-use crate::split::record;
+use crate::split::{record, sequences};
 use std::time::Instant;
 
 /// Settles what an interrupted cutover left before its decision.

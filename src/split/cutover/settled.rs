@@ -13,7 +13,7 @@
 //! behind the other, or has lost the note.
 
 use super::open::{open_side, record_opened};
-use super::{record_moved, recovery, sequences};
+use super::{record_moved, recovery};
 use crate::agent::error::Result;
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
@@ -22,7 +22,7 @@ use crate::agent::state::{consumed, progress, tenure};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::injection_points::{self, reach};
-use std::time::Instant;
+use crate::split::sequences;
 
 /// Opens the target and tells the source, if no row is left to be brought over. False: that is
 /// for steps to say.
@@ -91,27 +91,13 @@ fn has_all(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Res
         && progress.is_copied())
 }
 
-const OID: &str = "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                    WHERE n.nspname = $1 AND c.relname = $2";
-
 /// The cutover has raised them before it decided. That is done once more, for a target that has
 /// failed over since, and waits for nobody.
 fn raise_sequences(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<()> {
     source.run("SET lock_timeout = '100ms'")?;
-    for table in &plan.tables {
-        let oid = |session: &mut Connection, namespace: &str| -> Result<Option<String>> {
-            let schema = table.schema.as_deref().unwrap_or(namespace);
-            let oid = session.query(OID, &[Some(schema), Some(&table.name)])?;
-            Ok(oid.scalar().map(str::to_owned))
-        };
-        let from = oid(source, &plan.source.namespace)?;
-        let to = oid(target, &plan.target.namespace)?;
-        let oids = (from.as_deref(), to.as_deref());
-        let ahead = sequences::Ahead::Enough;
-        if let Err(error) = sequences::raise_of_tables(source, target, &[oids], ahead, Instant::now()) {
-            recovery::tell_of_sequences(plan.id, &error.to_string());
-            target.run("ROLLBACK")?;
-        }
+    if let Err(error) = sequences::raise_of_plan(plan, source, target) {
+        recovery::tell_of_sequences(plan.id, &error.to_string());
+        target.run("ROLLBACK")?;
     }
     source.run(&format!("SET lock_timeout = '{LOCK_TIMEOUT}'"))?;
     Ok(())

@@ -31,10 +31,9 @@ use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 use crate::split::copy::computed;
-use crate::split::cutover::sequences::{self, Oids};
 use crate::split::end::copies;
 use crate::split::finding::Finding;
-use crate::split::{owners, references};
+use crate::split::{owners, references, sequences};
 use crate::words::counted;
 use looked::Looked;
 use std::collections::BTreeSet;
@@ -187,53 +186,8 @@ fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<V
     let Looked { session: source, observation: on_source, .. } = on_source;
     let Looked { session: target, observation: on_target, .. } = on_target;
     let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
-    findings.extend(unfit_sequences(source, target, on_source, on_target)?);
+    findings.extend(sequences::check::check(plan, (source, on_source), (target, on_target))?);
     findings.extend(partitions::check(plan, (source, on_source), target)?);
-    Ok(findings)
-}
-
-/// What fills columns goes on behind the source's values.
-fn unfit_sequences(
-    source: &mut Connection,
-    target: &mut Connection,
-    on_source: &Observation,
-    on_target: &Observation,
-) -> Result<Vec<Finding>> {
-    let name = "target: sequences";
-    let both: Vec<(&TableShape, Oids<'_>)> = on_source
-        .tables
-        .iter()
-        .zip(&on_target.tables)
-        .map(|(from, to)| (to, (from.oid.as_deref(), to.oid.as_deref())))
-        .filter(|(_, (from, to))| from.is_some() && to.is_some())
-        .collect();
-    let oids: Vec<Oids<'_>> = both.iter().map(|(_, oids)| *oids).collect();
-    let mut findings = Vec::new();
-    let mut tell = |table: &TableShape, unfit: Option<(String, String)>| {
-        let unfit =
-            unfit.map(|(text, hint)| Finding::new(name, false, format!("{}: {text}", table.name), &hint));
-        findings.extend(unfit);
-    };
-    let mut find = |oids: &[Oids<'_>]| {
-        source.undone(|source| target.undone(|target| sequences::find_unfit(source, target, oids)))
-    };
-    match find(&oids) {
-        Ok(unfit) => both.iter().zip(unfit).for_each(|((table, _), unfit)| tell(table, unfit)),
-        // Of which of them that is said, each by itself tells.
-        Err(SplitError::Remote(error)) if error.is_verdict() => {
-            for (table, oids) in &both {
-                let unfit = match find(&[*oids]) {
-                    Ok(unfit) => unfit.into_iter().next().flatten(),
-                    Err(SplitError::Remote(error)) if error.is_verdict() => {
-                        Some((error.message, "Grant the sequence's owner to the mover.".to_owned()))
-                    }
-                    Err(error) => return Err(error),
-                };
-                tell(table, unfit);
-            }
-        }
-        Err(error) => return Err(error),
-    }
     Ok(findings)
 }
 

@@ -43,6 +43,15 @@ impl State {
         !self.has_passed(wanted) && if self.is_up() { value > bound } else { value < bound }
     }
 
+    pub fn now(self) -> i64 {
+        self.now
+    }
+
+    /// The same further on.
+    pub fn at(self, now: i64) -> State {
+        State { now, ..self }
+    }
+
     pub fn is_up(self) -> bool {
         self.increment > 0
     }

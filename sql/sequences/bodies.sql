@@ -1,0 +1,14 @@
+-- What functions are made of, where that can be read. $1: their numbers, $2: other names, of whatever functions have them.
+-- Number, how it is called in SQL, its name, its text, and of a body of standard SQL the functions and sequences that it needs.
+SELECT p.oid, p.oid::regprocedure, p.proname, left(p.prosrc, 200000),
+       CASE WHEN p.prosrc = '' THEN (
+           SELECT array_agg(d.refobjid::text) FROM pg_depend d
+            WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass) END,
+       CASE WHEN p.prosrc = '' THEN (
+           SELECT array_agg(d.refobjid::text) FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
+            WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass) END
+  FROM (SELECT unnest($1::oid[]) UNION SELECT f.oid FROM unnest($2::name[]) w (name) JOIN pg_proc f ON f.proname = w.name) w (oid)
+  JOIN pg_proc p ON p.oid = w.oid AND p.oid >= 16384
+  JOIN pg_language l ON l.oid = p.prolang AND l.lanname NOT IN ('internal', 'c')
+ WHERE p.pronamespace IS DISTINCT FROM to_regnamespace('shardmaster_agent')
+ ORDER BY 1

@@ -1,0 +1,33 @@
+-- Functions that fill columns of tables, or run when clients write to them: of defaults, of the defaults of domains, of
+-- triggers. $1: tables. Position of the table, counted from 1, column of which it is the default, what calls it, its number.
+SELECT DISTINCT w.position, f.column_name, f.what, coalesce(o.oprcode::oid, f.function)
+  FROM unnest($1::oid[]) WITH ORDINALITY w (relation, position)
+ CROSS JOIN LATERAL (SELECT w.relation UNION SELECT p.relid FROM pg_partition_tree(w.relation) p) m (relation)
+ CROSS JOIN LATERAL (
+    SELECT a.attname, format('the default of column %I', a.attname), p.refclassid, p.refobjid
+      FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum AND a.attgenerated = ''
+     CROSS JOIN LATERAL (
+        SELECT * FROM pg_depend p WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+           AND p.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass) OFFSET 0) p
+     WHERE d.adrelid = m.relation
+    UNION
+    SELECT a.attname, format('the default of domain %s', p.domain::regtype), p.refclassid, p.refobjid
+      FROM pg_attribute a
+     CROSS JOIN LATERAL (
+        WITH RECURSIVE domain (oid) AS (
+            SELECT a.atttypid
+            UNION
+            SELECT y.typbasetype FROM domain o JOIN pg_type y ON y.oid = o.oid WHERE y.typtype = 'd' AND y.typbasetype >= 16384
+        )
+        SELECT o.oid AS domain, d.refclassid, d.refobjid FROM domain o
+          JOIN pg_depend d ON d.classid = 'pg_type'::regclass AND d.objid = o.oid
+                          AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass) OFFSET 0) p
+     WHERE m.relation = w.relation AND a.attrelid = w.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+    UNION
+    SELECT NULL, format('trigger %I', g.tgname), 'pg_proc'::regclass, g.tgfoid
+      FROM pg_trigger g
+     WHERE g.tgrelid = m.relation AND NOT g.tgisinternal AND g.tgenabled <> 'D'
+  ) f (column_name, what, class, function)
+  LEFT JOIN pg_operator o ON f.class = 'pg_operator'::regclass AND o.oid = f.function
+ WHERE coalesce(o.oprcode::oid, f.function) >= 16384
+ ORDER BY 1, 2, 3, 4

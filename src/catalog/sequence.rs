@@ -1,0 +1,60 @@
+//! Rows of `shardmaster.keyspace_sequence`: sequences that clients of a keyspace's rows draw from by their names.
+
+use super::caller::Caller;
+use super::table_policy::TableName;
+use crate::server::sql;
+
+/// A sequence as it was named; without a schema: in each shard's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub schema: Option<String>,
+    pub name: String,
+    /// The role that has named it.
+    pub named_by: String,
+}
+
+impl Named {
+    pub fn quoted(&self) -> String {
+        TableName { schema: self.schema.clone(), name: self.name.clone() }.quoted()
+    }
+}
+
+/// Of a keyspace, by name. A catalog that is not updated yet has none.
+pub fn of(keyspace: &str) -> Vec<Named> {
+    let is_there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.keyspace_sequence') IS NOT NULL";
+    if sql::read_one(is_there, &[], |_| ()).is_none() {
+        return Vec::new();
+    }
+    let rows = sql::read(
+        "SELECT s.sequence_name, s.named_by FROM shardmaster.keyspace_sequence s
+          WHERE s.keyspace = $1 ORDER BY s.sequence_name COLLATE \"C\"",
+        &[keyspace.into()],
+        |row| (row.value::<String>(1), row.value::<String>(2)),
+    );
+    let named = |(name, named_by): (String, String)| {
+        let TableName { schema, name } = TableName::parse(&name)?;
+        Some(Named { schema, name, named_by })
+    };
+    rows.into_iter().filter_map(named).collect()
+}
+
+/// False: the keyspace has it already.
+pub fn insert(keyspace: &str, name: &TableName, caller: &Caller) -> bool {
+    let inserted = sql::write_returning(
+        "INSERT INTO shardmaster.keyspace_sequence (keyspace, sequence_name, named_by) VALUES ($1, $2, $3)
+             ON CONFLICT (keyspace, sequence_name) DO NOTHING RETURNING 1",
+        &[keyspace.into(), name.quoted().into(), caller.name().into()],
+        |_| (),
+    );
+    !inserted.is_empty()
+}
+
+/// False: the keyspace has no such one.
+pub fn delete(keyspace: &str, name: &TableName) -> bool {
+    let deleted = sql::write_returning(
+        "DELETE FROM shardmaster.keyspace_sequence WHERE keyspace = $1 AND sequence_name = $2 RETURNING 1",
+        &[keyspace.into(), name.quoted().into()],
+        |_| (),
+    );
+    !deleted.is_empty()
+}

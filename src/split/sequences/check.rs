@@ -1,0 +1,145 @@
+//! What the check says of sequences, before anything moves.
+
+use super::by_key;
+use super::make;
+use super::pair::{Pair, Problem};
+use super::positions::{self, Position};
+use super::survey::{self, Survey, Tables};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Observation;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::quote::{array_of, literal};
+use crate::split::finding::Finding;
+
+const NAME: &str = "target: sequences";
+
+pub fn check(
+    plan: &Plan,
+    (source, on_source): (&mut Connection, &Observation),
+    (target, on_target): (&mut Connection, &Observation),
+) -> Result<Vec<Finding>> {
+    let oids = |observation: &Observation| -> Vec<Option<String>> {
+        observation.tables.iter().map(|table| table.oid.clone()).collect()
+    };
+    let (here, there) = (oids(on_source), oids(on_target));
+    let is_on_both = |position: usize| {
+        here.get(position).is_some_and(Option::is_some) && there.get(position).is_some_and(Option::is_some)
+    };
+    let only = |all: &'_ [Option<String>]| -> Vec<Option<String>> {
+        all.iter().enumerate().map(|(position, oid)| oid.clone().filter(|_| is_on_both(position))).collect()
+    };
+    let (here, there) = (only(&here), only(&there));
+    let tables = Tables {
+        source: here.iter().map(Option::as_deref).collect(),
+        target: there.iter().map(Option::as_deref).collect(),
+    };
+    let found = survey::survey(plan, source, target, &tables)?;
+    let mut findings: Vec<Finding> = Vec::new();
+    let name_of = |table: Option<usize>| {
+        table.and_then(|table| on_target.tables.get(table)).map(|table| table.name.as_str())
+    };
+    let mut tell = |ok: bool, Problem { table, text, hint }: Problem| {
+        let text = match name_of(table) {
+            Some(name) => format!("{name}: {text}"),
+            None => text,
+        };
+        findings.push(if ok {
+            Finding::note(NAME, text, &hint)
+        } else {
+            Finding::new(NAME, false, text, &hint)
+        });
+    };
+    for problem in unfit(source, target, &found)? {
+        tell(false, problem);
+    }
+    let Survey { problems, remarks, to_make, unknown, .. } = found;
+    problems.into_iter().for_each(|problem| tell(false, problem));
+    remarks.into_iter().for_each(|remark| tell(true, remark));
+    for (wanted, why) in make::may_not(source, target, &to_make)? {
+        let text = format!(
+            "sequence {} is missing on the target, {}, and cannot be made there: {why}",
+            wanted.name(),
+            wanted.why()
+        );
+        tell(
+            false,
+            Problem { table: None, text, hint: format!("Create it on the target. {}", make::MAY_MAKE) },
+        );
+    }
+    if let Some(first) = unknown.first() {
+        let count = unknown.len();
+        let (many, examples) =
+            (if count == 1 { "sequence" } else { "sequences" }, by_key::examples(&unknown));
+        let text = format!("{count} {many} of the source that nothing known draws from: {examples}");
+        let name = format!(
+            "{}.{}",
+            crate::remote::quote::ident(&first.schema),
+            crate::remote::quote::ident(&first.relname)
+        );
+        let hint = format!(
+            "If clients draw from one for rows that move: SELECT shard_sequence_add({}, {}).",
+            literal(&name),
+            literal(&plan.keyspace)
+        );
+        tell(true, Problem { table: None, text, hint });
+    }
+    Ok(findings)
+}
+
+/// Those that cannot be set to where the source's are; of each table the first.
+fn unfit(source: &mut Connection, target: &mut Connection, found: &Survey) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    // Who may not set it may not read it either, perhaps.
+    let names = array_of(found.pairs.iter().map(|pair| Some(pair.to.oid.as_str())));
+    let owners = target.query(
+        "SELECT c.oid, c.relowner::regrole FROM unnest($1::oid[]) n (oid)
+           JOIN pg_class c ON c.oid = n.oid WHERE NOT pg_has_role(c.relowner, 'USAGE')",
+        &[Some(&names)],
+    )?;
+    let owner_of = |pair: &Pair| {
+        let is_it =
+            |row: &&Vec<Option<String>>| row.first().is_some_and(|oid| oid.as_deref() == Some(&pair.to.oid));
+        owners.rows.iter().find(is_it).and_then(|row| row.get(1).cloned().flatten())
+    };
+    let mut readable: Vec<Pair> = Vec::new();
+    for pair in &found.pairs {
+        let belongs = owner_of(pair).map(|owner| {
+            let hint = format!("GRANT {owner} TO the mover's role: ALTER SEQUENCE is for owners.");
+            (format!("sequence {} belongs to {owner}", pair.to.name), hint)
+        });
+        match positions::not_to_be_set(pair).or(belongs) {
+            Some((text, hint)) => problems.push(Problem { table: pair.table, text, hint }),
+            None => readable.push(pair.clone()),
+        }
+    }
+    let mut ask = |pairs: &[Pair]| {
+        let asks = positions::questions(pairs).unwrap_or_default();
+        source.undone(|source| target.undone(|target| positions::ask(source, target, pairs, &asks)))
+    };
+    let unfit = |pair: &Pair, position: &Position| {
+        let (text, hint) = positions::unfit(pair, position)?;
+        Some(Problem { table: pair.table, text, hint })
+    };
+    match ask(&readable) {
+        Ok(all) => {
+            problems.extend(readable.iter().zip(&all).filter_map(|(pair, position)| unfit(pair, position)))
+        }
+        // Of which of them that is said, each by itself tells.
+        Err(SplitError::Remote(error)) if error.is_verdict() => {
+            for pair in &readable {
+                match ask(std::slice::from_ref(pair)) {
+                    Ok(all) => problems.extend(all.first().and_then(|position| unfit(pair, position))),
+                    Err(SplitError::Remote(error)) if error.is_verdict() => problems.push(Problem {
+                        table: pair.table,
+                        text: error.message,
+                        hint: "Grant the sequence's owner to the mover.".to_owned(),
+                    }),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(problems)
+}

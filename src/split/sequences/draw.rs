@@ -1,0 +1,213 @@
+//! Sequences of one side, and what is known to draw from them.
+
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::remote::quote::{array_of, text_array};
+use crate::remote::result::Rows;
+use crate::remote::{Connection, RemoteError};
+
+const OF_TABLES: &str = include_str!("../../../sql/sequences/of_tables.sql");
+const OF_PARTS: &str = include_str!("../../../sql/sequences/of_parts.sql");
+const BY_NAME: &str = include_str!("../../../sql/sequences/by_name.sql");
+const FACTS: &str = include_str!("../../../sql/sequences/facts.sql");
+/// What the first is prepared as: it is asked once more behind the fence.
+const PREPARED: &str = "sequences";
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sequence {
+    pub oid: String,
+    /// Qualified and quoted.
+    pub name: String,
+    pub schema: String,
+    /// Without its schema, not quoted.
+    pub relname: String,
+    /// It begins anew at its end.
+    pub cycles: bool,
+    /// Who would have it set by a split, and may not set it himself.
+    pub may_not: Option<String>,
+}
+
+/// What draws from a sequence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The column is an identity.
+    Identity,
+    /// A default of the column, its partition's or its domain's.
+    Default,
+    /// It belongs to the column. Clients may draw from it themselves.
+    Owned,
+    /// A function of a default or a trigger names it: what calls which function.
+    Function(String),
+    /// The operator has said so.
+    Said,
+    /// Its name holds a key that moves.
+    Key,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Draw {
+    /// The table's position among those that were asked for.
+    pub table: Option<usize>,
+    /// None: it is not known which it fills.
+    pub column: Option<String>,
+    pub by: By,
+    pub sequence: Sequence,
+    /// An index allows each value of the column once, or it is not known.
+    pub in_unique: bool,
+    /// For whom it is raised, where no table is known of it.
+    pub role: Option<String>,
+}
+
+impl Draw {
+    /// Whether PostgreSQL itself says which column it fills.
+    pub fn is_of_column(&self) -> bool {
+        match self.by {
+            By::Identity | By::Default | By::Owned => true,
+            By::Function(_) | By::Said | By::Key => false,
+        }
+    }
+
+    /// Whether a row that leaves the column out draws from it.
+    pub fn is_drawn(&self) -> bool {
+        match self.by {
+            By::Identity | By::Default => true,
+            By::Owned | By::Function(_) | By::Said | By::Key => false,
+        }
+    }
+}
+
+/// The statements that ask which sequences columns of tables have, of which one gives rows: to be sent with others.
+pub fn question(connection: &mut Connection, tables: &str) -> Result<String> {
+    Ok(catalogs::statements(connection, PREPARED, OF_TABLES, &[Some(tables)])?)
+}
+
+/// Of both sides at once.
+pub fn of_tables(
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &[String; 2],
+) -> Result<[Vec<Draw>; 2]> {
+    let asked = [question(source, &tables[0])?, question(target, &tables[1])?];
+    source.send(&asked[0])?;
+    target.send(&asked[1])?;
+    let (here, there) = (source.finish_for_each(), target.finish_for_each());
+    let of = |answers: Vec<Rows>| answers.first().map(read).unwrap_or_default();
+    Ok([of(here?), of(there?)])
+}
+
+/// Of partitions and domains.
+pub fn of_parts(connection: &mut Connection, tables: &str) -> Result<Vec<Draw>> {
+    Ok(read(&catalogs::ask(connection, OF_PARTS, &[Some(tables)])?))
+}
+
+/// What is no such row is left out: what is missing then, comparing both sides finds.
+pub fn read(rows: &Rows) -> Vec<Draw> {
+    let draw = |row: &Vec<Option<String>>| {
+        let [position, column, how, oid, name, schema, relname, cycles, may_not, in_unique] =
+            <[_; 10]>::try_from(row.clone()).ok()?;
+        let by = match how.as_deref()? {
+            "identity" => By::Identity,
+            "default" => By::Default,
+            _ => By::Owned,
+        };
+        Some(Draw {
+            // The server counts from 1.
+            table: Some(position?.parse::<usize>().ok()?.checked_sub(1)?),
+            column: Some(column?),
+            by,
+            sequence: Sequence {
+                oid: number(oid?)?,
+                name: name?,
+                schema: schema?,
+                relname: relname?,
+                cycles: is_true(cycles.as_deref()),
+                may_not,
+            },
+            in_unique: is_true(in_unique.as_deref()),
+            role: None,
+        })
+    };
+    rows.rows.iter().filter_map(draw).collect()
+}
+
+/// A number of the catalog, as it may be written into statements.
+fn number(oid: String) -> Option<String> {
+    oid.parse::<u32>().is_ok().then_some(oid)
+}
+
+fn is_true(cell: Option<&str>) -> bool {
+    cell == Some("t")
+}
+
+/// What a sequence is called, and its number.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Named {
+    pub oid: String,
+    pub schema: String,
+    pub relname: String,
+    pub owner: String,
+}
+
+/// Those of some schemas with one of some names.
+pub fn by_name(connection: &mut Connection, schemas: &[String], names: &[String]) -> Result<Vec<Named>> {
+    let lists = [text_array(schemas), text_array(names)];
+    Ok(named(&catalogs::ask(connection, BY_NAME, &[Some(&lists[0]), Some(&lists[1]), Some("{}")])?))
+}
+
+/// Those that have some numbers.
+pub fn by_number(connection: &mut Connection, oids: &[String]) -> Result<Vec<Named>> {
+    let oids = text_array(oids);
+    Ok(named(&catalogs::ask(connection, BY_NAME, &[Some("{}"), Some("{}"), Some(&oids)])?))
+}
+
+pub fn named(rows: &Rows) -> Vec<Named> {
+    let one = |row: &Vec<Option<String>>| {
+        let [oid, schema, relname, owner] = <[_; 4]>::try_from(row.clone()).ok()?;
+        Some(Named { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner? })
+    };
+    rows.rows.iter().filter_map(one).collect()
+}
+
+/// For whom a sequence would be set.
+pub struct Asked<'a> {
+    pub oid: &'a str,
+    /// The number of the table whose owner is to be allowed to.
+    pub table: Option<&'a str>,
+    /// A role that is, where there is no table: by its name, if this server has it.
+    pub role: Option<&'a str>,
+}
+
+/// What is known of them; of one that is gone nothing.
+pub fn facts(connection: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<Sequence>>> {
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tables = array_of(asked.iter().map(|asked| asked.table));
+    let oids = array_of(asked.iter().map(|asked| Some(asked.oid)));
+    let roles = array_of(asked.iter().map(|asked| asked.role));
+    let rows = catalogs::ask(connection, FACTS, &[Some(&tables), Some(&oids), Some(&roles)])?.rows;
+    let mut found = rows.into_iter().filter_map(|row| {
+        let [oid, name, schema, relname, cycles, may_not] = <[_; 6]>::try_from(row).ok()?;
+        let cycles = is_true(cycles.as_deref());
+        Some(Sequence { oid: oid?, name: name?, schema: schema?, relname: relname?, cycles, may_not })
+    });
+    // In the order that was asked in, without those that are gone.
+    let mut next = found.next();
+    let of = asked.iter().map(|asked| match next.take() {
+        Some(sequence) if sequence.oid == asked.oid => {
+            next = found.next();
+            Some(sequence)
+        }
+        other => {
+            next = other;
+            None
+        }
+    });
+    Ok(of.collect())
+}
+
+/// A sequence whose answers are no numbers.
+pub fn no_numbers(connection: &Connection, sequence: &str, row: &[Option<String>]) -> RemoteError {
+    let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
+    RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), &cells.join(", "))
+}

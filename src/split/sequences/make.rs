@@ -1,0 +1,161 @@
+//! Sequences of moving keys that the target lacks: made there as they are on the source, for the same owner and with the same
+//! rights of those roles that both servers have.
+
+use super::pair::Wanted;
+use crate::agent::catalogs;
+use crate::agent::error::{Result, SplitError};
+use crate::error::SqlState;
+use crate::remote::quote::{ident, text_array};
+use crate::remote::{Connection, RemoteError};
+use std::collections::BTreeSet;
+
+const DEFINITION: &str = include_str!("../../../sql/sequences/definition.sql");
+const TYPES: [&str; 3] = ["smallint", "integer", "bigint"];
+const PRIVILEGES: [&str; 3] = ["SELECT", "UPDATE", "USAGE"];
+
+struct Definition {
+    oid: String,
+    type_name: &'static str,
+    /// Increment, least and greatest value, start, cache.
+    numbers: [i64; 5],
+    owner: String,
+    /// None: everybody.
+    grants: Vec<(Option<String>, &'static str)>,
+}
+
+/// What is wanted and how it is made, in the order that was asked in; what the source has no more is left out.
+fn definitions(source: &mut Connection, wanted: &[Wanted]) -> Result<Vec<(Wanted, Definition)>> {
+    let oids: Vec<String> = wanted.iter().map(|wanted| wanted.from.sequence.oid.clone()).collect();
+    let rows = catalogs::ask(source, DEFINITION, &[Some(&text_array(&oids))])?.rows;
+    let mut found = Vec::new();
+    for row in rows {
+        let definition = read(&row).ok_or_else(|| {
+            let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
+            RemoteError::no_number(source.shard(), "what a sequence is made of", &cells.join(", "))
+        })?;
+        if let Some(wanted) = wanted.iter().find(|wanted| wanted.from.sequence.oid == definition.oid) {
+            found.push((wanted.clone(), definition));
+        }
+    }
+    Ok(found)
+}
+
+/// None: no server has such a one.
+fn read(row: &[Option<String>]) -> Option<Definition> {
+    let [oid, type_name, rest @ ..] = row else { return None };
+    let [numbers @ .., owner, grants] = rest else { return None };
+    let numbers: Option<Vec<i64>> = numbers.iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
+    let type_name = TYPES.into_iter().find(|known| type_name.as_deref() == Some(known))?;
+    let grants: Vec<(Option<String>, String)> =
+        serde_json::from_str(grants.as_deref().unwrap_or("[]")).ok()?;
+    let grants = grants.into_iter().filter_map(|(role, privilege)| {
+        Some((role, PRIVILEGES.into_iter().find(|known| *known == privilege)?))
+    });
+    Some(Definition {
+        oid: oid.clone()?,
+        type_name,
+        numbers: numbers?.try_into().ok()?,
+        owner: owner.clone()?,
+        grants: grants.collect(),
+    })
+}
+
+/// The roles among some that a server has.
+fn roles(connection: &mut Connection, names: &BTreeSet<&str>) -> Result<BTreeSet<String>> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let rows = connection.query(
+        "SELECT rolname FROM pg_roles WHERE rolname = ANY ($1::name[])",
+        &[Some(&text_array(&names))],
+    )?;
+    Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+fn statement(wanted: &Wanted, made: &Definition, known: &BTreeSet<String>) -> String {
+    let name = wanted.name();
+    let [increment, min, max, start, cache] = made.numbers;
+    let mut statements = vec![
+        "BEGIN".to_owned(),
+        format!(
+            "CREATE SEQUENCE IF NOT EXISTS {name} AS {} INCREMENT BY {increment} MINVALUE {min} MAXVALUE {max} START WITH {start} CACHE {cache}",
+            made.type_name
+        ),
+    ];
+    for (role, privilege) in &made.grants {
+        match role {
+            None => statements.push(format!("GRANT {privilege} ON SEQUENCE {name} TO PUBLIC")),
+            Some(role) if known.contains(role) => {
+                statements.push(format!("GRANT {privilege} ON SEQUENCE {name} TO {}", ident(role)));
+            }
+            Some(_) => {}
+        }
+    }
+    if known.contains(&made.owner) {
+        statements.push(format!("ALTER SEQUENCE {name} OWNER TO {}", ident(&made.owner)));
+    }
+    statements.push("COMMIT".to_owned());
+    statements.join("; ")
+}
+
+/// Makes them. What somebody else has made meanwhile is left as it is.
+pub fn make(source: &mut Connection, target: &mut Connection, wanted: &[Wanted]) -> Result<()> {
+    let made = definitions(source, wanted)?;
+    if made.is_empty() {
+        return Ok(());
+    }
+    let names = made.iter().flat_map(|(_, one)| {
+        one.grants.iter().filter_map(|(role, _)| role.as_deref()).chain([one.owner.as_str()])
+    });
+    let known = roles(target, &names.collect())?;
+    let statements: Vec<String> = made.iter().map(|(wanted, one)| statement(wanted, one, &known)).collect();
+    let Err((done, error)) = target.run_transactions(&statements) else { return Ok(()) };
+    target.run("ROLLBACK")?;
+    if error.is_transient() {
+        return Err(error.into());
+    }
+    let name = made.get(done).map(|(wanted, _)| wanted.name()).unwrap_or_default();
+    Err(SplitError::failed(
+        error.sqlstate.unwrap_or(SqlState::NOT_IN_STATE),
+        format!("sequence {name} cannot be made on shard \"{}\": {}", target.shard(), error.message),
+        format!("Create it there as the source has it, or grant the mover what it lacks. {MAY_MAKE}"),
+    ))
+}
+
+pub const MAY_MAKE: &str =
+    "The mover needs CREATE on the schema, and to be a member of the sequence's owner.";
+
+/// Of some that are to be made, those that the mover may not make on the target, and why.
+pub fn may_not(
+    source: &mut Connection,
+    target: &mut Connection,
+    wanted: &[Wanted],
+) -> Result<Vec<(Wanted, String)>> {
+    let mut found = Vec::new();
+    for (wanted, made) in definitions(source, wanted)? {
+        let asked = target.query(
+            "SELECT has_schema_privilege(n.oid, 'CREATE'), r.oid IS NULL OR pg_has_role(r.oid, 'USAGE'),
+                    r.oid IS NULL OR has_schema_privilege(r.oid, n.oid, 'CREATE')
+               FROM pg_namespace n LEFT JOIN pg_roles r ON r.rolname = $2 WHERE n.nspname = $1",
+            &[Some(&wanted.schema), Some(&made.owner)],
+        )?;
+        let is = |column: usize| {
+            asked
+                .rows
+                .first()
+                .and_then(|row| row.get(column))
+                .is_some_and(|cell| cell.as_deref() == Some("t"))
+        };
+        let why = if asked.rows.is_empty() {
+            format!("schema \"{}\" does not exist there", wanted.schema)
+        } else if !is(0) {
+            format!("the mover may not create in schema \"{}\"", wanted.schema)
+        } else if !is(1) {
+            format!("the mover is no member of its owner, role \"{}\"", made.owner)
+        } else if !is(2) {
+            format!("its owner, role \"{}\", may not create in schema \"{}\"", made.owner, wanted.schema)
+        } else {
+            continue;
+        };
+        found.push((wanted, why));
+    }
+    Ok(found)
+}

@@ -1,0 +1,260 @@
+//! Sequences that clients of moving rows draw from: the target's are raised past the source's, so that no number is given out
+//! twice.
+//!
+//! Invariant: a number that the source has given out, up to the moment right before the target opens, is given out by no sequence
+//! of the target that fills the same column. They are raised three times: before the fence, where nobody waits; within it, where
+//! the source's last rows are known; and behind the decision, by what the source has given out since, as drawing from a sequence
+//! asks for no lock that a fence could take.
+
+mod by_key;
+pub mod check;
+mod counter;
+pub mod draw;
+mod functions;
+mod make;
+mod pair;
+mod positions;
+mod survey;
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::catalog::split::Plan;
+use crate::catalog::{sequence, split};
+use crate::error::SqlState;
+use crate::remote::quote::text_array;
+use crate::remote::result::Rows;
+use crate::remote::{Connection, RemoteError};
+use crate::server::txn::transaction;
+use crate::split::engine::Engine;
+use counter::State;
+use draw::Draw;
+use pair::{Pair, Problem};
+pub use positions::{Ahead, IS_OTHER};
+use positions::{Position, Raised};
+use std::time::{Duration, Instant};
+use survey::{Survey, Tables};
+
+/// What asks where the sequences are that are known.
+const POSITIONS: &str = "positions";
+
+/// So long the target stays closed behind the decision for who has drawn from a sequence there, or for a source that does not say
+/// what it has given out since.
+const TO_FOLLOW: Duration = Duration::from_millis(500);
+
+/// The sequences that were raised before the fence. Behind it both servers are asked again which they are, and in the
+/// same message how far these are.
+pub struct Known {
+    of_columns: [Vec<Draw>; 2],
+    pairs: Vec<Pair>,
+    lists: [String; 2],
+    /// What asks the source and the target where they are; nothing, if there are none.
+    asks: [String; 2],
+    /// Where those of the target are at least.
+    reached: Vec<Option<State>>,
+}
+
+/// Raises every sequence of the target to where the source's is, plus a margin, and makes those of moving keys that it lacks. Until
+/// the deadline it waits for those who have drawn from one.
+pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<Known> {
+    let mut plan = engine.plan.clone();
+    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
+    let tables = Tables {
+        source: engine.tables.iter().map(|table| table.source.oid.as_deref()).collect(),
+        target: engine.tables.iter().map(|table| table.target.oid.as_deref()).collect(),
+    };
+    let (control, target) = (&mut engine.control, &mut engine.target);
+    let found = complete(&plan, control, target, &tables)?;
+    let mut known = Known {
+        lists: tables.lists(),
+        of_columns: found.of_columns,
+        pairs: found.pairs,
+        asks: [String::new(), String::new()],
+        reached: Vec::new(),
+    };
+    known.prepare(control, target)?;
+    let positions = positions::ask(control, target, &known.pairs, &known.asks)?;
+    let raised = positions::raise_all(target, &known.pairs, &positions, ahead, deadline)?;
+    if raised.any {
+        // What was raised is planned anew once more, which is not to be behind the fence.
+        target.run(&known.asks[1])?;
+    }
+    known.reached = raised.reached;
+    Ok(known)
+}
+
+/// What there is of both sides, once the target has what it lacks of moving keys.
+fn complete(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &Tables<'_>,
+) -> Result<Survey> {
+    let found = survey::survey(plan, source, target, tables)?;
+    if let Some(problem) = found.problems.into_iter().next() {
+        return Err(failed(target, problem));
+    }
+    if found.to_make.is_empty() {
+        return Ok(Survey { problems: Vec::new(), ..found });
+    }
+    make::make(source, target, &found.to_make)?;
+    let names: Vec<String> = found.to_make.iter().map(pair::Wanted::name).collect();
+    let text = format!("made on the target, as the source has them: {}", by_key::list(&names));
+    transaction(|| split::event(plan.id, None, None, &text));
+    let found = survey::survey(plan, source, target, tables)?;
+    match found.to_make.first() {
+        None => Ok(found),
+        Some(_) => Err(SplitError::Retry("sequences of the target, which keep changing".to_owned())),
+    }
+}
+
+fn failed(target: &Connection, Problem { text, hint, .. }: Problem) -> SplitError {
+    SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
+}
+
+impl Known {
+    /// Writers wait for the answers, and for no plan.
+    fn prepare(&mut self, source: &mut Connection, target: &mut Connection) -> Result<()> {
+        if let Some([of_source, of_target]) = positions::questions(&self.pairs) {
+            source.prepare_anew(POSITIONS, &of_source)?;
+            target.prepare_anew(POSITIONS, &of_target)?;
+            self.asks = std::array::from_fn(|_| format!("EXECUTE {POSITIONS}"));
+        }
+        Ok(())
+    }
+
+    /// For the source and for the target.
+    pub fn questions(&self, source: &mut Connection, target: &mut Connection) -> Result<[String; 2]> {
+        let [of_source, of_target] = &self.lists;
+        let which = [draw::question(source, of_source)?, draw::question(target, of_target)?];
+        if self.pairs.is_empty() {
+            return Ok(which);
+        }
+        let still = self.still_sequences();
+        Ok([0, 1].map(|side| format!("{}; {}; {}", which[side], still[side], self.asks[side])))
+    }
+
+    fn still_sequences(&self) -> [String; 2] {
+        [
+            positions::still_sequences(self.pairs.iter().flat_map(|pair| &pair.from)),
+            positions::still_sequences(self.pairs.iter().map(|pair| &pair.to)),
+        ]
+    }
+
+    /// How many answers each of them gives.
+    pub fn answers(&self) -> usize {
+        if self.pairs.is_empty() { 1 } else { 3 }
+    }
+
+    /// Whether a server's message is about one of them.
+    pub fn are_named_in(&self, message: &str) -> bool {
+        let is_named = |name: &str| message.contains(&plain(name));
+        self.pairs
+            .iter()
+            .any(|pair| is_named(&pair.to.name) || pair.from.iter().any(|from| is_named(&from.name)))
+    }
+
+    /// Raises them by the answers. Others than were known are asked for in their turn.
+    pub fn raise(
+        &mut self,
+        engine: &mut Engine,
+        [source, target]: [&[Rows]; 2],
+        deadline: Instant,
+    ) -> Result<()> {
+        let now = [source, target].map(|rows| rows.first().map(draw::read).unwrap_or_default());
+        if now != self.of_columns {
+            *self = raise(engine, Ahead::Enough, deadline)?;
+            return Ok(());
+        }
+        let (Some(from), Some(to)) = (source.get(2), target.get(2)) else { return Ok(()) };
+        let positions = positions::read((&engine.control, from), (&engine.target, to), &self.pairs)?;
+        self.raise_to(engine, &positions, deadline)
+    }
+
+    fn raise_to(&mut self, engine: &mut Engine, positions: &[Position], deadline: Instant) -> Result<()> {
+        let Raised { reached, .. } =
+            positions::raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)?;
+        self.reached = reached;
+        Ok(())
+    }
+
+    /// Behind the decision, right before the target opens: what the source has given out since. Nobody can do without the target
+    /// now, so it waits for neither the source nor a transaction of the target for long; what is left then is the answer.
+    pub fn follow(&mut self, engine: &mut Engine) -> Result<Option<String>> {
+        if self.pairs.is_empty() {
+            return Ok(None);
+        }
+        let deadline = Instant::now() + TO_FOLLOW;
+        engine.control.set_deadline(Some(deadline));
+        let asked = format!("{}; {}", self.still_sequences()[0], self.asks[0]);
+        let answer = engine.control.run(&asked);
+        engine.control.set_deadline(None);
+        let positions = match answer {
+            Ok(rows) => self.positions_of(&engine.control, &rows),
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        let raised = positions.and_then(|positions| self.raise_to(engine, &positions, deadline));
+        match raised {
+            Ok(()) => Ok(None),
+            Err(SplitError::Remote(error)) if !error.is_verdict() => Err(error.into()),
+            Err(error) => Ok(Some(error.to_string())),
+        }
+    }
+
+    /// The source's are where they say, the target's where they were raised to.
+    fn positions_of(&self, source: &Connection, rows: &Rows) -> Result<Vec<Position>> {
+        positions::with_reached((source, rows), &self.pairs, &self.reached)
+    }
+}
+
+/// A quoted name as messages have it: without its quotes, in quotes of the message's own.
+fn plain(name: &str) -> String {
+    name.replace("\"\"", "\0").replace('"', "").replace('\0', "\"")
+}
+
+const NUMBERS: &str = "SELECT c.oid FROM unnest($1::name[], $2::name[]) WITH ORDINALITY w (nsp, rel, position)
+      LEFT JOIN pg_namespace n ON n.nspname = w.nsp LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
+     ORDER BY w.position";
+
+fn numbers(
+    connection: &mut Connection,
+    plan: &Plan,
+    side: Side,
+) -> std::result::Result<Vec<Option<String>>, RemoteError> {
+    let (schemas, names) = observe::table_names(plan, side);
+    let rows = connection.query(NUMBERS, &[Some(&text_array(&schemas)), Some(&text_array(&names))])?.rows;
+    Ok(rows.into_iter().map(|row| row.into_iter().next().flatten()).collect())
+}
+
+/// The same for a plan whose tables nobody has looked at, without waiting for anybody. What cannot be raised keeps no other one
+/// from it.
+pub fn raise_of_plan(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<()> {
+    let mut plan = plan.clone();
+    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
+    let oids = [numbers(source, &plan, Side::Source)?, numbers(target, &plan, Side::Target)?];
+    let [of_source, of_target] = &oids;
+    let tables = Tables {
+        source: of_source.iter().map(Option::as_deref).collect(),
+        target: of_target.iter().map(Option::as_deref).collect(),
+    };
+    let Survey { pairs, .. } = complete(&plan, source, target, &tables)?;
+    let asks = positions::questions(&pairs).unwrap_or_default();
+    let positions = positions::ask(source, target, &pairs, &asks)?;
+    positions::raise_all(target, &pairs, &positions, Ahead::Enough, Instant::now()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_names_without_quotes() {
+        for (quoted, written) in [
+            ("public.items_id_seq", "public.items_id_seq"),
+            (r#"public."Items seq""#, "public.Items seq"),
+            (r#""a""b"."""c""#, r#"a"b."c"#),
+        ] {
+            assert_eq!(plain(quoted), written);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Which sequences of the target have to be past which of the source: by what draws from them, never by their order, and by their
+//! names only where nothing else is known of them.
+//!
+//! A column's numbers come from all sequences that fill it. So each of the target's is to be past each of the source's that does.
+
+use super::draw::{By, Draw, Sequence};
+use crate::catalog::split::Map;
+use crate::remote::quote::ident;
+use std::collections::BTreeMap;
+
+/// A sequence of the target, and those of the source whose numbers it must not give out again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pair {
+    pub from: Vec<Sequence>,
+    pub to: Sequence,
+    /// Of the first table that it is of.
+    pub table: Option<usize>,
+    /// A number that comes again may be refused by an index.
+    pub in_unique: bool,
+}
+
+/// What keeps a split from giving out each number once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    pub table: Option<usize>,
+    pub text: String,
+    pub hint: String,
+}
+
+/// What is to be found on the target by its name: nothing else is known of its counterpart there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    pub from: Draw,
+    /// The schema of the target where it would be.
+    pub schema: String,
+    /// Another one fills its column by now: clients can do without it.
+    pub is_old: bool,
+}
+
+#[derive(Default, Debug)]
+pub struct Pairing {
+    pub pairs: Vec<Pair>,
+    pub wanted: Vec<Wanted>,
+    pub problems: Vec<Problem>,
+}
+
+/// The namespaces of both shards: a name in one of them is the same name in the other.
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
+    pub source: &'a str,
+    pub target: &'a str,
+}
+
+impl Places<'_> {
+    /// Where something of the source's schema is on the target.
+    pub fn there(&self, schema: &str) -> String {
+        if schema == self.source { self.target } else { schema }.to_owned()
+    }
+}
+
+/// A column of the target, as the source fills it.
+#[derive(PartialEq, Eq, Debug)]
+enum Filled<'a> {
+    By(String),
+    /// By an expression that is no column.
+    Computed(&'a str),
+    /// By nothing of the source.
+    No,
+}
+
+fn filled<'a>(maps: &'a [Map], column: &str) -> Filled<'a> {
+    match maps.iter().find(|map| map.column == column).map(|map| map.expression.as_deref()) {
+        None => Filled::By(column.to_owned()),
+        Some(None) => Filled::No,
+        Some(Some(expression)) => plain_column(expression).map_or(Filled::Computed(expression), Filled::By),
+    }
+}
+
+/// The column that an expression is; None: it computes something.
+fn plain_column(expression: &str) -> Option<String> {
+    let mut text = expression.trim();
+    while let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+        text = inner.trim();
+    }
+    // A type of numbers that holds the same ones.
+    if let Some((before, cast)) = text.rsplit_once("::")
+        && ["smallint", "integer", "int", "int4", "int8", "int2", "bigint", "numeric"]
+            .contains(&cast.trim().to_lowercase().as_str())
+    {
+        return plain_column(before);
+    }
+    let text = text.strip_prefix("t.").unwrap_or(text);
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    if let Some(quoted) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        return (!quoted.replace("\"\"", "").contains('"')).then(|| quoted.replace("\"\"", "\""));
+    }
+    let begins = text.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    (begins && text.chars().all(is_name)).then(|| text.to_lowercase())
+}
+
+/// `maps`: of each table.
+pub fn pair(from: &[Draw], to: &[Draw], maps: &[&[Map]], places: Places<'_>) -> Pairing {
+    let mut pairing = Pairing::default();
+    for there in to.iter().filter(|draw| draw.is_of_column()) {
+        of_column(&mut pairing, from, there, maps);
+    }
+    for here in from.iter().filter(|draw| draw.by == By::Owned) {
+        without_counterpart(&mut pairing, here, from, to, maps, places);
+    }
+    by_functions(&mut pairing, from, to, places);
+    let named = from.iter().filter(|draw| matches!(draw.by, By::Said | By::Key));
+    pairing.wanted.extend(named.map(|here| wanted(here, places)));
+    pairing.pairs = merged(std::mem::take(&mut pairing.pairs));
+    pairing
+}
+
+fn wanted(here: &Draw, places: Places<'_>) -> Wanted {
+    Wanted { schema: places.there(&here.sequence.schema), from: here.clone(), is_old: false }
+}
+
+fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]) {
+    let (Some(table), Some(column)) = (there.table, &there.column) else { return };
+    let of_table = maps.get(table).copied().unwrap_or_default();
+    match filled(of_table, column) {
+        Filled::No => {}
+        Filled::Computed(expression) => {
+            if there.is_drawn() {
+                let sequence = &there.sequence.name;
+                pairing.problems.push(Problem {
+                    table: Some(table),
+                    text: format!(
+                        "column \"{column}\" is computed by {expression}, and sequence {sequence} fills it for the target's clients: how far it has to be is not known"
+                    ),
+                    hint: format!(
+                        "Fill the column by a column of the source: shard_split_map() with its name. Or let nothing draw from {sequence} by default."
+                    ),
+                });
+            }
+        }
+        Filled::By(name) => {
+            let fills = |here: &&Draw| {
+                here.is_of_column() && here.table == Some(table) && here.column.as_deref() == Some(&name)
+            };
+            let mut sequences: Vec<Sequence> = Vec::new();
+            for here in from.iter().filter(fills) {
+                // A serial's is drawn by the default and belongs to the column.
+                if !sequences.iter().any(|known| known.oid == here.sequence.oid) {
+                    sequences.push(here.sequence.clone());
+                }
+            }
+            if !sequences.is_empty() {
+                pairing.pairs.push(Pair {
+                    from: sequences,
+                    to: there.sequence.clone(),
+                    table: Some(table),
+                    in_unique: there.in_unique,
+                });
+            }
+        }
+    }
+}
+
+/// A sequence that belongs to a column which nothing fills by itself: clients draw from it, by its name.
+fn without_counterpart(
+    pairing: &mut Pairing,
+    here: &Draw,
+    from: &[Draw],
+    to: &[Draw],
+    maps: &[&[Map]],
+    places: Places<'_>,
+) {
+    let same = |draw: &Draw| draw.table == here.table && draw.column == here.column;
+    let drawn = |draw: &&Draw| draw.is_drawn() && same(draw);
+    // A serial's, which the default of the column on the target stands for.
+    if from.iter().filter(drawn).any(|draw| draw.sequence.oid == here.sequence.oid) {
+        return;
+    }
+    let is_old = from.iter().any(|draw| drawn(&draw));
+    let of_table = here.table.and_then(|table| maps.get(table).copied()).unwrap_or_default();
+    let is_filled_by_it = |there: &Draw| {
+        there.is_of_column()
+            && there.table == here.table
+            && there.column.as_deref().is_some_and(|column| {
+                matches!(filled(of_table, column), Filled::By(name) if Some(name.as_str()) == here.column.as_deref())
+            })
+    };
+    let is_there = match is_old {
+        true => to.iter().any(|there| there.by == By::Owned && is_filled_by_it(there)),
+        false => to.iter().any(is_filled_by_it),
+    };
+    if !is_there {
+        pairing.wanted.push(Wanted { is_old, ..wanted(here, places) });
+    }
+}
+
+/// By name, of the same table's functions; the last one of each side is the other's counterpart.
+fn by_functions(pairing: &mut Pairing, from: &[Draw], to: &[Draw], places: Places<'_>) {
+    fn named(draws: &[Draw]) -> BTreeMap<usize, Vec<&Draw>> {
+        let mut by_table: BTreeMap<usize, Vec<&Draw>> = BTreeMap::new();
+        for draw in draws.iter().filter(|draw| matches!(draw.by, By::Function(_))) {
+            let Some(table) = draw.table else { continue };
+            let known = by_table.entry(table).or_default();
+            if !known.iter().any(|other| other.sequence.oid == draw.sequence.oid) {
+                known.push(draw);
+            }
+        }
+        by_table
+    }
+    let mut there = named(to);
+    for (table, here) in named(from) {
+        let mut candidates = there.remove(&table).unwrap_or_default();
+        let mut left = Vec::new();
+        for draw in here {
+            let is_same = |other: &&Draw| {
+                other.sequence.relname == draw.sequence.relname
+                    && other.sequence.schema == places.there(&draw.sequence.schema)
+            };
+            match candidates.iter().position(is_same) {
+                Some(position) => pairing.pairs.push(of_function(draw, candidates.remove(position))),
+                None => left.push(draw),
+            }
+        }
+        match (left.as_slice(), candidates.as_slice()) {
+            ([here], [there]) => pairing.pairs.push(of_function(here, there)),
+            (left, _) => pairing.wanted.extend(left.iter().map(|here| wanted(here, places))),
+        }
+    }
+}
+
+fn of_function(here: &Draw, there: &Draw) -> Pair {
+    Pair {
+        from: vec![here.sequence.clone()],
+        to: there.sequence.clone(),
+        table: there.table,
+        in_unique: here.in_unique || there.in_unique,
+    }
+}
+
+/// Each sequence of the target once. Of what is known in several ways, one may be set if it may by any.
+pub fn merged(pairs: Vec<Pair>) -> Vec<Pair> {
+    let mut all: Vec<Pair> = Vec::new();
+    for pair in pairs {
+        match all.iter_mut().find(|known| known.to.oid == pair.to.oid) {
+            None => all.push(pair),
+            Some(known) => {
+                for sequence in pair.from {
+                    if !known.from.iter().any(|other| other.oid == sequence.oid) {
+                        known.from.push(sequence);
+                    }
+                }
+                if pair.to.may_not.is_none() {
+                    known.to.may_not = None;
+                }
+                known.in_unique |= pair.in_unique;
+            }
+        }
+    }
+    all
+}
+
+impl Wanted {
+    /// Qualified and quoted.
+    pub fn name(&self) -> String {
+        format!("{}.{}", ident(&self.schema), ident(&self.from.sequence.relname))
+    }
+
+    /// What is known to draw from it.
+    pub fn why(&self) -> String {
+        match (&self.from.by, &self.from.column) {
+            (By::Function(who), _) => format!("{who} names it"),
+            (By::Said, _) => "shard_sequence_add() names it".to_owned(),
+            (By::Key, _) => "its name holds a key that moves".to_owned(),
+            (By::Identity | By::Default | By::Owned, Some(column)) => {
+                format!("it belongs to column \"{column}\"")
+            }
+            (By::Identity | By::Default | By::Owned, None) => "it belongs to a column".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequence(name: &str) -> Sequence {
+        let (schema, relname) = name.split_once('.').unwrap();
+        Sequence {
+            oid: name.into(),
+            name: name.into(),
+            schema: schema.into(),
+            relname: relname.into(),
+            ..Sequence::default()
+        }
+    }
+
+    fn draw(column: Option<&str>, by: By, name: &str) -> Draw {
+        Draw {
+            table: Some(0),
+            column: column.map(str::to_owned),
+            by,
+            sequence: sequence(name),
+            in_unique: true,
+            role: None,
+        }
+    }
+
+    const PLACES: Places<'_> = Places { source: "a", target: "b" };
+
+    fn pairs(from: &[Draw], to: &[Draw], maps: &[Map]) -> Vec<(Vec<String>, String)> {
+        let all = pair(from, to, &[maps], PLACES).pairs;
+        all.into_iter()
+            .map(|pair| (pair.from.into_iter().map(|from| from.name).collect(), pair.to.name))
+            .collect()
+    }
+
+    fn map(column: &str, expression: &str) -> Map {
+        Map { column: column.into(), expression: Some(expression.into()) }
+    }
+
+    #[test]
+    fn all_sequences_of_a_column_are_passed_whatever_they_are_called() {
+        let from = [draw(Some("id"), By::Owned, "a.a_old"), draw(Some("id"), By::Identity, "a.z_new")];
+        let both = || vec!["a.a_old".to_owned(), "a.z_new".to_owned()];
+        assert_eq!(pairs(&from, &[draw(Some("id"), By::Identity, "b.x")], &[]), [(both(), "b.x".to_owned())]);
+        let to = [draw(Some("id"), By::Identity, "b.a"), draw(Some("id"), By::Owned, "b.z")];
+        assert_eq!(pairs(&from, &to, &[]), [(both(), "b.a".to_owned()), (both(), "b.z".to_owned())]);
+        // A serial is drawn and belongs to its column: that is one.
+        let serial = [draw(Some("id"), By::Default, "a.s"), draw(Some("id"), By::Owned, "a.s")];
+        assert_eq!(pairs(&serial, &[draw(Some("id"), By::Identity, "b.x")], &[])[0].0.len(), 1);
+    }
+
+    #[test]
+    fn a_sequence_follows_the_mapping_of_its_column() {
+        let from = [draw(Some("old"), By::Identity, "a.s"), draw(Some("Odd"), By::Identity, "a.odd")];
+        let to = [draw(Some("new"), By::Identity, "b.s")];
+        for expression in ["old", " (old) ", "t.old", "OLD::bigint", "(\"old\"::int)::bigint"] {
+            assert_eq!(pairs(&from, &to, &[map("new", expression)]).len(), 1, "{expression}");
+        }
+        assert_eq!(pairs(&from, &to, &[map("new", "\"Odd\"")])[0].0, ["a.odd"]);
+        for expression in ["old + 1", "f(old)", "old::text::bigint", "\"a\" || \"b\""] {
+            let pairing = pair(&from, &to, &[&[map("new", expression)]], PLACES);
+            assert!(pairing.pairs.is_empty() && pairing.problems.len() == 1, "{expression}");
+        }
+        let left_out = [Map { column: "new".into(), expression: None }];
+        let pairing = pair(&from, &to, &[&left_out], PLACES);
+        assert!(pairing.pairs.is_empty() && pairing.problems.is_empty());
+    }
+
+    #[test]
+    fn of_functions_names_count_and_the_last_one() {
+        let by = |name| draw(None, By::Function("trigger".into()), name);
+        let from = [by("a.one"), by("a.two"), by("c.three")];
+        let to = [by("b.two"), by("c.three"), by("b.other")];
+        let all = pairs(&from, &to, &[]);
+        let named: Vec<(&str, &str)> = all.iter().map(|(from, to)| (from[0].as_str(), to.as_str())).collect();
+        assert_eq!(named, [("a.two", "b.two"), ("c.three", "c.three"), ("a.one", "b.other")]);
+        // Which of two it is nobody knows: it is looked for by its name.
+        let pairing = pair(&from[..2], &to[1..], &[&[]], PLACES);
+        let wanted: Vec<String> = pairing.wanted.iter().map(Wanted::name).collect();
+        assert_eq!(wanted, ["\"b\".\"one\"", "\"b\".\"two\""]);
+    }
+
+    #[test]
+    fn what_clients_draw_from_by_its_name_has_to_be_there() {
+        let owned = draw(Some("id"), By::Owned, "a.s");
+        let wanted = |to: &[Draw]| pair(std::slice::from_ref(&owned), to, &[&[]], PLACES).wanted.len();
+        assert_eq!((wanted(&[]), wanted(&[draw(Some("id"), By::Owned, "b.s")])), (1, 0));
+        // An old one beside an identity can be done without.
+        let both = [owned.clone(), draw(Some("id"), By::Identity, "a.i")];
+        let pairing = pair(&both, &[draw(Some("id"), By::Identity, "b.i")], &[&[]], PLACES);
+        assert!(matches!(pairing.wanted.as_slice(), [Wanted { is_old: true, .. }]), "{pairing:?}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Where sequences are, and how those of the target are raised: only upwards, under the lock that ALTER SEQUENCE takes. Read and
+//! set apart, ids were given out twice.
+
+use super::counter::{State, out_of_reach};
+use super::draw::{Sequence, no_numbers};
+use super::pair::Pair;
+use crate::agent::error::{Result, SplitError};
+use crate::error::SqlState;
+use crate::remote::Connection;
+use crate::remote::quote::{array_of, literal};
+use crate::remote::result::Rows;
+use crate::server::wait;
+use std::time::{Duration, Instant};
+
+/// How far a sequence of the target is set ahead of the source's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ahead {
+    /// By the margin.
+    Enough,
+    /// By twice of it, so that nothing is left to be done within the fence: what has drawn
+    /// from the sequence there keeps it from being raised until its transaction ends.
+    Plenty,
+}
+
+/// Where the sequences of a pair are; None: it is not there any more.
+pub struct Position {
+    pub from: Vec<State>,
+    pub to: Option<State>,
+}
+
+/// What the source is asked and what the target, where each of the sequences is; None: there are none.
+pub fn questions(pairs: &[Pair]) -> Option<[String; 2]> {
+    if pairs.is_empty() {
+        return None;
+    }
+    let from = question(pairs.iter().flat_map(|pair| &pair.from));
+    Some([from, question(pairs.iter().map(|pair| &pair.to))])
+}
+
+fn question<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> String {
+    let parts = sequences.enumerate().map(|(number, sequence)| {
+        let name = &sequence.name;
+        format!("SELECT {number}, {}::regclass, last_value FROM {name}", literal(name))
+    });
+    format!(
+        "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now
+           FROM ({}) v (number, relation, now) JOIN pg_sequence ON seqrelid = v.relation",
+        parts.collect::<Vec<_>>().join(" UNION ALL ")
+    )
+}
+
+/// What fails, and with it the rest of its message, where a name has come to be of something else since it was known: an owner
+/// could have put a view there, whose functions the mover would run.
+pub fn still_sequences<'a>(sequences: impl Iterator<Item = &'a Sequence> + Clone) -> String {
+    let oids = array_of(sequences.clone().map(|sequence| Some(sequence.oid.as_str())));
+    let names = array_of(sequences.map(|sequence| Some(sequence.name.as_str())));
+    format!(
+        "SELECT (2147483647::int8 + (
+             SELECT count(*) FROM unnest({}::oid[], {}::text[]) w (known, name)
+              WHERE NOT EXISTS (SELECT 1 FROM pg_class c WHERE c.oid = w.known AND c.relkind = 'S' AND c.oid = to_regclass(w.name))))::int4",
+        literal(&oids),
+        literal(&names)
+    )
+}
+
+/// The SQLSTATE of that.
+pub const IS_OTHER: &str = "22003";
+
+pub fn ask(
+    source: &mut Connection,
+    target: &mut Connection,
+    pairs: &[Pair],
+    [of_source, of_target]: &[String; 2],
+) -> Result<Vec<Position>> {
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    source.send(of_source)?;
+    target.send(of_target)?;
+    let (from, to) = (source.finish(), target.finish());
+    read((source, &from?), (target, &to?), pairs)
+}
+
+pub fn read(
+    (source, from): (&Connection, &Rows),
+    (target, to): (&Connection, &Rows),
+    pairs: &[Pair],
+) -> Result<Vec<Position>> {
+    let there = pairs.iter().enumerate().map(|(number, pair)| state_of(target, to, number, &pair.to.name));
+    let there: Vec<Option<State>> = there.collect::<Result<_>>()?;
+    with_reached((source, from), pairs, &there)
+}
+
+/// By what the source says now, and where the target's were raised to.
+pub fn with_reached(
+    (source, from): (&Connection, &Rows),
+    pairs: &[Pair],
+    reached: &[Option<State>],
+) -> Result<Vec<Position>> {
+    let mut number = 0;
+    let mut positions = Vec::with_capacity(pairs.len());
+    for (pair, to) in pairs.iter().zip(reached) {
+        let mut states = Vec::with_capacity(pair.from.len());
+        for sequence in &pair.from {
+            states.extend(state_of(source, from, number, &sequence.name)?);
+            number += 1;
+        }
+        positions.push(Position { from: states, to: *to });
+    }
+    Ok(positions)
+}
+
+fn state_of(connection: &Connection, rows: &Rows, number: usize, sequence: &str) -> Result<Option<State>> {
+    let number = number.to_string();
+    let of_it = |row: &&Vec<Option<String>>| row.first().is_some_and(|cell| cell.as_deref() == Some(&number));
+    let Some(row) = rows.rows.iter().find(of_it) else { return Ok(None) };
+    let numbers: Option<Vec<i64>> = row[1..].iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
+    let state = numbers.and_then(|numbers| State::read(&numbers));
+    Ok(Some(state.ok_or_else(|| no_numbers(connection, sequence, &row[1..]))?))
+}
+
+impl Position {
+    /// The number that the target's must not give out, nor any before it; None: there is nothing on either side. The error: the
+    /// source's count the other way.
+    pub fn value(&self, sequence: &str) -> std::result::Result<Option<i64>, (String, String)> {
+        let Some(to) = self.to else { return Ok(None) };
+        let same_way = || self.from.iter().filter(|from| from.is_up() == to.is_up()).map(|from| from.now());
+        let value = if to.is_up() { same_way().max() } else { same_way().min() };
+        if value.is_none() && !self.from.is_empty() {
+            let text = format!("sequence {sequence} counts the other way than that of the source");
+            let hint = format!(
+                "Give both the same sign: ALTER SEQUENCE {sequence} INCREMENT BY .., with MINVALUE and MAXVALUE that fit."
+            );
+            return Err((text, hint));
+        }
+        Ok(value)
+    }
+}
+
+/// Why it is not raised, and what to do about it.
+pub fn not_to_be_set(pair: &Pair) -> Option<(String, String)> {
+    let (name, owner) = (&pair.to.name, pair.to.may_not.as_ref()?);
+    let who = if pair.table.is_some() { "to whom the table belongs" } else { "for whom it would be raised" };
+    let text = format!("sequence {name} may not be set by role {owner}, {who}");
+    let hint = format!(
+        "It is raised for that role: GRANT UPDATE ON SEQUENCE {name} TO {owner}, or let clients draw from another one."
+    );
+    Some((text, hint))
+}
+
+/// Why the target's cannot be past the source's, and what to do about it.
+pub fn unfit(pair: &Pair, position: &Position) -> Option<(String, String)> {
+    let sequence = &pair.to.name;
+    match position.value(sequence) {
+        Err(why) => Some(why),
+        Ok(None) => None,
+        Ok(Some(value)) => out_of_reach(position.to?, sequence, value),
+    }
+}
+
+/// Raises those of the target that are behind; how far each is then. One that cannot be raised keeps no other from it.
+pub fn raise_all(
+    target: &mut Connection,
+    pairs: &[Pair],
+    positions: &[Position],
+    ahead: Ahead,
+    deadline: Instant,
+) -> Result<Raised> {
+    let mut raised = Raised { reached: positions.iter().map(|position| position.to).collect(), any: false };
+    let mut raises = Vec::new();
+    for (number, (pair, position)) in pairs.iter().zip(positions).enumerate() {
+        if let Some((wanted, statement)) = raise_one(target, pair, position, ahead)? {
+            raises.push((number, wanted, statement));
+        }
+    }
+    raised.any = !raises.is_empty();
+    let mut first = None;
+    let mut left = raises.as_slice();
+    while !left.is_empty() {
+        let statements: Vec<String> = left.iter().map(|(.., statement)| statement.clone()).collect();
+        let done = match target.run_transactions(&statements) {
+            Ok(()) => left.len(),
+            Err((done, error)) => {
+                target.run("ROLLBACK")?;
+                let Some((number, _, statement)) = left.get(done) else { return Err(error.into()) };
+                let sequence = pairs.get(*number).map(|pair| pair.to.name.as_str()).unwrap_or_default();
+                if let Err(error) = patiently(target, statement, sequence, deadline) {
+                    first.get_or_insert(error);
+                }
+                done + 1
+            }
+        };
+        for (number, wanted, _) in left.iter().take(done) {
+            if let Some(Some(state)) = raised.reached.get_mut(*number) {
+                *state = state.at(*wanted);
+            }
+        }
+        left = left.get(done..).unwrap_or_default();
+    }
+    first.map_or(Ok(raised), Err)
+}
+
+pub struct Raised {
+    /// Where the target's are at least.
+    pub reached: Vec<Option<State>>,
+    /// Whether there was anything to raise.
+    pub any: bool,
+}
+
+/// The transaction that raises one, and how far; None: nothing is to be done. A sequence that counts down is raised downwards.
+fn raise_one(
+    target: &Connection,
+    pair: &Pair,
+    position: &Position,
+    ahead: Ahead,
+) -> Result<Option<(i64, String)>> {
+    let to = pair.to.name.as_str();
+    let fail = |(text, hint): (String, String)| {
+        SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
+    };
+    let (Some(state), Some(value)) = (position.to, position.value(to).map_err(fail)?) else {
+        return Ok(None);
+    };
+    if let Some(why) = out_of_reach(state, to, value) {
+        return Err(fail(why));
+    }
+    // Never lowered, so what is there is there for good: nobody has to be waited for.
+    if state.has_passed(state.beyond(value, 1)) {
+        return Ok(None);
+    }
+    if let Some(why) = not_to_be_set(pair) {
+        return Err(fail(why));
+    }
+    let wanted = state.next_of_its_own(state.beyond(value, if ahead == Ahead::Plenty { 2 } else { 1 }));
+    let increment = state.increment;
+    let behind = if state.is_up() { "<" } else { ">" };
+    // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.
+    let statement = format!(
+        "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
+        literal(&format!(
+            "BEGIN
+                 ALTER SEQUENCE {to} INCREMENT BY {increment};
+                 IF (SELECT last_value FROM {to}) {behind} {wanted} THEN
+                     ALTER SEQUENCE {to} RESTART WITH {wanted};
+                 END IF;
+             END"
+        ))
+    );
+    Ok(Some((wanted, statement)))
+}
+
+/// Short attempts, ever further apart, since whoever draws queues behind each of them: a
+/// transaction that has drawn keeps the sequence until its end.
+fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline: Instant) -> Result<()> {
+    let mut pause = Duration::from_millis(50);
+    let _said = wait::said();
+    loop {
+        match target.run(statement) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_lock_timeout() => {}
+            Err(error) => {
+                target.run("ROLLBACK")?;
+                return Err(error.into());
+            }
+        }
+        target.run("ROLLBACK")?;
+        let reason =
+            format!("a transaction on shard \"{}\" that has drawn from sequence {sequence}", target.shard());
+        if Instant::now() + pause > deadline {
+            return Err(SplitError::Retry(reason));
+        }
+        wait::report(&reason);
+        wait::sleep(pause);
+        pause *= 2;
+    }
+}

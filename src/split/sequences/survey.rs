@@ -1,0 +1,220 @@
+//! All that is known of both sides' sequences, put together: which of the target's are to be past which of the source's, what the
+//! target lacks, and what keeps a split from giving out each number once.
+
+use super::by_key::{self, ByKey};
+use super::draw::{self, Asked, By, Draw, Named, Sequence};
+use super::functions;
+use super::pair::{self, Pair, Places, Problem, Wanted};
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::catalog::split::{Map, Plan};
+use crate::remote::Connection;
+use crate::remote::quote::{array_of, text_array};
+use std::collections::{BTreeMap, BTreeSet};
+
+const ALONE: &str = include_str!("../../../sql/sequences/alone.sql");
+
+/// The numbers of a plan's tables on both sides; None: there is no such table.
+pub struct Tables<'a> {
+    pub source: Vec<Option<&'a str>>,
+    pub target: Vec<Option<&'a str>>,
+}
+
+impl Tables<'_> {
+    /// As arrays.
+    pub fn lists(&self) -> [String; 2] {
+        [&self.source, &self.target].map(|oids| array_of(oids.iter().copied()))
+    }
+}
+
+#[derive(Default)]
+pub struct Survey {
+    /// What columns of each side have, as PostgreSQL itself says: it is asked again behind the fence.
+    pub of_columns: [Vec<Draw>; 2],
+    pub pairs: Vec<Pair>,
+    /// Of keys that move: what the target lacks, and is made there.
+    pub to_make: Vec<Wanted>,
+    pub problems: Vec<Problem>,
+    /// What is worth a look.
+    pub remarks: Vec<Problem>,
+    /// Sequences of the source that nothing known draws from.
+    pub unknown: Vec<Named>,
+}
+
+pub fn survey(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &Tables<'_>,
+) -> Result<Survey> {
+    let maps: Vec<&[Map]> = plan.tables.iter().map(|table| table.maps.as_slice()).collect();
+    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let lists = tables.lists();
+    let of_columns = draw::of_tables(source, target, &lists)?;
+    let mut here = of_columns[0].clone();
+    here.extend(draw::of_parts(source, &lists[0])?);
+    let schemas = schemas(plan, Side::Source);
+    here.extend(functions::find(source, &tables.source, &schemas)?);
+    let mut there = of_columns[1].clone();
+    there.extend(draw::of_parts(target, &lists[1])?);
+    there.extend(functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?);
+
+    let mut found = Survey { of_columns, ..Survey::default() };
+    here.extend(said(plan, source, &mut found)?);
+    here.extend(by_keys(plan, source, &schemas, &here, &mut found)?);
+    let pairing = pair::pair(&here, &there, &maps, places);
+    found.pairs = pairing.pairs;
+    found.problems.extend(pairing.problems);
+    look_for(target, tables, pairing.wanted, &mut found)?;
+    found.leave_out_what_begins_anew();
+    Ok(found)
+}
+
+/// Where a side's tables are.
+fn schemas(plan: &Plan, side: Side) -> Vec<String> {
+    let (schemas, _) = observe::table_names(plan, side);
+    schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// What the operator has named; of the source.
+fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<Draw>> {
+    let mut draws = Vec::new();
+    for name in &plan.sequences {
+        let schema = name.schema.as_ref().unwrap_or(&plan.source.namespace).clone();
+        let named = draw::by_name(source, &[schema], std::slice::from_ref(&name.name))?;
+        match named.into_iter().next() {
+            Some(found) => {
+                // Of the master's own database he is to be allowed to set it. Elsewhere roles are others.
+                let role = plan.target.conninfo.is_none().then(|| name.named_by.clone());
+                draws.push(of_nothing(By::Said, found, role));
+            }
+            None => found.remarks.push(Problem {
+                table: None,
+                text: format!("sequence {} of the keyspace does not exist on the source", name.quoted()),
+                hint:
+                    "Nothing of it is raised: SELECT shard_sequence_drop() with its name, if it is no more."
+                        .to_owned(),
+            }),
+        }
+    }
+    Ok(draws)
+}
+
+/// A sequence that no table is known of.
+fn of_nothing(by: By, Named { oid, schema, relname, .. }: Named, role: Option<String>) -> Draw {
+    let name = format!("{}.{}", crate::remote::quote::ident(&schema), crate::remote::quote::ident(&relname));
+    let sequence = Sequence { oid, name, schema, relname, ..Sequence::default() };
+    Draw { table: None, column: None, by, sequence, in_unique: true, role }
+}
+
+/// Those whose names hold a moving key; of the others it is kept that nothing is known.
+fn by_keys(
+    plan: &Plan,
+    source: &mut Connection,
+    schemas: &[String],
+    known: &[Draw],
+    found: &mut Survey,
+) -> Result<Vec<Draw>> {
+    let most = by_key::MOST.to_string();
+    let alone = draw::named(&catalogs::ask(source, ALONE, &[Some(&text_array(schemas)), Some(&most)])?);
+    let is_known: BTreeSet<&str> = known.iter().map(|draw| draw.sequence.oid.as_str()).collect();
+    let alone = alone.into_iter().filter(|named| !is_known.contains(named.oid.as_str())).collect();
+    let [of_keys, unknown] = ByKey::new(&plan.scope).split(alone);
+    found.unknown = unknown;
+    // Who owns it there has it raised here, and whoever may set it.
+    let draw = |named: Named| {
+        let owner = named.owner.clone();
+        of_nothing(By::Key, named, Some(owner))
+    };
+    Ok(of_keys.into_iter().map(draw).collect())
+}
+
+/// Looks on the target for what has to be there by its name.
+fn look_for(
+    target: &mut Connection,
+    tables: &Tables<'_>,
+    wanted: Vec<Wanted>,
+    found: &mut Survey,
+) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let unique = |of: &dyn Fn(&Wanted) -> &String| -> Vec<String> {
+        wanted.iter().map(|wanted| of(wanted).clone()).collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    let (schemas, names) =
+        (unique(&|wanted| &wanted.schema), unique(&|wanted| &wanted.from.sequence.relname));
+    let there: BTreeMap<(String, String), String> = draw::by_name(target, &schemas, &names)?
+        .into_iter()
+        .map(|named| ((named.schema, named.relname), named.oid))
+        .collect();
+    let oid_of = |wanted: &Wanted| there.get(&(wanted.schema.clone(), wanted.from.sequence.relname.clone()));
+    let (present, missing): (Vec<Wanted>, Vec<Wanted>) =
+        wanted.into_iter().partition(|wanted| oid_of(wanted).is_some());
+    let asked: Vec<Asked<'_>> = present
+        .iter()
+        .map(|wanted| Asked {
+            oid: oid_of(wanted).map_or("0", String::as_str),
+            table: wanted.from.table.and_then(|table| tables.target.get(table).copied().flatten()),
+            role: wanted.from.role.as_deref(),
+        })
+        .collect();
+    let facts = draw::facts(target, &asked)?;
+    let pairs = present.iter().zip(facts).filter_map(|(wanted, to)| {
+        let from = vec![wanted.from.sequence.clone()];
+        Some(Pair { from, to: to?, table: wanted.from.table, in_unique: wanted.from.in_unique })
+    });
+    let pairs = found.pairs.drain(..).chain(pairs).collect();
+    found.pairs = pair::merged(pairs);
+    for wanted in missing {
+        found.lacks(wanted);
+    }
+    Ok(())
+}
+
+impl Survey {
+    fn lacks(&mut self, wanted: Wanted) {
+        let (name, why) = (wanted.name(), wanted.why());
+        let table = wanted.from.table;
+        if wanted.from.by == By::Key {
+            self.to_make.push(wanted);
+        } else if wanted.is_old {
+            self.remarks.push(Problem {
+                table,
+                text: format!(
+                    "sequence {name} is missing on the target; {why}, which another sequence fills"
+                ),
+                hint: format!("Create {name} on the target if clients still draw from it by its name."),
+            });
+        } else {
+            self.problems.push(Problem {
+                table,
+                text: format!("sequence {name} is missing on the target; {why}"),
+                hint: format!("Create {name} on the target: clients that draw from it would fail there."),
+            });
+        }
+    }
+
+    /// What a sequence that begins anew at its end gives out next has been given out before. Where nothing keeps a number from
+    /// coming twice, nothing is raised; elsewhere nobody knows from where on it is safe.
+    fn leave_out_what_begins_anew(&mut self) {
+        let cycles = |pair: &Pair| pair.to.cycles || pair.from.iter().any(|from| from.cycles);
+        let (anew, pairs): (Vec<Pair>, Vec<Pair>) = self.pairs.drain(..).partition(cycles);
+        self.pairs = pairs;
+        for pair in anew.into_iter().filter(|pair| pair.in_unique) {
+            let (side, sequence) = match pair.from.iter().find(|from| from.cycles) {
+                Some(from) => ("source", &from.name),
+                None => ("target", &pair.to.name),
+            };
+            self.problems.push(Problem {
+                table: pair.table,
+                text: format!("sequence {sequence} of the {side} begins anew at its end (CYCLE): which numbers rows have is not known from it"),
+                hint: format!(
+                    "ALTER SEQUENCE {sequence} NO CYCLE on the {side}, with a MAXVALUE that is far enough; or let no unique index have the column."
+                ),
+            });
+        }
+    }
+}
