@@ -168,7 +168,7 @@ fn steps(
 /// No lock keeps anybody from drawing on the source, up to here.
 fn follow_sequences(engine: &mut Engine, asked: &mut Asked) -> Result<()> {
     if let Some(reason) = asked.sequences.follow(engine)? {
-        recovery::tell_of_sequences(engine.plan.id, &reason);
+        sequences::tell(engine.plan.id, &reason);
     }
     Ok(())
 }

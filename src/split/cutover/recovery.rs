@@ -270,18 +270,13 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
 fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
     match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()).map(drop) {
         Err(error) if is_whole => {
-            tell_of_sequences(engine.plan.id, &error.to_string());
+            sequences::tell(engine.plan.id, &error.to_string());
             // What has failed there may have been within a transaction.
             engine.target.run("ROLLBACK")?;
             Ok(())
         }
         raised => raised,
     }
-}
-
-pub fn tell_of_sequences(id: i64, reason: &str) {
-    let text = format!("sequences stay as the cutover had raised them: {reason}");
-    transaction(|| split::event(id, None, None, &text));
 }
 
 /// What a step finds to be wrong cannot be rolled back any more.

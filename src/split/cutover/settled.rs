@@ -13,7 +13,7 @@
 //! behind the other, or has lost the note.
 
 use super::open::{open_side, record_opened};
-use super::{record_moved, recovery};
+use super::record_moved;
 use crate::agent::error::Result;
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
@@ -96,7 +96,7 @@ fn has_all(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Res
 fn raise_sequences(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<()> {
     source.run("SET lock_timeout = '100ms'")?;
     if let Err(error) = sequences::raise_of_plan(plan, source, target) {
-        recovery::tell_of_sequences(plan.id, &error.to_string());
+        sequences::tell(plan.id, &error.to_string());
         target.run("ROLLBACK")?;
     }
     source.run(&format!("SET lock_timeout = '{LOCK_TIMEOUT}'"))?;

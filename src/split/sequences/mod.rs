@@ -207,6 +207,12 @@ impl Known {
     }
 }
 
+/// What is left undone behind a decision.
+pub fn tell(id: i64, reason: &str) {
+    let text = format!("sequences stay as the cutover had raised them: {reason}");
+    transaction(|| split::event(id, None, None, &text));
+}
+
 /// A quoted name as messages have it: without its quotes, in quotes of the message's own.
 fn plain(name: &str) -> String {
     name.replace("\"\"", "\0").replace('"', "").replace('\0', "\"")
