@@ -187,8 +187,9 @@ fn a_step_that_finds_nothing_is_three_ways_there_and_back() {
 }
 
 /// Ways to one side behind the fence, by all sessions: eight whose answers are waited for one after the other, two commits, and
-/// what is given away beside them. What is asked of both sides at the same time is one way to each.
-const FENCED: usize = 8 + 2 + 1;
+/// what is given away beside them. What is asked of both sides at the same time is one way to each. Behind the decision the source
+/// says once more how far its sequences are.
+const FENCED: usize = 8 + 2 + 1 + 1;
 
 /// Writers wait for a few ways to the farther side, whatever the number of tables, and of those that were changed.
 #[test]
