@@ -1,11 +1,12 @@
 //! Rows that are not where their key's route leads are found, and nothing else is.
 
-use postgres::Client;
+use postgres::{Client, NoTls};
 use shardmaster_tests::asking::{error, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
+use std::sync::{Arc, Mutex};
 
 fn operator(cluster: &Cluster) -> Client {
     cluster.superuser().unwrap().batch_execute("SELECT shard_grant('analyst', 'operator')").unwrap();
@@ -74,7 +75,17 @@ fn rows_of_single_keys_are_found_by_table_and_key() {
             r#"SELECT shard_table_add('"Odd name"', 'By key'), shard_table_add('parted', 'tenant')"#,
         )
         .unwrap();
-    // What one shard lacks keeps no other from being counted.
+    // What one shard lacks keeps no other from being counted, and is named.
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let mut config = cluster.master.config(DATABASE, "analyst");
+    let saying = Arc::clone(&said);
+    config.notice_callback(move |notice| saying.lock().unwrap().push(notice.message().to_owned()));
+    let mut hearing = config.connect(NoTls).unwrap();
+    for call in ["shard_unassigned()", "shard_misplaced()"] {
+        found(&mut hearing, call);
+        let said = std::mem::take(&mut *said.lock().unwrap());
+        assert_eq!(said, [r#"shard "shard_a" has no table "Odd name", parted"#], "{call}");
+    }
     let all = found(&mut client, "shard_misplaced()");
     assert_eq!(all, found(&mut client, "shard_misplaced(shards => '{shard_b}')"));
     assert!(!all.is_empty());

@@ -150,9 +150,10 @@ impl MisplacedError {
             E::OnePlace { .. } => {
                 fixed(SqlState::NOT_IN_STATE, "Its rows are in their place, by another name.")
             }
-            E::Table { .. } => {
-                fixed(SqlState::UNSUPPORTED, "Name the other tables with tables => .., or mend it.")
-            }
+            E::Table { .. } => fixed(
+                SqlState::UNSUPPORTED,
+                "Name the other tables with tables => .., or mend it. shard_misplaced_delete() with rows => 'all' compares nothing with the other shard.",
+            ),
             E::Trigger { .. } => fixed(
                 SqlState::UNSUPPORTED,
                 "What it deletes or changes there is moved nowhere. Disable it, or say fire_triggers => true if it does nothing of that kind.",

@@ -80,7 +80,7 @@ pub fn compared(statement: &str, lacks: &BTreeSet<char>, nothing: &str) -> Optio
             }
             Token::Literal if has_some => {
                 let is_list = lists.last() == Some(&true);
-                if !is_compared(before, is_list) || reader.is_cast() {
+                if !is_compared(before, is_list) || reader.makes_more() {
                     return None;
                 }
                 written.push_str(&replaced(text, lacks, nothing));
@@ -135,14 +135,21 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// What comes is a cast, but to a text: it could make another value of what no row has.
-    fn is_cast(&self) -> bool {
-        let rest = self.rest().trim_start();
-        let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        rest.strip_prefix("::").is_some_and(|kind| {
-            let kind = kind.trim_start().trim_start_matches("pg_catalog.");
-            !kind.strip_prefix("text").is_some_and(|behind| !behind.starts_with(is_word))
-        })
+    /// Something else is made of the literal: it is an operand of another operator, or is cast to what is no text.
+    fn makes_more(&self) -> bool {
+        let mut ahead = Reader { text: self.text, at: self.at };
+        while let Some((token, text)) = ahead.next() {
+            match token {
+                Token::Blank => continue,
+                Token::Compares => return true,
+                _ if text.starts_with("::") => match text_type(ahead.rest()) {
+                    Some(length) => ahead.at += length,
+                    None => return true,
+                },
+                _ => return text.starts_with(|c| OPERATORS.contains(c)),
+            }
+        }
+        false
     }
 
     fn next(&mut self) -> Option<(Token, &'a str)> {
@@ -151,6 +158,15 @@ impl<'a> Reader<'a> {
         self.at += length;
         rest.get(..length).map(|text| (token, text))
     }
+}
+
+/// The bytes of `text`, if a cast is to that.
+fn text_type(kind: &str) -> Option<usize> {
+    let name = kind.trim_start();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(name);
+    let behind = name.strip_prefix("text")?;
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    (!behind.starts_with(is_word)).then_some(kind.len() - behind.len())
 }
 
 const OPERATORS: &str = "+-*/<>=~!@#%^&|`?";
@@ -172,6 +188,7 @@ fn token_of(rest: &str) -> Option<(Token, usize)> {
         '(' => (Token::Open, 1),
         ')' => (Token::Close, 1),
         ',' => (Token::Comma, 1),
+        ':' if rest.starts_with("::") => (Token::Other, 2),
         c if OPERATORS.contains(c) => {
             let length = while_of(&|c| OPERATORS.contains(c));
             // A comment ends an operator.
@@ -271,6 +288,10 @@ mod tests {
             "WHERE b ~ '[日]'",
             "WHERE b = length('日')",
             "WHERE b = '日'::varchar(3)",
+            "WHERE b = '日' ~ 'a'",
+            "WHERE b = '日'::pg_catalog.text || c",
+            "WHERE b = '日' -- a\n || c",
+            "WHERE b = '日' LIKE 'a'",
             "WHERE b = '日'::textual",
             "WHERE \"日\" = 1",
             "WHERE 日 = 1",

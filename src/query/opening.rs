@@ -58,7 +58,8 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
                 CASE WHEN r.rolsuper THEN 'a superuser'
                      WHEN r.rolreplication THEN 'a role for replication'
                      WHEN pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole(pg_catalog.quote_ident({})), 'MEMBER') THEN 'a member of the mover'
-                     WHEN current_user OPERATOR(pg_catalog.<>) session_user THEN 'another one by its own settings' END
+                     WHEN current_user OPERATOR(pg_catalog.<>) session_user THEN 'another one by its own settings' END,
+                pg_catalog.getdatabaseencoding()
            FROM pg_catalog.pg_roles r WHERE r.rolname OPERATOR(pg_catalog.=) session_user",
         manners.date_order,
         literal(&manners.time_zone),
@@ -69,26 +70,26 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
     )
 }
 
-/// What the shard has said of it.
-pub fn require(entrance: &Entrance, answer: &Rows) -> Result<(), Failure> {
+/// What the shard has said of it; its encoding.
+pub fn require(entrance: &Entrance, answer: &Rows) -> Result<String, Failure> {
     let cells: Vec<&str> =
         answer.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or_default()).collect();
     let shard = || entrance.shard.shard_key.clone();
     match cells.as_slice() {
-        [user, "f", ""] if *user == entrance.username => Ok(()),
-        [user, "f", what] if *user == entrance.username => Err(QueryError::TooMuch {
+        [user, "f", "", encoding] if *user == entrance.username => Ok((*encoding).to_owned()),
+        [user, "f", what, _] if *user == entrance.username => Err(QueryError::TooMuch {
             shard: shard(),
             username: entrance.username.clone(),
             what: (*what).to_owned(),
         }
         .into()),
-        [user, "f", _] => Err(QueryError::OtherRole {
+        [user, "f", _, _] => Err(QueryError::OtherRole {
             shard: shard(),
             username: entrance.username.clone(),
             found: (*user).to_owned(),
         }
         .into()),
-        [_, "t", _] => Err(QueryError::StandbyOfShard(shard()).into()),
+        [_, "t", _, _] => Err(QueryError::StandbyOfShard(shard()).into()),
         _ => Err(RemoteError::unreadable(&entrance.shard.shard_key, "who it has let in").into()),
     }
 }

@@ -33,8 +33,11 @@ pub enum Statement<'a> {
     /// the rows that its shard does not answer for, by their plain names.
     Made(&'a dyn Fn(&str, &[&Hidden]) -> String),
     /// The same over these tables, of which a shard may lack some: it is told which, by their positions.
-    Over(&'a [TableName], &'a dyn Fn(&str, &[&Hidden], &[usize]) -> String),
+    Over(&'a [TableName], &'a OverTables<'a>),
 }
+
+/// A statement for a namespace, by what its session sees otherwise, and by positions of tables that are missing.
+pub type OverTables<'a> = dyn Fn(&str, &[&Hidden], &[usize]) -> String + 'a;
 
 pub struct Query<'a> {
     pub statement: Statement<'a>,
@@ -332,7 +335,11 @@ impl Running {
             .sessions
             .shards()
             .iter()
-            .map(|entrance| {
+            .enumerate()
+            .map(|(number, entrance)| {
+                if !self.sessions.is_narrow(number) {
+                    return None;
+                }
                 let letters = encoding::letters(&query.statement(&entrance.shard.namespace, &[], &[]));
                 (!letters.is_empty()).then(|| encoding::question(&letters))
             })

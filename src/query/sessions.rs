@@ -24,6 +24,9 @@ pub fn end_of(backend: &Backend) -> String {
     )
 }
 
+/// Encodings that take every letter, or what they are given.
+const WIDE: [&str; 2] = ["UTF8", "SQL_ASCII"];
+
 pub struct Sessions {
     shards: Vec<Entrance>,
     pub(super) fan: FanOut,
@@ -31,6 +34,8 @@ pub struct Sessions {
     reports: bool,
     /// Whose session is not one that may be used, of those of which it was not said yet.
     refused: Vec<(usize, Failure)>,
+    /// Those whose encoding may lack letters.
+    narrow: Vec<usize>,
 }
 
 impl Sessions {
@@ -66,7 +71,7 @@ impl Sessions {
             shards.push(entrance);
         }
         let fan = FanOut::start(targets, timeout);
-        let mut sessions = Sessions { shards, fan, reports, refused: Vec::new() };
+        let mut sessions = Sessions { shards, fan, reports, refused: Vec::new(), narrow: Vec::new() };
         sessions.fan.connect();
         sessions
     }
@@ -87,9 +92,13 @@ impl Sessions {
         let answers = self.ask(|number| messages.get(number).cloned().flatten().map(Question::Own))?;
         for (number, (entrance, answer)) in self.shards.iter().zip(&answers).enumerate() {
             let Some(answer) = answer else { continue };
-            if let Err(why) = opening::require(entrance, answer) {
-                self.fan.leave(number);
-                self.refused.push((number, why));
+            match opening::require(entrance, answer) {
+                Ok(encoding) if WIDE.contains(&encoding.as_str()) => {}
+                Ok(_) => self.narrow.push(number),
+                Err(why) => {
+                    self.fan.leave(number);
+                    self.refused.push((number, why));
+                }
             }
         }
         // The first one is given away first.
@@ -149,6 +158,11 @@ impl Sessions {
         };
         let refused = refused.into_iter().map(|(number, why)| (number, why, true));
         refused.chain(found.into_iter().map(reason)).collect()
+    }
+
+    /// Whether a shard's encoding may lack letters.
+    pub(super) fn is_narrow(&self, number: usize) -> bool {
+        self.narrow.contains(&number)
     }
 
     pub fn shards(&self) -> &[Entrance] {
