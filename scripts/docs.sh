@@ -5,6 +5,7 @@
 #
 #   -- raises SM001           the statement that follows raises this SQLSTATE; the
 #                             errors of a block must be these, in this order
+#   \! program "$BACKUP/f"    programs of PostgreSQL reach the same server; files go there
 #   -- needs f(bigint)        the block is left out while there is no such function
 #
 # A block that a reader is not to run as it stands is fenced as ```text.
@@ -30,7 +31,8 @@ blocks() {
 run_block() {
     local line=${2##*/} wanted got status=0 function
     line=$((10#${line%.sql}))
-    local sql=(as_user "$BINDIR/psql" -X -h "$3" -U postgres -d app)
+    # What a block calls by \! comes to the same server, and keeps its files beside it.
+    local sql=(as_user env PATH="$BINDIR:$PATH" PGHOST="$3" PGUSER=postgres BACKUP="$3" "$BINDIR/psql" -X -h "$3" -U postgres -d app)
     function=$(sed -n 's/^-- needs //p' "$2")
     if [ -n "$function" ] && [ -z "$("${sql[@]}" -At -c "SELECT to_regprocedure('$function')")" ]; then
         echo "block $1:$line ... left out: there is no $function yet"

@@ -20,8 +20,9 @@ COMMENT ON SCHEMA shardmaster IS 'catalog of the cluster master: shards, routing
 -- Who this master is. Not dumped: a restored copy becomes another master, and the
 -- shards refuse it until shard_adopt().
 CREATE TABLE shardmaster.installation (
-    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    id       uuid NOT NULL DEFAULT gen_random_uuid()
+    only_row   boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    id         uuid NOT NULL DEFAULT gen_random_uuid(),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 INSERT INTO shardmaster.installation DEFAULT VALUES;
 COMMENT ON TABLE shardmaster.installation IS 'identity of this master, which the shards remember; not dumped';

@@ -16,6 +16,9 @@ CREATE TRIGGER routing_changed
 -- Readers go to standbys again once a split has ended.
 CREATE TRIGGER routing_changed AFTER UPDATE OF active ON shardmaster.split_key
     FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
+-- Keyspaces of which shards know more than this master are not routed for writing.
+CREATE TRIGGER routing_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shardmaster.shard_decision
+    FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
 -- Also in a session that replays changes.
 ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER routing_changed;
 ALTER TABLE shardmaster.keyspace ENABLE ALWAYS TRIGGER routing_changed;

@@ -5,6 +5,10 @@ CREATE TYPE shardmaster.misplaced_runs_row AS (
     deleted bigint, sqlstate text, message text, started_by text, started_at timestamptz, changed_at timestamptz);
 COMMENT ON TYPE shardmaster.misplaced_runs_row IS 'the columns of shard_misplaced_runs()';
 
+CREATE TYPE shardmaster.adopt_row AS (
+    said_by text, keyspace text, key text, routed_to text, moved_to text, split_id bigint, version bigint, action text);
+COMMENT ON TYPE shardmaster.adopt_row IS 'the columns of shard_adopt()';
+
 CREATE TYPE shardmaster.topology_row AS (
     shard_index integer, shard_key text, kind text, status text, host text, port integer, database text,
     namespace text, auth_kind text, credential_alias text, active boolean);

@@ -479,6 +479,100 @@ COMMENT ON FUNCTION @extschema@.shard_query_json(text, text, text[], interval, t
 COMMENT ON FUNCTION @extschema@.shard_import(text, text, text, interval) IS
 'makes a foreign table for each table of a keyspace, in a schema of the master, by the columns of one shard (the first active one); called again, makes those that are there alike. Whoever reads one asks the active shards of that moment as its own login, as by shard_query(): each key is answered for by one shard, also while splits move it, and rows that policies of a shard hide from the login are not among them. 42501: no login; 42704: a shard lacks a table; 42710: something else has the name; 55000: no tables, no shard, or a split is under way and the table is hidden; 25001: not in REPEATABLE READ';
 
+-- What shards know of cutovers that a restored master does not.
+ALTER TABLE shardmaster.installation ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp();
+
+-- Decided cutovers that shards know and this master did not when it asked them: it was restored,
+-- or promoted, to a time before. Not dumped: a restored master asks its own shards.
+CREATE TABLE shardmaster.shard_decision (
+    shard_key  text NOT NULL REFERENCES shardmaster.shard (shard_key) ON UPDATE CASCADE ON DELETE CASCADE,
+    split_id   bigint NOT NULL,
+    token      text NOT NULL,
+    keyspace   text NOT NULL,
+    version    bigint NOT NULL,
+    side       text NOT NULL CHECK (side IN ('source', 'target')),
+    from_shard text NOT NULL,
+    to_shard   text NOT NULL,
+    entries    text NOT NULL,
+    said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note')),
+    key_count  bigint NOT NULL,
+    keys       text[],
+    asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (shard_key, token, split_id)
+);
+CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
+COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
+COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, or the note that stays of the last one';
+COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
+COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
+
+-- Those that shard_adopt() has taken over: no plan stands for them here.
+CREATE TABLE shardmaster.adopted_decision (
+    token      text NOT NULL,
+    split_id   bigint NOT NULL,
+    keyspace   text NOT NULL,
+    version    bigint NOT NULL,
+    adopted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (token, split_id)
+);
+COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has taken over from shards';
+
+-- Where somebody else moves its rows, or it did not answer, it is asked again. Not dumped.
+CREATE TABLE shardmaster.shard_asked (
+    shard_key text PRIMARY KEY REFERENCES shardmaster.shard (shard_key) ON UPDATE CASCADE ON DELETE CASCADE,
+    run       text,
+    asked_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    problem   text
+);
+COMMENT ON TABLE shardmaster.shard_asked IS 'when each shard was last asked which decisions it knows; not dumped';
+COMMENT ON COLUMN shardmaster.shard_asked.run IS 'the run of this server in which it has answered';
+
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.adopted_decision', '');
+
+-- As of now: a worker that takes a split up may have taken its decision over meanwhile. One that is
+-- about to is waited for by clients of what moves alone, whom the source sends away itself. The word
+-- of a shard that was disabled counts no more.
+CREATE VIEW shardmaster.lost_decision AS
+    SELECT d.* FROM shardmaster.shard_decision d JOIN shardmaster.shard known ON known.shard_key = d.shard_key
+     WHERE known.status <> 'disabled'
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan p
+                        WHERE p.id = d.split_id AND p.token = d.token AND p.phase = 'completed')
+       AND NOT EXISTS (SELECT FROM shardmaster.adopted_decision a
+                        WHERE a.token = d.token AND a.split_id = d.split_id)
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan p JOIN shardmaster.shard_decision s
+                               ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by <> 'note'
+                        WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
+                          AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused'));
+COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';
+
+-- Keyspaces of which shards know more than this master are not routed for writing.
+CREATE TRIGGER routing_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shardmaster.shard_decision
+    FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
+DROP FUNCTION @extschema@.shard_adopt(text);
+CREATE TYPE shardmaster.adopt_row AS (
+    said_by text, keyspace text, key text, routed_to text, moved_to text, split_id bigint, version bigint, action text);
+COMMENT ON TYPE shardmaster.adopt_row IS 'the columns of shard_adopt()';
+CREATE FUNCTION @extschema@.shard_adopt(
+    shard_key text DEFAULT NULL,
+    dry_run boolean DEFAULT false
+) RETURNS SETOF shardmaster.adopt_row
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'shard_adopt_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_adopt(text, boolean) IS
+    'after the master was restored: asks a shard, or all (NULL), which decided cutovers they know that this master does not, and takes them over as a new routing version; one row for each key: who says it, where it is routed, where it has moved to. A shard that belonged to another master is this one''s from then on: call it only when that one is gone for good. The next splits get numbers that no shard knows. dry_run: changes nothing and says what would be done. Of all shards, one that does not answer is named and the others are taken over. What was assigned by hand since is found by its rows: shard_misplaced(), shard_unassigned(). 42704: no such shard; 08xxx: the shard that is named does not answer; 25001: in a transaction block, whose ROLLBACK would not undo it';
+COMMENT ON FUNCTION @extschema@.shard_of(text, text, text) IS
+'returns the shard_key of the shard that holds a key. intent: "read" never waits; "write" waits while a split holds the key''s writes back, up to shardmaster.route_wait_timeout, then raises SM002; in REPEATABLE READ and SERIALIZABLE 40001 at once. 42704: the key is not assigned; 55000: its shard is disabled, or, to write, a shard knows of a cutover in the keyspace that this master, which was restored, does not: shard_adopt(). Works on a standby';
+COMMENT ON FUNCTION @extschema@.shard_route_range(text, text, text, text) IS
+'the shards of the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace, one row for each part, in their order; conninfo for clients. With intent write it waits for a part that a split is moving, up to shardmaster.route_wait_timeout (SM002). 42704: a part is not assigned; 22023: not a range keyspace; 55000: a shard is disabled, or as of shard_of()';
+COMMENT ON FUNCTION @extschema@.shard_check(text) IS
+'connects to a shard as splits do and says what it finds: connection, round trip, clock, role, encryption, rights, settings, what is installed, guards that are not as this master knows them, decided cutovers that this master does not know, of whose keyspaces nothing is routed for writing from then on; ok: as it should be, hint: what to do. Changes nothing on the shard. 42704: no such shard; 22023: a shard of another kind';
+COMMENT ON FUNCTION @extschema@.shard_drop(text) IS
+'takes a shard out of the topology; its data stay. Refused with 55006 while keys are routed to it, or an active split or a guard has it; warns where it has copies of reference tables, which go on refusing writes. A shard that splits have moved keys to or from is asked to forget this master; one that does not answer is dropped with a warning. Within a transaction block it is not asked. Its shard_index is not given again';
+COMMENT ON FUNCTION @extschema@.shard_status() IS
+'Whether everything is in place for splits to run by themselves, one row each: version of extension and library, preload, database, launcher, coordinator (pid and last sign of life), split workers, free background worker slots; then one row for each decided cutover that a shard knows and this master does not, for each shard that could not be asked, for each unfinished split, and for each statement of shard_execute() in two phases that is left on shards. Where ok is false, value says what to do.';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE

@@ -45,6 +45,7 @@ mod worker;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
 extension_sql_file!("../sql/rows.sql", name = "rows", requires = ["catalog"]);
+extension_sql_file!("../sql/shard_decision.sql", name = "shard_decision", requires = ["catalog"]);
 extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]);
 extension_sql_file!("../sql/execution.sql", name = "execution", requires = ["catalog"]);
 extension_sql_file!("../sql/misplaced.sql", name = "misplaced", requires = ["catalog"]);

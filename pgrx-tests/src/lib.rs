@@ -35,6 +35,7 @@ pub mod random;
 pub mod records;
 pub mod relay;
 pub mod reliability;
+pub mod restoring;
 pub mod security;
 pub mod server;
 pub mod split;

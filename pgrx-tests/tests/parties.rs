@@ -140,10 +140,10 @@ fn what_a_shard_logs_and_stores_makes_nobody_the_mover() {
     }
 }
 
-/// The first master's shard is no other's, while there is something of it that the other one
-/// could touch; and it is free when there is nothing.
+/// The first master's shard is no other's, when nothing of its splits is left there, too; and it is
+/// free when it was dropped.
 #[test]
-fn a_shard_remembers_its_master_until_nothing_of_it_is_left() {
+fn a_shard_remembers_its_master_until_it_is_dropped() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
     split.run(|_| ()).unwrap();
@@ -162,9 +162,14 @@ fn a_shard_remembers_its_master_until_nothing_of_it_is_left() {
     assert!(error.as_db_error().unwrap().message().contains("belongs to another master"));
     be(&first).unwrap();
     split.drop_guard().unwrap();
+    assert_eq!(state_of(&be(second).unwrap_err()), "55000");
+    be(&first).unwrap();
+    master
+        .batch_execute("SELECT shard_assign('stays', 'shard_b', force => true)")
+        .and_then(|()| master.batch_execute("SELECT shard_drop('shard_a')"))
+        .unwrap();
     let left = "SELECT to_regnamespace('shardmaster_agent') IS NOT NULL";
     assert!(!source(&cluster).query_one(left, &[]).unwrap().get::<_, bool>(0));
-    assert!(be(second).unwrap().is_empty());
 }
 
 /// No function shows whom the master connects as, a file that it reads, or the secret by which

@@ -108,6 +108,7 @@ mod report;
 mod reshape;
 mod resting;
 mod restored;
+mod restored_master;
 mod reverse;
 mod reverse_meanwhile;
 mod rewrites;

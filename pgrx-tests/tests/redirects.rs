@@ -6,7 +6,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cluster_of, finished, insert, outcome, plan, source,
 };
-use shardmaster_tests::matrix::leftovers;
+use shardmaster_tests::matrix::{AGENT_HAS_MORE, leftovers};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -370,9 +370,10 @@ fn each_schema_and_keyspace_has_a_redirect_of_its_own() {
         split.drop_guard().unwrap();
     }
     assert_eq!(at("shard_b.items", "1"), "ok");
-    let agent = "SELECT to_regnamespace('shardmaster_agent') IS NULL
-                    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname LIKE '%shardmaster%')";
-    assert!(master.query_one(agent, &[]).unwrap().get::<_, bool>(0));
+    let agent = format!(
+        "SELECT NOT ({AGENT_HAS_MORE}) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname LIKE '%shardmaster%')"
+    );
+    assert!(master.query_one(&agent, &[]).unwrap().get::<_, bool>(0));
 }
 
 #[test]

@@ -5,14 +5,14 @@ COMMENT ON FUNCTION shard_set_endpoint(text, text, text, text, text, int, text, 
 COMMENT ON FUNCTION shard_add_many(text, text) IS
 'adds a shard for each of the connection strings in a list separated by semicolons; returns their names: the prefix and the first numbers that are free. For superusers, as shard_add()';
 COMMENT ON FUNCTION shard_check(text) IS
-'connects to a shard as splits do and says what it finds: connection, round trip, clock, role, encryption, rights, settings, what is installed, guards that are not as this master knows them; ok: as it should be, hint: what to do. Changes nothing. 42704: no such shard; 22023: a shard of another kind';
+'connects to a shard as splits do and says what it finds: connection, round trip, clock, role, encryption, rights, settings, what is installed, guards that are not as this master knows them, decided cutovers that this master does not know, of whose keyspaces nothing is routed for writing from then on; ok: as it should be, hint: what to do. Changes nothing on the shard. 42704: no such shard; 22023: a shard of another kind';
 COMMENT ON FUNCTION shardmaster.conninfo_parts(text) IS 'a connection string in parts, for the view shard_endpoint';
 COMMENT ON FUNCTION shard_set_status(text, text) IS
 'sets a shard''s status: "active"; "draining" (serves reads and writes, takes no placement, is no split''s target); "disabled" (shard_of and shard_route refuse it with 55000; refused with 55006 while an active split has the shard)';
 COMMENT ON FUNCTION shard_set_capacity(text, bigint) IS
 'sets the number of a shard''s slots; NULL: unlimited';
 COMMENT ON FUNCTION shard_drop(text) IS
-'takes a shard out of the topology; its data stay. Refused with 55006 while keys are routed to it, or an active split or a guard has it; warns where it has copies of reference tables, which go on refusing writes. Its shard_index is not given again';
+'takes a shard out of the topology; its data stay. Refused with 55006 while keys are routed to it, or an active split or a guard has it; warns where it has copies of reference tables, which go on refusing writes. A shard that splits have moved keys to or from is asked to forget this master; one that does not answer is dropped with a warning. Within a transaction block it is not asked. Its shard_index is not given again';
 COMMENT ON FUNCTION shard_topology() IS
 'lists the shards by shard_index. host, port, database: from the connection string, NULL where it leaves them open (a service, several ports); host and port are NULL for a shard that is this very database. active: the status is not "disabled", so that it is routed to, as in the view shard_endpoint';
 

@@ -1,13 +1,16 @@
 //! `shard_check()`: what somebody who comes to a shard as splits do finds there.
 
+use super::decisions;
 use super::error::{Result, SplitError};
 use super::session;
 use super::state::master;
 use crate::catalog::shard::{self, Shard, TopologyError};
 use crate::catalog::split;
+use crate::catalog::{outdated, shard_decision};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};
+use pgrx::pg_sys;
 use std::time::{Duration, Instant};
 
 const SERVER: &str = include_str!("../../sql/check/server.sql");
@@ -24,6 +27,8 @@ const ROUNDS: u32 = 5;
 pub const CONNECT: &str = "connect";
 /// The one that says whether another master moves its rows.
 const MASTER: &str = "master";
+/// The one that says whether it knows more than this master.
+const DECISIONS: &str = "decisions";
 
 pub struct Found {
     pub item: String,
@@ -76,6 +81,7 @@ fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<Found>) -> Res
     }
     all.push(replica_role(connection)?);
     all.push(master_of(connection)?);
+    all.push(decisions_of(connection, shard)?);
     Ok(())
 }
 
@@ -88,6 +94,21 @@ fn master_of(connection: &mut Connection) -> Result<Found> {
         }
         Err(other) => Err(other),
     }
+}
+
+/// Whether it knows a cutover that this master does not: what it says is kept, where that can be written.
+fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<Found> {
+    let unknown = decisions::unknown(connection, shard)?;
+    // SAFETY: these read the state of the server and of the transaction.
+    let is_writable = unsafe { !pg_sys::RecoveryInProgress() && !pg_sys::XactReadOnly };
+    if is_writable && shard_decision::is_here() {
+        shard_decision::store(&shard.shard_key, &unknown);
+    }
+    let told: Vec<String> = unknown.iter().map(shard_decision::Decision::told).collect();
+    Ok(match told.is_empty() {
+        true => found(DECISIONS, true, "none that this master does not know".to_owned(), ""),
+        false => found(DECISIONS, false, clean::said(&told.join("; ")), outdated::ADOPT),
+    })
 }
 
 /// How long an answer takes, and how far the clocks are from each other, as far as that can be told
@@ -144,8 +165,9 @@ fn replica_role(connection: &mut Connection) -> Result<Found> {
 
 /// For a shard that is added: nothing may be wrong with it, but that another master has it: it can be taken over once it is here.
 pub fn require(shard_key: &str) -> std::result::Result<(), Failure> {
+    let is_adopted = |found: &Found| found.item == MASTER || found.item == DECISIONS;
     let wrong: Vec<Found> =
-        run(shard_key)?.into_iter().filter(|found| !found.ok && found.item != MASTER).collect();
+        run(shard_key)?.into_iter().filter(|found| !found.ok && !is_adopted(found)).collect();
     if wrong.is_empty() {
         return Ok(());
     }

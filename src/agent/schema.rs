@@ -3,7 +3,7 @@
 
 use super::error::{Result, SplitError};
 use super::session::Side;
-use super::state::{changed, consumed, lease, overflow, progress, queue, scope};
+use super::state::{changed, consumed, decision, lease, overflow, progress, queue, scope};
 use crate::agent::{self, strangers};
 use crate::remote::Connection;
 use std::sync::LazyLock;
@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 static BOOTSTRAP: LazyLock<String> = LazyLock::new(|| {
     let made = [
         include_str!("../../sql/agent/bootstrap.sql"),
+        decision::TABLE,
         include_str!("../../sql/agent/redirect.sql"),
         include_str!("../../sql/agent/standing.sql"),
         include_str!("../../sql/agent/lookup.sql"),
@@ -31,7 +32,8 @@ pub fn bootstrap(connection: &mut Connection) -> Result<()> {
     }
 }
 
-/// The schema goes with the last side, redirect, standing guard and look-up. The caller holds the
+/// The schema goes with the last side, redirect, standing guard and look-up, but for what stays
+/// until the shard is dropped: whose it is, and the last decisions. The caller holds the
 /// bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {
     let left = connection.run(
@@ -41,7 +43,7 @@ pub fn drop_unused(connection: &mut Connection) -> Result<()> {
              OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy)",
     )?;
     if left.scalar() == Some("f") {
-        connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;
+        connection.run(include_str!("../../sql/agent/drop_unused.sql"))?;
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! What is left on the shards: the redirect of a finished split, the identity of the
 //! master, the orphans of one that is no more.
 
-use super::{STAYS, on_primary, outside_transaction};
+use super::rows::Rows;
+use super::{STAYS, on_primary, outside_transaction, row};
+use crate::clean;
 use crate::error::required;
 use crate::lookups;
 use crate::reference;
-use crate::split::end::cleanup;
+use crate::split::end::{adopt, cleanup};
 use crate::split::lifecycle;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -23,13 +25,21 @@ pub fn shard_guard_drop(
     Ok(lifecycle::drop_guard(split_id, source_lost)?)
 }
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+/// NULL stands for all shards.
+#[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_adopt(shard_key: Option<String>) -> Result<(), ErrorReport> {
+pub fn shard_adopt(
+    shard_key: default!(Option<String>, "NULL"),
+    dry_run: default!(Option<bool>, "false"),
+) -> Result<Rows<row::Adopted>, ErrorReport> {
     on_primary("shard_adopt")?;
-    let shard_key = required(shard_key, "shard_key")?;
+    let dry_run = required(dry_run, "dry_run")?;
     outside_transaction("shard_adopt", STAYS)?;
-    Ok(cleanup::adopt(&shard_key)?)
+    let rows = adopt::run(shard_key.as_deref(), dry_run)?;
+    Ok(Rows::new(rows.into_iter().map(|row| {
+        let adopt::Row { said_by, keyspace, key, routed_to, moved_to, split_id, version, action } = row;
+        (said_by, keyspace, key, routed_to, moved_to, split_id, version, clean::said(&action))
+    })))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -1,7 +1,7 @@
 //! Gateways: where a shard's service is, and configurations that send requests there.
 
 use super::on_primary;
-use crate::catalog::shard;
+use crate::catalog::{outdated, shard};
 use crate::error::{Failure, required};
 use crate::gateway::{self, Request, service};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -30,12 +30,17 @@ pub fn shard_gateway_config(
     key_from: default!(Option<String>, "'header:X-Shard-Key'"),
     listen: default!(Option<String>, "'127.0.0.1:8080'"),
 ) -> Result<String, ErrorReport> {
-    let config = gateway::config(&Request {
+    let request = Request {
         gateway: required(gateway, "gateway")?,
         keyspace: required(keyspace, "keyspace")?,
         key_from: required(key_from, "key_from")?,
         listen: required(listen, "listen")?,
-    })?;
+    };
+    // It would send writers where the rows were.
+    if gateway::has_routes(&request) {
+        outdated::require_current(&request.keyspace).map_err(Failure::from)?;
+    }
+    let config = gateway::config(&request)?;
     if let Some(warning) = config.warning {
         warn(warning);
     }

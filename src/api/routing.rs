@@ -97,7 +97,7 @@ fn routing_changed<'a>(
 extension_sql_file!(
     "../../sql/routing_signal.sql",
     name = "routing_signal",
-    requires = ["catalog", routing_changed]
+    requires = ["catalog", "shard_decision", routing_changed]
 );
 
 extension_sql_file!(

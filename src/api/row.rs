@@ -24,6 +24,19 @@ row!(
 );
 
 row!(
+    Adopted,
+    "adopt_row",
+    said_by: String,
+    keyspace: Option<String>,
+    key: Option<String>,
+    routed_to: Option<String>,
+    moved_to: Option<String>,
+    split_id: Option<i64>,
+    version: Option<i64>,
+    action: String,
+);
+
+row!(
     Topology,
     "topology_row",
     shard_index: i32,

@@ -1,6 +1,6 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
-use crate::catalog::{execution, keychain, lookup, reference, standing_guard, wanting};
+use crate::catalog::{execution, keychain, lookup, reference, shard_decision, standing_guard, wanting};
 use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
@@ -39,6 +39,7 @@ pub fn items() -> Vec<Item> {
     items.extend([split_workers(), slots()]);
     items.extend(leases());
     items.extend(credentials());
+    items.extend(decisions());
     items.extend(splits());
     items.extend(executions());
     items.extend(lookups_of_shards());
@@ -116,6 +117,7 @@ fn worker(kind: Kind) -> Item {
         Kind::Settler => "settler",
         Kind::Looker => "looker",
         Kind::References => "references",
+        Kind::Inquirer => "inquirer",
         Kind::Split(_) => "split worker",
     };
     match found {
@@ -223,6 +225,25 @@ fn credentials() -> Option<Item> {
         }
         None => item("keychain", format!("{} credentials, sealed under master key {first}", all.len()), true),
     })
+}
+
+/// Decisions that shards know and this master does not, and shards that could not be asked for them.
+fn decisions() -> Vec<Item> {
+    if !shard_decision::is_here() {
+        return Vec::new();
+    }
+    let mut lost: Vec<Item> = Vec::new();
+    for (shard, decision) in shard_decision::lost() {
+        let value = format!(
+            "shard \"{shard}\" knows that {}, and this master does not: SELECT * FROM shard_adopt(dry_run => true)",
+            decision.told()
+        );
+        lost.push(item(format!("routing of keyspace \"{}\"", decision.keyspace), value, false));
+    }
+    let silent = shard_decision::not_answered().into_iter().map(|(shard, why)| {
+        item(format!("decisions of shard \"{shard}\""), format!("not known: {why}"), false)
+    });
+    lost.into_iter().chain(silent).collect()
 }
 
 fn splits() -> Vec<Item> {

@@ -211,7 +211,9 @@ pub fn shard_set_capacity(shard_key: Option<String>, capacity: Option<i64>) -> R
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_drop(shard_key: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_drop")?;
-    Ok(topology::drop(&required(shard_key, "shard_key")?)?)
+    // SAFETY: reads the state of the transaction.
+    let may_ask = !unsafe { pg_sys::IsTransactionBlock() };
+    Ok(topology::drop(&required(shard_key, "shard_key")?, may_ask)?)
 }
 
 type TopologyRow = (

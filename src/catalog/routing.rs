@@ -18,6 +18,8 @@ pub struct Change<'a> {
     pub version: Option<i64>,
     /// Entries may end without others that take their place.
     pub unassigns: bool,
+    /// Takes over what shards know, which holds up everybody else.
+    pub adopts: bool,
 }
 
 /// Where each of the keys is written to now; keys without an entry are left out.

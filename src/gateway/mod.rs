@@ -27,6 +27,11 @@ pub struct Request {
     pub listen: String,
 }
 
+/// Whether keys are in it: PgBouncer knows of databases alone.
+pub fn has_routes(request: &Request) -> bool {
+    request.gateway != "pgbouncer"
+}
+
 pub fn config(request: &Request) -> Result<Config, Failure> {
     let keyspace = keyspace::find(&request.keyspace)?;
     let key_from = KeySource::parse(&request.key_from)?;

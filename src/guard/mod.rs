@@ -25,7 +25,7 @@ use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::standing_guard::{self, Stage, StandingGuard};
 use crate::catalog::table_policy;
-use crate::catalog::{event, split};
+use crate::catalog::{event, outdated, split};
 use crate::error::Failure;
 use crate::remote::Connection;
 use crate::server::injection::{Point, reach_in_session};
@@ -55,6 +55,8 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
     // First, as its steps lock them.
     let _ = standing_guard::lock(keyspace, shard_key);
     let keyspace = keyspace::lock(keyspace)?;
+    // Its list would lack what has come to the shard.
+    outdated::require_current(&keyspace.name)?;
     standing_guard::begin(&keyspace, shard_key);
     Ok(())
 }

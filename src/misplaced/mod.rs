@@ -29,7 +29,7 @@ use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::misplaced_doubt;
 use crate::catalog::misplaced_run::{self, Action, Deletes, End, Key};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
-use crate::catalog::{endpoint, event, execution, in_use, routing, routing_history};
+use crate::catalog::{endpoint, event, execution, in_use, outdated, routing, routing_history};
 use crate::error::{Failure, required};
 use crate::query::login;
 use crate::query::run::chosen;
@@ -57,6 +57,8 @@ pub fn begin(request: Request<'_>) -> Result<i64, Failure> {
     durably();
     let (id, work) = Caller::as_owner(|caller| {
         let keyspace = keyspace::lock(request.keyspace)?;
+        // Rows would go back to where they have left.
+        outdated::require_current(&keyspace.name)?;
         let role = login::role_of(caller)?;
         let tables = tables(request.keyspace, request.tables)?;
         let keys = keys(&keyspace, &request)?;

@@ -4,7 +4,7 @@
 use super::{RoutingError, guarded, name_list};
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::routing::{self, Change};
-use crate::catalog::{event, misplaced_run, redirect, reference};
+use crate::catalog::{event, misplaced_run, outdated, redirect, reference};
 use crate::error::Failure;
 use crate::placement::tenants;
 use std::collections::BTreeSet;
@@ -21,6 +21,9 @@ pub fn replace(
     require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
     // A split looks at its target itself, which it tells as it opens it, and may have decided.
     if change.split_id.is_none() {
+        if !change.adopts {
+            outdated::require_current(&keyspace.name)?;
+        }
         require_filled(&keyspace.name, new.1)?;
         guarded::admit(keyspace, old, new)?;
     }
@@ -70,6 +73,7 @@ fn require_not_held(
 /// the source. In place, no version; calling it again changes nothing.
 pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), RoutingError> {
     let keyspace = keyspace::lock(keyspace)?;
+    outdated::require_current(&keyspace.name)?;
     check_assigned(&keyspace, keys)?;
     routing::set_moving(&keyspace, keys, target);
     Ok(())
@@ -103,7 +107,7 @@ pub fn move_keys(
     let keyspace = keyspace::lock(keyspace)?;
     check_assigned(&keyspace, keys)?;
     let targets = vec![target.to_owned(); keys.len()];
-    let change = Change { reason: Some(reason), split_id: Some(split_id), version, unassigns: false };
+    let change = Change { reason: Some(reason), split_id: Some(split_id), version, ..Change::default() };
     replace(&keyspace, keys, (keys, &targets), change)
 }
 

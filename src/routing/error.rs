@@ -1,6 +1,7 @@
 //! What can be wrong with a routing call.
 
 use crate::catalog::keyspace::{Keyspace, UnknownKeyspace};
+use crate::catalog::outdated::{self, Outdated};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Empty;
 use crate::keys::key_type::Unsupported;
@@ -14,6 +15,8 @@ pub enum RoutingError {
     UnknownKeyspace(String),
     #[error("keyspace \"{keyspace}\" is a look-up of keyspace \"{of}\"")]
     IsLookup { keyspace: String, of: String },
+    #[error(transparent)]
+    Outdated(#[from] Outdated),
     #[error("keyspace \"{0}\" is no look-up")]
     NoLookup(String),
     #[error("key \"{key}\" is not in look-up \"{lookup}\"")]
@@ -182,6 +185,7 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::HoldsNoRows { .. } => SqlState::INVALID_VALUE,
         E::NullKey => SqlState::NULL_NOT_ALLOWED,
         E::DefaultKeyspace
+        | E::Outdated(_)
         | E::NotFilled { .. }
         | E::KeyNotCanonical { .. }
         | E::RoutedElsewhere(_)
@@ -204,6 +208,7 @@ fn sqlstate(error: &RoutingError) -> SqlState {
 fn hint(error: &RoutingError) -> Option<&'static str> {
     use RoutingError as E;
     Some(match error {
+        E::Outdated(_) => outdated::ADOPT,
         E::UnknownKeyspace(_) => "Create it with shard_keyspace_add().",
         E::OtherStrategy { strategy: "hash", .. } => {
             "Its keys are in buckets: see shard_assign_bucket(), and shard_split_plan() with their numbers."

@@ -8,7 +8,7 @@ use super::held::Held;
 use super::owner::as_owner;
 use super::owners;
 use crate::catalog::shard::ShardStatus;
-use crate::catalog::{current_entry, keyspace};
+use crate::catalog::{current_entry, keyspace, outdated, shard_decision};
 use crate::error::Failure;
 use crate::keys::interval;
 use crate::keys::key_type::KeyType;
@@ -64,12 +64,14 @@ struct Look {
     span: Option<(Vec<u8>, Vec<u8>)>,
     /// What is said of the shard goes for each entry that it has.
     same_for_all: bool,
+    /// Shards know decisions that this master has lost.
+    is_outdated: bool,
 }
 
 /// The query joins the shard by one plain column: by an expression of the intent it
-/// would read every shard.
+/// would read every shard. `outdated` is false for readers.
 macro_rules! lookup {
-    ($intent:ident, $shard_column:literal, $entry:literal, $type:expr) => {
+    ($intent:ident, $shard_column:literal, $entry:literal, $type:expr, $outdated:literal) => {
         Prepared::new(
             concat!(
                 "SELECT k.key_type, k.strategy, k.buckets,
@@ -79,6 +81,8 @@ macro_rules! lookup {
                 client_conninfo!($intent),
                 ", lower(e.span), upper(e.span), ",
                 same_for_all!($intent),
+                ", ",
+                $outdated,
                 "
                    FROM shardmaster.keyspace k
                    LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = ",
@@ -95,30 +99,49 @@ macro_rules! lookup {
 /// The last range that begins at or before the key; whether the key is in it is seen
 /// when it is there.
 macro_rules! by_position {
-    ($intent:ident, $shard_column:literal) => {
+    ($intent:ident, $shard_column:literal, $outdated:literal) => {
         lookup!(
             $intent,
             $shard_column,
             "e.id = (SELECT CASE WHEN upper(l.span) > $2 THEN l.id END FROM shardmaster.routing_entry l
                       WHERE l.valid_to IS NULL AND l.span IS NOT NULL AND lower(l.span) <= $2
                       ORDER BY lower(l.span) DESC LIMIT 1)",
-            pg_sys::BYTEAOID
+            pg_sys::BYTEAOID,
+            $outdated
         )
     };
 }
 
 thread_local! {
-    static READ: Prepared = const { lookup!(read, "coalesce(e.reads_from, e.read_shard)", "e.key = $2", pg_sys::TEXTOID) };
-    static WRITE: Prepared = const { lookup!(write, "e.write_shard", "e.key = $2", pg_sys::TEXTOID) };
-    static READ_RANGE: Prepared = const { by_position!(read, "coalesce(e.reads_from, e.read_shard)") };
-    static WRITE_RANGE: Prepared = const { by_position!(write, "e.write_shard") };
+    static READ: Prepared = const { lookup!(read, "coalesce(e.reads_from, e.read_shard)", "e.key = $2", pg_sys::TEXTOID, "false") };
+    static WRITE: Prepared = const {
+        lookup!(
+            write,
+            "e.write_shard",
+            "e.key = $2",
+            pg_sys::TEXTOID,
+            "EXISTS (SELECT FROM shardmaster.lost_decision l WHERE l.keyspace = k.name)"
+        )
+    };
+    static READ_RANGE: Prepared = const { by_position!(read, "coalesce(e.reads_from, e.read_shard)", "false") };
+    static WRITE_RANGE: Prepared = const {
+        by_position!(
+            write,
+            "e.write_shard",
+            "EXISTS (SELECT FROM shardmaster.lost_decision l WHERE l.keyspace = k.name)"
+        )
+    };
+    /// By the catalog of a version that knows nothing of lost decisions.
+    static WRITE_BEFORE: Prepared = const { lookup!(write, "e.write_shard", "e.key = $2", pg_sys::TEXTOID, "false") };
+    static WRITE_RANGE_BEFORE: Prepared = const { by_position!(write, "e.write_shard", "false") };
 }
 
 /// The entry of this name.
 fn look(name: &str, intent: Intent, keyspace: &str) -> Option<Look> {
     let query = match intent {
         Intent::Read => &READ,
-        Intent::Write => &WRITE,
+        Intent::Write if shard_decision::is_here() => &WRITE,
+        Intent::Write => &WRITE_BEFORE,
     };
     sql::read_prepared(query, &[keyspace.into(), name.into()], |row| from_row(&row)).into_iter().next()
 }
@@ -127,7 +150,8 @@ fn look(name: &str, intent: Intent, keyspace: &str) -> Option<Look> {
 fn look_in_ranges(key: &str, of: Ordered, intent: Intent, keyspace: &str) -> Option<Look> {
     let query = match intent {
         Intent::Read => &READ_RANGE,
-        Intent::Write => &WRITE_RANGE,
+        Intent::Write if shard_decision::is_here() => &WRITE_RANGE,
+        Intent::Write => &WRITE_RANGE_BEFORE,
     };
     let position = interval::position(keyspace, of, Some(key));
     sql::read_prepared(query, &[keyspace.into(), position.into()], |row| from_row(&row)).into_iter().next()
@@ -140,6 +164,7 @@ fn from_row(row: &Row<'_>) -> Look {
         key_type: key_type.unwrap_or(KeyType::Text),
         span: row.get::<Vec<u8>>(11).zip(row.get::<Vec<u8>>(12)),
         same_for_all: row.get(13).unwrap_or(false),
+        is_outdated: row.value(14),
         found: row.get::<String>(6).map(|shard_key| Found {
             version: row.get(4).unwrap_or(0),
             disabled: row.value(5),
@@ -212,7 +237,10 @@ fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, R
     loop {
         let as_of = index_scan::oldest_running();
         let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;
-        let Look { strategy, key_type, found, span, same_for_all } = look;
+        let Look { strategy, key_type, found, span, same_for_all, is_outdated } = look;
+        if is_outdated {
+            as_owner(|| outdated::require_current(keyspace))?;
+        }
         let Some(found) = found else {
             return Err(RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() });
         };

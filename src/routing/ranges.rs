@@ -58,15 +58,32 @@ pub fn assign(
     if elsewhere.is_empty() && covers_entries(&there, &wanted, of) {
         return Ok(keyspace::version(&keyspace.name));
     }
+    route_there(&wanted, of, there, shard_key).carry_out(&keyspace, Change { reason, ..Change::default() })
+}
+
+/// The same of what a shard says of a range, which may lead anywhere by now.
+pub fn adopt(
+    keyspace: &Locked,
+    wanted: &Interval,
+    shard_key: &str,
+    change: Change<'_>,
+) -> Result<i64, Failure> {
+    let of = order(keyspace)?;
+    let there = routing::ranges(&keyspace.name, of, wanted);
+    route_there(wanted, of, there, shard_key).carry_out(keyspace, change)
+}
+
+/// The range leads to the shard, and what is left of others to where it did.
+fn route_there(wanted: &Interval, of: Ordered, there: Vec<RangeEntry>, shard_key: &str) -> Exchange {
     let mut exchange = Exchange::default();
     for entry in there {
-        for part in entry.interval.without(&wanted, of) {
+        for part in entry.interval.without(wanted, of) {
             exchange.new.push((part.name(of), entry.shard.clone()));
         }
         exchange.old.push(entry.name);
     }
     exchange.new.push((wanted.name(of), shard_key.to_owned()));
-    exchange.carry_out(&keyspace, Change { reason, ..Change::default() })
+    exchange
 }
 
 fn covers_entries(entries: &[RangeEntry], wanted: &Interval, of: Ordered) -> bool {

@@ -3,9 +3,9 @@
 use super::found::{Found, Intent, Route, client_conninfo};
 use super::held::Held;
 use super::{RoutingError, ranges};
-use crate::catalog::keyspace;
 use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::ShardStatus;
+use crate::catalog::{keyspace, outdated};
 use crate::error::Failure;
 use crate::keys::interval::{Bound, Interval, Span};
 use crate::server::sql;
@@ -34,6 +34,9 @@ pub fn route(
     let of = ranges::order(&keyspace)?;
     let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
     let mut held = Held::new();
+    if intent == Intent::Write {
+        outdated::require_current(&keyspace.name)?;
+    }
     loop {
         let version = keyspace::version(&keyspace.name);
         let parts = look(&wanted.span(&keyspace.name, of), intent, version);

@@ -2,13 +2,15 @@
 
 use super::endpoint::{self, Given};
 use super::guarded;
+use crate::agent::leave;
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint as stored;
-use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
+use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus, TopologyError};
 use crate::catalog::{
-    event, execution, in_use, keyspace, name, place, redirect, reference, routing, standing_guard,
-    table_policy,
+    event, execution, in_use, keyspace, name, place, redirect, reference, routing, shard_decision,
+    standing_guard, table_policy,
 };
+use crate::clean;
 use crate::error::Failure;
 use crate::placement::free_slots;
 use crate::placement::shard as placement;
@@ -173,8 +175,45 @@ pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failur
     Ok(())
 }
 
-pub fn drop(shard_key: &str) -> Result<(), Failure> {
+/// What is noted on the shard of its splits goes first, before anything is locked here. In a transaction of the caller's, which may
+/// be rolled back, it stays.
+pub fn drop(shard_key: &str, may_ask: bool) -> Result<(), Failure> {
+    let shard = check_unused(shard_key)?;
+    if had_part(&shard) {
+        let left = match may_ask {
+            true => leave::leave(&shard).map_err(|error| error.into_failure().message),
+            false => Err("it is not asked within a transaction block".to_owned()),
+        };
+        if let Err(why) = left {
+            warn_of_note(shard_key, &why);
+        }
+    }
     keyspace::lock_all()?;
+    let shard = check_unused(shard_key)?;
+    placement::lock(shard.id);
+    placement::dropped(&shard)?;
+    standing_guard::forget_left(shard_key).iter().for_each(|keyspace| guarded::is_left(shard_key, keyspace));
+    warn_of_copies(shard_key, &reference::copied_to(shard_key));
+    shard::delete(&shard);
+    place::forget_unused();
+    event::topology_changed();
+    Ok(())
+}
+
+/// Whether splits of this master may have left their note there.
+fn had_part(shard: &Shard) -> bool {
+    shard.holds_rows() && (shard_decision::had_part(&shard.shard_key))
+}
+
+fn warn_of_note(shard: &str, why: &str) {
+    let text = format!("shard \"{shard}\" goes on knowing that it was this master's: {}", clean::said(why));
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+        .set_hint("Where another master is to have it, that one calls shard_adopt(); DROP SCHEMA shardmaster_agent CASCADE in its database takes the note away, where no other shard is in that database.")
+        .report(PgLogLevel::WARNING);
+}
+
+/// Nothing here is in need of it.
+fn check_unused(shard_key: &str) -> Result<Shard, Failure> {
     let shard = shard::by_key(shard_key)?;
     check_not_in_use(shard_key)?;
     check_redirects_nobody(shard_key)?;
@@ -190,14 +229,7 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     if let Some(keyspace) = reference::keyspace_of_origin(shard_key) {
         return Err(TopologyError::Origin { shard: shard.shard_key, keyspace }.into());
     }
-    placement::lock(shard.id);
-    placement::dropped(&shard)?;
-    standing_guard::forget_left(shard_key).iter().for_each(|keyspace| guarded::is_left(shard_key, keyspace));
-    warn_of_copies(shard_key, &reference::copied_to(shard_key));
-    shard::delete(&shard);
-    place::forget_unused();
-    event::topology_changed();
-    Ok(())
+    Ok(shard)
 }
 
 /// It is not asked, so that one that is lost can be dropped: its copies go on refusing clients.

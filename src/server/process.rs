@@ -13,6 +13,7 @@ pub enum Kind {
     Settler,
     Looker,
     References,
+    Inquirer,
     Split(i64),
 }
 
@@ -22,6 +23,7 @@ const SWEEPER: &str = "shardmaster sweeper";
 const SETTLER: &str = "shardmaster settler";
 const LOOKER: &str = "shardmaster looker";
 const REFERENCES: &str = "shardmaster references";
+const INQUIRER: &str = "shardmaster inquirer";
 const SPLIT: &str = "shardmaster split ";
 
 impl Kind {
@@ -33,6 +35,7 @@ impl Kind {
             Kind::Settler => SETTLER.into(),
             Kind::Looker => LOOKER.into(),
             Kind::References => REFERENCES.into(),
+            Kind::Inquirer => INQUIRER.into(),
             Kind::Split(id) => format!("{SPLIT}{id}"),
         }
     }
@@ -45,6 +48,7 @@ impl Kind {
             SETTLER => Some(Kind::Settler),
             LOOKER => Some(Kind::Looker),
             REFERENCES => Some(Kind::References),
+            INQUIRER => Some(Kind::Inquirer),
             _ => name.strip_prefix(SPLIT)?.parse().ok().map(Kind::Split),
         }
     }

@@ -162,6 +162,7 @@ impl Requests {
                 Kind::Sweeper => self.sweeper,
                 Kind::Settler | Kind::Looker => false,
                 Kind::References => self.coordinator,
+                Kind::Inquirer => false,
                 Kind::Split(id) => self.splits.contains(&id),
             });
         }

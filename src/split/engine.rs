@@ -13,8 +13,8 @@ use crate::agent::seen::Seen;
 use crate::agent::session::{self, Side};
 use crate::agent::session_hash;
 use crate::agent::state::consumed::Counters;
-use crate::agent::state::queue;
 use crate::agent::state::tenure::{self, Tenure};
+use crate::agent::state::{decision, queue};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
@@ -95,6 +95,8 @@ impl Engine {
         let mut control = tenure.open(Side::Source, "control")?;
         tenure.take_over(&mut target, Side::Target)?;
         tenure.take_over(&mut control, Side::Source)?;
+        decision::ensure(&mut target)?;
+        decision::ensure(&mut control)?;
         let mut reader = session::open_mover(plan, Side::Source, "reader")?;
         session::require_one_server(&reader, &control)?;
         tenure::register(&mut reader, plan, Side::Source)?;

@@ -4,7 +4,7 @@
 use super::backoff::Backoff;
 use super::start::{accept_signals, pin_settings};
 use super::supervisor::{Child, Supervisor};
-use super::{lock, looker, references, settler, splits, sweeper};
+use super::{inquirer, lock, looker, references, settler, splits, sweeper};
 use crate::catalog::reference;
 use crate::execution;
 use crate::guc;
@@ -55,6 +55,7 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
             Some(work) => {
                 let others = coordinator.keep_settler(&work).min(coordinator.keep_looker(&work));
                 let others = others.min(coordinator.keep_references(&work));
+                let others = others.min(coordinator.keep_inquirer(&work));
                 coordinator.serve(&work).min(sweeper).min(others)
             }
             None => {
@@ -77,6 +78,8 @@ struct Work {
     looks_up: bool,
     /// Tables are to be the same on all shards.
     has_references: bool,
+    /// Shards are to be asked which decisions they know.
+    asks: bool,
 }
 
 /// None while the extension is not installed.
@@ -88,6 +91,7 @@ fn look() -> Option<Work> {
         is_left: !execution::orphans().is_empty() || !execution::to_look_at().is_empty(),
         looks_up: lookups::has_work(),
         has_references: reference::any(),
+        asks: inquirer::has_work(),
     })
 }
 
@@ -104,6 +108,7 @@ struct Coordinator {
     settler: Supervisor,
     looker: Supervisor,
     references: Supervisor,
+    inquirer: Supervisor,
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
@@ -128,6 +133,11 @@ impl Coordinator {
     /// The same with what follows reference tables.
     fn keep_references(&mut self, work: &Work) -> Duration {
         keep_while(work.has_references, &mut self.references, Kind::References, references::builder)
+    }
+
+    /// The same with who asks the shards.
+    fn keep_inquirer(&mut self, work: &Work) -> Duration {
+        keep_while(work.asks, &mut self.inquirer, Kind::Inquirer, inquirer::builder)
     }
 
     /// Starts the workers that are missing; how long nothing needs to be done.

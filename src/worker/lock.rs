@@ -19,6 +19,8 @@ pub const SETTLER: i64 = -2;
 pub const LOOKER: i64 = -3;
 /// Of what follows reference tables.
 pub const REFERENCES: i64 = -4;
+/// Of who asks shards which decisions they know.
+pub const INQUIRER: i64 = -5;
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {

@@ -9,6 +9,7 @@
 //! - The **sweeper** expires leases.
 //! - The **settler** ends what is left on shards of statements in two phases, and itself when nothing is left.
 //! - The **looker** keeps look-ups, while there are any.
+//! - The **inquirer** asks the shards which decisions they know, after a start, a promotion or a restore, and ends then.
 //! - A **split worker** does the work of one split and ends when nothing is left to do.
 //!
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
@@ -18,6 +19,7 @@ mod backoff;
 pub mod coordinator;
 mod dropping;
 pub mod hooks;
+mod inquirer;
 pub mod launcher;
 pub mod lock;
 mod looker;

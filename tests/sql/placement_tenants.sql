@@ -87,4 +87,6 @@ SELECT shard_assign_many('{w1,w2}', 'd', 'wide') IS NOT NULL AS assigned;
 SELECT shard_place_tenant('w3', 'spread', 'wide') AS w3, shard_place_tenant('w4', 'spread', 'wide') AS w4;
 SELECT shard_place_tenant('w5', 'spread', 'wide') AS w5, shard_place_tenant('w6', 'spread', 'wide') AS w6, shard_place_tenant('w7', 'fill_first', 'wide') AS w7;
 DROP EXTENSION shardmaster;
+SET client_min_messages = warning;
+DROP SCHEMA IF EXISTS shardmaster_agent CASCADE;
 DROP SCHEMA a, b CASCADE;

@@ -7,7 +7,7 @@
 //! cell then makes. Meanwhile clients are answered in time.
 
 mod addresses;
-mod backup;
+pub(crate) mod backup;
 mod cell;
 mod chosen;
 mod ends;

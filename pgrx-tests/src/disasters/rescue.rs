@@ -87,11 +87,12 @@ pub fn new_master(site: &mut Site) -> Result<()> {
     let mut master = site.cluster.superuser()?;
     name_tables(&mut master, "default")?;
     let home = ["shard_a", "shard_b"][owner];
+    // What the shards know of keys that have moved comes first: until then nothing is assigned.
+    master.query("SELECT * FROM shard_adopt()", &[])?;
     for (tenant, shard) in TENANTS.iter().zip(["shard_a", "shard_b", home]) {
         master.execute("SELECT shard_assign($1, $2)", &[tenant, &shard])?;
     }
     for shard in ["shard_a", "shard_b"] {
-        master.execute("SELECT shard_adopt($1)", &[&shard])?;
         master.query("SELECT * FROM shard_cleanup($1)", &[&shard])?;
     }
     // Copies that were on their way, or had not left yet.

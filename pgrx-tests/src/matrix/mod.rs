@@ -7,7 +7,7 @@ mod tables;
 mod what;
 
 use sessions::Sessions;
-pub use tables::{create_tables, leftovers, name_tables, objects};
+pub use tables::{AGENT_HAS_MORE, create_tables, leftovers, name_tables, objects};
 pub use what::What;
 
 use crate::ack_log::{self, AckLog, Rows};

@@ -32,30 +32,40 @@ pub fn name_tables(master: &mut Client, keyspace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every object of ours in a database.
+/// The schema of the agent where it has more than stays until the shard is dropped.
+pub const AGENT_HAS_MORE: &str =
+    "EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = to_regnamespace('shardmaster_agent')
+                  AND c.relkind IN ('r', 'S', 'p', 'v') AND c.relname NOT IN ('master', 'decision'))
+    OR EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = to_regnamespace('shardmaster_agent'))";
+
+/// Every object of ours in a database, but what stays until the shard is dropped.
 pub fn leftovers(client: &mut Client) -> Result<Vec<String>> {
-    let rows = client.query(
-        "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname LIKE 'shardmaster%'
-         UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%'",
-        &[],
-    )?;
+    let query = format!(
+        "SELECT 'schema ' || nspname FROM pg_namespace
+          WHERE nspname LIKE 'shardmaster%' AND (nspname <> 'shardmaster_agent' OR {AGENT_HAS_MORE})
+         UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%'"
+    );
+    let rows = client.query(&query, &[])?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Every object of a database, ours or not: what is there afterwards must be what was
-/// there before.
+/// Every object of a database, ours or not, but what stays until the shard is dropped: what is there
+/// afterwards must be what was there before. What a table has for long values goes with it.
 pub fn objects(client: &mut Client) -> Result<Vec<String>> {
-    let rows = client.query(
-        "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'
-         UNION ALL SELECT 'relation ' || c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                    WHERE n.nspname !~ '^pg_(toast_)?temp_'
-         UNION ALL SELECT 'function ' || oid::regprocedure FROM pg_proc
-         UNION ALL SELECT 'type ' || oid::regtype FROM pg_type
-         UNION ALL SELECT format('trigger %s of %s', tgname, tgrelid::regclass) FROM pg_trigger
-         UNION ALL SELECT format('rule %s of %s', rulename, ev_class::regclass) FROM pg_rewrite
-         UNION ALL SELECT format('default rights %s', oid) FROM pg_default_acl
-         ORDER BY 1",
-        &[],
-    )?;
+    let query = format!(
+        "SELECT name FROM (
+             SELECT 'schema ' || nspname FROM pg_namespace
+              WHERE nspname !~ '^pg_(toast_)?temp_' AND (nspname <> 'shardmaster_agent' OR {AGENT_HAS_MORE})
+             UNION ALL SELECT 'relation ' || c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                        WHERE n.nspname !~ '^pg_((toast_)?temp_|toast$)'
+             UNION ALL SELECT 'function ' || oid::regprocedure FROM pg_proc
+             UNION ALL SELECT 'type ' || oid::regtype FROM pg_type
+             UNION ALL SELECT format('trigger %s of %s', tgname, tgrelid::regclass) FROM pg_trigger
+             UNION ALL SELECT format('rule %s of %s', rulename, ev_class::regclass) FROM pg_rewrite
+             UNION ALL SELECT format('default rights %s', oid) FROM pg_default_acl) o (name)
+          WHERE name !~ '^(relation|type) shardmaster_agent\\.(master|decision)'
+          ORDER BY 1"
+    );
+    let rows = client.query(&query, &[])?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }

@@ -1,5 +1,5 @@
 //! What is left on a shard when every split is over: redirects that shard_guards() lists,
-//! and after shard_guard_drop nothing.
+//! and after shard_guard_drop nothing but whose the shard is and what moved last.
 
 use super::stage::Stage;
 use crate::Result;
@@ -11,7 +11,7 @@ pub fn found(stage: &Stage, shard: usize) -> Result<Vec<String>> {
                   WHERE NOT tgisinternal AND tgname ~ 'shardmaster'
                  UNION ALL
                  SELECT 'relation ' || relname FROM pg_class WHERE relnamespace = to_regnamespace('shardmaster_agent')
-                    AND relkind IN ('r', 'S', 'p', 'v')
+                    AND relkind IN ('r', 'S', 'p', 'v') AND relname NOT IN ('master', 'decision')
                  UNION ALL
                  SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = to_regnamespace('shardmaster_agent')
                  ORDER BY 1";

@@ -103,6 +103,25 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
     Ok(splits.collect())
 }
 
+/// The decisions by which the entries have left: the split, its token, the routing version, and where they are.
+pub fn decisions(
+    connection: &mut Connection,
+    redirect: &Redirect,
+) -> Result<Vec<(i64, String, i64, String)>> {
+    let rows = connection.run(&format!(
+        "SELECT split_id, left(token, {LONGEST}), max(version), left(max(shard), {LONGEST}) FROM {}
+          GROUP BY split_id, token ORDER BY 3 DESC LIMIT {MANY}",
+        redirect.table()
+    ))?;
+    let decisions = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
+        [Some(id), Some(token), Some(version), Some(shard)] => {
+            Some((id.parse().ok()?, clean::message(token), version.parse().ok()?, clean::message(shard)))
+        }
+        _ => None,
+    });
+    Ok(decisions.collect())
+}
+
 /// What a database still refuses of what a split has taken away; None: nothing.
 pub fn all_of(connection: &mut Connection, by: By<'_>) -> Result<Option<Scope>> {
     for redirect in redirect::all(connection)? {

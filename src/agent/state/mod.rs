@@ -3,6 +3,7 @@
 
 pub mod changed;
 pub mod consumed;
+pub mod decision;
 pub mod lease;
 pub mod left;
 pub mod master;
@@ -19,9 +20,9 @@ pub mod tenure;
 use crate::remote::{Connection, RemoteError};
 
 /// Characters of a text that a shard has: names of shards, tokens and kinds of entries are shorter.
-const LONGEST: usize = 200;
+pub(super) const LONGEST: usize = 200;
 /// Sides, or splits in one redirect, that are looked at in one call.
-const MANY: usize = 20_000;
+pub(super) const MANY: usize = 20_000;
 
 /// What each of them takes is little, and they are many where somebody would like to have this
 /// server's memory.

@@ -67,7 +67,12 @@ pub fn entries(
 
 /// What the source of a split has as its scope.
 pub fn read(connection: &mut Connection, split: i64, of: Strategy) -> Result<Scope> {
-    entries(connection, &qualified(split, Side::Source), of, "true")
+    of_side(connection, split, Side::Source, of)
+}
+
+/// The same of either side.
+pub fn of_side(connection: &mut Connection, split: i64, side: Side, of: Strategy) -> Result<Scope> {
+    entries(connection, &qualified(split, side), of, "true")
 }
 
 /// Takes what another split brings back out of the scope of a source. In a transaction.

@@ -1,6 +1,7 @@
 //! The table `side`: the state of each side of a split, which clients' triggers read. It is
 //! changed by the rows of `CHANGES` alone, each committed synchronously.
 
+use super::decision::{self, Decided};
 use super::{LONGEST, MANY, has, is_gone, require_few};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -59,11 +60,11 @@ impl State {
 
 /// What becomes of a side's routing version when it changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Version {
+pub enum Version<'a> {
     None,
     Kept,
     /// Of the decision.
-    Is(i64),
+    Is(Decided<'a>),
 }
 
 /// A change that a side may make.
@@ -88,21 +89,25 @@ pub const LEAVE: Change = Change { side: Side::Target, from: State::Open, to: St
 impl Change {
     /// Makes the change in a transaction of the caller's, which the generation allows. False:
     /// the side was in another state.
-    pub fn write(&self, connection: &mut Connection, split: i64, version: Version) -> Result<bool> {
+    pub fn write(&self, connection: &mut Connection, split: i64, version: Version<'_>) -> Result<bool> {
         let changed = connection.run(&self.statement(split, version))?;
         Ok(changed.rows.len() == 1)
     }
 
-    /// The statement, which gives a row if the side was in that state.
-    pub fn statement(&self, split: i64, version: Version) -> String {
-        let version = match version {
-            Version::None => "NULL".to_owned(),
-            Version::Kept => "version".to_owned(),
-            Version::Is(version) => version.to_string(),
+    /// The statement, which gives a row if the side was in that state. A decision is noted with it,
+    /// by a second one that gives none.
+    pub fn statement(&self, split: i64, version: Version<'_>) -> String {
+        let (version, noted) = match version {
+            Version::None => ("NULL".to_owned(), String::new()),
+            Version::Kept => ("version".to_owned(), String::new()),
+            Version::Is(decided) => {
+                let note = decision::note(split, self.side, self.to.as_str(), decided);
+                (decided.version.to_string(), format!("; {note}"))
+            }
         };
         format!(
             "UPDATE shardmaster_agent.side SET state = {}, version = {version}
-              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1",
+              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1{noted}",
             literal(self.to.as_str()),
             literal(self.side.as_str()),
             literal(self.from.as_str())

@@ -204,7 +204,7 @@ pub fn change(
     split: i64,
     generation: i64,
     change: &Change,
-    version: Version,
+    version: Version<'_>,
 ) -> Result<bool> {
     let begin = begin_statements(split, change.side, generation);
     let outcome = connection.run_for_each(&format!("{begin}; {}; COMMIT", change.statement(split, version)));

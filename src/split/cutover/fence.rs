@@ -218,7 +218,7 @@ pub fn release_with(
     reader: &mut Connection,
     plan: &Plan,
     generation: i64,
-    (change, version): (&Change, Version),
+    (change, version): (&Change, Version<'_>),
 ) -> bool {
     let mine = tenure::is_mine(plan.id, change.side, generation);
     // Without its transaction nothing of it is done.

@@ -3,6 +3,7 @@
 use super::behind::Found;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::state::decision::Decided;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
@@ -63,11 +64,12 @@ fn open_by(
     generation: i64,
     (version, guards): (i64, &OldGuards),
 ) -> Result<()> {
+    let decided = Version::Is(Decided::of(plan, version));
     if guards.is_empty() {
-        return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(version)).map(|_| ());
+        return tenure::change(target, plan.id, generation, &side::OPEN, decided).map(|_| ());
     }
     let begin = tenure::begin_statements(plan.id, Side::Target, generation);
-    let opened = target.run(&format!("{begin}; {}", side::OPEN.statement(plan.id, Version::Is(version))));
+    let opened = target.run(&format!("{begin}; {}", side::OPEN.statement(plan.id, decided)));
     tenure::begun(target, opened)?;
     old_guards::release(target, plan, guards)?;
     target.run("COMMIT")?;

@@ -6,7 +6,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
-use crate::agent::state::{consumed, progress};
+use crate::agent::state::{consumed, decision as noted, progress};
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep};
@@ -166,10 +166,13 @@ pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
     Ok(is_ended)
 }
 
-/// The version with which the source's redirect knows the split's keys.
+/// The version with which the source's redirect knows the split's keys, or, where that was dropped, the source itself.
 fn redirected_version(plan: &Plan, identity: &str) -> Result<Option<i64>> {
     let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
-    redirect::known_version(&mut source, plan)
+    match redirect::known_version(&mut source, plan)? {
+        None => noted::version_of(&mut source, plan),
+        known => Ok(known),
+    }
 }
 
 /// Carries a decided cutover to its end, as often as a shard forgets it. The source is

@@ -17,8 +17,9 @@ use super::record_moved;
 use crate::agent::error::Result;
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
+use crate::agent::state::decision::Decided;
 use crate::agent::state::side::{self, Installed, State, Version};
-use crate::agent::state::{consumed, progress, tenure};
+use crate::agent::state::{consumed, decision, progress, tenure};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::injection_points::{self, reach};
@@ -53,7 +54,8 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
     }
     record_opened(plan);
     reach(injection_points::CUTOVER_OPENED)?;
-    tenure::change(&mut source.session, plan.id, source.generation, &side::MOVE, Version::Is(version))?;
+    let decided = Version::Is(Decided::of(plan, version));
+    tenure::change(&mut source.session, plan.id, source.generation, &side::MOVE, decided)?;
     reach(injection_points::CUTOVER_MOVED)?;
     record_moved(plan, None);
     Ok(true)
@@ -72,6 +74,7 @@ fn take(plan: &Plan, seen: i64, identity: &str, side: Side) -> Result<Option<Tak
     if side::installed(&mut session, plan, side)? != Installed::Ours {
         return Ok(None);
     }
+    decision::ensure(&mut session)?;
     tenure::end_previous(&mut session, plan, side)?;
     tenure::register(&mut session, plan, side)?;
     let known = tenure::known_generation(&mut session, plan, side)?;

@@ -11,7 +11,7 @@ use crate::agent::session;
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, Found};
 use crate::agent::state::standing::{self, Standing};
-use crate::agent::state::{self, left, master, scope};
+use crate::agent::state::{decision, left, master, scope};
 use crate::catalog::place::Sameness;
 use crate::catalog::redirect::By;
 use crate::catalog::shard::{self, Shard};
@@ -29,23 +29,17 @@ const HIGHEST: i64 = split::HIGHEST / 2;
 /// What was found on a shard and what was done to it.
 type Removed = Vec<(String, String)>;
 
-/// Gives the shard to this master, whose splits get numbers that the shard does not know.
-pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
-    let shard = shard::by_key(shard_key)?;
-    let mut connection = session::open(&shard, "adopt")?;
-    if state::has(&mut connection, "master")? {
-        if let Some(highest) = highest_number(&mut connection).map_err(SplitError::into_failure)? {
-            if highest > HIGHEST {
-                return Err(Failure::new(
-                    SqlState::NOT_IN_STATE,
-                    format!("shard \"{shard_key}\" knows split {highest}, which no master has planned"),
-                )
-                .hint("Somebody has written into the agent's tables there: remove what is not a split's."));
-            }
-            split::number_after(highest);
-        }
-        master::adopt(&mut connection, &split::identity()).map_err(SplitError::into_failure)?;
+/// The splits of this master get numbers that the shard does not know.
+pub fn pass_numbers(connection: &mut Connection, shard: &Shard) -> Result<()> {
+    let Some(highest) = highest_number(connection)? else { return Ok(()) };
+    if highest > HIGHEST {
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!("shard \"{}\" knows split {highest}, which no master has planned", shard.shard_key),
+            "Somebody has written into the agent's tables there: remove what is not a split's.",
+        ));
     }
+    split::number_after(highest);
     Ok(())
 }
 
@@ -55,7 +49,7 @@ fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
     for redirect in redirects::all(connection)? {
         highest = highest.max(left::highest_split(connection, &redirect)?);
     }
-    Ok(highest)
+    Ok(highest.max(decision::highest_split(connection)?))
 }
 
 /// Removes every side that no active plan of this master accounts for.

@@ -1,6 +1,7 @@
 //! How splits end: finish, rollback, a shard that is lost; what refuses stale clients after it,
 //! and what a master that is gone has left.
 
+pub mod adopt;
 pub mod before;
 pub mod cleanup;
 pub mod copies;

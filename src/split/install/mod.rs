@@ -17,7 +17,9 @@ use crate::agent::state::side::{self, Version};
 use crate::agent::state::standing::{self as list, Standing};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{self, Watched, capture, judged, known_column, native, observe, schema, standing};
+use crate::agent::{
+    self, Watched, capture, decisions, judged, known_column, native, observe, schema, standing,
+};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
@@ -153,6 +155,11 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
     side::require_own(connection, plan, side)?;
     master::insert(connection, &tenure.identity)?;
     master::check(connection, &tenure.identity)?;
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    decisions::require_known(connection, shard)?;
     create_rows(connection, plan, side, tenure.generation)?;
     let has_native = side == Side::Source && native::is_installed(connection)?;
     // What an attempt before has made stays so: its triggers may be there, which have no condition.

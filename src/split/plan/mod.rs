@@ -8,7 +8,7 @@ use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::routing::Served;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::Phase;
-use crate::catalog::{routing, settlement, split, way_back};
+use crate::catalog::{outdated, routing, settlement, split, way_back};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
@@ -91,6 +91,7 @@ pub struct Request<'a> {
 /// Stores a plan; returns its id.
 pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     let keyspace = keyspace::lock(request.keyspace)?;
+    outdated::require_current(&keyspace.name)?;
     let source = shard::by_key(request.source)?;
     let target = shard::by_key(request.target)?;
     check_shards(&keyspace, &source, &target)?;

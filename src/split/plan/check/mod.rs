@@ -15,6 +15,7 @@ mod scope;
 
 use super::{policies, refusals};
 use crate::agent::catalogs;
+use crate::agent::decisions;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::reading::Locked;
@@ -237,6 +238,13 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let mut connection = session::open(shard, &format!("split {} check", plan.id))?;
     master::check(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
+    match decisions::require_known(&mut connection, shard) {
+        Err(SplitError::Failed(lost)) => {
+            let hint = lost.hint.unwrap_or_default();
+            findings.push(Finding::new(&label("decisions"), false, lost.message, &hint));
+        }
+        known => known?,
+    }
     findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
     let copied = asked("whose redirects it has", copies::redirected(&mut connection, shard))?;
     findings.extend(copied.into_iter().map(|(split, original)| of_a_copy(side, shard, split, &original)));

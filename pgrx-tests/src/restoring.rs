@@ -1,0 +1,55 @@
+//! A master that goes back to what it was: by its dump, which makes it another master, or by its
+//! disk, which leaves it the one that it was.
+
+use crate::cluster::{Cluster, DATABASE};
+use crate::disasters::backup::{Backup, put_aside};
+use crate::{Result, env};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What `pg_dump` says of a master's database.
+pub struct Dump(PathBuf);
+
+fn program(cluster: &Cluster, name: &str) -> Result<Command> {
+    let mut command = Command::new(env::bindir()?.join(name));
+    command.args(["-U", "postgres", "-p", "5432", "-h"]).arg(cluster.master.socket_dir());
+    Ok(command)
+}
+
+impl Dump {
+    pub fn of(cluster: &Cluster, name: &str) -> Result<Dump> {
+        let path = cluster.master.socket_dir().join(format!("{name}.sql"));
+        env::run(program(cluster, "pg_dump")?.arg("-f").arg(&path).args(["-d", DATABASE]))?;
+        Ok(Dump(path))
+    }
+
+    /// In the place of the database that is there.
+    pub fn restore(&self, cluster: &Cluster) -> Result<()> {
+        let mut postgres = cluster.master.superuser("postgres")?;
+        postgres.batch_execute(&format!("DROP DATABASE {DATABASE} WITH (FORCE)"))?;
+        self.restore_as(cluster, DATABASE)
+    }
+
+    /// A copy beside it.
+    pub fn restore_as(&self, cluster: &Cluster, database: &str) -> Result<()> {
+        let mut postgres = cluster.master.superuser("postgres")?;
+        postgres.batch_execute(&format!("CREATE DATABASE {database}"))?;
+        let mut psql = program(cluster, "psql")?;
+        env::run(psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-f"]).arg(&self.0))?;
+        Ok(())
+    }
+}
+
+/// The disk of the master, as a point-in-time recovery brings it back.
+pub struct Disk(Backup);
+
+impl Disk {
+    pub fn of(cluster: &Cluster) -> Result<Disk> {
+        Backup::of_disk(&cluster.master).map(Disk)
+    }
+
+    pub fn restore(self, cluster: &mut Cluster) -> Result<()> {
+        put_aside(&mut cluster.master)?;
+        self.0.restore(&mut cluster.master)
+    }
+}

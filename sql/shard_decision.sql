@@ -1,0 +1,62 @@
+-- Decided cutovers that shards know and this master did not when it asked them: it was restored,
+-- or promoted, to a time before. Not dumped: a restored master asks its own shards.
+CREATE TABLE shardmaster.shard_decision (
+    shard_key  text NOT NULL REFERENCES shardmaster.shard (shard_key) ON UPDATE CASCADE ON DELETE CASCADE,
+    split_id   bigint NOT NULL,
+    token      text NOT NULL,
+    keyspace   text NOT NULL,
+    version    bigint NOT NULL,
+    side       text NOT NULL CHECK (side IN ('source', 'target')),
+    from_shard text NOT NULL,
+    to_shard   text NOT NULL,
+    entries    text NOT NULL,
+    said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note')),
+    key_count  bigint NOT NULL,
+    keys       text[],
+    asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (shard_key, token, split_id)
+);
+CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
+COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
+COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, or the note that stays of the last one';
+COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
+COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
+
+-- Those that shard_adopt() has taken over: no plan stands for them here.
+CREATE TABLE shardmaster.adopted_decision (
+    token      text NOT NULL,
+    split_id   bigint NOT NULL,
+    keyspace   text NOT NULL,
+    version    bigint NOT NULL,
+    adopted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (token, split_id)
+);
+COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has taken over from shards';
+
+-- Where somebody else moves its rows, or it did not answer, it is asked again. Not dumped.
+CREATE TABLE shardmaster.shard_asked (
+    shard_key text PRIMARY KEY REFERENCES shardmaster.shard (shard_key) ON UPDATE CASCADE ON DELETE CASCADE,
+    run       text,
+    asked_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    problem   text
+);
+COMMENT ON TABLE shardmaster.shard_asked IS 'when each shard was last asked which decisions it knows; not dumped';
+COMMENT ON COLUMN shardmaster.shard_asked.run IS 'the run of this server in which it has answered';
+
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.adopted_decision', '');
+
+-- As of now: a worker that takes a split up may have taken its decision over meanwhile. One that is
+-- about to is waited for by clients of what moves alone, whom the source sends away itself. The word
+-- of a shard that was disabled counts no more.
+CREATE VIEW shardmaster.lost_decision AS
+    SELECT d.* FROM shardmaster.shard_decision d JOIN shardmaster.shard known ON known.shard_key = d.shard_key
+     WHERE known.status <> 'disabled'
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan p
+                        WHERE p.id = d.split_id AND p.token = d.token AND p.phase = 'completed')
+       AND NOT EXISTS (SELECT FROM shardmaster.adopted_decision a
+                        WHERE a.token = d.token AND a.split_id = d.split_id)
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan p JOIN shardmaster.shard_decision s
+                               ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by <> 'note'
+                        WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
+                          AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused'));
+COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';

@@ -1,0 +1,194 @@
+//! What a shard knows of decided cutovers: by the states of its sides, by its redirects, and by
+//! what it has noted for good. Known by a split's number and token together: a version alone
+//! says nothing, since a restored master reaches it again.
+
+use super::error::{Result, SplitError};
+use super::session::Side;
+use super::state::decision;
+use super::state::left;
+use super::state::redirect::{self, Redirect};
+use super::state::side::State;
+use super::state::{self, LONGEST, MANY};
+use crate::catalog::outdated;
+use crate::catalog::redirect::By;
+use crate::catalog::shard::Shard;
+use crate::catalog::shard_decision::{self, Decision};
+use crate::clean;
+use crate::error::SqlState;
+use crate::keys::scope::{Entries, Scope};
+use crate::keys::strategy::Strategy;
+use crate::remote::Connection;
+use crate::remote::quote::literal;
+use crate::server::txn;
+
+/// By what a shard knows a decision: what has left it, the state of a side, the note that stays.
+const REDIRECT: &str = "redirect";
+const SIDE: &str = "side";
+pub const NOTE: &str = "note";
+
+/// Where the keys of a decision are read.
+enum Keys {
+    Side(Strategy),
+    Left(Redirect),
+    Noted,
+}
+
+/// Decisions that the shard knows and this master does not, each once, with their keys.
+pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decision>> {
+    let mut unknown: Vec<Decision> = Vec::new();
+    for (mut decision, keys) in unknown_heads(connection, shard)? {
+        decision.keys = match keys {
+            Some(Keys::Side(of)) => Some(of_scope(connection, &decision, of)?),
+            Some(Keys::Left(redirect)) => {
+                let by = By { split: decision.split_id, token: &decision.token };
+                Some(names(&left::of_split(connection, &redirect, by)?.0))
+            }
+            Some(Keys::Noted) => decision::keys(connection, &shard.namespace, &decision.keyspace)?,
+            None => None,
+        };
+        unknown.push(decision);
+    }
+    Ok(unknown)
+}
+
+/// Refuses a shard that knows a decision of a split of which this master has no plan.
+pub fn require_known(connection: &mut Connection, shard: &Shard) -> Result<()> {
+    let unknown = unknown_heads(connection, shard)?;
+    let lost = unknown.iter().map(|(decision, _)| decision);
+    let Some(lost) = lost.into_iter().find(|d| txn::in_one(|| shard_decision::plan_of(d)).is_none()) else {
+        return Ok(());
+    };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("shard \"{}\" knows that {}, and this master does not", shard.shard_key, lost.told()),
+        outdated::ADOPT,
+    ))
+}
+
+/// The same without their keys. A shard that knows one in several ways is asked for the keys by the first of them.
+fn unknown_heads(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+    let mut all: Vec<(Decision, Option<Keys>)> = of_redirects(connection, shard)?;
+    all.extend(of_sides(connection, shard)?);
+    all.extend(noted(connection, shard)?);
+    let heads: Vec<&Decision> = all.iter().map(|(decision, _)| decision).collect();
+    let known = txn::in_one(|| shard_decision::known_of(&heads));
+    let mut unknown: Vec<(Decision, Option<Keys>)> = Vec::new();
+    for ((decision, keys), _) in all.into_iter().zip(known).filter(|(_, known)| !known) {
+        match unknown.iter_mut().find(|(other, _)| other.is_of_same_split(&decision)) {
+            // A side that finish has left has no keys, but the note may.
+            Some((_, none @ None)) => *none = keys,
+            Some(_) => {}
+            None => unknown.push((decision, keys)),
+        }
+    }
+    Ok(unknown)
+}
+
+fn names(scope: &Scope) -> Vec<String> {
+    match scope.entries() {
+        Entries::Named(names) => names.to_vec(),
+        Entries::Ranges(of, ranges) => ranges.iter().map(|range| range.name(of)).collect(),
+    }
+}
+
+/// What its redirects still refuse.
+fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+    let mut found = Vec::new();
+    for redirect in redirect::all(connection)?.into_iter().filter(|r| r.namespace == shard.namespace) {
+        for (split_id, token, version, to) in left::decisions(connection, &redirect)? {
+            let decision = Decision {
+                keyspace: clean::message(&redirect.keyspace),
+                split_id,
+                token,
+                version,
+                from_shard: shard.shard_key.clone(),
+                to_shard: to,
+                side: Side::Source.as_str().to_owned(),
+                said_by: REDIRECT.to_owned(),
+                entries: redirect.entries.entries(),
+                ..Decision::default()
+            };
+            found.push((decision, Some(Keys::Left(redirect.clone()))));
+        }
+    }
+    Ok(found)
+}
+
+/// The sides that have moved, opened, or been left.
+fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+    if !state::has(connection, "side")? {
+        return Ok(Vec::new());
+    }
+    let decided = [State::Moved, State::Open, State::Left].map(|state| literal(state.as_str())).join(", ");
+    let rows = connection.query(
+        &format!(
+            "SELECT left(keyspace, {LONGEST}), split_id, left(token, {LONGEST}), side, version, left(other_shard, {LONGEST}),
+                    left(entries, {LONGEST}), state
+               FROM shardmaster_agent.side
+              WHERE namespace = $1 AND state IN ({decided}) AND version IS NOT NULL ORDER BY version DESC LIMIT {MANY}"
+        ),
+        &[Some(&shard.namespace)],
+    )?;
+    let read = |row: Vec<Option<String>>| {
+        let [keyspace, split, token, side, version, other, entries, state] = <[_; 8]>::try_from(row).ok()?;
+        let side = if side? == Side::Source.as_str() { Side::Source } else { Side::Target };
+        let decision = of_side(
+            shard,
+            side,
+            &clean::message(&other?),
+            Decision {
+                keyspace: clean::message(&keyspace?),
+                split_id: split?.parse().ok()?,
+                token: clean::message(&token?),
+                version: version?.parse().ok()?,
+                said_by: SIDE.to_owned(),
+                entries: clean::message(&entries?),
+                ..Decision::default()
+            },
+        );
+        // Nothing of what moved is left behind a finish but what is noted.
+        let has_scope = state? != State::Left.as_str();
+        let keys = Strategy::of_entries(&decision.entries).filter(|_| has_scope).map(Keys::Side);
+        Some((decision, keys))
+    };
+    Ok(rows.rows.into_iter().filter_map(read).collect())
+}
+
+fn of_side(shard: &Shard, side: Side, other: &str, decision: Decision) -> Decision {
+    let own = shard.shard_key.clone();
+    let (from_shard, to_shard) = match side {
+        Side::Source => (own, other.to_owned()),
+        Side::Target => (other.to_owned(), own),
+    };
+    Decision { from_shard, to_shard, side: side.as_str().to_owned(), ..decision }
+}
+
+/// What the scope of a side has still: what has come back or gone on is no more in it.
+fn of_scope(connection: &mut Connection, decision: &Decision, of: Strategy) -> Result<Vec<String>> {
+    let side = if decision.side == Side::Source.as_str() { Side::Source } else { Side::Target };
+    Ok(names(&state::scope::of_side(connection, decision.split_id, side, of)?))
+}
+
+/// What stays of them all.
+fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+    let noted = decision::all(connection, &shard.namespace)?;
+    let decision = |noted: decision::Noted| {
+        let decision = of_side(
+            shard,
+            noted.side,
+            &noted.other,
+            Decision {
+                keyspace: noted.keyspace,
+                split_id: noted.split,
+                token: noted.token,
+                version: noted.version,
+                key_count: noted.key_count,
+                said_by: NOTE.to_owned(),
+                entries: noted.entries,
+                ..Decision::default()
+            },
+        );
+        (decision, Some(Keys::Noted))
+    };
+    Ok(noted.into_iter().map(decision).collect())
+}

@@ -1,0 +1,54 @@
+//! Asks a shard which decided cutovers it knows, and keeps what this master does not.
+
+use super::decisions;
+use super::error::{Result, SplitError};
+use super::session;
+use super::state::master;
+use crate::catalog::shard::Shard;
+use crate::catalog::shard_decision::{self, Decision};
+use crate::catalog::split;
+use crate::clean;
+use crate::remote::Connection;
+use crate::server::txn;
+use std::time::{Duration, Instant};
+
+/// What a shard has said.
+#[derive(Default)]
+pub struct Answer {
+    /// What this master does not know.
+    pub decisions: Vec<Decision>,
+    /// Why its rows are not this master's to move.
+    pub refused: Option<String>,
+}
+
+/// By a session of its own, within a time.
+pub fn ask(shard: &Shard, limit: Duration) -> Result<Answer> {
+    let until = Instant::now() + limit;
+    let mut connection = session::open_within(shard, "inquiry", limit)?;
+    connection.set_deadline(Some(until));
+    of(&mut connection, shard)
+}
+
+/// By a session that there is.
+pub fn of(connection: &mut Connection, shard: &Shard) -> Result<Answer> {
+    let identity = txn::in_one(split::identity);
+    let refused = match master::check(connection, &identity) {
+        Ok(()) => None,
+        Err(SplitError::Failed(failure)) => Some(clean::said(&failure.message)),
+        Err(other) => return Err(other),
+    };
+    Ok(Answer { decisions: decisions::unknown(connection, shard)?, refused })
+}
+
+/// Writes it down, within a transaction; what is wrong with it, or with the shard.
+pub fn keep(shard: &Shard, outcome: Result<Answer>) -> Option<String> {
+    let problem = match outcome {
+        Ok(answer) => {
+            shard_decision::store(&shard.shard_key, &answer.decisions);
+            answer.refused
+        }
+        Err(error) => Some(clean::said(&error.into_failure().message)),
+    };
+    shard_decision::asked(&shard.shard_key, problem.as_deref());
+    problem
+}

@@ -1,0 +1,44 @@
+//! A master that was restored to a time before a cutover: where a shard knows a decision that it does
+//! not, it routes nobody to write in that keyspace, and nothing goes by its routes there.
+
+use super::shard_decision;
+use crate::error::{Failure, SqlState};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+#[error(
+    "keyspace \"{keyspace}\" is not routed for writing: shard \"{shard}\" knows that split {split} has moved keys from \"{from}\" to \"{to}\", and this master does not"
+)]
+pub struct Outdated {
+    keyspace: String,
+    shard: String,
+    split: i64,
+    from: String,
+    to: String,
+}
+
+/// What is to be done about it.
+pub const ADOPT: &str = "This master was restored to a time before. SELECT * FROM shard_adopt(dry_run => true) shows what the shards know; without dry_run it is taken over.";
+
+impl From<Outdated> for Failure {
+    fn from(outdated: Outdated) -> Failure {
+        Failure::new(SqlState::NOT_IN_STATE, outdated.to_string()).hint(ADOPT)
+    }
+}
+
+/// Refuses a keyspace of which a shard knows more.
+pub fn require_current(keyspace: &str) -> Result<(), Outdated> {
+    if !shard_decision::is_here() {
+        return Ok(());
+    }
+    match shard_decision::lost_of(keyspace) {
+        None => Ok(()),
+        Some((shard, lost)) => Err(Outdated {
+            keyspace: keyspace.to_owned(),
+            shard,
+            split: lost.split_id,
+            from: lost.from_shard,
+            to: lost.to_shard,
+        }),
+    }
+}

@@ -1,0 +1,230 @@
+//! Decided cutovers that shards know and this master does not (`shardmaster.shard_decision`), those that
+//! it has taken over (`adopted_decision`), and which shards were asked (`shard_asked`).
+
+use super::split_state::IS_OVER;
+use crate::server::{instance, sql};
+use crate::words::counted;
+use pgrx::pg_sys;
+
+/// A decided cutover, as one shard knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    pub keyspace: String,
+    pub split_id: i64,
+    pub token: String,
+    pub version: i64,
+    pub from_shard: String,
+    pub to_shard: String,
+    /// What its entries are, as shards call it.
+    pub entries: String,
+    /// The side of it that the shard was.
+    pub side: String,
+    /// By what it knows it.
+    pub said_by: String,
+    /// Where the keys themselves are not known.
+    pub key_count: i64,
+    /// Entries of routing; None: the shard does not know them any more.
+    pub keys: Option<Vec<String>>,
+}
+
+impl Decision {
+    pub fn is_of_same_split(&self, other: &Decision) -> bool {
+        (self.split_id, &self.token) == (other.split_id, &other.token)
+    }
+}
+
+impl Decision {
+    /// In words: "split 7 has moved 3 keys from ...".
+    pub fn told(&self) -> String {
+        let count = self.keys.as_ref().map_or(usize::try_from(self.key_count).unwrap_or(0), Vec::len);
+        let entries = if count > 0 { counted(count, "entry", "entries") } else { "entries".to_owned() };
+        format!(
+            "split {} has moved {entries} of keyspace \"{}\" from shard \"{}\" to \"{}\" with routing version {}",
+            self.split_id, self.keyspace, self.from_shard, self.to_shard, self.version
+        )
+    }
+}
+
+/// The plan of this master whose decision it is, if that is not at its end.
+pub fn plan_of(decision: &Decision) -> Option<i64> {
+    sql::read_one(
+        &format!("SELECT id FROM shardmaster.split_plan WHERE id = $1 AND token = $2 AND NOT {IS_OVER}"),
+        &[decision.split_id.into(), decision.token.as_str().into()],
+        |row| row.value(1),
+    )
+}
+
+/// Entries that a split of this master has moved with a later version than this one, and by which.
+pub fn moved_later(keyspace: &str, keys: &[String], version: i64) -> Vec<(String, i64)> {
+    sql::read(
+        "SELECT e.key, v.split_id
+           FROM shardmaster.routing_entry e
+           JOIN shardmaster.routing_version v ON v.keyspace = e.keyspace AND v.version = e.valid_from
+          WHERE e.keyspace = $1 AND e.key = ANY ($2) AND e.valid_to IS NULL AND e.valid_from > $3 AND v.split_id IS NOT NULL",
+        &[keyspace.into(), keys.to_vec().into(), version.into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
+/// Whether the catalog has these tables: the library may be newer.
+pub fn is_here() -> bool {
+    // SAFETY: look-ups in the system cache with NUL-terminated names, in a transaction.
+    unsafe {
+        let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
+        schema != pg_sys::Oid::INVALID
+            && pg_sys::get_relname_relid(c"lost_decision".as_ptr(), schema) != pg_sys::Oid::INVALID
+    }
+}
+
+/// Which of these this master knows, in their order.
+pub fn known_of(decisions: &[&Decision]) -> Vec<bool> {
+    let ids: Vec<i64> = decisions.iter().map(|d| d.split_id).collect();
+    let tokens: Vec<String> = decisions.iter().map(|d| d.token.clone()).collect();
+    let adopted = match is_here() {
+        true => {
+            "EXISTS (SELECT FROM shardmaster.adopted_decision a WHERE a.token = d.token AND a.split_id = d.id)"
+        }
+        false => "false",
+    };
+    sql::read(
+        &format!(
+            "SELECT {adopted} OR EXISTS (SELECT FROM shardmaster.split_plan p
+                                          WHERE p.id = d.id AND p.token = d.token AND p.phase = 'completed')
+               FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY d (id, token, at) ORDER BY d.at"
+        ),
+        &[ids.into(), tokens.into()],
+        |row| row.value(1),
+    )
+}
+
+/// What a shard has answered takes the place of what it had said before.
+pub fn store(shard_key: &str, decisions: &[Decision]) {
+    let has_some = "SELECT true FROM shardmaster.shard_decision WHERE shard_key = $1 LIMIT 1";
+    // Sessions forget their routes with each statement that changes the table.
+    if sql::read_one(has_some, &[shard_key.into()], |_| ()).is_some() {
+        sql::write("DELETE FROM shardmaster.shard_decision WHERE shard_key = $1", &[shard_key.into()]);
+    }
+    for d in decisions {
+        sql::write(
+            "INSERT INTO shardmaster.shard_decision
+                    (shard_key, split_id, token, keyspace, version, side, from_shard, to_shard, said_by, key_count, keys, entries)
+             SELECT s.shard_key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM shardmaster.shard s WHERE s.shard_key = $1",
+            &[
+                shard_key.into(),
+                d.split_id.into(),
+                d.token.as_str().into(),
+                d.keyspace.as_str().into(),
+                d.version.into(),
+                d.side.as_str().into(),
+                d.from_shard.as_str().into(),
+                d.to_shard.as_str().into(),
+                d.said_by.as_str().into(),
+                d.key_count.into(),
+                d.keys.clone().into(),
+                d.entries.as_str().into(),
+            ],
+        );
+    }
+}
+
+/// That a shard was asked, and what is in the way of its answer, or of what it says.
+pub fn asked(shard_key: &str, problem: Option<&str>) {
+    sql::write(
+        "INSERT INTO shardmaster.shard_asked AS a (shard_key, run, problem)
+         SELECT s.shard_key, CASE WHEN $3 IS NULL THEN $2 END, $3 FROM shardmaster.shard s WHERE s.shard_key = $1
+         ON CONFLICT (shard_key) DO UPDATE SET run = EXCLUDED.run, problem = EXCLUDED.problem, asked_at = clock_timestamp()",
+        &[shard_key.into(), instance::current().into(), problem.into()],
+    );
+}
+
+/// Shards that were here before this run of the server, or of its coordinator, and have not answered in it, and are to be asked
+/// now. One that did not answer is left alone for a while.
+pub fn to_ask() -> Vec<String> {
+    sql::read(
+        "SELECT s.shard_key
+           FROM shardmaster.shard s LEFT JOIN shardmaster.shard_asked a ON a.shard_key = s.shard_key
+          WHERE s.kind = 'postgres' AND s.status <> 'disabled' AND a.run IS DISTINCT FROM $1
+            AND (a.problem IS NULL OR a.asked_at < clock_timestamp() - interval '20 seconds')
+            AND (a.shard_key IS NOT NULL OR s.created_at > clock_timestamp()
+                 OR s.created_at < (SELECT max(greatest(i.created_at, p.backend_start)) FROM shardmaster.installation i
+                      LEFT JOIN pg_stat_activity p ON p.datname = current_database()
+                            AND p.backend_type = 'shardmaster coordinator'))
+          ORDER BY a.asked_at NULLS FIRST, s.shard_key",
+        &[instance::current().into()],
+        |row| row.value(1),
+    )
+}
+
+/// Shards of which it is not known what they know, and why.
+pub fn not_answered() -> Vec<(String, String)> {
+    sql::read(
+        "SELECT shard_key, problem FROM shardmaster.shard_asked WHERE problem IS NOT NULL ORDER BY shard_key",
+        &[],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
+fn from_row(row: &sql::Row<'_>) -> Decision {
+    Decision {
+        keyspace: row.value(2),
+        split_id: row.value(3),
+        token: row.value(4),
+        version: row.value(5),
+        from_shard: row.value(6),
+        to_shard: row.value(7),
+        side: row.value(8),
+        said_by: row.value(9),
+        key_count: row.value(10),
+        keys: row.get(11),
+        entries: row.value(12),
+    }
+}
+
+/// What shards know and this master does not, with who says it, in the order of the decisions.
+pub fn lost() -> Vec<(String, Decision)> {
+    sql::read(
+        "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, keys, entries
+           FROM shardmaster.lost_decision ORDER BY keyspace, version, split_id, shard_key",
+        &[],
+        |row| (row.value(1), from_row(&row)),
+    )
+}
+
+/// The last one of a keyspace, and who says it. Where the catalog has them.
+pub fn lost_of(keyspace: &str) -> Option<(String, Decision)> {
+    sql::read_one_again(
+        "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, NULL::text[], entries
+           FROM shardmaster.lost_decision WHERE keyspace = $1 ORDER BY version DESC, split_id, shard_key LIMIT 1",
+        &[keyspace.into()],
+        |row| (row.value(1), from_row(&row)),
+    )
+}
+
+/// Whether the shard may know a decision: a split of this master was there, or it has taken some over.
+pub fn had_part(shard_key: &str) -> bool {
+    let adopted = if is_here() { "EXISTS (SELECT FROM shardmaster.adopted_decision)" } else { "false" };
+    sql::read_one(
+        &format!("SELECT {adopted} OR EXISTS (SELECT FROM shardmaster.split_ledger WHERE shard_key = $1)"),
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+    .unwrap_or(false)
+}
+
+/// It is this master's from now on.
+pub fn adopted(decision: &Decision) {
+    sql::write(
+        "INSERT INTO shardmaster.adopted_decision (token, split_id, keyspace, version) VALUES ($1, $2, $3, $4)
+         ON CONFLICT DO NOTHING",
+        &[
+            decision.token.as_str().into(),
+            decision.split_id.into(),
+            decision.keyspace.as_str().into(),
+            decision.version.into(),
+        ],
+    );
+    sql::write(
+        "DELETE FROM shardmaster.shard_decision WHERE token = $1 AND split_id = $2",
+        &[decision.token.as_str().into(), decision.split_id.into()],
+    );
+}

@@ -1,0 +1,105 @@
+//! `shard_adopt()`: a master that was restored takes its shards over, and what they know of
+//! decided cutovers. Shards are asked first; then, in one transaction on the master, each
+//! keyspace gets one more routing version.
+
+mod keyspace;
+mod merge;
+mod row;
+
+pub use row::Row;
+
+use super::cleanup;
+use crate::agent::error::SplitError;
+use crate::agent::inquiry::{self, Answer};
+use crate::agent::session;
+use crate::agent::state::{self, master};
+use crate::catalog::shard::{self, Shard, TopologyError};
+use crate::catalog::shard_decision::{self, Decision};
+use crate::catalog::split;
+use crate::clean;
+use crate::error::Failure;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// For each shard: somebody waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks one shard, or all, and takes over what they know; with `dry_run` it only says so.
+pub fn run(shard_key: Option<&str>, dry_run: bool) -> Result<Vec<Row>, Failure> {
+    let shards = match shard_key {
+        Some(name) => vec![shard_with_rows(name)?],
+        None => shard::all().into_iter().filter(|shard| shard.holds_rows() && shard.is_active()).collect(),
+    };
+    let (mut rows, mut asked) = (Vec::new(), Vec::new());
+    for shard in shards {
+        match ask(&shard, dry_run) {
+            Ok((answer, was)) => {
+                rows.extend(was.map(|text| Row::of_shard(&shard.shard_key, text)));
+                asked.push((shard.shard_key, answer));
+            }
+            Err(error) if shard_key.is_none() => rows.push(unanswered(&shard, error, dry_run)),
+            Err(error) => return Err(error.into_failure()),
+        }
+    }
+    rows.extend(take_over(asked, dry_run, shard_key.is_some())?);
+    Ok(rows)
+}
+
+fn shard_with_rows(name: &str) -> Result<Shard, Failure> {
+    let shard = shard::by_key(name)?;
+    match shard.holds_rows() {
+        true => Ok(shard),
+        false => Err(TopologyError::NoServer { shard: shard.shard_key, kind: shard.kind }.into()),
+    }
+}
+
+/// One that is away keeps nobody from taking over what the others know.
+fn unanswered(shard: &Shard, error: SplitError, dry_run: bool) -> Row {
+    let why = clean::said(&error.into_failure().message);
+    if !dry_run {
+        shard_decision::asked(&shard.shard_key, Some(&why));
+    }
+    Row::of_shard(&shard.shard_key, format!("not asked: {why}"))
+}
+
+/// What the shard knows, and whether it was another master's. Numbers that it knows of splits are not given out again.
+fn ask(shard: &Shard, dry_run: bool) -> Result<(Answer, Option<String>), SplitError> {
+    let mut connection = session::open_within(shard, "adopt", PATIENCE)?;
+    connection.set_deadline(Some(Instant::now() + PATIENCE));
+    let before = inquiry::of(&mut connection, shard)?;
+    let was = before.refused.as_ref().map(|_| "belonged to another master");
+    if dry_run {
+        return Ok((before, was.map(|_| "belongs to another master: to be taken over".to_owned())));
+    }
+    if state::has(&mut connection, "master")? {
+        cleanup::pass_numbers(&mut connection, shard)?;
+        master::adopt(&mut connection, &split::identity())?;
+    }
+    let answer = inquiry::of(&mut connection, shard)?;
+    Ok((answer, was.map(|text| format!("{text}: taken over"))))
+}
+
+/// What the shards that were asked have said now, the others when they were last asked. Of one shard alone, what it has a part in.
+fn take_over(asked: Vec<(String, Answer)>, dry_run: bool, is_one: bool) -> Result<Vec<Row>, Failure> {
+    let names: BTreeSet<String> = asked.iter().map(|(name, _)| name.clone()).collect();
+    let stored = shard_decision::lost().into_iter().filter(|(name, _)| !names.contains(name));
+    let mut said: Vec<(String, Decision)> = stored.collect();
+    for (name, answer) in asked {
+        if !dry_run {
+            shard_decision::store(&name, &answer.decisions);
+            shard_decision::asked(&name, answer.refused.as_deref());
+        }
+        said.extend(answer.decisions.into_iter().map(|decision| (name.clone(), decision)));
+    }
+    let mut merged = merge::merged(said);
+    if is_one {
+        merged.retain(|lost| lost.said_by.iter().any(|name| names.contains(name)));
+    }
+    let keyspaces: BTreeSet<String> = merged.iter().map(|lost| lost.decision.keyspace.clone()).collect();
+    let mut rows = Vec::new();
+    for keyspace in keyspaces {
+        let of: Vec<&merge::Lost> = merged.iter().filter(|lost| lost.decision.keyspace == keyspace).collect();
+        rows.extend(keyspace::take_over(&keyspace, &of, dry_run)?);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,44 @@
+//! What `shard_adopt()` says.
+
+use super::merge::Lost;
+
+/// What shards say, and what becomes of it.
+pub struct Row {
+    /// The shards that know it.
+    pub said_by: String,
+    pub keyspace: Option<String>,
+    pub key: Option<String>,
+    pub routed_to: Option<String>,
+    pub moved_to: Option<String>,
+    pub split_id: Option<i64>,
+    pub version: Option<i64>,
+    pub action: String,
+}
+
+impl Row {
+    /// Of a shard itself.
+    pub fn of_shard(shard_key: &str, action: String) -> Row {
+        Row {
+            said_by: shard_key.to_owned(),
+            keyspace: None,
+            key: None,
+            routed_to: None,
+            moved_to: None,
+            split_id: None,
+            version: None,
+            action,
+        }
+    }
+
+    /// Of a decision.
+    pub fn of(lost: &Lost, action: &str) -> Row {
+        let decision = &lost.decision;
+        Row {
+            keyspace: Some(decision.keyspace.clone()),
+            moved_to: Some(decision.to_shard.clone()),
+            split_id: Some(decision.split_id),
+            version: Some(decision.version),
+            ..Row::of_shard(&lost.said_by.join(", "), action.to_owned())
+        }
+    }
+}
