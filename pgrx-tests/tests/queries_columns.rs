@@ -1,8 +1,10 @@
 //! What shards have of columns and rows: in which order, of which a login may read, and which a policy hides.
 
 use shardmaster_tests::asking::{analyst, error, hint, json, stage};
+use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::{self, LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 
 #[test]
 fn columns_in_another_order_are_not_mixed_up() {
@@ -163,4 +165,43 @@ fn a_letter_that_a_shards_encoding_lacks_fails_no_query() {
     assert_eq!(client.query_one(count, &[]).unwrap().get::<_, i64>(0), 1);
     let count = "SELECT count(*) FROM imported.items WHERE val = '日本'";
     assert_eq!(client.query_one(count, &[]).unwrap().get::<_, i64>(0), 1);
+}
+
+/// The mover is shown no fewer rows than there are either: what fills by them waits, and says why.
+#[test]
+fn a_policy_hides_no_row_from_what_is_filled() {
+    let cluster = stage(&[]);
+    by_superusers(
+        &cluster,
+        "CREATE TABLE country (id int PRIMARY KEY); INSERT INTO country SELECT generate_series(1, 3); ALTER TABLE country OWNER TO app_owner",
+    );
+    by_superuser(&cluster, 1, "TRUNCATE country");
+    for table in ["items", "country"] {
+        by_superusers(
+            &cluster,
+            &format!(
+                "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
+                 CREATE POLICY few ON {table} USING (id = 1)"
+            ),
+        );
+    }
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('vals', 'lookup', key_type => 'text', of => 'default');
+             SELECT shard_table_add('items', 'val', 'vals');
+             SELECT shard_table_add('country', NULL, policy => 'reference', origin => 'shard_a')",
+        )
+        .unwrap();
+    for waits in [
+        "SELECT count(*) > 0 FROM shard_lookups() WHERE waits_for LIKE '%row-level security%'",
+        "SELECT count(*) > 0 FROM shard_reference_tables() WHERE error LIKE '%row-level security%'",
+    ] {
+        wait::until_true(&mut master, waits, LIMIT, waits).unwrap();
+    }
+    by_superusers(&cluster, "ALTER ROLE mover BYPASSRLS");
+    let found = "SELECT count(*) = 600 FROM shardmaster.lookup_entry WHERE lookup = 'vals'";
+    wait::until_true(&mut master, "all rows", LIMIT, found).unwrap();
+    let mut there = cluster.servers[1].superuser(DATABASE).unwrap();
+    wait::until_true(&mut there, "all rows", LIMIT, "SELECT count(*) = 3 FROM country").unwrap();
 }
