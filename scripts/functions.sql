@@ -15,7 +15,7 @@ INSERT INTO subject VALUES
      '^shard_(guard\w*|misplaced\w*)$'),
     (7, 'Placement', '[Placement](placement.md)',
      '^shard_(\w+_slot|expire_leases|capacity|tenant_usage|place_tenant)$'),
-    (8, 'Identifiers', '[Identifiers](identifiers.md)', '^shard_snowflake_\w+$'),
+    (8, 'Identifiers', '[Identifiers](identifiers.md)', '^shard_(snowflake_\w+|sequences_spread)$'),
     (9, 'Queries and commands on all shards', '[Queries](queries.md), [executions](executions.md)',
      '^shard_(query\w*|execut\w+|logins?|login_\w+)$'),
     (10, 'Lookups', '[Lookups](lookups.md)', '^shard_lookup\w*$'),

@@ -160,7 +160,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                       shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
-                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check,
+                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
@@ -572,6 +572,33 @@ COMMENT ON FUNCTION @extschema@.shard_drop(text) IS
 'takes a shard out of the topology; its data stay. Refused with 55006 while keys are routed to it, or an active split or a guard has it; warns where it has copies of reference tables, which go on refusing writes. A shard that splits have moved keys to or from is asked to forget this master; one that does not answer is dropped with a warning. Within a transaction block it is not asked. Its shard_index is not given again';
 COMMENT ON FUNCTION @extschema@.shard_status() IS
 'Whether everything is in place for splits to run by themselves, one row each: version of extension and library, preload, database, launcher, coordinator (pid and last sign of life), split workers, free background worker slots; then one row for each decided cutover that a shard knows and this master does not, for each shard that could not be asked, for each unfinished split, and for each statement of shard_execute() in two phases that is left on shards. Where ok is false, value says what to do.';
+
+-- Numbers of its own for each shard.
+
+CREATE TABLE shardmaster.number_block (
+    keyspace  text NOT NULL,
+    shard_key text NOT NULL,
+    first     bigint NOT NULL,
+    last      bigint NOT NULL CHECK (last >= first),
+    given_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (keyspace, shard_key, first, last)
+);
+COMMENT ON TABLE shardmaster.number_block IS 'blocks of numbers that sequences of shards give out, each of one shard, never given to another one; see shard_sequences_spread()';
+COMMENT ON COLUMN shardmaster.number_block.keyspace IS 'the keyspace whose sequences were spread';
+COMMENT ON COLUMN shardmaster.number_block.shard_key IS 'whose block it is; also of a shard that was dropped since';
+COMMENT ON COLUMN shardmaster.number_block.first IS 'its least number';
+COMMENT ON COLUMN shardmaster.number_block.last IS 'its greatest number';
+
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.number_block', '');
+
+CREATE FUNCTION @extschema@.shard_sequences_spread(
+    keyspace text DEFAULT 'default', block bigint DEFAULT 1099511627776, below bigint DEFAULT 9007199254740992,
+    dry_run boolean DEFAULT false, timeout interval DEFAULT '1 min')
+RETURNS TABLE (shard text, sequence text, first bigint, last bigint, outcome text)
+LANGUAGE c SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'shard_sequences_spread_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_sequences_spread(text, bigint, bigint, boolean, interval) IS
+    'gives the sequences that fill columns of a keyspace''s tables numbers of their own on each shard, for good: a block of so many numbers each (block, 2^40), behind all that any shard has in sequences and rows, and all below 2^53 (below). Online, outside of a transaction, as the mover; call it again after a shard was added, or an error. A sequence has numbers that no other shard''s can give out (kept), gets a block (given), or is left as it is with the reason. increment is never changed. dry_run: what it would do. 42501: the mover may not set one; 55000: one that a unique key without the shard-by column needs cannot have a block (smaller type, CYCLE, counts down, partitions without room), nothing is changed then; 08006: a shard does not answer';
 
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$

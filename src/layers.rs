@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 13] = [
     &["keychain", "native"],
     &["catalog"],
     &["agent"],
-    &["placement", "gateway", "snowflake", "query"],
+    &["placement", "gateway", "snowflake", "query", "numbers"],
     &["routing", "schema", "execution", "import", "misplaced"],
     &["split", "lookups"],
     &["guard", "reference", "report"],

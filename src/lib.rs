@@ -21,6 +21,7 @@ mod lookups;
 mod majors;
 mod misplaced;
 mod native;
+mod numbers;
 mod placement;
 #[cfg(test)]
 mod properties;
@@ -30,6 +31,7 @@ mod remote;
 mod report;
 mod routing;
 mod schema;
+
 mod server;
 mod snowflake;
 mod split;
@@ -49,6 +51,7 @@ extension_sql_file!("../sql/shard_decision.sql", name = "shard_decision", requir
 extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]);
 extension_sql_file!("../sql/execution.sql", name = "execution", requires = ["catalog"]);
 extension_sql_file!("../sql/misplaced.sql", name = "misplaced", requires = ["catalog"]);
+extension_sql_file!("../sql/number_block.sql", name = "number_block", requires = ["catalog"]);
 extension_sql_file!("../sql/standing.sql", name = "standing", requires = ["catalog"]);
 extension_sql_file!("../sql/lookup.sql", name = "lookup", requires = ["catalog"]);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);

@@ -36,6 +36,14 @@ fn copy(split: &Split<'_>) {
     split.call("run_backfill").unwrap();
 }
 
+/// What comes on the target between the check, which would have refused the split, and the copy.
+fn copy_after(cluster: &Cluster, split: &Split<'_>, statements: &str) {
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    cluster.owner_of(&cluster.shards[1]).unwrap().batch_execute(statements).unwrap();
+    split.call("run_backfill").unwrap();
+}
+
 fn wait_for(split: &Split<'_>, text: &str) {
     wait::until(&format!("the split to wait for {text}"), LIMIT, || {
         let waiting: Option<String> = split.metric("waiting_for")?;
@@ -76,10 +84,10 @@ fn a_row_of_another_moving_split_is_waited_for() {
 #[test]
 fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
     let cluster = cluster("\"Mail\", id) WHERE (n > 0", "'m'");
-    let more = "UPDATE items SET n = 0 WHERE tenant = 9; INSERT INTO items VALUES (8, 1, 'm', 7)";
+    let more = "UPDATE items SET n = 0 WHERE tenant = 9";
     cluster.owner_of(&cluster.shards[1]).unwrap().batch_execute(more).unwrap();
     let split = plan(&cluster, "shard_a", "shard_b", "1");
-    copy(&split);
+    copy_after(&cluster, &split, "INSERT INTO items VALUES (8, 1, 'm', 7)");
     let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
     assert!(error.contains("collides with a row whose key cannot be told"), "{error}");
 }
@@ -193,8 +201,10 @@ fn a_row_of_values_that_cannot_be_told_apart_is_waited_for() {
 #[test]
 fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
     let cluster = cluster("lower(\"Mail\")", "'It''s'");
+    let mut there = cluster.owner_of(&cluster.shards[1]).unwrap();
+    there.batch_execute("UPDATE items SET \"Mail\" = 'another' WHERE tenant = 9").unwrap();
     let split = plan(&cluster, "shard_a", "shard_b", "1");
-    copy(&split);
+    copy_after(&cluster, &split, "UPDATE items SET \"Mail\" = 'It''s' WHERE tenant = 9");
     let error = split.wait("tailing", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("23505"), "{error}");
     let error = error.to_string();
@@ -212,10 +222,7 @@ fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
 fn a_row_without_a_key_is_called_so() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
     let columns = "tenant bigint, id int PRIMARY KEY, n int";
-    let more = [
-        "INSERT INTO items VALUES (1, 1, 7)",
-        "CREATE UNIQUE INDEX ON items (n); INSERT INTO items VALUES (NULL, 2, 7)",
-    ];
+    let more = ["INSERT INTO items VALUES (1, 1, 7)", "CREATE UNIQUE INDEX ON items (n)"];
     for (shard, more) in cluster.shards.iter().zip(more) {
         let statements = format!("SET ROLE {OWNER}; CREATE TABLE items ({columns}); {more}");
         cluster.owner_of(shard).unwrap().batch_execute(&statements).unwrap();
@@ -223,7 +230,8 @@ fn a_row_without_a_key_is_called_so() {
     let set_up = "SELECT shard_table_add('items', 'tenant', key_type => 'bigint'); SELECT shard_assign('1', 'shard_a')";
     cluster.superuser().unwrap().batch_execute(set_up).unwrap();
     let split = plan(&cluster, "shard_a", "shard_b", "1");
-    copy(&split);
+    let row = format!("SET ROLE {OWNER}; INSERT INTO items VALUES (NULL, 2, 7)");
+    copy_after(&cluster, &split, &row);
     let error = split.wait("tailing", LIMIT).unwrap_err().to_string();
     assert!(error.contains("collides with a row without a key"), "{error}");
 }

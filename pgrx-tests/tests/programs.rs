@@ -128,6 +128,7 @@ mod settle;
 mod smoke;
 mod snowflake;
 mod spellings;
+mod spread;
 mod stamps;
 mod strays;
 mod streams;

@@ -30,6 +30,7 @@ pub mod snowflake;
 pub mod split;
 pub mod split_check;
 pub mod split_diagnose;
+pub mod spread;
 pub mod status;
 pub mod top;
 pub mod topology;

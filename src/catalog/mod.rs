@@ -18,6 +18,7 @@ pub mod misplaced_doubt;
 pub mod misplaced_run;
 pub mod name;
 pub mod naming;
+pub mod number_block;
 pub mod outdated;
 pub mod place;
 pub mod redirect;

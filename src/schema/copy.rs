@@ -1,14 +1,17 @@
 //! Makes on one shard what another one has. Each step can be made again: what is there is left out by the next call.
 
+use super::blocks;
 use super::compare::by_key;
 use super::error::SchemaError;
 use super::inventory::{Look, PATIENCE, path};
 use super::object::Object;
 use super::plan::{self, Namespaces, Plan, Step, Wanted};
 use crate::catalog::caller::Caller;
+use crate::catalog::number_block::Given;
 use crate::catalog::shard;
 use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
+use crate::numbers::spread;
 use crate::remote::fan_out::Question;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -50,10 +53,26 @@ impl Copy<'_> {
             let (from, to, first) = (self.from.to_owned(), self.to.to_owned(), first.clone());
             return Err(SchemaError::Problems { from, to, first, all: plan.problems }.into());
         }
+        self.give_numbers(&mut look, &mut plan)?;
         if !self.dry_run {
             self.make(&mut look, &plan, &path(&to), [&here, &there])?;
         }
         Ok(plan.together.into_iter().chain(plan.late).chain(plan.after).collect())
+    }
+
+    /// What is spread on the one shard has numbers of its own on the other one, too.
+    fn give_numbers(&self, look: &mut Look, plan: &mut Plan) -> Result<(), Failure> {
+        let steps = || plan.together.iter().chain(&plan.late).chain(&plan.after);
+        if !steps().any(|step| blocks::are_wanted(&step.statement)) {
+            return Ok(());
+        }
+        let block =
+            Caller::as_owner(|_| spread::reserve(self.keyspace, self.to, self.timeout, self.dry_run))?;
+        for step in plan.together.iter_mut().chain(&mut plan.late).chain(&mut plan.after) {
+            step.statement = blocks::fill(&step.statement, block);
+        }
+        look.blocks.push(Given { shard_key: self.to.to_owned(), range: block.range() });
+        Ok(())
     }
 
     /// In this very database CREATE INDEX CONCURRENTLY would wait for the end of whoever calls.

@@ -1,8 +1,10 @@
 //! What a shard has of the tables that are looked at, and of what they need. Asked as the role's login, of catalogs alone.
 
+use super::blocks;
 use super::error::SchemaError;
 use super::object::Object;
 use crate::catalog::caller::Caller;
+use crate::catalog::number_block::{self, Given};
 use crate::catalog::table_policy::{self, Listed, TableName};
 use crate::catalog::{keyspace, shard};
 use crate::error::Failure;
@@ -36,6 +38,8 @@ const SETTINGS: &str = "SET jit = off; SET quote_all_identifiers = off; SET tran
 pub struct Look {
     tables: Vec<TableName>,
     pub sessions: Sessions,
+    /// The numbers that shards have for themselves.
+    pub blocks: Vec<Given>,
 }
 
 impl Look {
@@ -65,7 +69,7 @@ impl Look {
         let mut sessions = Sessions::open(ways, &[], &manners, timeout, false)?;
         let patience = PATIENCE.as_millis();
         sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {patience}"))))?;
-        Ok(Look { tables, sessions })
+        Ok(Look { tables, sessions, blocks: number_block::known() })
     }
 
     /// What each of the shards has, in the order in which it can be made; of those alone that are asked for.
@@ -94,11 +98,16 @@ impl Look {
                 objects.extend(read.ok_or_else(|| RemoteError::unreadable(key, "what its tables are like"))?);
             }
         }
-        let in_order = |mut objects: Vec<(i32, Object)>| {
+        let in_order = |(number, mut objects): (usize, Vec<(i32, Object)>)| {
             objects.sort_by_key(|(step, _)| *step);
-            objects.into_iter().map(|(_, object)| object).collect()
+            let mut objects: Vec<Object> = objects.into_iter().map(|(_, object)| object).collect();
+            let key = &self.sessions.shards()[number].shard.shard_key;
+            let own: Vec<Given> =
+                self.blocks.iter().filter(|given| given.shard_key == *key).cloned().collect();
+            blocks::leave_out(&mut objects, &own);
+            objects
         };
-        Ok(found.into_iter().map(in_order).collect())
+        Ok(found.into_iter().enumerate().map(in_order).collect())
     }
 
     /// Every table that is looked at is on that shard.

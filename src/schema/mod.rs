@@ -1,5 +1,6 @@
 //! What tables of a keyspace are like on each shard: compared, and made where they are missing.
 
+mod blocks;
 mod compare;
 pub mod copy;
 pub mod diff;

@@ -77,7 +77,7 @@ fn columns() -> Vec<Case> {
         ),
         Case::shape(
             "columns_key_always",
-            "CREATE TABLE {t} (tenant text, id int, k bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)",
+            "CREATE TABLE {t} (tenant text, id int, k bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (tenant, k))",
             "",
             "",
         ),

@@ -1,6 +1,7 @@
 //! Where a sequence of the target is, and how far it may be raised.
 
 use crate::guc;
+use crate::numbers::progression;
 
 /// Where a sequence is, and where it goes.
 #[derive(Clone, Copy)]
@@ -50,6 +51,11 @@ impl State {
     /// The same further on.
     pub fn at(self, now: i64) -> State {
         State { now, ..self }
+    }
+
+    /// Whether it has none of the numbers of another one: it is never raised to where that one is, out of its own.
+    pub fn is_apart_from(self, other: State) -> bool {
+        progression::are_apart([self.min, self.max], [other.min, other.max])
     }
 
     pub fn is_up(self) -> bool {

@@ -120,13 +120,15 @@ fn state_of(connection: &Connection, rows: &Rows, number: usize, sequence: &str)
 }
 
 impl Position {
-    /// The number that the target's must not give out, nor any before it; None: there is nothing on either side. The error: the
+    /// The number that the target's must not give out, nor any before it; None: there is nothing on either side, or it has numbers of its own. The error: the
     /// source's count the other way.
     pub fn value(&self, sequence: &str) -> std::result::Result<Option<i64>, (String, String)> {
         let Some(to) = self.to else { return Ok(None) };
-        let same_way = || self.from.iter().filter(|from| from.is_up() == to.is_up()).map(|from| from.now());
-        let value = if to.is_up() { same_way().max() } else { same_way().min() };
-        if value.is_none() && !self.from.is_empty() {
+        let same_way = || self.from.iter().filter(|from| from.is_up() == to.is_up());
+        // One with other numbers than the source's gives out none of them, and keeps to its own.
+        let to_follow = || same_way().filter(|from| !to.is_apart_from(**from)).map(|from| from.now());
+        let value = if to.is_up() { to_follow().max() } else { to_follow().min() };
+        if same_way().next().is_none() && !self.from.is_empty() {
             let text = format!("sequence {sequence} counts the other way than that of the source");
             let hint = format!(
                 "Give both the same sign: ALTER SEQUENCE {sequence} INCREMENT BY .., with MINVALUE and MAXVALUE that fit."

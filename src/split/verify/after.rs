@@ -1,9 +1,9 @@
 //! Verification behind the cutover. The source's rows are frozen, and the target notes which of
 //! them its clients change: each other row must be there as it was, whenever one looks.
 
-use super::key;
 use super::state::When;
 use super::walk::{self, Ended};
+use super::{key, sequences};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::progress;
@@ -48,6 +48,7 @@ fn look(engine: &mut Engine) -> Result<()> {
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     held::hold_open(engine)?;
     walk::slices(engine, &progress, When::AfterCutover)?;
+    sequences::look_at(engine)?;
     held::let_go(engine)?;
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;

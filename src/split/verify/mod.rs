@@ -12,6 +12,7 @@ mod ranges;
 pub mod repair;
 pub mod rows;
 mod rows_abreast;
+mod sequences;
 mod slice;
 pub mod state;
 pub mod walk;

@@ -12,6 +12,7 @@ mod partitions;
 mod rows;
 pub mod same;
 mod scope;
+mod unique;
 
 use super::{policies, refusals};
 use crate::agent::catalogs;
@@ -189,6 +190,7 @@ fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<V
     let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
     findings.extend(sequences::check::check(plan, (source, on_source), (target, on_target))?);
     findings.extend(partitions::check(plan, (source, on_source), target)?);
+    findings.extend(unique::check(plan, (source, on_source), (target, on_target))?);
     Ok(findings)
 }
 

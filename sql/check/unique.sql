@@ -1,0 +1,48 @@
+-- Keys of one side's tables that hold over all rows: unique indexes and exclusion constraints without the shard-by column.
+-- $1: schemas, $2: tables, $3: shard-by columns. Position of the table, its name or that of a partition that has the index
+-- alone, the index, its predicate, what its parts are, as JSON; whether these are constants; whether it is of a partition
+-- alone; whether it takes NULLs for equal.
+WITH wanted AS (
+    SELECT w.ord - 1 AS position, c.oid, w.shard_by
+      FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS w (nsp, rel, shard_by, ord)
+      JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
+     WHERE c.relkind IN ('r', 'p')
+), tree AS (
+    SELECT w.position, w.oid AS root, w.shard_by, l.oid
+      FROM wanted w CROSS JOIN LATERAL (SELECT w.oid UNION SELECT p.relid FROM pg_partition_tree(w.oid) p) l (oid)
+)
+SELECT t.position, format('%I.%I', n.nspname, l.relname), quote_ident(x.relname), pg_get_expr(i.indpred, i.indrelid, true),
+       (SELECT json_agg(json_build_object(
+                   'text', pg_get_indexdef(i.indexrelid, e.ord::int, true),
+                   'column', a.attname,
+                   'type', format_type(coalesce(a.atttypid, y.atttypid), -1),
+                   'operator', format('OPERATOR(%I.%s)', s.nspname, o.oprname),
+                   'collation', CASE WHEN e.coll <> 0 THEN format('%I.%I', m.nspname, k.collname) END,
+                   'is_boolean', coalesce(a.atttypid, y.atttypid) = 'bool'::regtype,
+                   'is_uuid', coalesce(a.atttypid, y.atttypid) = 'uuid'::regtype,
+                   'default', pg_get_expr(d.adbin, d.adrelid),
+                   'refers', (SELECT f.confrelid::regclass::text FROM pg_constraint f
+                               WHERE f.conrelid = i.indrelid AND f.contype = 'f' AND e.attnum = ANY (f.conkey) LIMIT 1)) ORDER BY e.ord)
+          FROM unnest(i.indkey::int2[], i.indclass::oid[], i.indcollation::oid[], c.conexclop) WITH ORDINALITY AS e (attnum, opclass, coll, operator, ord)
+          JOIN pg_attribute y ON y.attrelid = i.indexrelid AND y.attnum = e.ord
+          JOIN pg_opclass oc ON oc.oid = e.opclass
+          LEFT JOIN pg_amop ao ON ao.amopfamily = oc.opcfamily AND ao.amopstrategy = 3
+                              AND ao.amoplefttype = oc.opcintype AND ao.amoprighttype = oc.opcintype
+          JOIN pg_operator o ON o.oid = coalesce(e.operator, ao.amopopr) JOIN pg_namespace s ON s.oid = o.oprnamespace
+          LEFT JOIN pg_collation k ON k.oid = e.coll LEFT JOIN pg_namespace m ON m.oid = k.collnamespace
+          LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = e.attnum AND e.attnum > 0
+          LEFT JOIN pg_attrdef d ON d.adrelid = i.indrelid AND d.adnum = a.attnum AND a.attgenerated = ''
+         WHERE e.ord <= i.indnkeyatts),
+       i.indexprs IS NOT NULL AND NOT EXISTS (SELECT 1 FROM unnest(i.indkey::int2[]) c (attnum) WHERE c.attnum > 0) AND i.indexprs::text !~ '\{VAR ',
+       t.oid <> t.root, coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false')::boolean
+  FROM tree t
+  JOIN pg_index i ON i.indrelid = t.oid AND (i.indisunique OR i.indisexclusion) AND i.indislive
+  JOIN pg_class x ON x.oid = i.indexrelid AND NOT x.relispartition
+  JOIN pg_class l ON l.oid = t.oid JOIN pg_namespace n ON n.oid = l.relnamespace
+  LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype = 'x' AND c.conrelid = i.indrelid
+ WHERE NOT EXISTS (
+        SELECT 1 FROM unnest(i.indkey::int2[], c.conexclop) WITH ORDINALITY AS e (attnum, operator, ord)
+          JOIN pg_attribute b ON b.attrelid = t.oid AND b.attnum = e.attnum AND b.attname = t.shard_by
+          LEFT JOIN pg_operator o ON o.oid = e.operator
+         WHERE e.ord <= i.indnkeyatts AND coalesce(o.oprname, '=') = '=')
+ ORDER BY 1, 2, 3

@@ -1,0 +1,18 @@
+-- Which numbers a shard alone gives out. A block stays here for good, whatever becomes of its shard: its numbers are in rows
+-- that have moved to others.
+
+CREATE TABLE shardmaster.number_block (
+    keyspace  text NOT NULL,
+    shard_key text NOT NULL,
+    first     bigint NOT NULL,
+    last      bigint NOT NULL CHECK (last >= first),
+    given_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (keyspace, shard_key, first, last)
+);
+COMMENT ON TABLE shardmaster.number_block IS 'blocks of numbers that sequences of shards give out, each of one shard, never given to another one; see shard_sequences_spread()';
+COMMENT ON COLUMN shardmaster.number_block.keyspace IS 'the keyspace whose sequences were spread';
+COMMENT ON COLUMN shardmaster.number_block.shard_key IS 'whose block it is; also of a shard that was dropped since';
+COMMENT ON COLUMN shardmaster.number_block.first IS 'its least number';
+COMMENT ON COLUMN shardmaster.number_block.last IS 'its greatest number';
+
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.number_block', '');

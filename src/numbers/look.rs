@@ -1,0 +1,152 @@
+//! The sequences that fill columns of a keyspace's tables on one shard.
+
+use super::progression::Numbers;
+use crate::agent::error::Result;
+use crate::agent::{catalogs, session};
+use crate::catalog::place::ITSELF;
+use crate::catalog::shard::Shard;
+use crate::catalog::table_policy::{TableName, TablePolicy};
+use crate::remote::quote::text_array;
+use crate::remote::{Connection, RemoteError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+const LOOK: &str = include_str!("../../sql/numbers/look.sql");
+
+/// A column: the table's position among those of the keyspace, and its plain name.
+pub type Column = (usize, String);
+
+/// A sequence of a shard.
+#[derive(Debug, Clone)]
+pub struct Sequence {
+    /// Its number there.
+    pub oid: String,
+    /// Qualified and quoted.
+    pub name: String,
+    pub numbers: Numbers,
+    pub may_read: bool,
+    pub may_set: bool,
+    pub owner: String,
+    /// What it fills.
+    pub columns: BTreeSet<Column>,
+    /// The greatest number that all of them, and what refers to them, can hold; and which of them holds the least.
+    pub holds: i64,
+    pub held_by: String,
+    /// Whether one of them is in a unique key without the shard-by column.
+    pub is_needed: bool,
+    /// What has no place for numbers far beyond those of now.
+    pub in_the_way: Option<String>,
+    /// Those of them whose rows are looked at.
+    pub sought: BTreeSet<Column>,
+    /// The greatest number in a row, as far as it was looked for.
+    pub in_rows: Option<i64>,
+    /// Whether a row of some shard has a number that it is yet to give out.
+    pub is_behind: bool,
+}
+
+/// What a shard has of them.
+pub struct OnShard {
+    pub shard: Shard,
+    pub session: Connection,
+    /// Which database of which running server it is.
+    place: String,
+    pub sequences: Vec<Sequence>,
+    /// The tables, in their order.
+    pub schemas: Vec<String>,
+    pub names: Vec<String>,
+}
+
+impl OnShard {
+    /// Whether both are one sequence: two shards in one database may draw from it.
+    pub fn is_one(&self, own: &Sequence, other: &OnShard, theirs: &Sequence) -> bool {
+        self.place == other.place && own.oid == theirs.oid
+    }
+}
+
+/// Asks a shard; without the tables it has none.
+pub fn look(shard: Shard, tables: &[TablePolicy], deadline: Instant) -> Result<OnShard> {
+    let mut session = session::open(&shard, "sequences")?;
+    session.set_deadline(Some(deadline));
+    let place = place_of(&mut session)?;
+    let named: Vec<(String, String, &str)> = tables
+        .iter()
+        .filter_map(|table| {
+            let name = TableName::parse(&table.table_name)?;
+            let schema = name.schema.unwrap_or_else(|| shard.namespace.clone());
+            Some((schema, name.name, table.shard_by.as_str()))
+        })
+        .collect();
+    let list = |of: &dyn Fn(&(String, String, &str)) -> String| named.iter().map(of).collect::<Vec<_>>();
+    let (schemas, names) = (list(&|n| n.0.clone()), list(&|n| n.1.clone()));
+    let lists = [text_array(&schemas), text_array(&names), text_array(&list(&|n| n.2.to_owned()))];
+    let sequences = of_tables(&mut session, &lists)?;
+    Ok(OnShard { shard, session, place, sequences, schemas, names })
+}
+
+/// Which database of which running server a session is in: a copy of a disk shares all but when it was started.
+pub fn place_of(session: &mut Connection) -> Result<String> {
+    let place = session.run(ITSELF)?.scalar().unwrap_or_default().to_owned();
+    let started = session.run("SELECT pg_catalog.pg_postmaster_start_time()")?;
+    Ok(format!("{place} {}", started.scalar().unwrap_or_default()))
+}
+
+/// The sequences of some tables: lists of their schemas, names and shard-by columns.
+pub fn of_tables(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<Sequence>> {
+    let rows = catalogs::ask(session, LOOK, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    read(session.shard(), &rows.rows)
+}
+
+fn read(shard: &str, rows: &[Vec<Option<String>>]) -> Result<Vec<Sequence>> {
+    let mut found: BTreeMap<String, Sequence> = BTreeMap::new();
+    for row in rows {
+        let sequence =
+            one(row).ok_or_else(|| RemoteError::unreadable(shard, "what its sequences are like"))?;
+        match found.get_mut(&sequence.oid) {
+            Some(known) => known.fills_also(sequence),
+            None => drop(found.insert(sequence.oid.clone(), sequence)),
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+impl Sequence {
+    /// Whether somebody has said where its numbers end: no type does there.
+    pub fn is_bounded(&self) -> bool {
+        ![i64::from(i16::MAX), i64::from(i32::MAX), i64::MAX].contains(&self.numbers.max)
+    }
+
+    fn fills_also(&mut self, other: Sequence) {
+        self.columns.extend(other.columns);
+        self.sought.extend(other.sought);
+        self.is_needed |= other.is_needed;
+        self.in_the_way = self.in_the_way.take().or(other.in_the_way);
+        if other.holds < self.holds {
+            (self.holds, self.held_by) = (other.holds, other.held_by);
+        }
+    }
+}
+
+/// One column that it fills.
+fn one(row: &[Option<String>]) -> Option<Sequence> {
+    let text = |at: usize| row.get(at).cloned().flatten();
+    let is = |at: usize| text(at).as_deref() == Some("t");
+    let column: Column = (text(0)?.parse().ok()?, text(1)?);
+    // Of a text nobody knows which part is the number; and where no index helps, only what a key needs is worth a look at all rows.
+    let is_sought = is(17) && (is(14) || is(15));
+    Some(Sequence {
+        oid: text(2)?,
+        name: text(3)?,
+        numbers: Numbers::read(row.get(4..9)?)?,
+        may_read: is(9),
+        may_set: is(10),
+        owner: text(11)?,
+        sought: is_sought.then(|| column.clone()).into_iter().collect(),
+        columns: BTreeSet::from([column]),
+        holds: text(12)?.parse().ok()?,
+        held_by: text(13)?,
+        is_needed: is(14),
+        in_the_way: text(16),
+        in_rows: None,
+        is_behind: false,
+    })
+}

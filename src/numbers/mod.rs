@@ -1,0 +1,11 @@
+//! Sequences of a keyspace's tables on several shards: whether two of them can give out one number, and numbers of its own
+//! for each shard. See docs/identifiers.md.
+
+pub mod behind;
+pub mod block;
+mod error;
+pub mod look;
+mod plan;
+pub mod progression;
+pub mod rows;
+pub mod spread;

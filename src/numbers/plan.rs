@@ -1,0 +1,260 @@
+//! Which sequences of which shards get a block, and which one: what is decided before anything changes.
+
+use super::block::{Block, Blocks};
+use super::error::Problem;
+use super::look::{OnShard, Sequence};
+use crate::catalog::number_block::Given;
+use crate::error::SqlState;
+
+/// What becomes of a sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It gets these numbers.
+    Gets([i64; 2]),
+    /// It has numbers of its own already.
+    Keeps,
+    /// Another shard's sequence is the same one.
+    Shared(String),
+    /// No key needs numbers of its own, and it can have none: why.
+    Left(String),
+}
+
+/// By the shard's place in the list, and the sequence's in that of the shard.
+pub struct Plan {
+    pub outcomes: Vec<Vec<Outcome>>,
+    /// To be written down: those that are given out, and those that are found.
+    pub given: Vec<Given>,
+    pub problems: Vec<Problem>,
+}
+
+pub fn make(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Plan {
+    let mut plan = Plan { outcomes: Vec::new(), given: Vec::new(), problems: Vec::new() };
+    let standings: Vec<Vec<Standing>> = shards
+        .iter()
+        .enumerate()
+        .map(|(at, shard)| standings(shards, at, shard, known, &mut plan.given))
+        .collect();
+    // By the catalog, and by what the shards have where it has forgotten some.
+    let mut last = last_of(known).max(last_of(&plan.given));
+    let drawn = drawn(shards);
+    for (shard, standings) in shards.iter().zip(standings) {
+        let next = blocks.next(drawn, last);
+        let mut is_used = false;
+        let mut outcomes = Vec::new();
+        for (sequence, standing) in shard.sequences.iter().zip(standings) {
+            outcomes.push(match standing {
+                Standing::Same(other) => Outcome::Shared(other),
+                Standing::Apart => Outcome::Keeps,
+                Standing::Open => match fit(shard, sequence, next, blocks) {
+                    Ok(range) => {
+                        is_used = true;
+                        Outcome::Gets(range)
+                    }
+                    Err(problem) => {
+                        let text = problem.text.clone();
+                        plan.problems.extend(sequence.is_needed.then_some(problem));
+                        Outcome::Left(text)
+                    }
+                },
+            });
+        }
+        if let Some(block) = next.filter(|_| is_used) {
+            last = block.last;
+            plan.given.push(Given { shard_key: shard.shard.shard_key.clone(), range: block.range() });
+        }
+        plan.outcomes.push(outcomes);
+    }
+    plan
+}
+
+/// The next block of all.
+pub fn next(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Option<Block> {
+    let mut found = known.to_vec();
+    for (at, shard) in shards.iter().enumerate() {
+        standings(shards, at, shard, known, &mut found);
+    }
+    blocks.next(drawn(shards), last_of(&found))
+}
+
+/// The greatest number that is drawn or in rows.
+fn drawn(shards: &[OnShard]) -> i64 {
+    shards.iter().flat_map(|shard| &shard.sequences).map(used).max().unwrap_or(0)
+}
+
+fn last_of(given: &[Given]) -> i64 {
+    given.iter().map(|given| given.range[1]).max().unwrap_or(0)
+}
+
+/// Those of one shard's sequences; ranges that are found, and not written down, are added to `given`.
+fn standings(
+    shards: &[OnShard],
+    at: usize,
+    shard: &OnShard,
+    known: &[Given],
+    given: &mut Vec<Given>,
+) -> Vec<Standing> {
+    let mut all = Vec::new();
+    for sequence in &shard.sequences {
+        let others = Others::of(shards, at, sequence);
+        let standing = others.standing(known, sequence);
+        if matches!(standing, Standing::Apart) && !others.is_known(known, sequence) {
+            given.extend(others.found(sequence));
+        }
+        all.push(standing);
+    }
+    all
+}
+
+/// The greatest number that is drawn or in rows.
+fn used(sequence: &Sequence) -> i64 {
+    sequence.numbers.last.max(sequence.in_rows).unwrap_or(0)
+}
+
+/// Whether somebody has said where its numbers begin and end.
+fn is_block(sequence: &Sequence) -> bool {
+    sequence.is_bounded() && sequence.numbers.min > 1
+}
+
+/// The sequences of other shards that fill the same columns.
+struct Others<'a> {
+    of: &'a OnShard,
+    all: Vec<(&'a OnShard, &'a Sequence)>,
+    /// The one that is the same, and comes before it.
+    same: Option<&'a OnShard>,
+}
+
+enum Standing {
+    Same(String),
+    /// Nobody else can give out its numbers.
+    Apart,
+    Open,
+}
+
+impl<'a> Others<'a> {
+    fn of(shards: &'a [OnShard], at: usize, own: &Sequence) -> Others<'a> {
+        let of = &shards[at];
+        let (mut all, mut same) = (Vec::new(), None);
+        for (other, shard) in shards.iter().enumerate().filter(|(other, _)| *other != at) {
+            for theirs in &shard.sequences {
+                if of.is_one(own, shard, theirs) {
+                    same = same.or(Some(shard).filter(|_| other < at));
+                } else if !own.columns.is_disjoint(&theirs.columns) {
+                    all.push((shard, theirs));
+                }
+            }
+        }
+        Others { of, all, same }
+    }
+
+    fn standing(&self, known: &[Given], own: &Sequence) -> Standing {
+        if let Some(same) = self.same {
+            return Standing::Same(same.shard.shard_key.clone());
+        }
+        // What may give out a number for the second time gets other ones.
+        if own.numbers.cycles || own.is_behind {
+            return Standing::Open;
+        }
+        if self.is_known(known, own) {
+            return if own.numbers.is_nearly_used_up() { Standing::Open } else { Standing::Apart };
+        }
+        // Of one that is alone nobody knows what the next shard's will be.
+        let mut all = self.all.iter().filter(|(_, theirs)| !is_block(own) || theirs.is_bounded());
+        match !self.all.is_empty() && all.all(|(_, theirs)| own.numbers.meet(theirs.numbers).is_none()) {
+            true => Standing::Apart,
+            false => Standing::Open,
+        }
+    }
+
+    fn is_known(&self, known: &[Given], own: &Sequence) -> bool {
+        let range = [own.numbers.min, own.numbers.max];
+        known.iter().any(|given| given.shard_key == self.of.shard.shard_key && given.has(range))
+    }
+
+    /// The range of one that is apart: of a master that was restored, or somebody's own.
+    fn found(&self, own: &Sequence) -> Option<Given> {
+        let mut all = self.all.iter().filter(|(_, theirs)| theirs.is_bounded());
+        let is_apart = all.all(|(_, theirs)| own.numbers.is_apart_from(theirs.numbers));
+        let range = [own.numbers.min, own.numbers.max];
+        (own.is_bounded() && is_apart).then(|| Given { shard_key: self.of.shard.shard_key.clone(), range })
+    }
+}
+
+/// What a sequence would give out of a block, or why it cannot.
+fn fit(
+    shard: &OnShard,
+    sequence: &Sequence,
+    block: Option<Block>,
+    blocks: Blocks,
+) -> Result<[i64; 2], Problem> {
+    let problem = |state, text: String, hint: String| {
+        let text = format!("shard \"{}\": sequence {} {text}", shard.shard.shard_key, sequence.name);
+        Problem { state, text, hint }
+    };
+    let state = SqlState::NOT_IN_STATE;
+    if !sequence.may_set || !sequence.may_read {
+        let owner = &sequence.owner;
+        let hint = format!(
+            "GRANT {owner} TO the mover's role and to the owner of the table, or let it belong to him: ALTER SEQUENCE is for owners."
+        );
+        return Err(problem(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("belongs to {owner}, whose rights the mover or the table's owner does not have"),
+            hint,
+        ));
+    }
+    if sequence.numbers.increment < 0 {
+        let hint = "Give it a range of its own on each shard by ALTER SEQUENCE, or one that counts up.";
+        return Err(problem(state, "counts down".into(), hint.into()));
+    }
+    if sequence.numbers.cycles {
+        let hint = format!("ALTER SEQUENCE {} NO CYCLE, on the shard.", sequence.name);
+        return Err(problem(state, "cycles: it would give out its numbers again".into(), hint));
+    }
+    if let Some(partitions) = &sequence.in_the_way {
+        let hint = "Add a default partition for them, or partition by another column.";
+        let text = format!("fills a column by whose values a row finds its partition: {partitions}");
+        return Err(problem(state, text, hint.into()));
+    }
+    let Some(block) = block else {
+        let hint = "Say how far numbers may go: below => 9223372036854775807, where no client takes them for floating-point numbers; or smaller blocks: block => 1000000000.";
+        let text = format!("has no block left below {}: a greater number is in use", blocks.below);
+        return Err(problem(state, text, hint.into()));
+    };
+    if sequence.holds < block.last {
+        let column = sequence.columns.first().map_or_else(String::new, |(_, column)| column.clone());
+        let hint = format!(
+            "Make it bigint on each shard: ALTER TABLE .. ALTER {column} TYPE bigint, and what refers to it; or give each shard's sequence a remainder of its own: INCREMENT BY the number of shards that there will ever be."
+        );
+        return Err(problem(
+            state,
+            format!("gives numbers to {}, which has no room for blocks", sequence.held_by),
+            hint,
+        ));
+    }
+    block.of_sequence(sequence.numbers.increment, sequence.numbers.like()).ok_or_else(|| {
+        let hint = "Give blocks that hold many of its steps: block => 1000000000000.".to_owned();
+        problem(
+            state,
+            format!("counts by {}, for which a block is too small", sequence.numbers.increment),
+            hint,
+        )
+    })
+}
+
+/// The SQLSTATE of a sequence that has come into its block before it is given.
+pub const DRAWN: &str = "55S01";
+
+/// The statement that gives a sequence its numbers. It waits for who has drawn and not ended yet, and compares behind the lock
+/// that ALTER SEQUENCE takes.
+pub fn statement(sequence: &Sequence, [first, last]: [i64; 2]) -> String {
+    let (name, increment) = (&sequence.name, sequence.numbers.increment);
+    format!(
+        "BEGIN
+             ALTER SEQUENCE {name} INCREMENT BY {increment};
+             IF (SELECT s.is_called AND s.last_value >= {first} FROM {name} s) THEN
+                 RAISE EXCEPTION USING ERRCODE = '{DRAWN}', MESSAGE = (SELECT s.last_value FROM {name} s);
+             END IF;
+             ALTER SEQUENCE {name} AS pg_catalog.int8 MINVALUE {first} MAXVALUE {last} START WITH {first} RESTART WITH {first};
+         END"
+    )
+}

@@ -1,0 +1,180 @@
+//! The numbers that rows have: one may be there that no sequence has given out, or one that a sequence has forgotten.
+
+use super::look::{Column, OnShard, Sequence};
+use crate::agent::error::Result;
+use crate::agent::reading;
+use crate::catalog::trusted_owner;
+use crate::remote::quote::ident;
+use crate::remote::{Connection, RemoteError};
+use crate::server::txn::in_one;
+
+/// The numbers that a sequence of a shard is yet to give out, and the columns that it fills.
+struct ToCome {
+    shard: usize,
+    sequence: usize,
+    columns: Vec<Column>,
+    range: [i64; 2],
+}
+
+/// Looks on every shard for the greatest number of each column, and for those that a sequence of any shard is yet to give out
+/// of a range of its own.
+pub fn look(shards: &mut [OnShard]) -> Result<()> {
+    let to_come: Vec<ToCome> = shards
+        .iter()
+        .enumerate()
+        .flat_map(|(shard, on)| {
+            on.sequences.iter().enumerate().filter_map(move |(sequence, of)| {
+                let columns = of.sought.iter().cloned().collect();
+                Some(ToCome { shard, sequence, columns, range: range_to_come(of)? })
+            })
+        })
+        .collect();
+    let mut behind = Vec::new();
+    for on in shards.iter_mut() {
+        let trusted = in_one(|| trusted_owner::of(&on.shard));
+        let tables = (on.schemas.clone(), on.names.clone());
+        let tables_there = Tables { schemas: &on.schemas, names: &on.names };
+        let sequences = &mut on.sequences;
+        // A shard without the tables has no such sequences.
+        if sequences.is_empty() {
+            continue;
+        }
+        behind.extend(reading::within(&mut on.session, tables, &trusted, |session| {
+            greatest(session, &tables_there, sequences)?;
+            Ok(those_behind(session, &tables_there, &to_come, sequences)?)
+        })?);
+    }
+    for (at, number) in behind {
+        let Some(ToCome { shard, sequence, .. }) = to_come.get(at) else { continue };
+        let Some(on) = shards.get_mut(*shard) else { continue };
+        let Some(sequence) = on.sequences.get_mut(*sequence) else { continue };
+        sequence.is_behind |= is_behind(&mut on.session, &sequence.oid, number)?;
+    }
+    Ok(())
+}
+
+/// Whether a sequence has not come to a number of a row, which may have been drawn since it was asked where it is.
+pub fn is_behind(session: &mut Connection, oid: &str, number: i64) -> std::result::Result<bool, RemoteError> {
+    let now = session.query("SELECT pg_catalog.pg_sequence_last_value($1::oid::regclass)", &[Some(oid)])?;
+    Ok(now.scalar().and_then(|last| last.parse::<i64>().ok()).is_none_or(|last| last < number))
+}
+
+/// Of a range that somebody has given it: what an ordinary sequence is yet to give out is everything.
+pub fn range_to_come(sequence: &Sequence) -> Option<[i64; 2]> {
+    let numbers = sequence.numbers;
+    let is_own = numbers.increment > 0 && !numbers.cycles && sequence.is_bounded();
+    let first = numbers.last.map_or(Some(numbers.min), |last| last.checked_add(1))?;
+    (is_own && first <= numbers.max).then_some([first, numbers.max])
+}
+
+struct Tables<'a> {
+    schemas: &'a [String],
+    names: &'a [String],
+}
+
+impl Tables<'_> {
+    fn name(&self, position: usize) -> Option<String> {
+        Some(format!("{}.{}", ident(self.schemas.get(position)?), ident(self.names.get(position)?)))
+    }
+}
+
+fn greatest(
+    session: &mut Connection,
+    tables: &Tables<'_>,
+    sequences: &mut [Sequence],
+) -> std::result::Result<(), RemoteError> {
+    let mut queries = Vec::new();
+    for (number, sequence) in sequences.iter().enumerate() {
+        for (position, column) in &sequence.sought {
+            let Some(table) = tables.name(*position) else { continue };
+            let column = ident(column);
+            queries.push(format!(
+                "(SELECT {number}, pg_catalog.max(t.{column})::pg_catalog.numeric::pg_catalog.text FROM {table} t)"
+            ));
+        }
+    }
+    if queries.is_empty() {
+        return Ok(());
+    }
+    for row in session.run_unbounded(&queries.join(" UNION ALL "))?.rows {
+        let [Some(number), Some(greatest)] = row.as_slice() else { continue };
+        let number: usize = number.parse().unwrap_or(usize::MAX);
+        let Some(sequence) = sequences.get_mut(number) else { continue };
+        let greatest = whole(greatest).ok_or_else(|| {
+            RemoteError::no_number(session.shard(), &format!("sequence {}", sequence.name), greatest)
+        })?;
+        sequence.in_rows = sequence.in_rows.max(Some(greatest));
+    }
+    Ok(())
+}
+
+/// Whose numbers to come rows of this shard have, and the greatest of these.
+fn those_behind(
+    session: &mut Connection,
+    tables: &Tables<'_>,
+    to_come: &[ToCome],
+    sequences: &[Sequence],
+) -> std::result::Result<Vec<(usize, i64)>, RemoteError> {
+    let has_rows = |column: &&Column| sequences.iter().any(|sequence| sequence.sought.contains(*column));
+    let mut queries = Vec::new();
+    for (number, ToCome { columns, range, .. }) in to_come.iter().enumerate() {
+        for (position, column) in columns.iter().filter(has_rows) {
+            let Some(table) = tables.name(*position) else { continue };
+            queries.push(format!("(SELECT {number}, {})", greatest_within(&table, column, *range)));
+        }
+    }
+    if queries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = session.run_unbounded(&queries.join(" UNION ALL "))?.rows;
+    let read = |row: &Vec<Option<String>>| {
+        let [Some(number), Some(greatest)] = row.as_slice() else { return None };
+        Some((number.parse().ok()?, whole(greatest)?))
+    };
+    Ok(rows.iter().filter_map(read).collect())
+}
+
+/// The greatest number of a range in the rows of a table, as what follows SELECT; NULL: there is none.
+pub fn greatest_within(table: &str, column: &str, [first, last]: [i64; 2]) -> String {
+    let column = ident(column);
+    format!(
+        "pg_catalog.max(t.{column})::pg_catalog.numeric::pg_catalog.text FROM {table} t
+          WHERE t.{column} >= {first} AND t.{column} <= {last}"
+    )
+}
+
+/// A number without what is behind its point; one that no sequence can come to is the greatest of them.
+fn whole(text: &str) -> Option<i64> {
+    let digits = text.split('.').next()?;
+    if ["NaN", "Infinity"].contains(&digits) {
+        return Some(i64::MAX);
+    }
+    let number = digits.strip_prefix('-').unwrap_or(digits);
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return (digits == "-Infinity").then_some(i64::MIN);
+    }
+    Some(digits.parse().unwrap_or(if digits.starts_with('-') { i64::MIN } else { i64::MAX }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_columns_are_read() {
+        let cases = [
+            ("17", Some(17)),
+            ("-3.5", Some(-3)),
+            ("99999999999999999999", Some(i64::MAX)),
+            ("-99999999999999999999.1", Some(i64::MIN)),
+            ("NaN", Some(i64::MAX)),
+            ("Infinity", Some(i64::MAX)),
+            ("-Infinity", Some(i64::MIN)),
+            ("x", None),
+            ("", None),
+        ];
+        for (text, number) in cases {
+            assert_eq!(whole(text), number, "{text}");
+        }
+    }
+}

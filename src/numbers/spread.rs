@@ -1,0 +1,160 @@
+//! Numbers of its own for each shard: `shard_sequences_spread()`.
+//!
+//! A call asks every shard, decides, and then gives each sequence its block, one after the other. It may end after any of them:
+//! blocks are behind all that any shard has, so what has one is apart from what has none yet, and the next call finds it so.
+
+use super::block::{BELOW, Block, Blocks, SIZE};
+use super::error::SpreadError;
+use super::look::{OnShard, Sequence, look};
+use super::plan::{self, Outcome, Plan};
+use super::rows;
+use crate::agent::error::SplitError;
+use crate::agent::short_lock::{self, Attempt};
+use crate::catalog::number_block::Given;
+use crate::catalog::{keyspace, number_block, shard, table_policy};
+use crate::error::Failure;
+use crate::remote::Connection;
+use crate::remote::quote::literal;
+use std::time::{Duration, Instant};
+
+pub struct Spread<'a> {
+    pub keyspace: &'a str,
+    pub blocks: Blocks,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// How long all of it may take.
+    pub timeout: Duration,
+}
+
+/// One sequence of one shard, for people.
+pub struct Line {
+    pub shard: String,
+    pub sequence: String,
+    pub first: i64,
+    pub last: i64,
+    pub outcome: String,
+}
+
+impl Spread<'_> {
+    pub fn run(&self) -> Result<Vec<Line>, Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let mut shards = look_at_all(self.keyspace, deadline)?;
+        let plan = plan::make(&shards, &number_block::all(), self.blocks);
+        if let Some(first) = plan.problems.first().cloned() {
+            let all = plan.problems.iter().map(|problem| problem.text.clone()).collect();
+            return Err(SpreadError::Problems { keyspace: self.keyspace.to_owned(), first, all }.into());
+        }
+        if !self.dry_run {
+            plan.given.iter().for_each(|given| number_block::insert(self.keyspace, given));
+            give(&mut shards, &plan, deadline)?;
+        }
+        Ok(lines(&shards, &plan))
+    }
+}
+
+/// What every shard has of a keyspace's sequences; nobody else gives a block out until the transaction ends.
+fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failure> {
+    keyspace::find(keyspace)?;
+    let tables = table_policy::list(keyspace);
+    if tables.is_empty() {
+        return Err(SpreadError::NoTables(keyspace.to_owned()).into());
+    }
+    number_block::lock();
+    let shards = shard::all().into_iter().filter(shard::Shard::holds_rows);
+    // One that does not answer may have any numbers.
+    let looked = shards.map(|shard| look(shard, &tables, deadline)).collect::<Result<Vec<_>, _>>();
+    let mut shards = looked.map_err(SplitError::into_failure)?;
+    rows::look(&mut shards).map_err(SplitError::into_failure)?;
+    if shards.is_empty() {
+        return Err(SpreadError::NoShards.into());
+    }
+    Ok(shards)
+}
+
+/// A block for sequences that are about to be made on a shard, as large as the last one; `dry_run`: it is not written down.
+pub fn reserve(keyspace: &str, shard_key: &str, timeout: Duration, dry_run: bool) -> Result<Block, Failure> {
+    let shards = look_at_all(keyspace, Instant::now() + timeout)?;
+    let known = number_block::all();
+    let size = known.last().map_or(SIZE, |given| given.range[1] - given.range[0] + 1);
+    let is_beyond = known.iter().any(|given| given.range[1] >= BELOW);
+    let blocks = Blocks { size, below: if is_beyond { i64::MAX } else { BELOW } };
+    let block = plan::next(&shards, &known, blocks)
+        .ok_or_else(|| SpreadError::NoBlock { keyspace: keyspace.to_owned(), below: blocks.below })?;
+    if !dry_run {
+        let given = Given { shard_key: shard_key.to_owned(), range: block.range() };
+        number_block::insert(keyspace, &given);
+    }
+    Ok(block)
+}
+
+fn give(shards: &mut [OnShard], plan: &Plan, deadline: Instant) -> Result<(), Failure> {
+    for (shard, outcomes) in shards.iter_mut().zip(&plan.outcomes) {
+        for (sequence, outcome) in shard.sequences.iter().zip(outcomes) {
+            if let Outcome::Gets(range) = outcome {
+                give_one(&mut shard.session, sequence, *range, deadline)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Short attempts: whoever draws queues behind each of them.
+fn give_one(
+    session: &mut Connection,
+    sequence: &Sequence,
+    range: [i64; 2],
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let statement = format!(
+        "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
+        literal(&plan::statement(sequence, range))
+    );
+    let patience = deadline.saturating_duration_since(Instant::now());
+    let given = short_lock::again(patience, || match session.run(&statement) {
+        Ok(_) => Ok(Attempt::Done(())),
+        Err(error) => {
+            session.run("ROLLBACK")?;
+            if !error.is_lock_timeout() {
+                return Err(error.into());
+            }
+            Ok(Attempt::Waits(format!(
+                "a transaction on shard \"{}\" that has drawn from sequence {}",
+                session.shard(),
+                sequence.name
+            )))
+        }
+    });
+    given.map_err(|error| match error {
+        SplitError::Remote(error) if error.is(plan::DRAWN) => SpreadError::Drawn {
+            shard: session.shard().to_owned(),
+            sequence: sequence.name.clone(),
+            last: error.message,
+            first: range[0],
+        }
+        .into(),
+        error => error.into_failure(),
+    })
+}
+
+fn lines(shards: &[OnShard], plan: &Plan) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (shard, outcomes) in shards.iter().zip(&plan.outcomes) {
+        for (sequence, outcome) in shard.sequences.iter().zip(outcomes) {
+            let range = [sequence.numbers.min, sequence.numbers.max];
+            let (range, outcome) = match outcome {
+                Outcome::Gets(range) => (*range, "given".to_owned()),
+                Outcome::Keeps => (range, "kept".to_owned()),
+                Outcome::Shared(other) => (range, format!("the sequence of shard \"{other}\"")),
+                Outcome::Left(why) => (range, format!("left as it is: {why}")),
+            };
+            lines.push(Line {
+                shard: shard.shard.shard_key.clone(),
+                sequence: sequence.name.clone(),
+                first: range[0],
+                last: range[1],
+                outcome,
+            });
+        }
+    }
+    lines
+}

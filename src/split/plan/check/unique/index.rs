@@ -1,0 +1,102 @@
+//! A key of a table that holds over all of its rows.
+
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::remote::{Connection, RemoteError};
+use serde::Deserialize;
+
+const UNIQUE: &str = include_str!("../../../../../sql/check/unique.sql");
+
+/// What the check calls them.
+pub const NAME: &str = "unique keys without the shard-by column";
+
+/// What it compares rows by.
+#[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// As SQL over a row.
+    pub text: String,
+    /// By its plain name; None: an expression.
+    pub column: Option<String>,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// By which two rows are the same, or exclude each other.
+    pub operator: String,
+    pub collation: Option<String>,
+    pub is_boolean: bool,
+    pub is_uuid: bool,
+    pub default: Option<String>,
+    /// The table whose keys its values are.
+    pub refers: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Index {
+    pub position: usize,
+    /// Qualified and quoted.
+    pub table: String,
+    name: String,
+    pub predicate: Option<String>,
+    pub parts: Vec<Part>,
+    /// It compares by nothing that rows differ in.
+    pub is_constant: bool,
+    /// Of one partition, and not of the table.
+    pub is_of_partition: bool,
+    pub are_nulls_equal: bool,
+}
+
+pub fn of(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<Index>> {
+    let rows = catalogs::ask(session, UNIQUE, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    let read = |row: &Vec<Option<String>>| -> Option<Index> {
+        let [position, table, name, predicate, parts, is_constant, is_of_partition, are_nulls_equal] =
+            row.as_slice()
+        else {
+            return None;
+        };
+        let is = |cell: &Option<String>| cell.as_deref() == Some("t");
+        Some(Index {
+            position: position.as_ref()?.parse().ok()?,
+            table: table.clone()?,
+            name: name.clone()?,
+            predicate: predicate.clone(),
+            parts: serde_json::from_str(parts.as_ref()?).ok()?,
+            is_constant: is(is_constant),
+            is_of_partition: is(is_of_partition),
+            are_nulls_equal: is(are_nulls_equal),
+        })
+    };
+    let indexes: Option<Vec<Index>> = rows.rows.iter().map(read).collect();
+    Ok(indexes.ok_or_else(|| RemoteError::unreadable(session.shard(), "what its unique indexes are like"))?)
+}
+
+impl Index {
+    pub fn text(&self) -> String {
+        let parts: Vec<&str> = self.parts.iter().map(|part| part.text.as_str()).collect();
+        let of = self.predicate.as_ref().map_or_else(String::new, |predicate| format!(" WHERE {predicate}"));
+        format!("{}: index {} ({}){of}", self.table, self.name, parts.join(", "))
+    }
+
+    /// Whether it compares the same of the same rows.
+    pub fn is_like(&self, other: &Index) -> bool {
+        let texts = |index: &Index| index.parts.iter().map(|part| part.text.clone()).collect::<Vec<_>>();
+        self.position == other.position
+            && self.is_of_partition == other.is_of_partition
+            && self.predicate == other.predicate
+            && texts(self) == texts(other)
+    }
+}
+
+#[cfg(test)]
+impl Index {
+    pub fn of_parts(parts: Vec<Part>) -> Index {
+        Index {
+            position: 0,
+            table: "public.items".into(),
+            name: "items_pkey".into(),
+            predicate: None,
+            parts,
+            is_constant: false,
+            is_of_partition: false,
+            are_nulls_equal: false,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Keys that hold over all rows of a table and do not have the shard-by column: over several shards nobody keeps them but those
+//! who make their values. Of each it is said how its values come, whether both sides' sequences can give out the same number,
+//! and whether the values that move are on the target already.
+
+mod comes;
+mod index;
+mod values;
+
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::agent::shape::Observation;
+use crate::catalog::split::Plan;
+use crate::numbers::behind::{Behind, End};
+use crate::numbers::{self, look};
+use crate::remote::Connection;
+use crate::remote::quote::{literal, text_array};
+use crate::split::finding::Finding;
+use comes::{Comes, Fillers};
+use index::{Index, NAME};
+
+pub fn check(
+    plan: &Plan,
+    (source, ours): (&mut Connection, &Observation),
+    (target, theirs): (&mut Connection, &Observation),
+) -> Result<Vec<Finding>> {
+    let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
+    let (from, to) = (index::of(source, &lists[0])?, index::of(target, &lists[1])?);
+    if from.is_empty() && to.is_empty() {
+        return Ok(Vec::new());
+    }
+    let fillers = Fillers {
+        source: look::of_tables(source, &lists[0])?,
+        target: look::of_tables(target, &lists[1])?,
+        is_one_place: look::place_of(source)? == look::place_of(target)?,
+    };
+    let mut values = values::Values::begin(plan, &to, target)?;
+    let mut findings = Vec::new();
+    for index in &to {
+        let comes = fillers.of(index, &from);
+        findings.push(of_one_row(index).unwrap_or_else(|| how(plan, index, &comes)));
+        let is_on_both = from.iter().any(|other| other.is_like(index));
+        findings.extend(values.try_all(index, is_on_both, (source, ours), (target, theirs))?);
+    }
+    // Rows that come back are held to these.
+    for index in from.iter().filter(|index| !to.iter().any(|other| other.is_like(index))) {
+        findings.push(how(plan, index, &fillers.of(index, &from)));
+    }
+    findings.extend(behind(plan, fillers, (source, ours), (target, theirs))?);
+    Ok(findings)
+}
+
+/// Numbers in rows of either side that a sequence with numbers of its own is yet to give out, as after a restore.
+fn behind(
+    plan: &Plan,
+    fillers: Fillers,
+    (source, ours): (&mut Connection, &Observation),
+    (target, theirs): (&mut Connection, &Observation),
+) -> Result<Vec<Finding>> {
+    let tables = |all: &Observation| {
+        all.tables.iter().map(|table| table.oid.as_ref().map(|_| table.name.clone())).collect()
+    };
+    let mut ends = [
+        End { session: source, tables: tables(ours), sequences: fillers.source },
+        End { session: target, tables: tables(theirs), sequences: fillers.target },
+    ];
+    let hint =
+        format!("SELECT * FROM shard_sequences_spread({}) gives it other numbers.", literal(&plan.keyspace));
+    let finding = |behind: Behind| match plan.reverse_of {
+        Some(_) => Finding::note(NAME, behind.text(), &hint),
+        None => Finding::new(NAME, false, behind.text(), &hint),
+    };
+    Ok(numbers::behind::find(&mut ends)?.into_iter().map(finding).collect())
+}
+
+fn lists(plan: &Plan, side: Side) -> [String; 3] {
+    let (schemas, names) = observe::table_names(plan, side);
+    let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
+    [text_array(&schemas), text_array(&names), text_array(&columns)]
+}
+
+/// Where its values come from, and whether that keeps shards apart.
+fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
+    let text = index.text();
+    let shard_by = plan.tables.get(index.position).map_or("", |table| table.shard_by.as_str());
+    match comes {
+        Comes::Met { from, to, number } => {
+            let detail = format!(
+                "{text}: sequences {from} of the source and {to} of the target may both give out {number}"
+            );
+            let hint = format!(
+                "SELECT * FROM shard_sequences_spread({}) gives each shard numbers of its own, for good; or add column \"{shard_by}\" to the key.",
+                literal(&plan.keyspace)
+            );
+            // What has gone over must be able to come back.
+            match plan.reverse_of {
+                Some(_) => Finding::note(NAME, detail, &hint),
+                None => Finding::new(NAME, false, detail, &hint),
+            }
+        }
+        Comes::Apart(what) => Finding::new(NAME, true, format!("{text}: {what}"), ""),
+        Comes::Application(what) => Finding::note(
+            NAME,
+            format!("{text}: {what}"),
+            "No shard knows the values of the others: whoever makes them keeps them apart. See docs/identifiers.md.",
+        ),
+    }
+}
+
+/// What every shard has one of is no longer one.
+fn of_one_row(index: &Index) -> Option<Finding> {
+    let is_of_few = index.is_constant || index.parts.iter().all(|part| part.is_boolean);
+    is_of_few.then(|| {
+        Finding::note(
+            NAME,
+            format!("{}: allows one row, or one for each of a few values, in the whole system, and cannot hold over several shards", index.text()),
+            "Each shard will allow as many. Add the shard-by column to it, or move what it counts to a reference table.",
+        )
+    })
+}

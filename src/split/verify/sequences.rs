@@ -1,0 +1,60 @@
+//! Sequences of tables that were found alike: whether one has numbers of its own, on either side, and a row has one that it is
+//! yet to give out. It is told beside the table, and keeps nobody from a finish: no row is wrong.
+
+use super::slice::position_of;
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::catalog::verification::{Difference, Status};
+use crate::numbers::behind::{self, End};
+use crate::numbers::look;
+use crate::remote::quote::text_array;
+use crate::split::engine::Engine;
+
+/// Behind the cutover, while both sides' tables are locked.
+pub fn look_at(engine: &mut Engine) -> Result<()> {
+    let Some(mut run) = engine.verification.take() else { return Ok(()) };
+    let done: Vec<(usize, usize)> = run
+        .compared
+        .iter()
+        .enumerate()
+        .filter(|(_, (table, _))| table.status == Status::Passed)
+        .filter_map(|(number, (table, _))| Some((position_of(engine, table.ordinal)?, number)))
+        .collect();
+    let found = if done.is_empty() { Ok(Vec::new()) } else { find(engine, &done) };
+    for behind in found.as_deref().unwrap_or_default() {
+        let of_table = done.iter().find(|(position, _)| *position == behind.column.0);
+        if let Some((table, _)) = of_table.and_then(|(_, number)| run.compared.get_mut(*number)) {
+            let key = vec![behind.number.to_string()];
+            table.example.get_or_insert(Difference { key, what: behind.text() });
+        }
+    }
+    engine.verification = Some(run);
+    found.map(drop)
+}
+
+fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::Behind>> {
+    let shard_by: Vec<String> = engine.plan.tables.iter().map(|table| table.shard_by.clone()).collect();
+    let lists = [Side::Source, Side::Target].map(|side| {
+        let (schemas, names) = observe::table_names(&engine.plan, side);
+        [text_array(&schemas), text_array(&names), text_array(&shard_by)]
+    });
+    let is_done = |position: usize| done.iter().any(|(other, _)| *other == position);
+    let Engine { reader, target, tables, .. } = engine;
+    let of = |name: &dyn Fn(usize) -> String| -> Vec<Option<String>> {
+        (0..tables.len()).map(|position| is_done(position).then(|| name(position))).collect()
+    };
+    let mut ends = [
+        End {
+            tables: of(&|position| tables[position].source.name.clone()),
+            sequences: look::of_tables(reader, &lists[0])?,
+            session: reader,
+        },
+        End {
+            tables: of(&|position| tables[position].target.name.clone()),
+            sequences: look::of_tables(target, &lists[1])?,
+            session: target,
+        },
+    ];
+    Ok(behind::find(&mut ends)?)
+}
