@@ -600,6 +600,11 @@ AS 'MODULE_PATHNAME', 'shard_sequences_spread_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_sequences_spread(text, bigint, bigint, boolean, interval) IS
     'gives the sequences that fill columns of a keyspace''s tables numbers of their own on each shard, for good: a block of so many numbers each (block, 2^40), behind all that any shard has in sequences and rows, and all below 2^53 (below). Online, outside of a transaction, as the mover; call it again after a shard was added, or an error. A sequence has numbers that no other shard''s can give out (kept), gets a block (given), or is left as it is with the reason. increment is never changed. dry_run: what it would do. 42501: the mover may not set one; 55000: one that a unique key without the shard-by column needs cannot have a block (smaller type, CYCLE, counts down, partitions without room), nothing is changed then; 08006: a shard does not answer';
 
+-- What is not made, and what may be added while a split runs.
+
+COMMENT ON FUNCTION @extschema@.shard_schema_copy("from" text, "to" text, text, text[], boolean, boolean, boolean, interval) IS
+'makes on one shard what it lacks of another one''s tables of a keyspace, and lists the statements: schemas, types, functions, sequences, tables, partitions, constraints, indexes, statistics, triggers, policies, owners, grants, comments; no rows. As the caller''s login there, in one transaction, which is compared with the other shard before it commits; what takes long beside rows comes after it, without locks that writers wait for. Changes nothing that is there. statement: NULL of what is beside the tables (views, sequences, functions), is missing there and is not made. also: tables beside those of the keyspace; secondary: with indexes that are not unique, and foreign keys; rights: with owners and grants; dry_run: makes nothing. 55000: something is otherwise there, or is not made by this, nothing was made; 42P01: the first shard lacks a table; 42501: no login, or without a right there; errors of shards with their SQLSTATE';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$
 DECLARE

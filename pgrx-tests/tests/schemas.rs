@@ -483,3 +483,57 @@ fn what_is_seldom_said_is_kept() {
         "42P01"
     );
 }
+
+/// What a role with the grant option has granted goes with it, on the other shard as well; what is beside the tables and is
+/// not made is named, as long as it is not there.
+#[test]
+fn rights_come_from_who_gave_them_and_what_is_not_made_is_named() {
+    let cluster = stage();
+    by_superusers(
+        &cluster,
+        "CREATE ROLE first; CREATE ROLE second; CREATE ROLE third; GRANT first, second TO deployer",
+    );
+    by_superuser(
+        &cluster,
+        0,
+        &format!(
+            "SET ROLE {OWNER}; GRANT SELECT, UPDATE (id) ON kind TO first WITH GRANT OPTION;
+             SET ROLE first; GRANT SELECT, UPDATE (id) ON kind TO second WITH GRANT OPTION;
+             SET ROLE second; GRANT SELECT ON kind TO third; GRANT SELECT ON kind TO PUBLIC; GRANT UPDATE (id) ON kind TO third;
+             SET ROLE {OWNER}; CREATE VIEW kinds AS SELECT * FROM kind; CREATE MATERIALIZED VIEW seen_kinds AS SELECT * FROM kind;
+             CREATE SEQUENCE loose; CREATE FUNCTION beside(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
+             CREATE PROCEDURE done() LANGUAGE sql AS '';
+             RESET ROLE; CREATE SCHEMA views AUTHORIZATION {OWNER}; CREATE VIEW views.of_kind AS SELECT id FROM kind"
+        ),
+    );
+    let mut dba = dba(&cluster);
+    let unmade = "SELECT string_agg(kind || ' ' || object, ', ' ORDER BY kind, object)
+                    FROM shard_schema_copy('shard_a', 'shard_b') WHERE statement IS NULL";
+    let named: String = dba.query_one(unmade, &[]).unwrap().get(0);
+    let wanted = "function beside(integer), materialized view seen_kinds, procedure done(), sequence loose, view kinds, view views.of_kind";
+    assert_eq!(named, wanted);
+    assert_eq!(differences(&mut dba), Vec::<String>::new());
+    by_superuser(&cluster, 1, "CREATE SEQUENCE loose; CREATE VIEW kinds AS SELECT * FROM kind");
+    let named: String = dba.query_one(unmade, &[]).unwrap().get(0);
+    assert_eq!(named, wanted.replace("sequence loose, view kinds, ", ""));
+    // There, too, the end of the chain goes with its middle.
+    let may = "SELECT has_table_privilege('third', 'kind', 'SELECT') OR has_column_privilege('third', 'kind', 'id', 'UPDATE')";
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    assert!(target.query_one(may, &[]).unwrap().get::<_, bool>(0));
+    by_superuser(
+        &cluster,
+        1,
+        &format!("SET ROLE {OWNER}; REVOKE SELECT, UPDATE (id) ON kind FROM first CASCADE"),
+    );
+    assert!(!target.query_one(may, &[]).unwrap().get::<_, bool>(0));
+    // What the owner has granted instead is a difference.
+    by_superuser(
+        &cluster,
+        1,
+        &format!(
+            "SET ROLE {OWNER}; GRANT SELECT ON kind TO first, second WITH GRANT OPTION; GRANT SELECT ON kind TO third"
+        ),
+    );
+    let found = differences(&mut dba).join("\n");
+    assert!(found.contains("SELECT TO second WITH GRANT OPTION GRANTED BY first"), "{found}");
+}

@@ -37,12 +37,19 @@ SELECT CASE g.word WHEN 'SCHEMA' THEN 15 ELSE 17 END, 'owner', format('%s %s', g
   FROM granted g WHERE g.owner IS NOT NULL
 UNION ALL
 SELECT CASE g.word WHEN 'SCHEMA' THEN 16 ELSE 18 END, 'grant', format('%s %s', g.word, g.name) || coalesce('.' || quote_ident(g.column_name), ''), g.on_table,
-       format('%s TO %s%s', a.privilege_type, r.grantee, CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END),
-       format('GRANT %s%s ON %s %s TO %s%s', a.privilege_type, coalesce(' (' || quote_ident(g.column_name) || ')', ''), g.word, g.name, r.grantee,
-              CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END), g.number
+       format('%s TO %s%s%s', a.privilege_type, r.grantee, r.option, coalesce(' GRANTED BY ' || r.grantor, '')),
+       -- What somebody with the grant option has granted goes with it: it is granted by the same role there, which a
+       -- GRANT itself cannot say.
+       format('%sGRANT %s%s ON %s %s TO %s%s%s', coalesce('SET LOCAL ROLE ' || r.grantor || '; ', ''),
+              a.privilege_type, coalesce(' (' || quote_ident(g.column_name) || ')', ''), g.word, g.name, r.grantee, r.option,
+              CASE WHEN r.grantor IS NULL THEN '' ELSE '; RESET ROLE' END),
+       -- In the order in which they were made: who grants on has the option by one before.
+       g.number * 1000000 + a.ordinality
   FROM granted g
- CROSS JOIN LATERAL aclexplode(g.acl) AS a
- CROSS JOIN LATERAL (SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END) AS r (grantee)
+ CROSS JOIN LATERAL aclexplode(g.acl) WITH ORDINALITY AS a
+ CROSS JOIN LATERAL (SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END,
+                            CASE WHEN a.grantor <> g.of_owner THEN quote_ident(pg_get_userbyid(a.grantor)) END,
+                            CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END) AS r (grantee, grantor, option)
  WHERE a.grantee <> g.of_owner
    AND NOT EXISTS (SELECT 1 FROM aclexplode(acldefault(g.kind, g.of_owner)) AS b
                     WHERE g.column_name IS NULL AND b.grantee = a.grantee AND b.privilege_type = a.privilege_type AND b.is_grantable = a.is_grantable)

@@ -53,7 +53,7 @@ pub fn shard_schema_copy(
     dry_run: default!(Option<bool>, "false"),
     timeout: default!(Option<Interval>, "'10 min'"),
 ) -> Result<
-    TableIterator<'static, (name!(kind, String), name!(object, String), name!(statement, String))>,
+    TableIterator<'static, (name!(kind, String), name!(object, String), name!(statement, Option<String>))>,
     ErrorReport,
 > {
     on_primary("shard_schema_copy")?;

@@ -35,9 +35,17 @@ pub struct Copy<'a> {
     pub timeout: Duration,
 }
 
+/// One thing that the other shard lacked.
+pub struct Line {
+    pub kind: String,
+    pub name: String,
+    /// What makes it; None: it is not made.
+    pub statement: Option<String>,
+}
+
 impl Copy<'_> {
-    /// What was made, or would be.
-    pub fn run(&self) -> Result<Vec<Step>, Failure> {
+    /// What was made, or would be, and what is not made.
+    pub fn run(&self) -> Result<Vec<Line>, Failure> {
         if self.from == self.to {
             return Err(SchemaError::OneShard(self.from.to_owned()).into());
         }
@@ -57,7 +65,9 @@ impl Copy<'_> {
         if !self.dry_run {
             self.make(&mut look, &plan, &path(&to), [&here, &there])?;
         }
-        Ok(plan.together.into_iter().chain(plan.late).chain(plan.after).collect())
+        let made = plan.together.into_iter().chain(plan.late).chain(plan.after);
+        let made = made.map(|Step { kind, name, statement }| Line { kind, name, statement: Some(statement) });
+        Ok(made.chain(unmade(&mut look, &there)?).collect())
     }
 
     /// What is spread on the one shard has numbers of its own on the other one, too.
@@ -166,6 +176,20 @@ impl Copy<'_> {
     }
 }
 
+/// What is on the first shard alone, and nobody makes. `there`: what the other one has of the tables, and for them.
+fn unmade(look: &mut Look, there: &[Object]) -> Result<Vec<Line>, Failure> {
+    let mut found = look.unmade()?;
+    let (beside, here) = (found.pop().unwrap_or_default(), found.pop().unwrap_or_default());
+    let known: BTreeSet<(&str, &str)> =
+        there.iter().chain(&beside).map(|object| (object.kind.as_str(), object.name.as_str())).collect();
+    let is_missing = |object: &&Object| !known.contains(&(object.kind.as_str(), object.name.as_str()));
+    Ok(here
+        .iter()
+        .filter(is_missing)
+        .map(|object| Line { kind: object.kind.clone(), name: object.name.clone(), statement: None })
+        .collect())
+}
+
 fn tell(look: &mut Look, statement: &str) -> Result<(), Failure> {
     let question = |number: usize| (number == TO).then(|| Question::Own(statement.to_owned()));
     look.sessions.ask(question).map(drop)
@@ -174,5 +198,10 @@ fn tell(look: &mut Look, statement: &str) -> Result<(), Failure> {
 /// A server says what it does not like, and not always of what.
 fn of(step: &Step, failure: Failure) -> Failure {
     let text = format!("{} {}: {}", step.kind, step.name, failure.message);
-    Failure { message: text, ..failure }
+    // What a role with the grant option has granted is granted by it there, too.
+    let is_by_another = step.kind == "grant" && step.statement.starts_with("SET LOCAL ROLE ");
+    let hint = (is_by_another && failure.hint.is_none()).then(|| {
+        "It is granted by the role that has granted it on the other shard: make the login a member of that role, or call it with rights => false.".to_owned()
+    });
+    Failure { message: text, hint: failure.hint.or(hint), ..failure }
 }

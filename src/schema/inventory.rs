@@ -26,6 +26,9 @@ const PARTS: [&str; 4] = [
     include_str!("../../sql/schema/rights.sql"),
 ];
 
+/// What is not made of what a shard has beside its tables.
+const UNMADE: [&str; 1] = [include_str!("../../sql/schema/unmade.sql")];
+
 /// How long a lock on a table is waited for that is there: all that come after wait as well.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -78,14 +81,29 @@ impl Look {
         self.inventories_of(&tables, asks)
     }
 
+    /// Views, and what no table that is looked at needs of the same schemas, of each shard.
+    pub fn unmade(&mut self) -> Result<Vec<Vec<Object>>, Failure> {
+        let tables = self.tables.clone();
+        self.parts_of(&UNMADE, &tables, |_| true)
+    }
+
     /// The same of some of the tables, or of others.
     pub fn inventories_of(
         &mut self,
         tables: &[TableName],
         asks: impl Fn(usize) -> bool,
     ) -> Result<Vec<Vec<Object>>, Failure> {
+        self.parts_of(&PARTS, tables, asks)
+    }
+
+    fn parts_of(
+        &mut self,
+        parts: &[&str],
+        tables: &[TableName],
+        asks: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Vec<Object>>, Failure> {
         let mut found: Vec<Vec<(i32, Object)>> = self.sessions.shards().iter().map(|_| Vec::new()).collect();
-        for part in PARTS {
+        for part in parts {
             let questions: Vec<String> =
                 self.sessions.shards().iter().map(|entrance| question(part, entrance, tables)).collect();
             let answers = self.sessions.ask(|number| {

@@ -1,0 +1,21 @@
+-- What is in the schemas of the tables, or looks at them, and is not made: whoever uses it misses it on another shard.
+SELECT 0, r.kind, r.name, NULL::text, ''::text, NULL::text, r.number
+  FROM (SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'sequence' END, c.oid::regclass::text, c.oid::bigint
+          FROM pg_class c
+         WHERE c.relkind IN ('v', 'm', 'S')
+           AND (c.relnamespace IN (SELECT n.oid FROM pg_namespace n WHERE n.nspname = $NAMESPACE UNION SELECT m.relnamespace FROM member m)
+                OR c.oid IN (SELECT w.ev_class FROM member m
+                               JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid AND d.classid = 'pg_rewrite'::regclass
+                               JOIN pg_rewrite w ON w.oid = d.objid))
+           AND c.oid NOT IN (SELECT s.oid FROM made_sequence s)
+           AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                              -- Of an extension, or of a column of a table that is not looked at either.
+                              AND (d.deptype = 'e' OR c.relkind = 'S' AND d.deptype IN ('a', 'i') AND d.refclassid = 'pg_class'::regclass))
+        UNION ALL
+        SELECT CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END, p.oid::regprocedure::text, p.oid::bigint
+          FROM pg_proc p
+         WHERE p.pronamespace IN (SELECT n.oid FROM pg_namespace n WHERE n.nspname = $NAMESPACE UNION SELECT m.relnamespace FROM member m)
+           AND p.oid NOT IN (SELECT f.oid FROM made_function f)
+           -- Of an extension, or of a range type.
+           AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i'))
+       ) AS r (kind, name, number)
