@@ -99,7 +99,10 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
         return Err(invalid("shard_by", "keys of the other keyspace are in this column".to_owned()));
     }
     let here = match table_policy::column_here(&table, &column) {
-        Column::Missing => return Err(RoutingError::UnknownColumn { column, table: quoted }.into()),
+        Column::Missing => {
+            return Err(Failure::from(RoutingError::UnknownColumn { column, table: quoted })
+                .hint("Give a column that the table has, as it is written there."));
+        }
         Column::TableUnknown => None,
         Column::Type(oid) => Some(oid),
     };

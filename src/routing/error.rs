@@ -234,7 +234,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
             "Its triggers there would go on refusing rows by this keyspace's routes: remove the guard with shard_guard_remove() on each of the shards first."
         }
         E::UnknownTable { .. } => "shard_tables() lists the tables of a keyspace.",
-        E::UnknownColumn { .. } => "Give the column's plain name, with its capitals.",
+        E::UnknownColumn { .. } => {
+            "If the table has the key under another name, give that one, as it is written there. If it has none, add the column and fill it, as by the row that each row belongs to; or add the table with NULL for shard_by and policy => 'reference' or 'global', if its rows are no key's own."
+        }
         E::UnknownKey { .. } | E::UnknownKeys { .. } => {
             "Assign it with shard_assign(), shard_assign_bucket() or shard_assign_range(), whichever the keyspace's strategy takes."
         }
