@@ -20,7 +20,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                       shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
-                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check,
+                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,

@@ -9,6 +9,9 @@ CREATE TYPE shardmaster.adopt_row AS (
     said_by text, keyspace text, key text, routed_to text, moved_to text, split_id bigint, version bigint, action text);
 COMMENT ON TYPE shardmaster.adopt_row IS 'the columns of shard_adopt()';
 
+CREATE TYPE shardmaster.split_check_row AS (check_name text, ok boolean, detail text, hint text, object text);
+COMMENT ON TYPE shardmaster.split_check_row IS 'the columns of shard_split_check()';
+
 CREATE TYPE shardmaster.topology_row AS (
     shard_index integer, shard_key text, kind text, status text, host text, port integer, database text,
     namespace text, auth_kind text, credential_alias text, active boolean);

@@ -13,6 +13,9 @@ CREATE TYPE shardmaster.misplaced_runs_row AS (
     deleted bigint, sqlstate text, message text, started_by text, started_at timestamptz, changed_at timestamptz);
 COMMENT ON TYPE shardmaster.misplaced_runs_row IS 'the columns of shard_misplaced_runs()';
 
+CREATE TYPE shardmaster.split_check_row AS (check_name text, ok boolean, detail text, hint text, object text);
+COMMENT ON TYPE shardmaster.split_check_row IS 'the columns of shard_split_check()';
+
 CREATE TYPE shardmaster.topology_row AS (
     shard_index integer, shard_key text, kind text, status text, host text, port integer, database text,
     namespace text, auth_kind text, credential_alias text, active boolean);
@@ -141,7 +144,7 @@ CREATE INDEX routing_entry_past_key ON shardmaster.routing_entry (key, keyspace,
 -- What a run says, and what stands for a split that goes back.
 
 COMMENT ON FUNCTION @extschema@.shard_split_check(bigint, boolean) IS
-    'dry run: asks both servers what would keep a split from succeeding; nothing is written. First a summary (ok is NULL): whether the split may begin or what it does already, and, by the planner''s estimates or, of small tables, by counting, how much moves, how long the copy takes and writers wait; then all that is not well, and what is well but worth a look, with a hint. with_ok: all that was looked at. 42704: no such split';
+    'dry run: asks both servers what would keep a split from succeeding; nothing is written. First a summary (ok is NULL): whether the split may begin or what it does already, and, by the planner''s estimates or, of small tables, by counting, how much moves, how long the copy takes and writers wait; then all that is not well, and what is well but worth a look, with a hint. object: of a remark, by which shard_split_accept() takes it; until then it stops the split. with_ok: all that was looked at. 42704: no such split';
 
 CREATE OR REPLACE FUNCTION shardmaster.routine_levels() RETURNS TABLE (level text, routine name)
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -160,7 +163,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                       shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
-                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check,
+                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
@@ -600,10 +603,39 @@ AS 'MODULE_PATHNAME', 'shard_sequences_spread_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_sequences_spread(text, bigint, bigint, boolean, interval) IS
     'gives the sequences that fill columns of a keyspace''s tables numbers of their own on each shard, for good: a block of so many numbers each (block, 2^40), behind all that any shard has in sequences and rows, and all below 2^53 (below). Online, outside of a transaction, as the mover; call it again after a shard was added, or an error. A sequence has numbers that no other shard''s can give out (kept), gets a block (given), or is left as it is with the reason. increment is never changed. dry_run: what it would do. 42501: the mover may not set one; 55000: one that a unique key without the shard-by column needs cannot have a block (smaller type, CYCLE, counts down, partitions without room), nothing is changed then; 08006: a shard does not answer';
 
+-- Remarks of a check that an operator accepts by name.
+
+-- What shard_split_accept() says.
+CREATE TABLE shardmaster.split_accepted (
+    split_id    bigint NOT NULL REFERENCES shardmaster.split_plan (id),
+    check_name  text NOT NULL,
+    object      text NOT NULL,
+    accepted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    accepted_by text NOT NULL DEFAULT session_user,
+    PRIMARY KEY (split_id, check_name, object)
+);
+COMMENT ON TABLE shardmaster.split_accepted IS 'remarks of the check of a split that its operator takes as they are';
+COMMENT ON COLUMN shardmaster.split_accepted.object IS 'what the remark is about, as shard_split_check() shows it';
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_accepted', '');
+
+CREATE FUNCTION @extschema@."shard_split_accept"(
+    "split_id" bigint,
+    "check_name" TEXT,
+    "object" TEXT
+) RETURNS VOID
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_split_accept_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_split_accept(bigint, text, text) IS
+    'accepts a remark of shard_split_check(), which stops the split before anything moves until then: by the check''s name and the object, as its columns check_name and object have them. Kept with the plan and in its events. Before the split has begun (55000); 22023: no check whose remarks are accepted; 42704: no such split';
+
 -- What is not made, and what may be added while a split runs.
 
 COMMENT ON FUNCTION @extschema@.shard_schema_copy("from" text, "to" text, text, text[], boolean, boolean, boolean, interval) IS
 'makes on one shard what it lacks of another one''s tables of a keyspace, and lists the statements: schemas, types, functions, sequences, tables, partitions, constraints, indexes, statistics, triggers, policies, owners, grants, comments; no rows. As the caller''s login there, in one transaction, which is compared with the other shard before it commits; what takes long beside rows comes after it, without locks that writers wait for. Changes nothing that is there. statement: NULL of what is beside the tables (views, sequences, functions), is missing there and is not made. also: tables beside those of the keyspace; secondary: with indexes that are not unique, and foreign keys; rights: with owners and grants; dry_run: makes nothing. 55000: something is otherwise there, or is not made by this, nothing was made; 42P01: the first shard lacks a table; 42501: no login, or without a right there; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_table_add(text, text, text, regtype, text, text) IS
+'adds a table to a keyspace. table_name: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. shard_by: the plain name of the column that holds the key. The keyspace "default" takes its key type from key_type, or from the column of the first table that a shard in this database has; where neither tells, keys are text. policy: "sharded"; "reference", whose rows every shard has as origin, a shard, has them; or "global", which stays where it is: both have no shard_by (NULL). 42703: no such column; 42710: already there; 55006: an active split works on the keyspace, and the table is not global';
 
 -- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
 DO $$

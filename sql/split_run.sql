@@ -45,6 +45,8 @@ COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text)
     'plans the move of tenants, in a hash keyspace of buckets, from one shard to another; returns the split''s id; refuses what is wrong on paper';
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
     'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
+COMMENT ON FUNCTION @extschema@.shard_split_accept(bigint, text, text) IS
+    'accepts a remark of shard_split_check(), which stops the split before anything moves until then: by the check''s name and the object, as its columns check_name and object have them. Kept with the plan and in its events. Before the split has begun (55000); 22023: no check whose remarks are accepted; 42704: no such split';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint, text) IS
     'asks for capture on the source and the guard on the target; returns at once. on_ddl says what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too (the default), or replay it there, as far as it is one of columns or a partition that came; NULL: as was said before. 22023: neither of them';
 COMMENT ON FUNCTION @extschema@.shard_split_run_backfill(bigint) IS

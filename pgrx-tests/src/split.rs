@@ -72,6 +72,13 @@ impl Split<'_> {
         Ok(())
     }
 
+    /// Every remark of its check is accepted.
+    pub fn accept_remarks(&self) -> Result<()> {
+        let query = "SELECT shard_split_accept($1, check_name, object) FROM shard_split_check($1) WHERE NOT ok AND object IS NOT NULL";
+        self.cluster.superuser()?.execute(query, &[&self.id])?;
+        Ok(())
+    }
+
     /// `shard_split_wait`; the error tells what the split was doing.
     pub fn wait(&self, phase: &str, limit: Duration) -> Result<String> {
         let query = "SELECT shard_split_wait($1, $2, $3::text::interval)";

@@ -376,10 +376,10 @@ fn a_row_that_another_table_references_is_not_deleted() {
     let cluster = cluster();
     let mut source = source(&cluster);
     source
-        .batch_execute("CREATE TABLE refs (tenant text, id int); INSERT INTO refs VALUES ('moves', 2); ALTER TABLE refs OWNER TO app_owner")
+        .batch_execute("CREATE TABLE refs (who text, id int); INSERT INTO refs VALUES ('moves', 2); ALTER TABLE refs OWNER TO app_owner")
         .unwrap();
     let split = pending(&cluster);
-    source.batch_execute("ALTER TABLE refs ADD FOREIGN KEY (tenant, id) REFERENCES items").unwrap();
+    source.batch_execute("ALTER TABLE refs ADD FOREIGN KEY (who, id) REFERENCES items").unwrap();
     let expected = held(&cluster, 0).unwrap();
     ends_well(&cluster, &split, &expected).refusal();
     assert!(held(&cluster, 0).unwrap().iter().any(|(id, _)| *id == 2));
@@ -402,6 +402,8 @@ fn rows_of_an_heir_survive() {
 
     let over = cluster();
     source(&over).batch_execute(HEIR).unwrap();
+    let global = "SELECT shard_table_add('heir', NULL, policy => 'global')";
+    over.superuser().unwrap().batch_execute(global).unwrap();
     let split = completed(&over);
     source(&over).batch_execute("ALTER TABLE heir INHERIT items").unwrap();
     let expected = held(&over, 0).unwrap();

@@ -279,7 +279,7 @@ fn what_is_to_be_locked_is_asked_again_behind_the_locks() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     let mut owner = session(&cluster, "shard_a");
-    owner.batch_execute("CREATE TABLE refs (tenant text, id int)").unwrap();
+    owner.batch_execute("CREATE TABLE refs (who text, id int)").unwrap();
     let mut watcher = source(&cluster);
     cluster.hold("finish_begin").unwrap();
     split.call("finish").unwrap();
@@ -301,7 +301,7 @@ fn what_is_to_be_locked_is_asked_again_behind_the_locks() {
             owner = next.join().unwrap();
         }
         owner
-            .batch_execute("ALTER TABLE refs ADD FOREIGN KEY (tenant, id) REFERENCES items (tenant, id)")
+            .batch_execute("ALTER TABLE refs ADD FOREIGN KEY (who, id) REFERENCES items (tenant, id)")
             .unwrap();
         let next = lock_next(scope, &cluster, &mut watcher, ("shard_a", "refs"));
         owner.batch_execute("COMMIT").unwrap();
@@ -328,7 +328,7 @@ fn a_finish_goes_on_where_what_references_its_rows_has_another_name() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     let mut owner = session(&cluster, "shard_a");
-    let comes = "CREATE TABLE refs (tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)";
+    let comes = "CREATE TABLE refs (who text, id int, FOREIGN KEY (who, id) REFERENCES items)";
     owner.batch_execute(comes).unwrap();
     cluster.hold("finish_batch").unwrap();
     split.call("finish").unwrap();

@@ -278,6 +278,7 @@ fn every_type_arrives_unchanged() {
         .batch_execute("SELECT shard_table_add('zoo', 'tenant'); SELECT shard_assign('moves', 'shard_a')")
         .unwrap();
     let split = plan(&cluster);
+    split.accept_remarks().unwrap();
     cluster.hold("step_consumed").unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();

@@ -26,17 +26,6 @@ SELECT 'prepared transactions', count(*) = 0,
        'Commit or roll back old prepared transactions: they hold off triggers and the cutover.'
   FROM pg_prepared_xacts WHERE database = current_database() AND prepared < clock_timestamp() - interval '1 minute'
 UNION ALL
--- The agent's tables would be in it, of which subscribers know nothing.
-SELECT 'publications of all tables', s.slots IS NULL,
-       format('publication %I is FOR ALL TABLES', p.pubname) || coalesce('; read by ' || s.slots, ', nobody reads it'),
-       'Its subscribers would get changes of the schema shardmaster_agent, and stop at a table that they do not have: publish tables or schemas by name, let the subscribers catch up, ALTER SUBSCRIPTION .. SET PUBLICATION, and drop this publication.'
-  FROM pg_publication p
- CROSS JOIN (SELECT string_agg(format('slot %I', slot_name), ', ' ORDER BY slot_name) FROM pg_replication_slots
-              -- Those of a table's first copy come and go beside their subscription's own.
-              WHERE plugin = 'pgoutput' AND database = current_database()
-                AND slot_name !~ '^pg_\d+_sync_\d+_\d+$') s (slots)
- WHERE p.puballtables AND (p.pubinsert OR p.pubupdate OR p.pubdelete)
-UNION ALL
 SELECT 'old transactions', true,
        CASE count(*) WHEN 0 THEN 'none' ELSE string_agg(format('pid %s since %s', pid, xact_start), ', ') END,
        'Open transactions that have written to a moving table are waited for.'

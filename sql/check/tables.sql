@@ -14,7 +14,7 @@ WITH wanted AS (
 SELECT 'table exists', oid IS NOT NULL AND relkind IN ('r', 'p'),
        name || CASE relkind WHEN 'v' THEN ' is a view' WHEN 'm' THEN ' is a materialized view' WHEN 'f' THEN ' is a foreign table'
                             WHEN 'S' THEN ' is a sequence' ELSE '' END,
-       CASE WHEN $4::boolean THEN 'shard_schema_copy() makes it as the source has it; or take it out of the keyspace with shard_table_drop(), and of this plan.'
+       CASE WHEN $4::boolean THEN 'shard_schema_copy() makes it as the source has it; or take it out of the keyspace, and of this plan, with shard_table_drop(): where its rows stay, add it again with policy => ''global''.'
             ELSE 'Create it, or take it out of the keyspace with shard_table_drop(), which takes it out of a plan that has not begun, too.' END
   FROM wanted
 UNION ALL

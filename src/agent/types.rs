@@ -53,17 +53,26 @@ pub struct Known {
     pub travel: Travel,
     pub key: Key,
     pub note: &'static str,
+    /// Its values mean something on the server that gave them, and nothing or something else on another.
+    pub of_one_server: bool,
 }
 
 const fn known(name: &'static str, travel: Travel, key: Key) -> Known {
-    Known { name, travel, key, note: "" }
+    noted(name, travel, key, "")
 }
 
 const fn noted(name: &'static str, travel: Travel, key: Key, note: &'static str) -> Known {
-    Known { name, travel, key, note }
+    Known { name, travel, key, note, of_one_server: false }
 }
 
-const OF_CATALOG: &str = "names or numbers of the source's catalog, taken over as they are written";
+const fn of_one_server(name: &'static str, key: Key, note: &'static str) -> Known {
+    Known { name, travel: Travel::Text, key, note, of_one_server: true }
+}
+
+const OF_CATALOG: &str =
+    "names or numbers of the source's catalog, taken over as they are written: a remark of the check";
+const OF_TRANSACTIONS: &str =
+    "the source's transactions, rows or log, taken over as they are written: a remark of the check";
 
 /// The server's own types, as they are written without length and precision.
 pub const BUILTIN: &[Known] = &[
@@ -124,26 +133,26 @@ pub const BUILTIN: &[Known] = &[
     known("tsmultirange", Travel::Text, Key::Own),
     known("tstzmultirange", Travel::Text, Key::Own),
     known("datemultirange", Travel::Text, Key::Own),
-    known("pg_lsn", Travel::Text, Key::Own),
-    known("pg_snapshot", Travel::Text, Key::No),
-    known("txid_snapshot", Travel::Text, Key::No),
-    known("xid", Travel::Text, Key::No),
-    known("xid8", Travel::Text, Key::Own),
-    known("cid", Travel::Text, Key::No),
-    known("tid", Travel::Text, Key::Own),
+    of_one_server("pg_lsn", Key::Own, OF_TRANSACTIONS),
+    of_one_server("pg_snapshot", Key::No, OF_TRANSACTIONS),
+    of_one_server("txid_snapshot", Key::No, OF_TRANSACTIONS),
+    of_one_server("xid", Key::No, OF_TRANSACTIONS),
+    of_one_server("xid8", Key::Own, OF_TRANSACTIONS),
+    of_one_server("cid", Key::No, OF_TRANSACTIONS),
+    of_one_server("tid", Key::Own, OF_TRANSACTIONS),
     known("refcursor", Travel::Text, Key::No),
-    noted("oid", Travel::Text, Key::Plain, OF_CATALOG),
-    noted("regclass", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regcollation", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regconfig", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regdictionary", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regnamespace", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regoper", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regoperator", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regproc", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regprocedure", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regrole", Travel::Text, Key::Own, OF_CATALOG),
-    noted("regtype", Travel::Text, Key::Own, OF_CATALOG),
+    of_one_server("oid", Key::Plain, OF_CATALOG),
+    of_one_server("regclass", Key::Own, OF_CATALOG),
+    of_one_server("regcollation", Key::Own, OF_CATALOG),
+    of_one_server("regconfig", Key::Own, OF_CATALOG),
+    of_one_server("regdictionary", Key::Own, OF_CATALOG),
+    of_one_server("regnamespace", Key::Own, OF_CATALOG),
+    of_one_server("regoper", Key::Own, OF_CATALOG),
+    of_one_server("regoperator", Key::Own, OF_CATALOG),
+    of_one_server("regproc", Key::Own, OF_CATALOG),
+    of_one_server("regprocedure", Key::Own, OF_CATALOG),
+    of_one_server("regrole", Key::Own, OF_CATALOG),
+    of_one_server("regtype", Key::Own, OF_CATALOG),
     noted("aclitem", Travel::Never, Key::No, "names roles, which may be others on the target"),
     noted("gtsvector", Travel::Never, Key::No, "cannot be read back"),
     noted("pg_brin_bloom_summary", Travel::Never, Key::No, "cannot be read back"),
@@ -168,6 +177,7 @@ pub const EXTENSIONS: &[(&str, &str, Key)] = &[
     ("isn", "ismn", Key::Own),
     ("isn", "issn", Key::Own),
     ("isn", "upc", Key::Own),
+    ("lo", "lo", Key::Plain),
     ("ltree", "ltree", Key::Own),
     ("ltree", "lquery", Key::No),
     ("ltree", "ltxtquery", Key::No),
@@ -198,6 +208,15 @@ impl Part {
         (!known.note.is_empty()).then_some(known.note)
     }
 
+    /// Whether its values mean something on one server only.
+    fn is_of_one_server(&self) -> bool {
+        match &self.extension {
+            // A domain over oid.
+            Some(extension) => extension == "lo",
+            None => self.builtin && builtin(&self.name).is_some_and(|known| known.of_one_server),
+        }
+    }
+
     fn key(&self) -> Option<Key> {
         match (&self.extension, self.kind.as_str()) {
             (Some(extension), _) => {
@@ -215,6 +234,11 @@ impl Column {
     /// if there is one.
     pub fn cannot_travel(&self) -> Option<&Part> {
         self.parts.iter().find(|part| !matches!(part.travel(), Some(Travel::Binary | Travel::Text)))
+    }
+
+    /// The part whose values mean something on one server only, if there is one: in an array, a range or a composite, too.
+    pub fn of_one_server(&self) -> Option<&Part> {
+        self.parts.iter().find(|part| part.is_of_one_server())
     }
 
     pub fn has_part(&self, builtin: &str) -> bool {
@@ -278,7 +302,8 @@ SELECT shard_split_map(7, 'orders', 'shape', 'shape::text');
 
 Arrays, domains, composite types, ranges and multiranges of these types move as well, and so
 do enums; they must be made of the same on both sides. A type that is not in the table has
-not been shown to arrive unchanged. A column that the target alone has needs a default where it is of a
+not been shown to arrive unchanged. What the last column calls a remark of the check arrives as it is written, and means something on the source alone:
+`shard_split_accept()` takes it as it is. A column that the target alone has needs a default where it is of a
 domain that is NOT NULL.
 
 - **Travels**: `binary` where every column of a table does, else the whole table is written as

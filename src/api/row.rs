@@ -37,6 +37,16 @@ row!(
 );
 
 row!(
+    SplitCheck,
+    "split_check_row",
+    check_name: String,
+    ok: Option<bool>,
+    detail: String,
+    hint: Option<String>,
+    object: Option<String>,
+);
+
+row!(
     Topology,
     "topology_row",
     shard_index: i32,

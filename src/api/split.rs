@@ -91,6 +91,18 @@ pub fn shard_split_map(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_accept(
+    split_id: Option<i64>,
+    check_name: Option<String>,
+    object: Option<String>,
+) -> Result<(), ErrorReport> {
+    on_primary("shard_split_accept")?;
+    let (check_name, object) = (required(check_name, "check_name")?, required(object, "object")?);
+    Ok(lifecycle::accept(required(split_id, "split_id")?, &check_name, &object)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_start_dual_write(
     split_id: Option<i64>,
     on_ddl: default!(Option<String>, "NULL"),
@@ -330,6 +342,7 @@ extension_sql_file!(
         shard_split_plan_range,
         shard_split_plan_all,
         shard_split_map,
+        shard_split_accept,
         shard_split_start_dual_write,
         shard_split_run_backfill,
         shard_split_replay_tail,

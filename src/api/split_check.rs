@@ -1,5 +1,7 @@
 //! The check before a split, for people: what it comes to, and what is worth a look.
 
+use super::row;
+use super::rows::Rows;
 use crate::catalog::split;
 use crate::catalog::split_state::{Goal, Phase};
 use crate::error::required;
@@ -7,24 +9,12 @@ use crate::split::plan::check;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-#[allow(clippy::type_complexity)]
 pub fn shard_split_check(
     split_id: Option<i64>,
     with_ok: default!(Option<bool>, "false"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(check_name, String),
-            name!(ok, Option<bool>),
-            name!(detail, String),
-            name!(hint, Option<String>),
-        ),
-    >,
-    ErrorReport,
-> {
+) -> Result<Rows<row::SplitCheck>, ErrorReport> {
     let mut plan = split::load(required(split_id, "split_id")?)?;
     let state = split::state(plan.id)?;
     if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
@@ -33,9 +23,9 @@ pub fn shard_split_check(
     let with_ok = required(with_ok, "with_ok")?;
     let (summary, findings) = check::report(&plan, &state, &split::identity());
     // It is no finding: who counts those that are not well does not count it.
-    let first = std::iter::once(("summary".to_owned(), None, summary, None));
+    let first = std::iter::once(("summary".to_owned(), None, summary, None, None));
     let shown = findings.into_iter().filter(move |f| with_ok || !f.ok || f.hint.is_some());
-    Ok(TableIterator::new(first.chain(shown.map(|f| (f.name, Some(f.ok), f.detail, f.hint)))))
+    Ok(Rows::new(first.chain(shown.map(|f| (f.name, Some(f.ok), f.detail, f.hint, f.object)))))
 }
 
 extension_sql_file!(

@@ -30,6 +30,7 @@ pub mod settlement;
 pub mod shard;
 pub mod shard_decision;
 pub mod split;
+pub mod split_accepted;
 pub mod split_progress;
 pub mod split_sample;
 pub mod split_state;

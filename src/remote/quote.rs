@@ -6,6 +6,14 @@ pub fn ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// An identifier, quoted where its letters ask for it: for people, and for what reads names without knowing keywords.
+/// Whatever a server's settings and version are, the same for the same name.
+pub fn ident_as_needed(name: &str) -> String {
+    let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
+    let is_plain = name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit());
+    if is_plain { name.to_owned() } else { ident(name) }
+}
+
 /// A text literal.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -54,6 +62,13 @@ mod tests {
             read.push(quote);
             rest = more;
         }
+    }
+
+    #[test]
+    fn a_name_is_quoted_where_its_letters_ask_for_it() {
+        let written = ["orders", "_a1", "Orders", "a b", "1a", "größe", "a\"b", ""].map(ident_as_needed);
+        let wanted = ["orders", "_a1", "\"Orders\"", "\"a b\"", "\"1a\"", "\"größe\"", "\"a\"\"b\"", "\"\""];
+        assert_eq!(written, wanted);
     }
 
     /// The items of an array's text form, as the server reads it.

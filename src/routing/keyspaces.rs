@@ -216,7 +216,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
         }
     };
     check_origin(new, policy)?;
-    check_not_planned(&keyspace)?;
+    check_free_for(policy, &keyspace)?;
     let column_type = column.as_ref().map(|column| type_of(&table, column)).transpose()?.flatten();
     if let Some((keyspace, known)) = table_policy::find_other(&keyspace, &table) {
         let table = table.quoted();
@@ -243,9 +243,10 @@ fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<
     let keyspace = keyspace::find(new.keyspace)?;
     check_schema(table, caller)?;
     // Looked at again under its lock: what is in use now is not worth a question to a shard that hangs.
-    check_not_planned(&keyspace)?;
+    let policy = parse_policy(new.policy)?;
+    check_free_for(policy, &keyspace)?;
     let all = shard::all().into_iter();
-    let (shards, column) = match parse_policy(new.policy)? {
+    let (shards, column) = match policy {
         Policy::Sharded => (all.collect(), Some(shard_by(new)?)),
         Policy::Reference => (all.filter(|at| Some(&at.shard_key) == new.origin.as_ref()).collect(), None),
         // Nobody but the application knows where it is.
@@ -254,6 +255,14 @@ fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<
     let said = new_table::look(table, column.as_deref(), shards);
     new_table::require(&said, table, column.as_deref())?;
     Ok(said)
+}
+
+/// What is on one server stays there, whatever moves.
+fn check_free_for(policy: Policy, keyspace: &Keyspace) -> Result<(), Failure> {
+    match policy {
+        Policy::Sharded | Policy::Reference => check_not_planned(keyspace),
+        Policy::Global => Ok(check_no_run(&keyspace.name)?),
+    }
 }
 
 /// A plan has the tables of the moment that it was made at.

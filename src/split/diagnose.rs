@@ -19,6 +19,7 @@ use crate::split::copy::leaves;
 use crate::split::cutover::told;
 use crate::split::lifecycle::{phases, requests};
 use crate::split::plan::check;
+use crate::split::readers;
 use crate::words::{counted, from_the_beginning};
 use std::time::{Duration, Instant};
 
@@ -237,6 +238,7 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
     }
     let mut found: Vec<Problem> = says(&mut session, plan, state, side)?.into_iter().collect();
     found.extend(newer_worker(&mut session, plan, state, side)?);
+    found.extend(replicated(&mut session, plan, side)?);
     let missed = match side {
         Side::Source => "What was written meanwhile nothing has noticed:",
         Side::Target => leaves::OF_STRANGERS,
@@ -286,6 +288,7 @@ fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> 
         Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; a way back would miss what was written meanwhile, and cannot go on.".to_owned(),
     };
     found.extend(tables(session, plan, side, ["Give it back, if it was renamed.", &again])?);
+    found.extend(replicated(session, plan, side)?);
     Ok(found)
 }
 
@@ -304,6 +307,12 @@ fn says(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Res
     Ok((!fits).then(|| {
         (format!("it says \"{now}\", which it should not in phase {}", state.phase.as_str()), Some(repair))
     }))
+}
+
+/// Who came by logical replication since the check.
+fn replicated(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Problem>> {
+    let found = readers::find(session, plan, side)?;
+    Ok(found.into_iter().map(|reader| (reader.text, Some(reader.hint))).collect())
 }
 
 fn newer_worker(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Result<Option<Problem>> {

@@ -3,6 +3,7 @@
 use crate::agent::error::SplitError;
 use crate::agent::session::Side;
 use crate::clean;
+use crate::split::remark::{self, Remark};
 
 /// One line of shard_split_check().
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub struct Finding {
     pub hint: Option<String>,
     /// It may pass by itself: a server that is away.
     pub transient: bool,
+    /// Of a remark: what it is about, by which it is accepted.
+    pub object: Option<String>,
 }
 
 impl Finding {
@@ -20,12 +23,18 @@ impl Finding {
         let hint = (!ok && !hint.is_empty()).then(|| clean::said(hint));
         // Names of tables and the like are their owners' texts, and end in a terminal.
         let detail = clean::more(&detail.into());
-        Finding { name: clean::message(name), ok, detail, hint, transient: false }
+        Finding { name: clean::message(name), ok, detail, hint, transient: false, object: None }
     }
 
     /// What is well, and worth a second look.
     pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
         Finding { hint: Some(clean::said(hint)), ..Finding::new(name, true, detail, "") }
+    }
+
+    /// What stops the split until its operator accepts it by the remark's name and the object's.
+    pub fn remark(remark: Remark, object: &str, detail: impl Into<String>) -> Finding {
+        let object = Some(remark::object(object));
+        Finding { object, ..Finding::new(remark.check_name(), false, detail, "") }
     }
 
     pub fn unreachable(side: Side, error: SplitError) -> Finding {

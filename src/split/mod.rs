@@ -15,14 +15,17 @@ pub mod install;
 pub mod lifecycle;
 mod owners;
 pub mod plan;
+mod readers;
 pub mod reads;
 pub mod record;
 pub mod references;
+pub mod remark;
 pub mod reverse;
 mod run;
 pub mod sequences;
 pub mod table;
 pub mod there;
+pub mod unregistered;
 pub mod verify;
 
 pub use run::run;

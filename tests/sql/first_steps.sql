@@ -93,6 +93,9 @@ SELECT shard_table_drop('extra');
 SELECT table_name FROM shard_split_tables(:split);
 SELECT detail FROM shard_split_events(:split) WHERE detail LIKE 'table %';
 SELECT shard_table_drop('account');
+-- Its rows would be left behind without a word.
+SELECT check_name, detail, hint FROM shard_split_check(:split) WHERE NOT ok;
+SELECT shard_table_add('extra', NULL, policy => 'global');
 -- Two lines in the place of forty, and the rest on request.
 SELECT regexp_replace(detail, 'about \d+ ([km]?s|min)\M|\d+ kB', '..', 'g') AS summary FROM shard_split_check(:split) WHERE check_name = 'summary';
 SELECT count(*) < 6 AS few, count(*) FILTER (WHERE NOT ok) AS wrong FROM shard_split_check(:split);

@@ -109,6 +109,7 @@ impl<'a> Drive<'a> {
         }
         let split = Split::plan_by(self.cluster, query.unwrap_or(&tenants))?;
         add_maps(self.cluster, split.id, cases)?;
+        split.accept_remarks()?;
         Ok(split)
     }
 

@@ -136,7 +136,6 @@ pub fn all() -> Vec<Case> {
         ("", "pg_brin_minmax_multi_summary"),
         ("CREATE TYPE {t}_pair AS (a int, b aclitem[])", "{t}_pair[]"),
         ("CREATE DOMAIN {t}_d AS aclitem", "{t}_d"),
-        ("", "lo"),
         ("", "ghstore"),
         ("", "ltree_gist"),
         // Where lc_monetary is not the same.

@@ -27,7 +27,7 @@ use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
 use super::sequences::{self, Ahead};
-use super::{record, there};
+use super::{record, there, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
 use crate::agent::state::decision::Decided;
@@ -191,6 +191,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     reach(injection_points::CUTOVER_BEGIN)?;
     let deadline = Instant::now() + guc::cutover_timeout();
     let _said = wait::said();
+    unregistered::require_none_before_cutover(&mut engine.control, &engine.plan)?;
     let asked = transaction(reference::now);
     let mut waited_for = None;
     loop {

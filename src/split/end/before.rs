@@ -18,6 +18,7 @@ use crate::split::engine::Engine;
 use crate::split::owners;
 use crate::split::record::{self, FinishRequest};
 use crate::split::references;
+use crate::split::unregistered;
 
 /// What is asked of both sides before anything is taken away.
 pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
@@ -26,6 +27,7 @@ pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()>
     require_no_subscription(engine)?;
     require_meant(engine)?;
     if !request.accepts {
+        unregistered::require_none_before_finish(&mut engine.control, &engine.plan)?;
         require_nothing_stray(engine)?;
         require_same_tables(engine)?;
         require_all_columns(engine)?;

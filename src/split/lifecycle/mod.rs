@@ -9,13 +9,15 @@ mod wait;
 pub mod work;
 
 use super::end::ending;
+use super::remark::{self, Remark};
 use super::{plan, reads, record, reverse};
 use crate::agent::error::SplitError;
 use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::settlement::{self, Terms};
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{End, Goal, Phase};
-use crate::catalog::{lookup, split_progress, verification, way_back};
+use crate::catalog::{lookup, split_accepted, split_progress, verification, way_back};
+use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
 use crate::words::counted;
@@ -111,6 +113,22 @@ pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
     let message = format!("table \"{table}\" is not one of split {id}");
     Err(Failure::new(SqlState::UNDEFINED_OBJECT, message)
         .hint(format!("SELECT table_name FROM shard_split_tables({id}) lists its tables.")))
+}
+
+/// A remark of the check that the operator takes as it is; before the split has begun.
+pub fn accept(id: i64, check_name: &str, object: &str) -> Result<(), Failure> {
+    ask(id, Call::Accept)?;
+    let Some(remark) = Remark::parse(check_name) else {
+        let names = Remark::ALL.map(|remark| format!("\"{}\"", remark.check_name())).join(", ");
+        let problem = format!("\"{}\" is no check whose remarks are accepted", clean::message(check_name));
+        return Err(Failure::new(SqlState::INVALID_VALUE, format!("argument \"check_name\" is not valid: {problem}"))
+            .hint(format!("It is one of {names}; SELECT check_name, object FROM shard_split_check({id}) WHERE object IS NOT NULL lists the remarks.")));
+    };
+    let object = remark::object(object);
+    if split_accepted::insert(id, remark.check_name(), &object) {
+        split::event(id, None, None, &format!("accepted: {}, {object}", remark.check_name()));
+    }
+    Ok(())
 }
 
 pub fn run_backfill(id: i64) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use crate::catalog::split_state::{End, Goal, Phase};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     Map,
+    Accept,
     StartDualWrite,
     RunBackfill,
     ReplayTail,
@@ -30,6 +31,7 @@ impl Call {
     pub fn name(self) -> &'static str {
         match self {
             Call::Map => "shard_split_map",
+            Call::Accept => "shard_split_accept",
             Call::StartDualWrite => "shard_split_start_dual_write",
             Call::RunBackfill => "shard_split_run_backfill",
             Call::ReplayTail => "shard_split_replay_tail",
@@ -172,6 +174,11 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Map, &[Phase::Planning], Failed, Accept),
     row(Call::Map, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
     row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
+
+    row(Call::Accept, BEFORE, GoesBack, Refuse("The check of a way back was that of its split.")),
+    row(Call::Accept, BEFORE, Always, Answer::Accept),
+    row(Call::Accept, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
+    row(Call::Accept, ANY, Always, Refuse("It has begun: its check is over.")),
 
     row(Call::StartDualWrite, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::StartDualWrite, &[Phase::Planning], GoesBack, Refuse("SELECT shard_split_reverse({there}) begins it, until split {there} is finished; then plan a split in the other direction.")),
@@ -346,8 +353,9 @@ mod tests {
     use super::*;
     use crate::catalog::split_state::{CutoverRequest, CutoverStep};
 
-    const CALLS: [Call; 16] = [
+    const CALLS: [Call; 17] = [
         Call::Map,
+        Call::Accept,
         Call::StartDualWrite,
         Call::RunBackfill,
         Call::ReplayTail,

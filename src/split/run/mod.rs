@@ -5,8 +5,10 @@ mod attach;
 mod ends;
 mod executions;
 mod lock_holders;
+mod pace;
 mod patience;
 mod trouble;
+mod watched_readers;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
@@ -31,8 +33,10 @@ use crate::split::plan::check;
 use crate::split::verify::walk::{self, Ended};
 use crate::split::verify::{after, repair};
 use crate::split::{install, record, reverse};
+use pace::{pause_of_copy, rest_by_rate};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
+use watched_readers::Readers;
 
 /// A worker of one split.
 struct Worker {
@@ -45,6 +49,8 @@ struct Worker {
     attempts: u32,
     /// What its tables wait for, as the history has it.
     told_to_wait: Option<String>,
+    /// Who came by logical replication.
+    readers: Readers,
     /// What keeps clients out and somebody has to mend is told once, until a turn has passed.
     told_to_mend: bool,
     /// Steps in a row in which tables could not be compared.
@@ -68,6 +74,7 @@ pub fn run(split_id: i64) {
         endpoints: String::new(),
         attempts: transaction(|| split::attempts_before(split_id)),
         told_to_wait: None,
+        readers: Readers::none(),
         told_to_mend: false,
         compare_failures: 0,
         compares_after: now,
@@ -349,6 +356,9 @@ impl Worker {
             reach(injection_points::BACKFILL_DONE)?;
         }
         self.record(state, &outcome)?;
+        if let Some(engine) = self.engine.as_mut() {
+            self.readers.watch(engine)?;
+        }
         match self.engine.as_mut().filter(|_| outcome.chunks == 0 && !outcome.progress.is_copied()) {
             Some(engine) => {
                 // A step without rows renews nothing.
@@ -410,7 +420,10 @@ impl Worker {
             false if state.request == CutoverRequest::Later => {
                 transaction(|| cutover_request::waits_for(self.id)).unwrap_or_default()
             }
-            false => "waiting for shard_split_cutover".to_owned(),
+            false => {
+                let found = self.engine.as_mut().map(|engine| self.readers.watch(engine)).transpose()?;
+                found.flatten().unwrap_or_else(|| "waiting for shard_split_cutover".to_owned())
+            }
         };
         wait::report(&text);
         let compares = state.verifies && self.compares_after <= Instant::now();
@@ -433,25 +446,6 @@ impl Worker {
         }
         Ok(())
     }
-}
-
-/// How long a copy rests after a step, whatever phase it is done in.
-fn pause_of_copy(outcome: &outcome::Outcome, worked: Duration) -> Duration {
-    // Where nobody writes, nobody is disturbed.
-    let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
-    let by_rate = rest_by_rate(outcome.bytes as i64, worked);
-    by_rate.max(worked.mul_f64((1.0 - share) / share))
-}
-
-/// How long it takes until so many bytes may have been read.
-fn rest_by_rate(bytes: i64, worked: Duration) -> Duration {
-    let rest = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
-        Duration::from_secs_f64(bytes as f64 / rate as f64).saturating_sub(worked)
-    });
-    if rest > Duration::ZERO {
-        wait::report("the rate limit shardmaster.max_copy_rate");
-    }
-    rest
 }
 
 /// For pg_stat_activity. shardmaster.split_waits_for knows these texts from those that say

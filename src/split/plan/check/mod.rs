@@ -1,10 +1,12 @@
 //! What only the servers know, found before anything moves: every finding at once,
 //! nothing written. The worker repeats it before it installs anything.
 
+mod accepted;
 mod constraints;
 mod encoding;
 mod expressions;
 mod functions;
+mod long_rows;
 mod looked;
 mod outlook;
 mod pairs;
@@ -12,6 +14,7 @@ mod partitions;
 mod rows;
 pub mod same;
 mod scope;
+mod server_values;
 mod unique;
 
 use super::{policies, refusals};
@@ -35,7 +38,7 @@ use crate::server::txn::in_one;
 use crate::split::copy::computed;
 use crate::split::end::copies;
 use crate::split::finding::Finding;
-use crate::split::{owners, references, sequences};
+use crate::split::{owners, readers, references, sequences, unregistered};
 use crate::words::counted;
 use looked::Looked;
 use std::collections::BTreeSet;
@@ -152,6 +155,7 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Look
             }
         }
     }
+    in_one(|| accepted::settle(plan.id, &mut findings));
     findings
 }
 
@@ -189,6 +193,8 @@ fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<V
     let Looked { session: target, observation: on_target, .. } = on_target;
     let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
     findings.extend(sequences::check::check(plan, (source, on_source), (target, on_target))?);
+    findings.extend(server_values::check(plan, (source, on_source), on_target)?);
+    findings.extend(long_rows::check(plan, source, target)?);
     findings.extend(partitions::check(plan, (source, on_source), target)?);
     findings.extend(unique::check(plan, (source, on_source), (target, on_target))?);
     Ok(findings)
@@ -281,11 +287,13 @@ fn look_at_tables(
 ) -> Result<Looked> {
     let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
     findings.extend(others.findings(plan, side));
-    let server = asked("what its server is like", connection.run(SERVER))?;
+    let server = format!("{SERVER} UNION ALL {}", readers::ALL_TABLES);
+    let server = asked("what its server is like", connection.run(&server))?;
     findings.extend(server.rows.iter().map(|row| from_row(plan, side, row)));
     let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
     let tables = asked("what is in the way of its tables", in_the_way(plan, side, &mut connection))?;
     findings.extend(tables.rows.iter().map(|row| from_row(plan, side, row)));
+    findings.extend(asked("which tables are in no keyspace", left_behind(plan, side, &mut connection))?);
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
     // To try a function's body is to read the constants in it, which types may compute.
     let called = match others.code.is_empty() {
@@ -330,6 +338,25 @@ fn in_the_way(
     let is_target = (side == Side::Target).to_string();
     let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
     catalogs::ask(connection, TABLES, &lists)
+}
+
+/// What references a table of the keyspace itself has a finding of its own, whatever it is registered as. On the target it is
+/// asked for by a way back alone.
+fn left_behind(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Finding>> {
+    let found = unregistered::find(connection, plan, side)?.into_iter().filter(|table| !table.is_direct);
+    let name = format!("{}: tables in no keyspace", side.as_str());
+    Ok(found
+        .map(|table| match side {
+            Side::Source => Finding::new(&name, false, table.text(), &table.hint(&plan.keyspace)),
+            Side::Target => {
+                let detail = format!(
+                    "{} if the split is taken back, which is refused until it is registered",
+                    table.text()
+                );
+                Finding::note(&name, detail, &table.hint(&plan.keyspace))
+            }
+        })
+        .collect())
 }
 
 /// Clients of these keys are refused here, though nothing has left this shard.

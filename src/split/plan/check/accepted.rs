@@ -1,0 +1,36 @@
+//! Remarks that the split's operator has accepted.
+
+use crate::catalog::split_accepted::{self, Accepted};
+use crate::clean;
+use crate::remote::quote::literal;
+use crate::split::finding::Finding;
+
+/// Those that the operator has accepted are well; the others say how to accept them. What was accepted and is not found
+/// any more is said once.
+pub fn settle(id: i64, findings: &mut Vec<Finding>) {
+    let accepted = split_accepted::of(id);
+    let is_of = |accepted: &Accepted, finding: &Finding| {
+        accepted.check == finding.name && finding.object.as_ref() == Some(&accepted.object)
+    };
+    for finding in findings.iter_mut() {
+        let Some(object) = &finding.object else { continue };
+        let known = accepted.iter().find(|accepted| is_of(accepted, finding));
+        finding.ok = known.is_some();
+        finding.hint = Some(match known {
+            Some(Accepted { by, .. }) => clean::said(&format!("Accepted by {by}.")),
+            None => clean::said(&format!(
+                "If that is as it should be: SELECT shard_split_accept({id}, {}, {}).",
+                literal(&finding.name),
+                literal(object)
+            )),
+        });
+    }
+    let unfound: Vec<&Accepted> =
+        accepted.iter().filter(|accepted| !findings.iter().any(|finding| is_of(accepted, finding))).collect();
+    let notes = unfound.into_iter().map(|Accepted { check, object, .. }| {
+        let hint = "The check finds nothing of that name: if it is still listed, copy its object.";
+        Finding::note("accepted remarks", format!("{check}: {object}"), hint)
+    });
+    let notes: Vec<Finding> = notes.collect();
+    findings.extend(notes);
+}

@@ -1,0 +1,122 @@
+//! Rows that are longer, as COPY writes them, than a split takes: they would end the copy, hours later. A bounded look: only
+//! into tables that can have such a row by what they have stored beside their rows, by the lengths that values carry, and for
+//! a few seconds.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::Column;
+use crate::agent::{catalogs, observe};
+use crate::catalog::split::Plan;
+use crate::guc;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, literal, text_array};
+use crate::split::finding::Finding;
+use crate::split::table::columns::Source;
+use crate::split::table::{self, Table};
+use std::time::{Duration, Instant};
+
+const TOASTED: &str = include_str!("../../../../sql/check/toasted.sql");
+
+/// A stored value is not a longer one's, however well it was compressed.
+const COMPRESSED: u64 = 256;
+/// Seconds for one table, and for all.
+const EACH: Duration = Duration::from_secs(3);
+const ALL: Duration = Duration::from_secs(10);
+/// The server writes no row that is longer.
+const MOST: u64 = 1 << 30;
+
+pub fn check(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Finding>> {
+    let limit = guc::max_row_bytes();
+    let candidates = candidates(plan, source, limit)?;
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tables = table::load(plan, source, target)?;
+    let began = Instant::now();
+    let mut findings = Vec::new();
+    for position in candidates {
+        let Some(table) = tables.get(position).filter(|_| began.elapsed() < ALL) else { break };
+        if let Some(bytes) = longest(plan, source, table, limit)?.filter(|bytes| *bytes > limit) {
+            findings.push(finding(table, bytes, limit));
+        }
+    }
+    Ok(findings)
+}
+
+/// Tables that may have such a row.
+fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<usize>> {
+    let (schemas, names) = observe::table_names(plan, Side::Source);
+    let lists = [schemas, names].map(|list| text_array(&list));
+    let rows = catalogs::ask(source, TOASTED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let may = |row: &Vec<Option<String>>| {
+        let [Some(position), Some(bytes)] = row.as_slice() else { return None };
+        let bytes: u64 = bytes.parse().ok()?;
+        position.parse().ok().filter(|_| bytes.saturating_mul(COMPRESSED) > limit)
+    };
+    Ok(rows.rows.iter().filter_map(may).collect())
+}
+
+/// Bytes of the longest row of the scope; None: it took too long to find.
+fn longest(plan: &Plan, source: &mut Connection, table: &Table, limit: u64) -> Result<Option<u64>> {
+    let Some(by) = table.source.column(&table.policy.shard_by) else { return Ok(None) };
+    let (functions, predicate) = plan.scope.dry_predicate(by, "t");
+    let sizes: Vec<String> = table
+        .pairs
+        .iter()
+        .filter_map(|pair| match &pair.source {
+            Source::Column(name) => table.source.column(name),
+            Source::Expression(_) => None,
+        })
+        .map(|column| size(column, table.is_binary(), limit))
+        .collect();
+    let query = format!(
+        "{functions}; SET LOCAL statement_timeout = '{}ms'; SELECT pg_catalog.max({}) FROM {} t WHERE {predicate}",
+        EACH.as_millis(),
+        sizes.join(" + "),
+        table.source.name
+    );
+    match source.undone(|source| source.run(&query).map_err(SplitError::from)) {
+        Ok(rows) => Ok(rows.scalar().and_then(|bytes| bytes.parse().ok())),
+        Err(SplitError::Remote(error)) if error.is("57014") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes of a value on its way. A value's length is known without reading it; what another type makes of it is read
+/// where it may be long.
+fn size(column: &Column, is_binary: bool, limit: u64) -> String {
+    let name = format!("t.{}", ident(&column.name));
+    let stored = format!("pg_catalog.pg_column_size({name})");
+    let size = match column.base.as_str() {
+        "text" | "character varying" => format!("pg_catalog.octet_length({name}::pg_catalog.text)"),
+        // As a text each byte has two digits.
+        "bytea" if is_binary => format!("pg_catalog.octet_length({name}::pg_catalog.bytea)"),
+        "bytea" => format!("pg_catalog.octet_length({name}::pg_catalog.bytea)::pg_catalog.int8 * 2"),
+        _ if column.builtin => format!(
+            "CASE WHEN {stored} > {} THEN pg_catalog.octet_length({name}::pg_catalog.text) ELSE {stored} END",
+            limit / COMPRESSED
+        ),
+        _ => stored,
+    };
+    format!("coalesce(({size})::pg_catalog.int8, 0)")
+}
+
+fn finding(table: &Table, bytes: u64, limit: u64) -> Finding {
+    let mb = |bytes: u64| (bytes >> 20) + 1;
+    // Line ends and the like take two bytes of a text.
+    let wanted = mb(bytes + bytes / 20);
+    let detail = format!(
+        "{}: a row of about {} MB moves, shardmaster.max_row_size is {} MB",
+        table.source.name,
+        mb(bytes),
+        limit >> 20
+    );
+    let hint = match wanted <= MOST >> 20 {
+        true => format!(
+            "ALTER SYSTEM SET shardmaster.max_row_size = {}; SELECT pg_reload_conf(). A worker takes twice of it.",
+            literal(&format!("{wanted}MB"))
+        ),
+        false => "The server writes no row of more than 1 GB: make the row shorter, or leave a column out with shard_split_map().".to_owned(),
+    };
+    Finding::new("source: long rows", false, detail, &hint)
+}

@@ -1,0 +1,39 @@
+//! Who reads or writes a shard's tables by logical replication and came while the split runs: a publication of all tables
+//! has the agent's in it, which its subscribers do not have; a subscription writes what the split moves. The check refuses
+//! them before the start.
+
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::{catalogs, observe};
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::quote::text_array;
+
+/// As rows of a check.
+pub const ALL_TABLES: &str = include_str!("../../sql/check/all_tables.sql");
+const SUBSCRIBED: &str = include_str!("../../sql/check/subscribed.sql");
+
+/// One of them.
+pub struct Reader {
+    pub text: String,
+    pub hint: String,
+}
+
+/// Those of a side. What nobody reads is in nobody's way.
+pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Reader>> {
+    let rows = connection
+        .run(&format!("SELECT text, hint FROM ({ALL_TABLES}) AS p (name, ok, text, hint) WHERE NOT ok"))?;
+    let mut found: Vec<Reader> = rows.rows.iter().map(|row| reader(row)).collect();
+    let (schemas, names) = observe::table_names(plan, side);
+    let lists = [schemas, names].map(|list| text_array(&list));
+    let is_target = (side == Side::Target).to_string();
+    let parameters = [Some(lists[0].as_str()), Some(lists[1].as_str()), Some(is_target.as_str())];
+    let rows = catalogs::ask(connection, SUBSCRIBED, &parameters)?;
+    found.extend(rows.rows.iter().map(|row| reader(row)));
+    Ok(found)
+}
+
+fn reader(row: &[Option<String>]) -> Reader {
+    let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
+    Reader { text: cell(0), hint: cell(1) }
+}

@@ -1,0 +1,48 @@
+//! Remarks: what a check cannot call right or wrong, and the split's operator takes as it is, by name. One is known by the
+//! check that makes it and by what it is about: two names that no text for people decides. Until it is accepted it stops
+//! the split before anything moves.
+
+use crate::clean;
+
+/// The checks that make remarks. Another kind is another variant here, and `Finding::remark` where it is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remark {
+    /// Values that mean something on the server that gave them.
+    ServerValues,
+    /// Values that name large objects, which do not move.
+    LargeObjects,
+}
+
+impl Remark {
+    pub const ALL: [Remark; 2] = [Remark::ServerValues, Remark::LargeObjects];
+
+    /// As shard_split_check() shows it and shard_split_accept() takes it; kept with plans, so it stays.
+    pub fn check_name(self) -> &'static str {
+        match self {
+            Remark::ServerValues => "source: values of one server",
+            Remark::LargeObjects => "source: large objects",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Remark> {
+        Remark::ALL.into_iter().find(|remark| remark.check_name() == text)
+    }
+}
+
+/// An object's name as it is shown, kept and compared: what a terminal obeys is in none.
+pub fn object(text: &str) -> String {
+    clean::message(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_name_of_its_own_by_which_it_is_read_back() {
+        for remark in Remark::ALL {
+            assert_eq!(Remark::parse(remark.check_name()), Some(remark));
+            assert_eq!(clean::message(remark.check_name()), remark.check_name());
+        }
+    }
+}

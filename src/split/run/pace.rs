@@ -1,0 +1,25 @@
+//! How long a worker rests between two steps.
+
+use crate::guc;
+use crate::server::wait;
+use crate::split::copy::outcome::Outcome;
+use std::time::Duration;
+
+/// How long a copy rests after a step, whatever phase it is done in.
+pub(super) fn pause_of_copy(outcome: &Outcome, worked: Duration) -> Duration {
+    // Where nobody writes, nobody is disturbed.
+    let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
+    let by_rate = rest_by_rate(outcome.bytes as i64, worked);
+    by_rate.max(worked.mul_f64((1.0 - share) / share))
+}
+
+/// How long it takes until so many bytes may have been read.
+pub(super) fn rest_by_rate(bytes: i64, worked: Duration) -> Duration {
+    let rest = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
+        Duration::from_secs_f64(bytes as f64 / rate as f64).saturating_sub(worked)
+    });
+    if rest > Duration::ZERO {
+        wait::report("the rate limit shardmaster.max_copy_rate");
+    }
+    rest
+}

@@ -1,0 +1,52 @@
+//! Readers and writers by logical replication that come to a shard while its split runs: told once in the history, and as
+//! what the split waits for while it waits for nothing else. It goes on: the sooner it ends, the less they miss.
+
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::catalog::split;
+use crate::server::txn::transaction;
+use crate::split::engine::Engine;
+use crate::split::readers;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const APART: Duration = Duration::from_secs(5);
+
+/// What was found last.
+pub(super) struct Readers {
+    asked: Option<Instant>,
+    /// In words; None: nothing.
+    found: Option<String>,
+}
+
+impl Readers {
+    pub(super) const fn none() -> Readers {
+        Readers { asked: None, found: None }
+    }
+
+    /// Looks for them, every few seconds.
+    pub(super) fn watch(&mut self, engine: &mut Engine) -> Result<Option<String>> {
+        if self.asked.is_some_and(|asked| asked.elapsed() < APART) {
+            return Ok(self.found.clone());
+        }
+        self.asked = Some(Instant::now());
+        let found = look(engine)?;
+        if let Some((text, hint)) = found.as_ref().filter(|(text, _)| self.found.as_ref() != Some(text)) {
+            transaction(|| split::event_again(engine.plan.id, &format!("{text}. {hint}")));
+        }
+        self.found = found.map(|(text, _)| text);
+        Ok(self.found.clone())
+    }
+}
+
+/// The first one, in words, and what to do.
+fn look(engine: &mut Engine) -> Result<Option<(String, String)>> {
+    let Engine { plan, control, target, .. } = engine;
+    for (session, side) in [(control, Side::Source), (target, Side::Target)] {
+        let shard = session.shard().to_owned();
+        if let Some(reader) = readers::find(session, plan, side)?.into_iter().next() {
+            return Ok(Some((format!("on shard \"{shard}\" {}", reader.text), reader.hint)));
+        }
+    }
+    Ok(None)
+}

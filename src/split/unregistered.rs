@@ -1,0 +1,132 @@
+//! Tables of the source that are in no keyspace and look as if they held rows of its keys: a split would leave them behind
+//! without a word. It asks for each of them to be registered: as sharded, or as one whose rows are no key's own.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::catalog::split::Plan;
+use crate::catalog::table_policy;
+use crate::error::SqlState;
+use crate::remote::Connection;
+use crate::remote::quote::{ident_as_needed, literal, text_array};
+use crate::server::txn::in_one;
+
+const UNREGISTERED: &str = include_str!("../../sql/check/unregistered.sql");
+
+/// A table in no keyspace.
+pub struct Unregistered {
+    /// Qualified and quoted.
+    pub name: String,
+    /// As shard_table_add() takes it.
+    table_name: String,
+    /// Named like the keyspace's shard-by column.
+    column: Option<String>,
+    /// A table that it references, which leads to one of the keyspace.
+    references: Option<String>,
+    /// It references a table of the keyspace itself.
+    pub is_direct: bool,
+}
+
+impl Unregistered {
+    pub fn text(&self) -> String {
+        let Unregistered { name, column, references, .. } = self;
+        match (column, references) {
+            (Some(column), _) => {
+                format!(
+                    "{name} has a column \"{column}\" and is in no keyspace: its rows would be left behind"
+                )
+            }
+            (None, Some(references)) => format!(
+                "{name} references {references}, which leads to the keyspace, and is in none: its rows would be left behind"
+            ),
+            (None, None) => format!("{name} is in no keyspace: its rows would be left behind"),
+        }
+    }
+
+    /// For whoever has not begun the split.
+    pub fn hint(&self, keyspace: &str) -> String {
+        let [table, keyspace] = [&self.table_name, keyspace].map(literal);
+        let stays = format!("SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global')");
+        match &self.column {
+            Some(column) => format!(
+                "SELECT shard_table_add({table}, {}, {keyspace}) has its rows move with their keys; where they are no key's own, {stays} leaves them where they are.",
+                literal(column)
+            ),
+            None => format!(
+                "Give it the shard-by column and add it with shard_table_add(), which has its rows move with their keys; where they are no key's own, {stays} leaves them where they are."
+            ),
+        }
+    }
+}
+
+/// Those of a side, by the tables that are registered now.
+pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Unregistered>> {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    let (schemas, names) = observe::table_names(plan, side);
+    let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
+    let (others, keyless) = in_one(|| {
+        let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
+        (table_policy::of_other_keyspaces(&plan.keyspace, shards), table_policy::keyless(&plan.keyspace))
+    });
+    let known = others.into_iter().map(|table| (table.schema, table.name));
+    let keyless = keyless.into_iter().map(|table| {
+        let schema = table.name.schema.unwrap_or_else(|| shard.namespace.clone());
+        (schema, table.name.name)
+    });
+    let (known_schemas, known_names): (Vec<String>, Vec<String>) = known.chain(keyless).unzip();
+    let lists = [schemas, names, columns, known_schemas, known_names].map(|list| text_array(&list));
+    let [schemas, names, columns, known_schemas, known_names] =
+        lists.each_ref().map(|list| Some(list.as_str()));
+    let parameters = [schemas, names, columns, known_schemas, known_names, Some(shard.namespace.as_str())];
+    let rows = connection.query(UNREGISTERED, &parameters)?;
+    Ok(rows.rows.iter().map(|row| from_row(&shard.namespace, row)).collect())
+}
+
+fn from_row(namespace: &str, row: &[Option<String>]) -> Unregistered {
+    let cell = |n: usize| row.get(n).cloned().flatten();
+    let (schema, name) = (cell(1).unwrap_or_default(), cell(2).unwrap_or_default());
+    let table_name = match schema == namespace {
+        true => ident_as_needed(&name),
+        false => format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name)),
+    };
+    Unregistered {
+        name: cell(0).unwrap_or_default(),
+        table_name,
+        column: cell(3),
+        references: cell(4),
+        is_direct: cell(5).as_deref() == Some("t"),
+    }
+}
+
+/// While a split runs, whose tables stay what they are: what has come since its check, before its cutover decides.
+pub fn require_none_before_cutover(connection: &mut Connection, plan: &Plan) -> Result<()> {
+    require_none(find(connection, plan, Side::Source)?, plan, "shard_split_cutover")
+}
+
+/// Before anything is deleted. Of what references a table of the keyspace itself the rows tell.
+pub fn require_none_before_finish(connection: &mut Connection, plan: &Plan) -> Result<()> {
+    let mut found = find(connection, plan, Side::Source)?;
+    found.retain(|table| table.column.is_some() || !table.is_direct);
+    require_none(found, plan, "shard_split_finish")
+}
+
+/// `then`: the call that goes on.
+fn require_none(found: Vec<Unregistered>, plan: &Plan, then: &str) -> Result<()> {
+    let Some(first) = found.first() else { return Ok(()) };
+    let more = match found.len() {
+        1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    let (table, keyspace) = (literal(&first.table_name), literal(&plan.keyspace));
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("shard \"{}\": {}{more}", plan.source.shard_key, first.text()),
+        format!(
+            "If its rows are no key's own: SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global'), then SELECT {then}({}). Otherwise take the split back, register the table as sharded and move it again.",
+            plan.id
+        ),
+    ))
+}
