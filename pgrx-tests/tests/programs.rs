@@ -2,6 +2,7 @@
 //! minutes. `scripts/test.sh harness:NAME` runs those of one file.
 
 mod abreast;
+mod analyze;
 mod bad_input;
 mod by_keys;
 mod callers;

@@ -75,6 +75,8 @@ pub struct Engine {
     pub throttle: Throttle,
     /// What is compared within the next step.
     pub verification: Option<Run>,
+    /// Tables, by position, that were analyzed on the target, or could not be.
+    pub analyzed: BTreeSet<usize>,
     /// Time that a message and its answer take, to the shard that is further away.
     pub distance: Duration,
 }
@@ -130,6 +132,7 @@ impl Engine {
             streams: Streams::default(),
             throttle: Throttle::default(),
             verification: None,
+            analyzed: BTreeSet::new(),
             distance,
         };
         engine.create_window_tables()?;

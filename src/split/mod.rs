@@ -2,6 +2,7 @@
 //! split comes past them: `plan`, `install`, `copy`, `cutover`, `end`.
 //! `docs/protocol.md` says why each of them is as it is.
 
+mod analyze;
 mod blocks;
 pub mod copy;
 pub mod cutover;

@@ -15,7 +15,7 @@ use crate::agent::session;
 use crate::agent::state::lease;
 use crate::catalog::cutover_request;
 use crate::catalog::split::{self, State};
-use crate::catalog::split_state::CutoverRequest;
+use crate::catalog::split_state::{CutoverRequest, Phase};
 use crate::catalog::way_back;
 use crate::guc;
 use crate::remote::wanted;
@@ -32,7 +32,7 @@ use crate::split::lifecycle::{self, phases};
 use crate::split::plan::check;
 use crate::split::verify::walk::{self, Ended};
 use crate::split::verify::{after, repair};
-use crate::split::{install, record, reverse};
+use crate::split::{analyze, install, record, reverse};
 use pace::{pause_of_copy, rest_by_rate};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
@@ -224,6 +224,9 @@ impl Worker {
         let limit = wished.map_or(guc::cutover_timeout(), |limit| limit.min(guc::cutover_timeout()));
         let engine = self.attached(state)?;
         engine.verification = None;
+        // Rows have come since it was caught up. What is not done within a turn keeps nobody waiting.
+        engine.analyzed.clear();
+        analyze::run(engine);
         match cutover::be_ready(engine) {
             Err(SplitError::Failed(failure)) if !asked_for_else(id, work) => {
                 self.stop_before_cutover(state.phase, &failure);
@@ -399,10 +402,19 @@ impl Worker {
         if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
             reach(injection_points::TAIL_CAUGHT_UP)?;
         }
-        self.record(state, &outcome)?;
+        let is_caught_up = outcome.lag < guc::max_lag() && outcome.progress.is_copied();
+        // What leads to the cutover waits for it, changes do not.
+        let is_analyzed =
+            state.phase != Phase::Tailing || !is_caught_up || analyze::run(self.attached(state)?);
+        if is_analyzed {
+            self.record(state, &outcome)?;
+        }
         let mut renewed = self.lease_renewed;
         renew_lease(self.attached(state)?, &mut renewed)?;
         self.lease_renewed = renewed;
+        if !is_analyzed {
+            return Ok(Duration::ZERO);
+        }
         // A table that was truncated or rewritten is copied again, at first here.
         if outcome.chunks > 0 {
             return Ok(pause_of_copy(&outcome, began.elapsed()));
