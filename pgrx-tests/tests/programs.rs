@@ -69,6 +69,7 @@ mod misplaced_tables;
 mod monitoring;
 mod mover;
 mod native_capture;
+mod native_contents;
 mod networks;
 mod owners;
 mod owners_later;

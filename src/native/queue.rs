@@ -51,11 +51,11 @@ impl Queue {
             }
             let of_side = [pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::TEXTOID];
             let side_key = with(side, READ, |relation| {
-                if is_plain_from(relation, &of_side) {
-                    pg_sys::RelationGetReplicaIndex(relation)
-                } else {
-                    pg_sys::InvalidOid
+                if !is_plain_from(relation, &of_side) {
+                    return pg_sys::InvalidOid;
                 }
+                let index = pg_sys::RelationGetReplicaIndex(relation);
+                if index != pg_sys::InvalidOid && is_by_number(index) { index } else { pg_sys::InvalidOid }
             });
             (side_key != pg_sys::InvalidOid).then_some(Queue {
                 split: agent.split,
@@ -137,9 +137,11 @@ unsafe fn is_open(sequence: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> boo
         let none = std::ptr::null_mut();
         let scan = pg_sys::systable_beginscan(sequence, pg_sys::InvalidOid, false, snapshot, 0, none);
         let tuple = pg_sys::systable_getnext(scan);
-        let mut is_null = false;
-        let is_open = !tuple.is_null()
-            && pg_sys::heap_getattr(tuple, 1, (*sequence).rd_att, &mut is_null).value() as i64 <= 1;
+        let is_open = !tuple.is_null() && {
+            let mut is_null = false;
+            let value = pg_sys::heap_getattr(tuple, 1, (*sequence).rd_att, &mut is_null);
+            !is_null && value.value() as i64 <= 1
+        };
         pg_sys::systable_endscan(scan);
         is_open
     }
@@ -200,6 +202,25 @@ unsafe fn is_plain(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool 
             && usize::try_from(shape.natts).is_ok_and(|count| count == columns.len())
             && is_plain_from(relation, columns)
             && columns.len() > BEFORE_KEY
+    }
+}
+
+/// Whether an index leads by a table's first column: another one can be told to identify its rows.
+///
+/// # Safety
+/// An index of a table that is locked.
+unsafe fn is_by_number(index: pg_sys::Oid) -> bool {
+    // SAFETY: as the caller promises; what is opened here is closed here.
+    unsafe {
+        let index = pg_sys::index_open(index, READ);
+        let row = &*(*index).rd_index;
+        let is_by_number = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
+            && row.indisvalid
+            && row.indnkeyatts >= 1
+            && *row.indkey.values.as_ptr() == 1
+            && pg_sys::RelationGetIndexPredicate(index).is_null();
+        pg_sys::index_close(index, KEEP);
+        is_by_number
     }
 }
 

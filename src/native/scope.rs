@@ -134,7 +134,11 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
             pg_sys::relation_close(relation, LOCK);
             return Set::Unknown;
         }
-        let kind = Kind::of(pg_sys::getBaseType(pg_sys::get_atttype(table, 1)));
+        // Whose first column is gone, or holds NULL, is none of these either: what is read of it is no key.
+        let kind = match pg_sys::get_atttype(table, 1) {
+            pg_sys::Oid::INVALID => None,
+            type_oid => Kind::of(pg_sys::getBaseType(type_oid)),
+        };
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
         let scan = pg_sys::systable_beginscan(
             relation,
@@ -155,7 +159,10 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
                 break;
             }
             pg_sys::heap_deform_tuple(tuple, (*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
-            is_known = kind.and_then(|kind| kind.key(values[0])).is_some_and(|key| found.add(&key));
+            is_known = match (kind, nulls.first(), values.first()) {
+                (Some(kind), Some(false), Some(value)) => kind.key(*value).is_some_and(|key| found.add(&key)),
+                _ => false,
+            };
             pgrx::check_for_interrupts!();
         }
         pg_sys::systable_endscan(scan);
