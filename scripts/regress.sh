@@ -13,7 +13,8 @@ pgxs_test() { echo "$("$BINDIR/pg_config" --pkglibdir)/pgxs/src/test/$1"; }
 prepare_inputs() {
     local inputs=$RUN/$1-in
     cp -r tests "$inputs"
-    cp clients/vectors.jsonl sql/agent/shard_for.sql "$inputs"
+    cp clients/vectors.jsonl "$inputs"
+    sed 's/{schema}/shardmaster_agent/g' sql/agent/shard_for.sql >"$inputs/shard_for.sql"
     mkdir -p "$inputs/expected"
     # A test without an expected file shows its whole output as the difference.
     local input name

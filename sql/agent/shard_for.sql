@@ -10,7 +10,7 @@
 -- a * b + c, modulo 2^64. With b = high * 2^32 + low, low from -2^31 to before 2^31, no
 -- product and no sum leaves the 64 bits: the highest is that of the lower half of a with
 -- low, and the lower half of c. Of a constant b the planner computes both halves.
-CREATE OR REPLACE FUNCTION shardmaster_agent.multiply(a int8, b int8, c int8) RETURNS int8
+CREATE OR REPLACE FUNCTION {schema}.multiply(a int8, b int8, c int8) RETURNS int8
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 SELECT pg_catalog.int8or(
     pg_catalog.int8shl(
@@ -40,62 +40,62 @@ SELECT pg_catalog.int8or(
 $agent$;
 
 -- The highest n bits, as the lowest of a number.
-CREATE OR REPLACE FUNCTION shardmaster_agent.highest(a int8, n int4) RETURNS int8
+CREATE OR REPLACE FUNCTION {schema}.highest(a int8, n int4) RETURNS int8
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 SELECT pg_catalog.int8and(pg_catalog.int8shr(a, pg_catalog.int4mi(64, n)),
                           pg_catalog.int8not(pg_catalog.int8shl(-1, n)))
 $agent$;
 
-CREATE OR REPLACE FUNCTION shardmaster_agent.rotate(a int8, n int4) RETURNS int8
+CREATE OR REPLACE FUNCTION {schema}.rotate(a int8, n int4) RETURNS int8
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
-SELECT pg_catalog.int8or(pg_catalog.int8shl(a, n), shardmaster_agent.highest(a, n))
+SELECT pg_catalog.int8or(pg_catalog.int8shl(a, n), {schema}.highest(a, n))
 $agent$;
 
 -- A word of the key, times p2, rotated, times p1.
-CREATE OR REPLACE FUNCTION shardmaster_agent.round(product int8) RETURNS int8
+CREATE OR REPLACE FUNCTION {schema}.round(product int8) RETURNS int8
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
-SELECT shardmaster_agent.multiply(shardmaster_agent.rotate(product, 31), -7046029288634856825, 0)
+SELECT {schema}.multiply({schema}.rotate(product, 31), -7046029288634856825, 0)
 $agent$;
 
 -- Modulo of a number without a sign.
-CREATE OR REPLACE FUNCTION shardmaster_agent.modulo(a int8, n int4) RETURNS int4
+CREATE OR REPLACE FUNCTION {schema}.modulo(a int8, n int4) RETURNS int4
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 SELECT pg_catalog.int4(pg_catalog.int8mod(
-    pg_catalog.int8pl(pg_catalog.int8mul(pg_catalog.int8mod(shardmaster_agent.highest(a, 63), n), 2),
+    pg_catalog.int8pl(pg_catalog.int8mul(pg_catalog.int8mod({schema}.highest(a, 63), n), 2),
                       pg_catalog.int8and(a, 1)), n))
 $agent$;
 
 -- The last steps: every bit of the key changes half of the result.
-CREATE OR REPLACE FUNCTION shardmaster_agent.bucket_of(hash int8, shard_count int4) RETURNS int4
+CREATE OR REPLACE FUNCTION {schema}.bucket_of(hash int8, shard_count int4) RETURNS int4
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 BEGIN
-    hash := pg_catalog.int8xor(hash, shardmaster_agent.highest(hash, 31));
-    hash := shardmaster_agent.multiply(hash, -4417276706812531889, 0);
-    hash := pg_catalog.int8xor(hash, shardmaster_agent.highest(hash, 35));
-    hash := shardmaster_agent.multiply(hash, 1609587929392839161, 0);
-    hash := pg_catalog.int8xor(hash, shardmaster_agent.highest(hash, 32));
-    RETURN shardmaster_agent.modulo(hash, shard_count);
+    hash := pg_catalog.int8xor(hash, {schema}.highest(hash, 31));
+    hash := {schema}.multiply(hash, -4417276706812531889, 0);
+    hash := pg_catalog.int8xor(hash, {schema}.highest(hash, 35));
+    hash := {schema}.multiply(hash, 1609587929392839161, 0);
+    hash := pg_catalog.int8xor(hash, {schema}.highest(hash, 32));
+    RETURN {schema}.modulo(hash, shard_count);
 END $agent$;
 
 -- The last steps are those of bucket_of(), whose call would cost a third more.
-CREATE OR REPLACE FUNCTION shardmaster_agent.shard_for(key int8, shard_count int4) RETURNS int4
+CREATE OR REPLACE FUNCTION {schema}.shard_for(key int8, shard_count int4) RETURNS int4
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 DECLARE
-    hash pg_catalog.int8 := shardmaster_agent.multiply(key, -4417276706812531889, 0);
+    hash pg_catalog.int8 := {schema}.multiply(key, -4417276706812531889, 0);
 BEGIN
     -- p5 + 8
-    hash := pg_catalog.int8xor(shardmaster_agent.round(hash), 2870177450012600269);
-    hash := shardmaster_agent.multiply(shardmaster_agent.rotate(hash, 27), -7046029288634856825, -8796714831421723037);
-    hash := pg_catalog.int8xor(hash, shardmaster_agent.highest(hash, 31));
-    hash := shardmaster_agent.multiply(hash, -4417276706812531889, 0);
-    hash := pg_catalog.int8xor(hash, shardmaster_agent.highest(hash, 35));
-    hash := shardmaster_agent.multiply(hash, 1609587929392839161, 0);
-    hash := pg_catalog.int8xor(hash, shardmaster_agent.highest(hash, 32));
-    RETURN shardmaster_agent.modulo(hash, shard_count);
+    hash := pg_catalog.int8xor({schema}.round(hash), 2870177450012600269);
+    hash := {schema}.multiply({schema}.rotate(hash, 27), -7046029288634856825, -8796714831421723037);
+    hash := pg_catalog.int8xor(hash, {schema}.highest(hash, 31));
+    hash := {schema}.multiply(hash, -4417276706812531889, 0);
+    hash := pg_catalog.int8xor(hash, {schema}.highest(hash, 35));
+    hash := {schema}.multiply(hash, 1609587929392839161, 0);
+    hash := pg_catalog.int8xor(hash, {schema}.highest(hash, 32));
+    RETURN {schema}.modulo(hash, shard_count);
 END $agent$;
 
 -- Four bytes as a number, the lowest first.
-CREATE OR REPLACE FUNCTION shardmaster_agent.half_at(bytes bytea, at int4) RETURNS int8
+CREATE OR REPLACE FUNCTION {schema}.half_at(bytes bytea, at int4) RETURNS int8
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 SELECT pg_catalog.int8or(
     pg_catalog.int8or(pg_catalog.get_byte(bytes, at),
@@ -105,16 +105,16 @@ SELECT pg_catalog.int8or(
 $agent$;
 
 -- Eight of them.
-CREATE OR REPLACE FUNCTION shardmaster_agent.word_at(bytes bytea, at int4) RETURNS int8
+CREATE OR REPLACE FUNCTION {schema}.word_at(bytes bytea, at int4) RETURNS int8
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
-SELECT pg_catalog.int8or(shardmaster_agent.half_at(bytes, at),
-                         pg_catalog.int8shl(shardmaster_agent.half_at(bytes, pg_catalog.int4pl(at, 4)), 32))
+SELECT pg_catalog.int8or({schema}.half_at(bytes, at),
+                         pg_catalog.int8shl({schema}.half_at(bytes, pg_catalog.int4pl(at, 4)), 32))
 $agent$;
 
 -- The constants stand where they are used, since the planner knows nothing of variables:
 -- p1 = -7046029288634856825, p2 = -4417276706812531889, p3 = 1609587929392839161,
 -- p4 = -8796714831421723037, p5 = 2870177450012600261.
-CREATE OR REPLACE FUNCTION shardmaster_agent.shard_for_bytes(bytes bytea, shard_count int4) RETURNS int4
+CREATE OR REPLACE FUNCTION {schema}.shard_for_bytes(bytes bytea, shard_count int4) RETURNS int4
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 DECLARE
     size   CONSTANT pg_catalog.int4 := pg_catalog.length(bytes);
@@ -128,10 +128,10 @@ DECLARE
 BEGIN
     FOR stripe IN 1 .. pg_catalog.int4div(size, 32) LOOP
         FOR i IN 1 .. 4 LOOP
-            number := shardmaster_agent.word_at(bytes, at);
+            number := {schema}.word_at(bytes, at);
             lane := lanes[i];
-            lane := shardmaster_agent.multiply(number, -4417276706812531889, lane);
-            lanes[i] := shardmaster_agent.round(lane);
+            lane := {schema}.multiply(number, -4417276706812531889, lane);
+            lanes[i] := {schema}.round(lane);
             at := pg_catalog.int4pl(at, 8);
         END LOOP;
     END LOOP;
@@ -141,49 +141,49 @@ BEGIN
         hash := 0;
         FOR i IN 1 .. 4 LOOP
             lane := lanes[i];
-            lane := shardmaster_agent.rotate(lane, turns[i]);
-            hash := shardmaster_agent.multiply(hash, 1, lane);
+            lane := {schema}.rotate(lane, turns[i]);
+            hash := {schema}.multiply(hash, 1, lane);
         END LOOP;
         FOR i IN 1 .. 4 LOOP
             lane := lanes[i];
-            lane := shardmaster_agent.multiply(lane, -4417276706812531889, 0);
-            hash := pg_catalog.int8xor(hash, shardmaster_agent.round(lane));
-            hash := shardmaster_agent.multiply(hash, -7046029288634856825, -8796714831421723037);
+            lane := {schema}.multiply(lane, -4417276706812531889, 0);
+            hash := pg_catalog.int8xor(hash, {schema}.round(lane));
+            hash := {schema}.multiply(hash, -7046029288634856825, -8796714831421723037);
         END LOOP;
     END IF;
-    hash := shardmaster_agent.multiply(hash, 1, size);
+    hash := {schema}.multiply(hash, 1, size);
     FOR word IN 1 .. pg_catalog.int4div(pg_catalog.int4mod(size, 32), 8) LOOP
-        number := shardmaster_agent.word_at(bytes, at);
-        lane := shardmaster_agent.multiply(number, -4417276706812531889, 0);
-        hash := pg_catalog.int8xor(hash, shardmaster_agent.round(lane));
-        hash := shardmaster_agent.multiply(shardmaster_agent.rotate(hash, 27), -7046029288634856825, -8796714831421723037);
+        number := {schema}.word_at(bytes, at);
+        lane := {schema}.multiply(number, -4417276706812531889, 0);
+        hash := pg_catalog.int8xor(hash, {schema}.round(lane));
+        hash := {schema}.multiply({schema}.rotate(hash, 27), -7046029288634856825, -8796714831421723037);
         at := pg_catalog.int4pl(at, 8);
     END LOOP;
     FOR half IN 1 .. pg_catalog.int4div(pg_catalog.int4mod(size, 8), 4) LOOP
-        number := shardmaster_agent.half_at(bytes, at);
-        lane := shardmaster_agent.multiply(number, -7046029288634856825, 0);
+        number := {schema}.half_at(bytes, at);
+        lane := {schema}.multiply(number, -7046029288634856825, 0);
         hash := pg_catalog.int8xor(hash, lane);
-        hash := shardmaster_agent.multiply(shardmaster_agent.rotate(hash, 23), -4417276706812531889, 1609587929392839161);
+        hash := {schema}.multiply({schema}.rotate(hash, 23), -4417276706812531889, 1609587929392839161);
         at := pg_catalog.int4pl(at, 4);
     END LOOP;
     FOR byte IN 1 .. pg_catalog.int4mod(size, 4) LOOP
         lane := pg_catalog.get_byte(bytes, at);
-        lane := shardmaster_agent.multiply(lane, 2870177450012600261, 0);
+        lane := {schema}.multiply(lane, 2870177450012600261, 0);
         hash := pg_catalog.int8xor(hash, lane);
-        hash := shardmaster_agent.multiply(shardmaster_agent.rotate(hash, 11), -7046029288634856825, 0);
+        hash := {schema}.multiply({schema}.rotate(hash, 11), -7046029288634856825, 0);
         at := pg_catalog.int4pl(at, 1);
     END LOOP;
-    RETURN shardmaster_agent.bucket_of(hash, shard_count);
+    RETURN {schema}.bucket_of(hash, shard_count);
 END $agent$;
 
-CREATE OR REPLACE FUNCTION shardmaster_agent.shard_for(key text, shard_count int4) RETURNS int4
+CREATE OR REPLACE FUNCTION {schema}.shard_for(key text, shard_count int4) RETURNS int4
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 BEGIN
-    RETURN shardmaster_agent.shard_for_bytes(pg_catalog.convert_to(key, 'UTF8'), shard_count);
+    RETURN {schema}.shard_for_bytes(pg_catalog.convert_to(key, 'UTF8'), shard_count);
 END $agent$;
 
-CREATE OR REPLACE FUNCTION shardmaster_agent.shard_for(key uuid, shard_count int4) RETURNS int4
+CREATE OR REPLACE FUNCTION {schema}.shard_for(key uuid, shard_count int4) RETURNS int4
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $agent$
 BEGIN
-    RETURN shardmaster_agent.shard_for_bytes(pg_catalog.uuid_send(key), shard_count);
+    RETURN {schema}.shard_for_bytes(pg_catalog.uuid_send(key), shard_count);
 END $agent$;

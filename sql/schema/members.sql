@@ -1,12 +1,12 @@
 -- What is looked at: tables, their partitions, and what they need. The query is read with the
 -- server's own names alone. Before an object is written down, the search_path becomes that of the
 -- shard's tables, so that their schema is in none of the texts: it may be another one elsewhere.
--- $TABLES: a JSON list of {nsp, rel}; $PATH: the search_path; $NAMESPACE: the schema of the shard's tables, which is
+-- {tables}: a JSON list of {nsp, rel}; {path}: the search_path; {schema}: the schema of the shard's tables, which is
 -- called "(namespace)".
 WITH RECURSIVE path AS MATERIALIZED (
-    SELECT set_config('search_path', $PATH, true) AS path
+    SELECT set_config('search_path', {path}, true) AS path
 ), wanted AS (
-    SELECT c.oid FROM json_to_recordset($TABLES) AS w (nsp text, rel text)
+    SELECT c.oid FROM json_to_recordset({tables}) AS w (nsp text, rel text)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
      WHERE c.relkind IN ('r', 'p')
 ), member AS MATERIALIZED (
@@ -116,7 +116,7 @@ column_of (attrelid, attnum, attname, definition) AS MATERIALIZED (
            m.oid::regclass::text, NULL, 'r', s.stxowner, s.stxowner, NULL, s.oid::bigint
       FROM member m JOIN pg_statistic_ext s ON s.stxrelid = m.oid JOIN pg_namespace n ON n.oid = s.stxnamespace
     UNION ALL
-    SELECT 'SCHEMA', CASE WHEN n.nspname = $NAMESPACE THEN '(namespace)' ELSE quote_ident(n.nspname) END, NULL, NULL, 'n', n.nspowner, n.nspowner, n.nspacl, n.oid::bigint
+    SELECT 'SCHEMA', CASE WHEN n.nspname = {schema} THEN '(namespace)' ELSE quote_ident(n.nspname) END, NULL, NULL, 'n', n.nspowner, n.nspowner, n.nspacl, n.oid::bigint
       FROM pg_namespace n
      WHERE n.oid IN (SELECT relnamespace FROM member UNION SELECT typnamespace FROM made_type
                      UNION SELECT pronamespace FROM made_function UNION SELECT relnamespace FROM made_sequence)

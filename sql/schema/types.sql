@@ -4,7 +4,7 @@ SELECT 1, CASE WHEN n.oid IN (SELECT relnamespace FROM member UNION SELECT typna
                -- What is not needed is there all the same, for what comes.
                THEN 'schema' ELSE 'unused schema' END, s.name, NULL, '', 'CREATE SCHEMA ' || s.name, n.oid::bigint
   FROM pg_namespace n
- CROSS JOIN LATERAL (SELECT CASE WHEN n.nspname = $NAMESPACE THEN '(namespace)' ELSE quote_ident(n.nspname) END) AS s (name)
+ CROSS JOIN LATERAL (SELECT CASE WHEN n.nspname = {schema} THEN '(namespace)' ELSE quote_ident(n.nspname) END) AS s (name)
  WHERE n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\_%'
 UNION ALL
 SELECT 2, CASE WHEN x.oid IN (SELECT oid FROM extension) THEN 'extension' ELSE 'unused extension' END,

@@ -3,7 +3,7 @@ SELECT 0, r.kind, r.name, NULL::text, ''::text, NULL::text, r.number
   FROM (SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'sequence' END, c.oid::regclass::text, c.oid::bigint
           FROM pg_class c
          WHERE c.relkind IN ('v', 'm', 'S')
-           AND (c.relnamespace IN (SELECT n.oid FROM pg_namespace n WHERE n.nspname = $NAMESPACE UNION SELECT m.relnamespace FROM member m)
+           AND (c.relnamespace IN (SELECT n.oid FROM pg_namespace n WHERE n.nspname = {schema} UNION SELECT m.relnamespace FROM member m)
                 OR c.oid IN (SELECT w.ev_class FROM member m
                                JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid AND d.classid = 'pg_rewrite'::regclass
                                JOIN pg_rewrite w ON w.oid = d.objid))
@@ -14,7 +14,7 @@ SELECT 0, r.kind, r.name, NULL::text, ''::text, NULL::text, r.number
         UNION ALL
         SELECT CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END, p.oid::regprocedure::text, p.oid::bigint
           FROM pg_proc p
-         WHERE p.pronamespace IN (SELECT n.oid FROM pg_namespace n WHERE n.nspname = $NAMESPACE UNION SELECT m.relnamespace FROM member m)
+         WHERE p.pronamespace IN (SELECT n.oid FROM pg_namespace n WHERE n.nspname = {schema} UNION SELECT m.relnamespace FROM member m)
            AND p.oid NOT IN (SELECT f.oid FROM made_function f)
            -- Of an extension, or of a range type.
            AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i'))

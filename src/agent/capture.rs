@@ -7,11 +7,10 @@ use super::judged::{is_judged_within, same};
 use super::session::Side;
 use super::shape::{Column, TableShape};
 use super::state::{queue, scope, side};
-use super::template::fill;
 use super::{SAMPLE, Watched, in_scope_function, key_arguments, key_values, trigger_function};
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
-use crate::remote::quote::literal;
+use crate::remote::template::{fill, number as whole, sql, text, word};
 
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
@@ -52,7 +51,15 @@ fn judge(split: i64, scope: &Scope, by: &Column, filter: Option<&Filter>) -> Str
             (look_up(&new), look_up(&old))
         }
     };
-    fill(JUDGE, &[("quick", quick), ("same", same), ("new_is_in_scope", new), ("old_is_in_scope", old)])
+    fill(
+        JUDGE,
+        &[
+            ("quick", sql(quick)),
+            ("same", sql(same)),
+            ("new_is_in_scope", sql(new)),
+            ("old_is_in_scope", sql(old)),
+        ],
+    )
 }
 
 /// Whether both versions of a row have the same key.
@@ -72,13 +79,13 @@ pub fn functions(plan: &Plan, watched: Watched<'_>, filter: Option<&Filter>) -> 
     let refuse = fill(
         REFUSE,
         &[
-            ("function", refuse_function(plan.id, ordinal)),
-            ("split", plan.id.to_string()),
-            ("scope", scope::table(plan.id, Side::Source)),
-            ("match", plan.scope.matches("wanted")),
-            ("type", shard_by.base.clone()),
-            ("shard", literal(&plan.source.shard_key)),
-            ("other_shard", literal(&plan.target.shard_key)),
+            ("function", word(refuse_function(plan.id, ordinal))),
+            ("split", whole(plan.id)),
+            ("scope", word(scope::table(plan.id, Side::Source))),
+            ("match", sql(plan.scope.matches("wanted"))),
+            ("type", sql(shard_by.base.as_str())),
+            ("shard", text(&plan.source.shard_key)),
+            ("other_shard", text(&plan.target.shard_key)),
         ],
     );
     let judge = match is_native || is_judged_within(plan, shard_by) {
@@ -90,24 +97,24 @@ pub fn functions(plan: &Plan, watched: Watched<'_>, filter: Option<&Filter>) -> 
     let capture = fill(
         CAPTURE,
         &[
-            ("function", trigger_function(plan.id, Side::Source, ordinal)),
-            ("refuse", refuse_function(plan.id, ordinal)),
-            ("split", plan.id.to_string()),
-            ("judge", judge),
-            ("barrier", queue::barrier_name(plan.id)),
-            ("by_type", shard_by.base.clone()),
-            ("arguments", key_arguments(table)),
-            ("queue_keys", queue::keys(table).join(", ")),
-            ("queue", queue::table(plan.id, ordinal)),
-            ("queue_sizes", queue::sizes(plan)),
-            ("sample", SAMPLE.to_string()),
-            ("sequence", queue::sequence(plan.id)),
-            ("if_captured", side::if_captured(plan.id)),
-            ("same_keys", same_keys(table)),
-            ("new_keys", key_values(table, "new")),
-            ("old_keys", key_values(table, "old")),
-            ("either_keys", either.collect::<Vec<_>>().join(", ")),
-            ("no_keys", vec!["NULL"; table.key().len() * 2].join(", ")),
+            ("function", word(trigger_function(plan.id, Side::Source, ordinal))),
+            ("refuse", word(refuse_function(plan.id, ordinal))),
+            ("split", whole(plan.id)),
+            ("judge", sql(judge)),
+            ("barrier", word(queue::barrier_name(plan.id))),
+            ("by_type", sql(shard_by.base.as_str())),
+            ("arguments", sql(key_arguments(table))),
+            ("queue_keys", sql(queue::keys(table).join(", "))),
+            ("queue", word(queue::table(plan.id, ordinal))),
+            ("queue_sizes", sql(queue::sizes(plan))),
+            ("sample", whole(SAMPLE)),
+            ("sequence", word(queue::sequence(plan.id))),
+            ("if_captured", sql(side::if_captured(plan.id))),
+            ("same_keys", sql(same_keys(table))),
+            ("new_keys", sql(key_values(table, "new"))),
+            ("old_keys", sql(key_values(table, "old"))),
+            ("either_keys", sql(either.collect::<Vec<_>>().join(", "))),
+            ("no_keys", sql(vec!["NULL"; table.key().len() * 2].join(", "))),
         ],
     );
     format!("{refuse}\n{capture}")

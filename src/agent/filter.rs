@@ -6,6 +6,7 @@ use super::shape::Column;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::quote::array_literal;
+use crate::remote::template::{fill, sql};
 use crate::remote::{Connection, RemoteError};
 use std::num::NonZeroU32;
 
@@ -74,17 +75,17 @@ impl Filter {
     /// all servers know.
     fn new(column: &Column, keys: usize) -> Option<Filter> {
         let hash = match column.base.as_str() {
-            "smallint" | "integer" | "bigint" => "pg_catalog.hashint8extended({}::pg_catalog.int8, 0)",
+            "smallint" | "integer" | "bigint" => "pg_catalog.hashint8extended({value}::pg_catalog.int8, 0)",
             "text" | "character varying" if column.collation.is_none() => {
-                "pg_catalog.hashtextextended({}::pg_catalog.text, 0)"
+                "pg_catalog.hashtextextended({value}::pg_catalog.text, 0)"
             }
-            "uuid" => "pg_catalog.uuid_hash_extended({}, 0)",
+            "uuid" => "pg_catalog.uuid_hash_extended({value}, 0)",
             _ => return None,
         };
         Some(Filter::by_hash(hash, keys))
     }
 
-    /// The filter of so many keys by a hash of {}, given as SQL.
+    /// The filter of so many keys by a hash of {value}, given as SQL.
     pub fn by_hash(hash: &str, keys: usize) -> Filter {
         let bits = bits_of(keys);
         let position = format!("({hash} OPERATOR(pg_catalog.&) {})::pg_catalog.int4", bits - 1);
@@ -94,7 +95,7 @@ impl Filter {
     /// Of so many buckets, these.
     pub fn of_buckets(of: Ordered, count: NonZeroU32, buckets: &[String]) -> Filter {
         let bytes = vec![0; count.get().div_ceil(8) as usize];
-        let mut filter = Filter { position: scope::bucket_for_writers("{}", of, count), bytes };
+        let mut filter = Filter { position: scope::bucket_for_writers("{value}", of, count), bytes };
         for bucket in buckets.iter().filter_map(|bucket| bucket.parse().ok()) {
             filter.set(bucket);
         }
@@ -103,7 +104,7 @@ impl Filter {
 
     /// The number of a value's bit, as SQL.
     pub fn position(&self, value: &str) -> String {
-        self.position.replace("{}", value)
+        fill(&self.position, &[("value", sql(value))])
     }
 
     pub fn set(&mut self, position: usize) {

@@ -7,13 +7,13 @@ use super::scope::bucket_for_writers;
 use super::shape::Column;
 use super::state::left;
 use super::state::redirect::{self as redirects, Redirect};
-use super::template::fill;
 use super::types::Family;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
-use crate::remote::quote::{array_literal, literal};
+use crate::remote::quote::array_literal;
+use crate::remote::template::{fill, number, sql, text, word};
 
 const LOOK_UP: &str = include_str!("../../sql/agent/redirect_lookup.sql");
 
@@ -32,16 +32,16 @@ impl Redirect {
         fill(
             LOOK_UP,
             &[
-                ("function", self.function()),
-                ("filter_function", self.filter_function()),
-                ("security", self.security_of_filter().to_owned()),
-                ("type", column.base.clone()),
-                ("filter", filter.to_owned()),
-                ("namespace", literal(&self.namespace)),
-                ("keyspace", literal(&self.keyspace)),
-                ("id", self.id.to_string()),
-                ("version", version.to_string()),
-                ("found", self.found(column)),
+                ("function", word(self.function())),
+                ("filter_function", word(self.filter_function())),
+                ("security", sql(self.security_of_filter())),
+                ("type", sql(column.base.as_str())),
+                ("filter", sql(filter)),
+                ("namespace", text(&self.namespace)),
+                ("keyspace", text(&self.keyspace)),
+                ("id", number(self.id)),
+                ("version", number(version)),
+                ("found", sql(self.found(column))),
             ],
         )
     }
@@ -155,14 +155,14 @@ fn filter(connection: &mut Connection, redirect: &Redirect, column: &Column) -> 
 fn filter_of_keys(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<String> {
     let (hash, fits) = match column.family() {
         Some(Family::Integer) => (
-            "pg_catalog.hashint8extended({}::pg_catalog.int8, 0)",
+            "pg_catalog.hashint8extended({value}::pg_catalog.int8, 0)",
             "key = trunc(key) AND key BETWEEN -9223372036854775808 AND 9223372036854775807",
         ),
-        Some(Family::Numeric) => ("pg_catalog.hash_numeric_extended({}, 0)", "true"),
-        Some(Family::Text) => ("pg_catalog.hashtextextended({}::pg_catalog.text, 0)", "true"),
+        Some(Family::Numeric) => ("pg_catalog.hash_numeric_extended({value}, 0)", "true"),
+        Some(Family::Text) => ("pg_catalog.hashtextextended({value}::pg_catalog.text, 0)", "true"),
         // Not a cast: whoever owns an enum could have made one.
-        Some(Family::Enum(_)) => ("pg_catalog.hashtextextended(pg_catalog.format('%s', {}), 0)", "true"),
-        Some(Family::Uuid) => ("pg_catalog.uuid_hash_extended({}, 0)", "true"),
+        Some(Family::Enum(_)) => ("pg_catalog.hashtextextended(pg_catalog.format('%s', {value}), 0)", "true"),
+        Some(Family::Uuid) => ("pg_catalog.uuid_hash_extended({value}, 0)", "true"),
         None => return Ok("true".to_owned()),
     };
     let count = left::count(connection, redirect, left::Of::Anybody)?;

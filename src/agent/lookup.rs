@@ -4,11 +4,11 @@
 use super::error::{Result, SplitError};
 use super::short_lock::{TableLock, with_short_lock_once};
 use super::state::{has, is_gone, master};
-use super::template::fill;
 use super::{SAMPLE, schema};
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::ident;
+use crate::remote::template::{fill, number, sql, text, word};
 use crate::remote::{Connection, RemoteError};
 
 const CAPTURE: &str = include_str!("../../sql/agent/lookup_capture.sql");
@@ -106,7 +106,7 @@ pub struct Seen {
 pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Result<Option<Seen>> {
     let query = fill(
         SHARD,
-        &[("queue", capture.queue()), ("id", capture.0.to_string()), ("identity", literal(identity))],
+        &[("queue", word(capture.queue())), ("id", number(capture.0)), ("identity", text(identity))],
     );
     let answer = match connection.run(&query) {
         Err(error) if is_gone(&error) => return Ok(None),
@@ -181,14 +181,14 @@ pub fn install(
         drop_queue(connection, capture)?;
     }
     let values = [
-        ("queue", capture.queue()),
-        ("function", capture.function()),
-        ("key_type", shape.key_type.clone()),
-        ("owner_type", shape.owner_type.clone()),
-        ("namespace", literal(told.namespace)),
-        ("keyspace", literal(told.of)),
-        ("sample", SAMPLE.to_string()),
-        ("max_bytes", guc::queue_max_bytes().to_string()),
+        ("queue", word(capture.queue())),
+        ("function", word(capture.function())),
+        ("key_type", sql(shape.key_type.as_str())),
+        ("owner_type", sql(shape.owner_type.as_str())),
+        ("namespace", text(told.namespace)),
+        ("keyspace", text(told.of)),
+        ("sample", number(SAMPLE)),
+        ("max_bytes", number(guc::queue_max_bytes())),
     ];
     connection.run(&fill(CAPTURE, &values))?;
     connection.run("COMMIT")?;

@@ -37,7 +37,6 @@ pub mod stamp;
 pub mod standing;
 pub mod state;
 pub mod strangers;
-pub mod template;
 pub mod temporary;
 pub mod types;
 pub mod who;
@@ -47,10 +46,10 @@ use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::{changed, queue};
 use crate::catalog::split::Plan;
 use crate::guc;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::ident;
+use crate::remote::template::{Value, fill, number, sql, text, word};
 use filter::Filter;
 use std::sync::LazyLock;
-use template::fill;
 
 /// What a side's tables could run, as one number; a query.
 pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code(["$3", "$4", "$5"])));
@@ -69,8 +68,13 @@ pub fn code(lists: [&str; 3]) -> String {
 
 fn code_as([schemas, names, columns]: [&str; 3], answer: &str) -> String {
     let members = "(SELECT m.oids FROM member m)::oid[]";
-    let text = with_reaches(include_str!("../../sql/agent/code.sql"), members, columns);
-    text.replace("{schemas}", schemas).replace("{names}", names).replace("{answer}", answer)
+    let text = include_str!("../../sql/agent/code.sql");
+    with_reaches(
+        text,
+        members,
+        columns,
+        &[("schemas", sql(schemas)), ("names", sql(names)), ("answer", sql(answer))],
+    )
 }
 
 /// With what that was made of, as JSON.
@@ -80,13 +84,17 @@ pub fn code_facts(lists: [&str; 3]) -> String {
 
 /// A query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach.
 /// `members` are the numbers of these tables, `columns` whose texts are read if they are generated.
-pub fn with_reaches(query: &str, members: &str, columns: &str) -> String {
-    query
-        .replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
-        .replace("{whole}", include_str!("../../sql/agent/whole.sql"))
-        .replace("{generated}", include_str!("../../sql/agent/generated.sql"))
-        .replace("{members}", members)
-        .replace("{columns}", columns)
+pub fn with_reaches(query: &str, members: &str, columns: &str, more: &[(&str, Value)]) -> String {
+    let mut values = vec![("members", sql(members)), ("columns", sql(columns))];
+    let parts = [
+        ("reaches", include_str!("../../sql/agent/reaches.sql")),
+        ("whole", include_str!("../../sql/agent/whole.sql")),
+        ("generated", include_str!("../../sql/agent/generated.sql")),
+    ];
+    let parts = parts.map(|(name, part)| (name, sql(fill(part, &values))));
+    values.extend(parts);
+    values.extend_from_slice(more);
+    fill(query, &values)
 }
 
 fn suffix(side: Side) -> &'static str {
@@ -144,29 +152,29 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
     let log = fill(
         CHANGED,
         &[
-            ("changed", changed::table(plan.id, ordinal)),
-            ("key_definitions", queue::key_definitions(table)),
-            ("key_numbers", literal(&changed::key_of(table))),
-            ("keys", queue::keys(table).join(", ")),
+            ("changed", word(changed::table(plan.id, ordinal))),
+            ("key_definitions", sql(queue::key_definitions(table))),
+            ("key_numbers", text(changed::key_of(table))),
+            ("keys", sql(queue::keys(table).join(", "))),
         ],
     );
     let guard = fill(
         GUARD,
         &[
-            ("function", trigger_function(plan.id, Side::Target, ordinal)),
-            ("split", plan.id.to_string()),
-            ("by_type", shard_by.base.clone()),
-            ("arguments", key_arguments(table)),
-            ("shard", literal(&plan.target.shard_key)),
-            ("table", literal(&table.name)),
-            ("changed", changed::table(plan.id, ordinal)),
-            ("keys", queue::keys(table).join(", ")),
-            ("same_key", same_key(table)),
-            ("max_bytes", guc::queue_max_bytes().to_string()),
+            ("function", word(trigger_function(plan.id, Side::Target, ordinal))),
+            ("split", number(plan.id)),
+            ("by_type", sql(shard_by.base.as_str())),
+            ("arguments", sql(key_arguments(table))),
+            ("shard", text(&plan.target.shard_key)),
+            ("table", text(&table.name)),
+            ("changed", word(changed::table(plan.id, ordinal))),
+            ("keys", sql(queue::keys(table).join(", "))),
+            ("same_key", sql(same_key(table))),
+            ("max_bytes", number(guc::queue_max_bytes())),
             // What is deleted has the other half for itself.
-            ("max_values", (guc::queue_max_bytes() / 2).to_string()),
-            ("new_keys", key_values(table, "new")),
-            ("old_keys", key_values(table, "old")),
+            ("max_values", number(guc::queue_max_bytes() / 2)),
+            ("new_keys", sql(key_values(table, "new"))),
+            ("old_keys", sql(key_values(table, "old"))),
         ],
     );
     format!("{log}\n{guard}")
@@ -184,7 +192,7 @@ fn same_key(table: &TableShape) -> String {
 
 /// What a session of the mover on the target calls for rows that it is not to take.
 pub fn stray(plan: &Plan) -> String {
-    fill(STRAY, &[("split", plan.id.to_string()), ("other_shard", literal(&plan.source.shard_key))])
+    fill(STRAY, &[("split", number(plan.id)), ("other_shard", text(&plan.source.shard_key))])
 }
 
 /// The look-up function for one type of shard-by column.
@@ -195,11 +203,11 @@ pub fn in_scope(plan: &Plan, side: Side, type_name: &str, filter: Option<&Filter
     fill(
         IN_SCOPE,
         &[
-            ("function", in_scope_function(plan.id, side)),
-            ("scope", state::scope::table(plan.id, side)),
-            ("match", plan.scope.matches("wanted")),
-            ("type", type_name.to_owned()),
-            ("filter", filter),
+            ("function", word(in_scope_function(plan.id, side))),
+            ("scope", word(state::scope::table(plan.id, side))),
+            ("match", sql(plan.scope.matches("wanted"))),
+            ("type", sql(type_name)),
+            ("filter", sql(filter)),
         ],
     )
 }

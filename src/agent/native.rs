@@ -4,7 +4,6 @@
 use super::error::Result;
 use super::shape::{Column, TableShape};
 use super::state::queue;
-use super::template::fill;
 use super::{Event, SAMPLE, Watched, trigger_function, trigger_functions, trigger_prefix};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
@@ -13,6 +12,7 @@ use crate::keys::scope::Scope;
 use crate::native::MOST_BYTES;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
+use crate::remote::template::{fill, number as whole, sql, word};
 
 const NATIVE: &str = include_str!("../../sql/agent/native.sql");
 const INSTALLED: &str = include_str!("../../sql/agent/installed_native.sql");
@@ -69,12 +69,12 @@ pub fn function(plan: &Plan, ordinal: i32) -> String {
     fill(
         NATIVE,
         &[
-            ("function", trigger_function(plan.id, Side::Source, ordinal)),
-            ("split", plan.id.to_string()),
-            ("ordinal", ordinal.to_string()),
-            ("queue_sizes", queue::sizes(plan)),
-            ("sample", SAMPLE.to_string()),
-            ("sequence", queue::sequence(plan.id)),
+            ("function", word(trigger_function(plan.id, Side::Source, ordinal))),
+            ("split", whole(plan.id)),
+            ("ordinal", whole(ordinal)),
+            ("queue_sizes", sql(queue::sizes(plan))),
+            ("sample", whole(SAMPLE)),
+            ("sequence", word(queue::sequence(plan.id))),
         ],
     )
 }

@@ -11,6 +11,7 @@ use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
+use crate::remote::template::{fill, number, sql};
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
@@ -26,12 +27,17 @@ static OBSERVE: LazyLock<String> = LazyLock::new(|| query(&agent::code_facts(["$
 
 /// `code`: what says what the tables could run.
 fn query(code: &str) -> String {
-    include_str!("../../sql/agent/observe.sql")
-        .replace("{depth}", &DEPTH.to_string())
-        .replace("{parts}", &PARTS.to_string())
-        .replace("{code}", code)
-        .replace("{server}", SERVER)
-        .replace("{stamp}", &stamp::value(|name, _| format!("(SELECT k.{name} FROM kin k)")))
+    let stamp = stamp::value(|name, _| format!("(SELECT k.{name} FROM kin k)"));
+    fill(
+        include_str!("../../sql/agent/observe.sql"),
+        &[
+            ("depth", number(DEPTH)),
+            ("parts", number(PARTS)),
+            ("code", sql(code)),
+            ("server", sql(SERVER)),
+            ("stamp", sql(stamp)),
+        ],
+    )
 }
 
 /// What a shard's tables look like now, in the session's snapshot.

@@ -10,7 +10,12 @@ use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
 static OWNERS: LazyLock<String> = LazyLock::new(|| {
-    agent::with_reaches(include_str!("../../sql/check/owners.sql"), "ARRAY(SELECT m.oid FROM tree m)", "$8")
+    agent::with_reaches(
+        include_str!("../../sql/check/owners.sql"),
+        "ARRAY(SELECT m.oid FROM tree m)",
+        "$8",
+        &[],
+    )
 });
 /// Functions of the server, or of extensions, that are not IMMUTABLE and do no harm whoever
 /// gives them their arguments: they make times, random values, numbers of the sequences that

@@ -3,9 +3,9 @@
 
 use super::shape::{Column, TableShape};
 use super::state::queue;
-use super::template::fill;
 use super::{Event, SAMPLE, key_arguments, key_values};
 use crate::remote::quote::{ident, literal};
+use crate::remote::template::{fill, number, sql, word};
 
 const CAPTURE: &str = include_str!("../../sql/agent/reference_capture.sql");
 
@@ -46,16 +46,16 @@ pub fn capture(set: i64, ordinal: i32, shape: &TableShape) -> String {
     let function = fill(
         CAPTURE,
         &[
-            ("function", capture_function(set, ordinal)),
-            ("arguments", arguments.clone()),
-            ("types", types.join(", ")),
-            ("sequence", sequence(set)),
-            ("queue", queue_name(set, ordinal)),
-            ("queue_keys", queue::keys(shape).join(", ")),
-            ("new_keys", key_values(shape, "new")),
-            ("old_keys", key_values(shape, "old")),
-            ("sample", SAMPLE.to_string()),
-            ("set", set.to_string()),
+            ("function", word(capture_function(set, ordinal))),
+            ("arguments", sql(arguments.as_str())),
+            ("types", sql(types.join(", "))),
+            ("sequence", word(sequence(set))),
+            ("queue", word(queue_name(set, ordinal))),
+            ("queue_keys", sql(queue::keys(shape).join(", "))),
+            ("new_keys", sql(key_values(shape, "new"))),
+            ("old_keys", sql(key_values(shape, "old"))),
+            ("sample", number(SAMPLE)),
+            ("set", number(set)),
         ],
     );
     format!("{}; {function}", queue::definition(&queue_name(set, ordinal), shape))

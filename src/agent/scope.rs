@@ -1,12 +1,14 @@
 //! What a split moves, as the shards see it: conditions on a table's shard-by column, and
 //! the table of the scope that triggers look into.
 
+use super::session_hash::AGENT;
 use super::shape::Column;
 use super::types::Family;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::quote::{array_literal, ident, literal};
+use crate::remote::template::{fill, word};
 use std::num::NonZeroU32;
 
 /// Keys up to which comparing with each costs less than finding one of them by its text.
@@ -28,7 +30,7 @@ fn bucket(schema: &str, value: &str, of: Ordered, count: NonZeroU32) -> String {
 
 /// The bucket of a value, for triggers: nothing that could be dropped is called.
 pub fn bucket_for_writers(value: &str, of: Ordered, count: NonZeroU32) -> String {
-    bucket("shardmaster_agent", value, of, count)
+    bucket(AGENT, value, of, count)
 }
 
 /// Both sides compared in the order of the keys: of texts by their bytes.
@@ -213,26 +215,22 @@ impl Scope {
     /// The predicate where nothing is installed, and what has to be created before, for
     /// the transaction.
     pub fn dry_predicate(&self, column: &Column, alias: &str) -> (String, String) {
-        let temporary = |text: &str| text.replace("shardmaster_agent.", "pg_temp.");
-        match self.functions() {
-            // Of buckets it holds nothing but their numbers, no text of a user.
-            Some(functions) => (temporary(functions), self.predicate(column, alias)),
-            None => (String::new(), self.predicate(column, alias)),
-        }
+        (self.functions("pg_temp").unwrap_or_default(), self.predicate(column, alias))
     }
 
     /// Whether a value of a type is in the scope, for a session that is not the mover's, and what has to be created
     /// before, for that session.
     pub fn of_value(&self, value: &str, base: &str) -> (String, String) {
-        let functions = self.functions().map(|text| text.replace("shardmaster_agent.", "pg_temp."));
         let predicate = self.contains(value, |keys| format!("{}::{base}[]", array_literal(keys)));
-        (functions.unwrap_or_default(), predicate)
+        (self.functions("pg_temp").unwrap_or_default(), predicate)
     }
 
-    /// What matching needs on the shard beside the table.
-    pub fn functions(&self) -> Option<&'static str> {
+    /// What matching needs on the shard beside the table, in one of our schemas.
+    pub fn functions(&self, schema: &str) -> Option<String> {
         match self {
-            Scope::Buckets { .. } => Some(include_str!("../../sql/agent/shard_for.sql")),
+            Scope::Buckets { .. } => {
+                Some(fill(include_str!("../../sql/agent/shard_for.sql"), &[("schema", word(schema))]))
+            }
             Scope::Keys(_) | Scope::Ranges { .. } => None,
         }
     }

@@ -4,25 +4,27 @@
 
 use super::error::Result;
 use crate::remote::Connection;
+use crate::remote::template::{fill, sql, word};
 use shardmaster_client::shard_for;
 use std::num::NonZeroU32;
 
 const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
 /// In which schema a shard has the extension, if the mover may call its hash; a query.
 pub const INSTALLED: &str = include_str!("../../sql/agent/installed_hash.sql");
-const AGENT: &str = "shardmaster_agent";
+/// The schema of what is ours on a shard.
+pub const AGENT: &str = "shardmaster_agent";
 /// A prime: all bits of the hash count.
 const MODULUS: NonZeroU32 = NonZeroU32::new(2_147_483_629).unwrap();
 
 /// Statements that give the session `pg_temp.shard_for`, by the agent's functions.
 pub fn of_agent() -> String {
-    SESSION_HASH.replace("{schema}", AGENT)
+    fill(SESSION_HASH, &[("schema", word(AGENT))])
 }
 
 /// The same by those of the extension that the shard has.
 pub fn take_installed(connection: &mut Connection, schema: &str) -> Result<()> {
     if is_ours(connection, schema) {
-        connection.run(&SESSION_HASH.replace("{schema}", schema))?;
+        connection.run(&fill(SESSION_HASH, &[("schema", sql(schema))]))?;
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Whether anything may be another of what a look at tables was read from, as one number of the
 //! catalogs' rows: `sql/agent/stamp.sql` says which count.
 
+use crate::remote::template::{fill, sql};
+
 const STAMP: &str = include_str!("../../sql/agent/stamp.sql");
 
 /// What such a look was read from, as lists: their names, and what they are of, in the order in which it gives them.
@@ -20,9 +22,10 @@ pub const LISTS: [(&str, &str); 11] = [
 
 /// As a value, where each list is what this makes of its name and its number.
 pub fn value(list: impl Fn(&str, usize) -> String) -> String {
-    LISTS.iter().zip(1..).fold(STAMP.to_owned(), |text, ((name, of), number)| {
-        text.replace(&format!("{{{name}}}"), &format!("{}::{of}[]", list(name, number)))
-    })
+    let value = |((name, of), number): (&(&'static str, &str), usize)| {
+        (*name, sql(format!("{}::{of}[]", list(name, number))))
+    };
+    fill(STAMP, &LISTS.iter().zip(1..).map(value).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@
 use super::error::Result;
 use super::look_up::{key_of, known_types, ordered};
 use super::scope::bucket_for_writers;
+use super::session_hash::AGENT;
 use super::shape::Column;
 use super::state::standing::{self as state, Standing};
-use super::template::fill;
 use super::types::Family;
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::ident;
+use crate::remote::template::{fill, number, sql, text, word};
 
 const LOOK_UP: &str = include_str!("../../sql/agent/standing_lookup.sql");
 
@@ -63,14 +64,14 @@ impl Standing {
         fill(
             LOOK_UP,
             &[
-                ("function", self.function()),
-                ("type", column.base.clone()),
-                ("found", self.found(column)),
-                ("namespace", literal(&self.namespace)),
-                ("keyspace", literal(&self.keyspace)),
-                ("shard", literal(&self.shard)),
-                ("id", self.id.to_string()),
-                ("assigned_by", self.entries.entry_is().1.to_owned()),
+                ("function", word(self.function())),
+                ("type", sql(column.base.as_str())),
+                ("found", sql(self.found(column))),
+                ("namespace", text(&self.namespace)),
+                ("keyspace", text(&self.keyspace)),
+                ("shard", text(&self.shard)),
+                ("id", number(self.id)),
+                ("assigned_by", word(self.entries.entry_is().1)),
             ],
         )
     }
@@ -108,8 +109,8 @@ impl Standing {
 /// Writes the look-up for a type of column, whose query has been run: a function's text is only
 /// read when a writer calls it. In a transaction.
 pub fn write_look_up(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<()> {
-    if let Some(functions) = guard.entries.scope(&[]).functions() {
-        connection.run(functions)?;
+    if let Some(functions) = guard.entries.scope(&[]).functions(AGENT) {
+        connection.run(&functions)?;
     }
     connection.run(&guard.look_up(column))?;
     connection.run(&format!(

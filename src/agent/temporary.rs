@@ -5,11 +5,10 @@
 use super::error::{Result, SplitError};
 use super::observe;
 use super::session::Side;
-use super::template::fill;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{literal, text_array};
 use crate::remote::result::Rows;
+use crate::remote::template::{fill, text, texts};
 
 /// All that a session has.
 pub const ALL: &str = "";
@@ -19,10 +18,9 @@ pub const COMPARED: &str = "verify_";
 /// The statement that finds one; `which`: with what its name begins.
 pub fn asked(plan: &Plan, side: Side, which: &str) -> String {
     let (schemas, names) = observe::table_names(plan, side);
-    let [schemas, names] = [schemas, names].map(|list| literal(&text_array(&list)));
     fill(
         include_str!("../../sql/agent/left_types.sql"),
-        &[("which", literal(which)), ("schemas", schemas), ("names", names)],
+        &[("which", text(which)), ("schemas", texts(schemas)), ("names", texts(names))],
     )
 }
 

@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::query::between::Hidden;
 use crate::query::run::{Event, Query, Statement};
 use crate::remote::fan_out::Row;
-use crate::remote::quote::array_literal;
+use crate::remote::template::{fill, texts};
 use crate::server::sql;
 use pgrx::spi::quote_identifier;
 use std::time::Duration;
@@ -35,10 +35,9 @@ pub fn of_shard(
 ) -> Result<Vec<Columns>, Failure> {
     let statement = |namespace: &str, _: &[&Hidden]| {
         let schemas = tables.iter().map(|table| table.schema.clone().unwrap_or_else(|| namespace.to_owned()));
-        let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
-        include_str!("../../sql/import/columns.sql")
-            .replace("{schemas}", &array_literal(&schemas.collect::<Vec<_>>()))
-            .replace("{names}", &array_literal(&names))
+        let names = tables.iter().map(|table| table.name.clone());
+        let places = [("schemas", texts(schemas)), ("names", texts(names))];
+        fill(include_str!("../../sql/import/columns.sql"), &places)
     };
     let mut running = Query {
         statement: Statement::Made(&statement),

@@ -7,7 +7,8 @@ use crate::agent::shape::TableShape;
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::error::Failure;
 use crate::remote::RemoteError;
-use crate::remote::quote::{array_literal, ident, text_array};
+use crate::remote::quote::{ident, text_array};
+use crate::remote::template::{fill, texts};
 use serde::Deserialize;
 
 pub struct Facts {
@@ -101,13 +102,13 @@ pub fn look(session: &mut Session, tables: &[TablePolicy]) -> Result<Facts, Fail
 
 /// A trigger of others that fires where rows of the tables are deleted.
 pub fn trigger(session: &mut Session, tables: &[String]) -> Result<Option<String>, Failure> {
-    let query = include_str!("../../sql/misplaced/triggers.sql").replace("{tables}", &array_literal(tables));
+    let query = fill(include_str!("../../sql/misplaced/triggers.sql"), &[("tables", texts(tables))]);
     Ok(session.connection.run(&query)?.scalar().map(str::to_owned))
 }
 
 /// A rule for rows of the tables that are deleted, and whose it is.
 pub fn rule(session: &mut Session, tables: &[String]) -> Result<Option<(String, String)>, Failure> {
-    let query = include_str!("../../sql/misplaced/rules.sql").replace("{tables}", &array_literal(tables));
+    let query = fill(include_str!("../../sql/misplaced/rules.sql"), &[("tables", texts(tables))]);
     let found = session.connection.run(&query)?;
     match found.rows.first().map(Vec::as_slice) {
         Some([Some(table), Some(rule)]) => Ok(Some((table.clone(), rule.clone()))),

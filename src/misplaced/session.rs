@@ -7,7 +7,8 @@ use crate::catalog::shard::Shard;
 use crate::error::Failure;
 use crate::query::login::Way;
 use crate::query::opening::{self, Manners};
-use crate::remote::quote::{array_literal, literal};
+use crate::remote::quote::literal;
+use crate::remote::template::{fill, texts};
 use crate::remote::transaction::status;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
@@ -186,5 +187,5 @@ fn random() -> i64 {
 
 /// A query for what tables are.
 pub fn seen(tables: &[String]) -> String {
-    include_str!("../../sql/misplaced/seen.sql").replace("{tables}", &array_literal(tables))
+    fill(include_str!("../../sql/misplaced/seen.sql"), &[("tables", texts(tables))])
 }

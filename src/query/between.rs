@@ -5,8 +5,9 @@ use crate::catalog::split_state::IS_OVER;
 use crate::catalog::table_policy::TableName;
 use crate::error::{Failure, SqlState};
 use crate::keys::scope::Scope;
-use crate::remote::quote::{array_literal, ident, literal};
+use crate::remote::quote::ident;
 use crate::remote::result::Rows;
+use crate::remote::template::{Value, fill, text, texts};
 use crate::server::sql;
 use std::collections::HashMap;
 
@@ -138,15 +139,18 @@ fn hide(hidden: &mut HashMap<String, Vec<Hidden>>, moving: &Moving) -> Result<()
 
 /// Which of the tables a session reads by their plain names, and how; a query.
 pub fn columns_question(tables: &[Hidden]) -> String {
-    include_str!("../../sql/query/columns.sql")
-        .replace("{schemas}", &list(tables, |table| &table.schema))
-        .replace("{names}", &list(tables, |table| &table.name))
-        .replace("{columns}", &list(tables, |table| &table.shard_by))
+    fill(
+        include_str!("../../sql/query/columns.sql"),
+        &[
+            ("schemas", list(tables, |table| &table.schema)),
+            ("names", list(tables, |table| &table.name)),
+            ("columns", list(tables, |table| &table.shard_by)),
+        ],
+    )
 }
 
-fn list(tables: &[Hidden], of: fn(&Hidden) -> &String) -> String {
-    let texts: Vec<String> = tables.iter().map(|table| of(table).clone()).collect();
-    array_literal(&texts)
+fn list(tables: &[Hidden], of: fn(&Hidden) -> &String) -> Value {
+    texts(tables.iter().map(of))
 }
 
 /// Those that a session reads by their plain names, with the type of their key and their columns.
@@ -206,11 +210,14 @@ pub fn shadows(tables: &[Hidden], columns: &Rows) -> String {
 /// A query; no rows: nothing.
 pub fn reads_past(tables: &[Hidden]) -> String {
     let splits: Vec<String> = splits(tables).iter().map(i64::to_string).collect();
-    let functions = literal(&format!("^(capture|guard|refuse)_({})_", splits.join("|")));
-    include_str!("../../sql/query/reads_past.sql")
-        .replace("{schemas}", &list(tables, |table| &table.schema))
-        .replace("{names}", &list(tables, |table| &table.name))
-        .replace("{functions}", &functions)
+    fill(
+        include_str!("../../sql/query/reads_past.sql"),
+        &[
+            ("schemas", list(tables, |table| &table.schema)),
+            ("names", list(tables, |table| &table.name)),
+            ("functions", text(format!("^(capture|guard|refuse)_({})_", splits.join("|")))),
+        ],
+    )
 }
 
 /// In their order.

@@ -7,7 +7,6 @@ use super::opening::Manners;
 use super::run::chosen;
 use super::sessions::Sessions;
 use super::top_answer::{self, Facts, Found};
-use crate::agent::template::fill;
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing_history;
@@ -16,6 +15,7 @@ use crate::error::Failure;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
+use crate::remote::template::{fill, name, number, sql, word};
 use std::time::Duration;
 
 /// Pages of all tables of a shard that are read at most.
@@ -161,9 +161,9 @@ impl Asked<'_> {
         fill(
             include_str!("../../sql/query/top_shard.sql"),
             &[
-                ("by", self.by.as_str().to_owned()),
-                ("tables", tables.join("\nUNION ALL\n")),
-                ("most", self.most.to_string()),
+                ("by", word(self.by.as_str())),
+                ("tables", sql(tables.join("\nUNION ALL\n"))),
+                ("most", number(self.most as u64)),
             ],
         )
     }
@@ -202,7 +202,7 @@ fn facts_question(policies: &[TablePolicy], namespace: &str) -> String {
         Some(format!("({number}, {})", literal(&qualified(policy, namespace)?)))
     };
     let tables: Vec<String> = policies.iter().enumerate().filter_map(row).collect();
-    fill(include_str!("../../sql/query/top_facts.sql"), &[("tables", tables.join(", "))])
+    fill(include_str!("../../sql/query/top_facts.sql"), &[("tables", sql(tables.join(", ")))])
 }
 
 fn facts_of(rows: Option<&Rows>) -> Vec<Facts> {
@@ -220,18 +220,18 @@ fn table_question(policy: &TablePolicy, namespace: &str, facts: &Facts, part: f6
     fill(
         include_str!("../../sql/query/top_table.sql"),
         &[
-            ("table", qualified(policy, namespace).unwrap_or_default()),
-            ("key", format!("r.{column}::pg_catalog.text COLLATE \"C\"")),
-            ("column", column),
-            ("payload", facts.payload.clone()),
-            ("part", format!("{part:.9}::pg_catalog.float8")),
-            ("percent", format!("{:.7}", part * 100.0)),
+            ("table", sql(qualified(policy, namespace).unwrap_or_default())),
+            ("key", sql(format!("r.{column}::pg_catalog.text COLLATE \"C\""))),
+            ("column", name(&policy.shard_by)),
+            ("payload", sql(facts.payload.as_str())),
+            ("part", sql(format!("{part:.9}::pg_catalog.float8"))),
+            ("percent", sql(format!("{:.7}", part * 100.0))),
             // The same pages both times.
-            ("seed", "1".to_owned()),
-            ("page", page.to_owned()),
-            ("bytes", format!("{:.0}::pg_catalog.float8", facts.bytes)),
-            ("writes", format!("{:.0}::pg_catalog.float8", facts.writes)),
-            ("youngest", YOUNGEST.to_string()),
+            ("seed", number(1)),
+            ("page", sql(page)),
+            ("bytes", sql(format!("{:.0}::pg_catalog.float8", facts.bytes))),
+            ("writes", sql(format!("{:.0}::pg_catalog.float8", facts.writes))),
+            ("youngest", number(YOUNGEST as u64)),
         ],
     )
 }

@@ -4,14 +4,16 @@ use crate::agent::{self, catalogs, reference};
 use crate::catalog::reference::{Member, Set};
 use crate::catalog::shard::Shard;
 use crate::remote::quote::{ident, text_array};
+use crate::remote::template::{fill, sql};
 use crate::remote::{Connection, RemoteError};
 use serde::Deserialize;
 use std::sync::LazyLock;
 
 const QUERY: &str = include_str!("../../sql/reference/look.sql");
-static LOOK: LazyLock<String> = LazyLock::new(|| QUERY.replace("{code}", &agent::code(["$4", "$5", "$6"])));
+static LOOK: LazyLock<String> =
+    LazyLock::new(|| fill(QUERY, &[("code", sql(agent::code(["$4", "$5", "$6"])))]));
 /// Without what the tables could run, which costs the most by far.
-static GLANCE: LazyLock<String> = LazyLock::new(|| QUERY.replace("{code}", "NULL"));
+static GLANCE: LazyLock<String> = LazyLock::new(|| fill(QUERY, &[("code", sql("NULL"))]));
 
 /// Which end of a set a shard is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@ pub mod params;
 pub mod quote;
 pub mod result;
 mod secret_file;
+pub mod template;
 pub mod transaction;
 mod undone;
 pub mod wait;

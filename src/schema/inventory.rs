@@ -13,7 +13,8 @@ use crate::query::opening::Manners;
 use crate::query::sessions::Sessions;
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::ident;
+use crate::remote::template::{fill, text};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -162,11 +163,13 @@ fn question(part: &str, entrance: &Entrance, tables: &[TableName]) -> String {
             |table| serde_json::json!({"nsp": table.schema.as_ref().unwrap_or(namespace), "rel": table.name}),
         )
         .collect();
-    // In a name, "$" begins nothing.
-    let tables = serde_json::Value::Array(tables).to_string().replace('$', "\\u0024");
-    let members = MEMBERS.replace("$TABLES", &literal(&tables));
-    let text = format!("SET search_path = pg_catalog, pg_temp; {members}{part}{LAST}");
-    text.replace("$PATH", &literal(&path(namespace))).replace("$NAMESPACE", &literal(namespace))
+    let values = [
+        ("tables", text(serde_json::Value::Array(tables).to_string())),
+        ("path", text(path(namespace))),
+        ("schema", text(namespace)),
+    ];
+    let parts = [MEMBERS, part, LAST].map(|part| fill(part, &values)).concat();
+    format!("SET search_path = pg_catalog, pg_temp; {parts}")
 }
 
 /// Where names are looked up that are written down without a schema.

@@ -4,6 +4,7 @@
 use super::compare::by_key;
 use super::object::{NAMESPACE, Object};
 use crate::remote::quote::ident;
+use crate::remote::template::{name, put};
 use std::collections::BTreeSet;
 
 /// What is asked for.
@@ -231,7 +232,7 @@ impl Maker<'_> {
 
     fn placed(&self, object: &Object, statement: &str) -> String {
         match object.kind == "schema" || object.name.starts_with("SCHEMA ") {
-            true => statement.replace(NAMESPACE, &ident(self.namespaces.to)),
+            true => put(statement, NAMESPACE, &name(self.namespaces.to)),
             false => statement.to_owned(),
         }
     }

@@ -4,9 +4,9 @@
 use super::drop_tables;
 use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
-use crate::agent::template::fill;
 use crate::catalog::split::Plan;
 use crate::remote::quote::{literal, text_array};
+use crate::remote::template::{fill, number, sql, texts, word};
 use crate::remote::{Connection, number};
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub fn key_definitions(table: &TableShape) -> String {
 
 /// A queue under any name; can be repeated, where nobody writes to it yet.
 pub fn definition(name: &str, shape: &TableShape) -> String {
-    fill(QUEUE, &[("queue", name.to_owned()), ("key_definitions", key_definitions(shape))])
+    fill(QUEUE, &[("queue", word(name)), ("key_definitions", sql(key_definitions(shape)))])
 }
 
 /// The queues of captured tables, by their ordinals. One that is there is not touched: its index would be
@@ -179,11 +179,11 @@ pub fn behind(split: i64, ordinals: &[i32], most_rows: i64, within: Duration) ->
     fill(
         BEHIND,
         &[
-            ("split", split.to_string()),
-            ("queues", literal(&text_array(&queues))),
-            ("most_rows", most_rows.to_string()),
-            ("within", within.as_millis().to_string()),
-            ("sequence", sequence(split)),
+            ("split", number(split)),
+            ("queues", texts(queues)),
+            ("most_rows", number(most_rows)),
+            ("within", number(within.as_millis() as u64)),
+            ("sequence", word(sequence(split))),
         ],
     )
 }

@@ -7,7 +7,6 @@ use super::left::comparable;
 use super::{LONGEST, has, is_gone, scope};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Column;
-use crate::agent::template::fill;
 use crate::agent::types::Family;
 use crate::error::SqlState;
 use crate::keys::interval::Interval;
@@ -17,6 +16,7 @@ use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::remote::result::Rows;
+use crate::remote::template::{fill, sql};
 
 const NAMES: &str = include_str!("../../../sql/agent/standing_names.sql");
 const RANGES: &str = include_str!("../../../sql/agent/standing_ranges.sql");
@@ -186,7 +186,7 @@ pub fn add(
 /// By the type that the list's own column has: what no value of it can be written as is no key of
 /// its tables. As parameters, some at a time: no text holds all.
 fn add_named(connection: &mut Connection, guard: &Standing, names: &[String]) -> Result<()> {
-    let statement = fill(NAMES, &[("table", guard.table())]);
+    let statement = fill(NAMES, &[("table", sql(guard.table()))]);
     for names in names.chunks(NAMES_AT_ONCE) {
         connection.query(&statement, &[Some(&text_array(names))])?;
     }
@@ -218,10 +218,10 @@ fn add_ranges(connection: &mut Connection, guard: &Standing, of: Ordered, names:
                 ));
             };
             let values = [
-                ("lower", bound(&range.lower)),
-                ("upper", bound(&range.upper)),
-                ("touched", touched(guard, &range, bound)),
-                ("table", guard.table()),
+                ("lower", sql(bound(&range.lower))),
+                ("upper", sql(bound(&range.upper))),
+                ("touched", sql(touched(guard, &range, bound))),
+                ("table", sql(guard.table())),
             ];
             statements.push(fill(RANGES, &values));
         }

@@ -4,6 +4,7 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::session_hash::AGENT;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::left::{self, Facts, Of};
 use crate::agent::state::redirect::{self as redirects, Redirect};
@@ -70,8 +71,8 @@ fn enter(
     let redirect = ensure(source, plan, first)?;
     let facts = Facts { shard: &plan.target.shard_key, version, split: plan.id, token: &plan.token };
     left::enter(source, &redirect, &plan.scope, plan.key_type, first, &facts)?;
-    if let Some(functions) = plan.scope.functions() {
-        source.run(functions)?;
+    if let Some(functions) = plan.scope.functions(AGENT) {
+        source.run(&functions)?;
     }
     look_up::write(source, &redirect, columns)?;
     source.run("COMMIT")?;

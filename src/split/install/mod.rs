@@ -11,6 +11,7 @@ use super::owners;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::session::{self, Side};
+use crate::agent::session_hash::AGENT;
 use crate::agent::shape::Column;
 use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::side::{self, Version};
@@ -239,8 +240,8 @@ fn create_scope(
     }
     let Some(key_type) = columns.first().map(|column| column.base.as_str()) else { return Ok(Vec::new()) };
     connection.run(&plan.scope.table(&scope, key_type))?;
-    if let Some(functions) = plan.scope.functions() {
-        connection.run(functions)?;
+    if let Some(functions) = plan.scope.functions(AGENT) {
+        connection.run(&functions)?;
     }
     let mut filters = Vec::new();
     for column in columns {

@@ -166,8 +166,8 @@ fn follows_common(reference: &Reference) -> Option<Finding> {
 
 /// With what the scope's condition calls, and a bound that is reported as what it is.
 fn prepare(plan: &Plan, connection: &mut Connection) -> Result<()> {
-    if let Some(functions) = plan.scope.functions() {
-        connection.run(&functions.replace("shardmaster_agent.", "pg_temp."))?;
+    if let Some(functions) = plan.scope.functions("pg_temp") {
+        connection.run(&functions)?;
     }
     let limit = guc::remote_timeout().as_millis() * 4 / 5;
     connection.run(&format!("SET statement_timeout = '{limit}ms'"))?;

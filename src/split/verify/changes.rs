@@ -10,6 +10,7 @@ use crate::agent::state::queue;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal, text_array};
+use crate::remote::template::{fill, word};
 use crate::split::table::Table;
 
 /// The log of one table's changes.
@@ -44,7 +45,7 @@ impl Changes {
         if table.target.leaves().len() < 2 {
             return Ok(());
         }
-        let query = EMPTIED.replace("{changed}", &changed::table(plan.id, table.policy.ordinal));
+        let query = fill(EMPTIED, &[("changed", word(changed::table(plan.id, table.policy.ordinal)))]);
         let key = text_array(table.target.key());
         let rows = catalogs::ask(target, &query, &[Some(&table.target.name), Some(&key)])?;
         self.emptied = rows.rows.into_iter().flatten().flatten().collect();

@@ -1,0 +1,215 @@
+//! The only place where SQL is made of a template: in one pass, from values that say what they are. Names of tables and
+//! columns, keys and texts come from people who would like to write code for the mover, or for an operator.
+//!
+//! A place is `{name}`. What is filled in is not looked at again, and braces around anything else stay. In a comment
+//! nothing is filled in: a line break in a name would end it.
+
+use super::quote::{array_literal, ident, literal};
+
+/// What a place is filled with.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A name of ours, or a part of one: letters, digits and underscores.
+    Word(String),
+    Number(i128),
+    /// A name of somebody's: an identifier.
+    Name(String),
+    /// A text of somebody's: a literal.
+    Text(String),
+    /// Texts: the literal of an array.
+    Texts(Vec<String>),
+    /// SQL that is made of these, or of nothing that anybody could choose.
+    Sql(String),
+}
+
+pub fn word(text: impl Into<String>) -> Value {
+    Value::Word(text.into())
+}
+
+pub fn number(number: impl Into<i128>) -> Value {
+    Value::Number(number.into())
+}
+
+pub fn name(text: impl Into<String>) -> Value {
+    Value::Name(text.into())
+}
+
+pub fn text(text: impl Into<String>) -> Value {
+    Value::Text(text.into())
+}
+
+pub fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Value {
+    Value::Texts(texts.into_iter().map(Into::into).collect())
+}
+
+pub fn sql(text: impl Into<String>) -> Value {
+    Value::Sql(text.into())
+}
+
+impl Value {
+    fn written(&self) -> String {
+        match self {
+            Value::Word(text) if is_word(text) => text.clone(),
+            // No word of ours: then it is somebody's, and stands for nothing else than a name.
+            Value::Word(text) | Value::Name(text) => ident(text),
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => literal(text),
+            Value::Texts(texts) => array_literal(texts),
+            Value::Sql(text) => text.clone(),
+        }
+    }
+
+    /// Within quotes of the template's.
+    fn within(&self, quote: char) -> String {
+        let plain = match self {
+            Value::Word(text) | Value::Name(text) | Value::Text(text) | Value::Sql(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Texts(texts) => super::quote::text_array(texts),
+        };
+        plain.replace(quote, &format!("{quote}{quote}"))
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A piece of a template.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece<'a> {
+    Sql(&'a str),
+    /// Begins with `--` or `/*`.
+    Comment(&'a str),
+    /// A literal or a quoted name, with its quotes.
+    Quoted(char, &'a str),
+    /// The quote of a function's body, which is SQL as well.
+    Dollar(&'a str),
+}
+
+/// Fills a template. The dollar quotes of bodies become ones that nothing in the text closes.
+pub fn fill(template: &str, values: &[(&str, Value)]) -> String {
+    let pieces = pieces(template);
+    let mut filled: Vec<(bool, String)> = Vec::new();
+    for piece in &pieces {
+        filled.push(match piece {
+            Piece::Sql(text) => (false, fill_in(text, values, Value::written)),
+            Piece::Comment(text) => (false, (*text).to_owned()),
+            Piece::Quoted(quote, text) => (false, fill_in(text, values, |value| value.within(*quote))),
+            Piece::Dollar(tag) => (true, (*tag).to_owned()),
+        });
+    }
+    let plain: String = filled.iter().filter(|(is_tag, _)| !is_tag).map(|(_, text)| text.as_str()).collect();
+    let whole = |number: usize| -> String {
+        filled.iter().map(|(is_tag, text)| if *is_tag { tag(text, number) } else { text.clone() }).collect()
+    };
+    let tags: Vec<&String> = filled.iter().filter(|(is_tag, _)| *is_tag).map(|(_, text)| text).collect();
+    let mut number = 0;
+    loop {
+        let text = whole(number);
+        // Also where it is made of what stands around it.
+        let closes = |of: &&String| {
+            let tag = tag(of, number);
+            plain.contains(&tag)
+                || text.matches(&tag).count() != tags.iter().filter(|other| *other == of).count()
+        };
+        if !tags.iter().any(closes) {
+            return text;
+        }
+        number += 1;
+    }
+}
+
+/// Puts a value in a statement in the place of a mark, outside of comments and quotes: there it is somebody's text.
+pub fn put(statement: &str, mark: &str, value: &Value) -> String {
+    let put = |piece: &Piece<'_>| match piece {
+        Piece::Sql(text) => text.replace(mark, &value.written()),
+        Piece::Comment(text) | Piece::Quoted(_, text) | Piece::Dollar(text) => (*text).to_owned(),
+    };
+    pieces(statement).iter().map(put).collect()
+}
+
+/// A dollar quote with a number: `$$` becomes `$body1$`.
+fn tag(tag: &str, number: usize) -> String {
+    let name = tag.trim_matches('$');
+    match number {
+        0 => tag.to_owned(),
+        _ => format!("${}{number}$", if name.is_empty() { "body" } else { name }),
+    }
+}
+
+fn fill_in(text: &str, values: &[(&str, Value)], write: impl Fn(&Value) -> String) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.split_once('{') {
+        filled.push_str(before);
+        let known = values.iter().find_map(|(name, value)| {
+            let after = from.strip_prefix(*name)?.strip_prefix('}')?;
+            Some((value, after))
+        });
+        match known {
+            Some((value, after)) => {
+                filled.push_str(&write(value));
+                rest = after;
+            }
+            None => {
+                filled.push('{');
+                rest = from;
+            }
+        }
+    }
+    filled.push_str(rest);
+    filled
+}
+
+/// Templates are ours: their literals are plain ones, and their comments are not nested. What the server quotes is read the
+/// same: it doubles quotes.
+fn pieces(template: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    while let Some(found) = template.get(at..) {
+        let Some(first) = found.chars().next() else { break };
+        let special = match first {
+            '-' if found.starts_with("--") => {
+                Some(Piece::Comment(&found[..found.find('\n').unwrap_or(found.len())]))
+            }
+            '/' if found.starts_with("/*") => {
+                Some(Piece::Comment(&found[..found.find("*/").map_or(found.len(), |end| end + 2)]))
+            }
+            '\'' | '"' => {
+                let end = found[1..].find(first).map_or(found.len(), |end| end + 2);
+                Some(Piece::Quoted(first, &found[..end]))
+            }
+            '$' => dollar(found).map(Piece::Dollar),
+            _ => None,
+        };
+        let length = match &special {
+            Some(Piece::Sql(text) | Piece::Comment(text) | Piece::Quoted(_, text) | Piece::Dollar(text)) => {
+                text.len()
+            }
+            None => first.len_utf8(),
+        };
+        if let Some(piece) = special {
+            if from < at {
+                pieces.push(Piece::Sql(&template[from..at]));
+            }
+            pieces.push(piece);
+            from = at + length;
+        }
+        at += length;
+    }
+    if from < template.len() {
+        pieces.push(Piece::Sql(&template[from..]));
+    }
+    pieces
+}
+
+/// A dollar quote at the beginning of a text.
+fn dollar(text: &str) -> Option<&str> {
+    let end = text.get(1..)?.find('$')? + 1;
+    let name = &text[1..end];
+    let is_name = name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
+    is_name.then(|| &text[..=end])
+}
+
+#[cfg(test)]
+mod tests;
