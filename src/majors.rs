@@ -59,6 +59,22 @@ pub unsafe fn owns(role: pg_sys::Oid, class: pg_sys::Oid, object: pg_sys::Oid) -
     }
 }
 
+/// Whether a role may call a function.
+///
+/// # Safety
+/// In a transaction, and the function exists.
+pub unsafe fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
+    let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
+    // SAFETY: as the caller promises.
+    unsafe {
+        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
+        let result = pg_sys::pg_proc_aclcheck(function, role, mode);
+        #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+        let result = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, role, mode);
+        result == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
 /// The only way to read a foreign table, for these costs.
 ///
 /// # Safety

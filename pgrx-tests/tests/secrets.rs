@@ -288,6 +288,68 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
     no_secret("the log", &fs::read_to_string(vault.cluster.master.log_path()).unwrap());
 }
 
+/// Whoever names the function where nothing is called, or may not call it, hides nothing by that.
+#[test]
+fn no_login_hides_its_statements() {
+    let vault = Vault::new("scram-sha-256", &TALKATIVE).unwrap();
+    let mut other = vault.cluster.superuser().unwrap();
+    other
+        .batch_execute("CREATE ROLE plain LOGIN; CREATE ROLE an_admin LOGIN; SELECT shard_grant('an_admin', 'admin'); CREATE SCHEMA own AUTHORIZATION plain")
+        .unwrap();
+    let by_anybody = [
+        "SELECT $mark /* shard_credential_set('x') */",
+        "SELECT $mark -- shard_credential_set('x')",
+        "SELECT $mark, 'shard_credential_set(1)'",
+        "SELECT $mark, $$ shard_credential_set(1) $$",
+        "SELECT $mark AS \"Shard_Credential_Set\"",
+        "SELECT $mark AS shard_credential_set",
+        "DO $b$ BEGIN PERFORM $mark; /* shard_credential_set('x') */ END $b$",
+        "PREPARE p AS SELECT 1 /* shard_credential_set() */; SELECT $mark /* EXECUTE p */",
+        "SELECT $mark / 0 /* shard_credential_set('x') */",
+        "SELECT $mark FROM /* shard_credential_set('x') */",
+    ];
+    // What these would be with the right to.
+    let by_plain = [
+        "SELECT $mark, CASE WHEN false THEN shard_credential_set('x', 'y', '{}') END",
+        "SELECT $mark WHERE false AND shard_credential_set('x', 'y', '{}') IS NULL",
+        "DO $b$ BEGIN IF false THEN PERFORM shard_credential_set('x', 'y', '{}'); END IF; PERFORM $mark; END $b$",
+        "SELECT $mark, own.shard_credential_set('x')",
+        "PREPARE q AS SELECT shard_credential_set('x', 'y', '{}'); SELECT $mark; EXECUTE q",
+        "SELECT $mark, shard_credential_set('x', 'y', '{}')",
+    ];
+    let mut own = vault.cluster.master.connect(DATABASE, "plain").unwrap();
+    own.batch_execute(
+        "CREATE FUNCTION own.shard_credential_set(text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+    )
+    .unwrap();
+    drop(own);
+    let mut number = 700_000;
+    for (role, statements) in [
+        ("plain", &by_anybody[..]),
+        ("plain", &by_plain[..]),
+        ("an_admin", &by_anybody[..]),
+        ("postgres", &by_anybody[..]),
+    ] {
+        for statement in statements {
+            number += 1;
+            // A session of its own: what it has done before tells it nothing.
+            let mut session = vault.cluster.master.connect(DATABASE, role).unwrap();
+            let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+            let text = statement.replace("$mark", &number.to_string());
+            let _ = session.batch_execute(&text);
+            let shown = all_of(&mut other, &format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
+            assert!(shown.contains(&number.to_string()), "{role} hides {text}: {shown}");
+            let log = fs::read_to_string(vault.cluster.master.log_path()).unwrap();
+            // What cannot be parsed is logged with its error alone.
+            let begins = &text[..text.len().min(40)];
+            let is_there = ["statement: ", "STATEMENT:  "]
+                .iter()
+                .any(|before| log.contains(&format!("{before}{begins}")));
+            assert!(is_there, "{role} hides {text} from the log");
+        }
+    }
+}
+
 /// What a process has in memory that it may write, as a core would have it.
 fn memory_of(pid: i32) -> Vec<u8> {
     let mut memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();

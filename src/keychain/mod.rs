@@ -8,6 +8,8 @@ pub mod master_key;
 pub mod plain_file;
 pub mod seal;
 pub mod secret;
+mod setter;
+mod statement;
 pub mod token;
 pub mod unlogged;
 pub mod unshown;

@@ -1,15 +1,16 @@
 //! Statements with a secret in them are kept out of the server's log, whatever its settings say, and
 //! out of sight once they run. What a statement does not show by its own text, a call within a
-//! function of somebody else's, is not known here.
+//! function of somebody else's, is not known here. Of roles that may not make the call nothing is kept out: no secret of a
+//! shard is theirs, and a call that is never reached would hide all that stands beside it.
 
+use super::setter;
+use super::statement::{calls, executes, names};
 use pgrx::pg_sys;
 use pgrx::pg_sys::elog::PgLogLevel;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the text of such a statement has in it, in letters of either size.
-const NAME: &[u8] = b"shard_credential_set";
 /// What stands in its place.
 const INSTEAD: &CStr = c"a credential is set";
 /// In the place of a statement that calls it without naming it.
@@ -58,31 +59,22 @@ pub fn hide_activity() {
     unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, INSTEAD.as_ptr()) };
 }
 
-/// Neither allocates nor raises: it runs while an error is reported. To keep a line out of the log is
+/// Neither allocates nor raises while an error is reported. To keep a line out of the log is
 /// all that the server lets a hook do with it.
 unsafe extern "C-unwind" fn look(data: *mut pg_sys::ErrorData) {
     // SAFETY: the server passes the report that it is about to write; its texts and the statement's
     // are NUL-terminated, or NULL.
     unsafe {
-        if let Some(report) = data.as_mut().filter(|report| report.output_to_server) {
-            let statement = if report.hide_stmt { std::ptr::null() } else { pg_sys::debug_query_string };
-            let texts = [
-                report.message.cast_const(),
-                report.detail.cast_const(),
-                report.detail_log.cast_const(),
-                report.context.cast_const(),
-                report.internalquery.cast_const(),
-                statement,
-            ];
+        if let Some(report) = data.as_mut().filter(|report| report.output_to_server)
+            && let is_secret = is_secret(report)
+            && may_set(report, is_secret)
+        {
             // A context of such a call has its parameters in it, in words of whatever language.
             let within = std::ptr::eq(pg_sys::debug_query_string, INSTEAD.as_ptr());
-            // The statement itself is the message where it is hidden besides.
-            let is_named =
-                texts.into_iter().any(|text| has_name(text)) || may_execute_named(pg_sys::debug_query_string);
-            report.output_to_server = !(is_named || within && !report.context.is_null());
+            report.output_to_server = !(is_secret || within && !report.context.is_null());
             // Whoever waits for its next statement shows the last one, which may have failed before
             // anything of this library ran.
-            if is_named && report.elevel >= PgLogLevel::ERROR as c_int {
+            if is_secret && is_error(report) {
                 hide_activity();
             }
         }
@@ -92,97 +84,58 @@ unsafe extern "C-unwind" fn look(data: *mut pg_sys::ErrorData) {
     }
 }
 
+/// Whether the session may set credentials. A line with the statement that is about to be analysed, or has been run, is
+/// written where the server's catalog may be read, and is nearly all that does; the others go by what was seen last.
+///
 /// # Safety
-/// The text is NUL-terminated, or NULL.
-unsafe fn may_execute_named(statement: *const c_char) -> bool {
-    if statement.is_null() || !IS_NAMED.load(Ordering::Relaxed) {
-        return false;
+/// A report of the server's.
+unsafe fn may_set(report: &pg_sys::ErrorData, is_secret: bool) -> bool {
+    // SAFETY: as the caller promises; the transaction goes on.
+    unsafe {
+        let statement = bytes(pg_sys::debug_query_string);
+        let is_of_statement = !statement.is_empty() && bytes(report.message).ends_with(statement);
+        let may_look = pg_sys::IsTransactionState() && pg_sys::CritSectionCount == 0;
+        match is_secret && is_of_statement && !is_error(report) && may_look {
+            true => setter::may(),
+            false => setter::may_be_here(),
+        }
     }
-    // SAFETY: as the caller promises.
-    executes(unsafe { CStr::from_ptr(statement) }.to_bytes())
 }
 
-/// Whether a text has an EXECUTE of something that may be prepared: neither of a right nor of a
-/// trigger's function.
-fn executes(text: &[u8]) -> bool {
-    const WORD: &[u8] = b"execute";
-    let starts = |at: usize, word: &[u8]| {
-        text.get(at..at + word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word))
-    };
-    (0..text.len()).filter(|at| starts(*at, WORD)).any(|at| {
-        let rest = text.get(at + WORD.len()..).unwrap_or_default();
-        let after = text.len() - rest.trim_ascii_start().len();
-        ![b"on ".as_slice(), b"function ", b"procedure "].into_iter().any(|word| starts(after, word))
-    })
+fn is_error(report: &pg_sys::ErrorData) -> bool {
+    report.elevel >= PgLogLevel::ERROR as c_int
 }
 
+/// Whether the line has a statement that is given a secret, or a part of one.
+///
 /// # Safety
-/// The text is NUL-terminated, or NULL.
-unsafe fn has_name(text: *const c_char) -> bool {
-    if text.is_null() {
-        return false;
-    }
+/// A report of the server's.
+unsafe fn is_secret(report: &pg_sys::ErrorData) -> bool {
     // SAFETY: as the caller promises.
-    names(unsafe { CStr::from_ptr(text) }.to_bytes())
-}
-
-/// By how much the name may be moved on where its last letter falls on another one: most of a text is
-/// passed over by its length, for every statement is looked at.
-const STEPS: [u8; 256] = {
-    let mut steps = [NAME.len() as u8; 256];
-    let mut at = 0;
-    while at + 1 < NAME.len() {
-        steps[NAME[at] as usize] = (NAME.len() - 1 - at) as u8;
-        steps[NAME[at].to_ascii_uppercase() as usize] = (NAME.len() - 1 - at) as u8;
-        at += 1;
-    }
-    steps
-};
-
-/// Whether a text has the name.
-pub fn names(text: &[u8]) -> bool {
-    let mut at = 0;
-    while let Some(window) = text.get(at..at + NAME.len()) {
-        if window.eq_ignore_ascii_case(NAME) {
+    unsafe {
+        let statement = bytes(pg_sys::debug_query_string);
+        if std::ptr::eq(pg_sys::debug_query_string, UNNAMED.as_ptr())
+            || calls(statement)
+            || IS_NAMED.load(Ordering::Relaxed) && executes(statement)
+        {
             return true;
         }
-        let last = window.last().copied().unwrap_or_default();
-        at += usize::from(STEPS.get(usize::from(last)).copied().unwrap_or(1));
+        // A message that ends with the statement is about that alone. Where it has been hidden by now the message still
+        // has it.
+        let message = bytes(report.message);
+        let is_of_statement = !statement.is_empty() && message.ends_with(statement);
+        let parts = [report.context, report.internalquery, report.detail, report.detail_log];
+        !is_of_statement && !is_error(report) && names(message)
+            || parts.into_iter().any(|part| names(bytes(part)))
     }
-    false
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{NAME, executes, names};
-
-    #[test]
-    fn an_execute_is_found_unless_it_executes_nothing_prepared() {
-        for text in
-            ["EXECUTE s('x')", "explain (analyze) execute  s", "CREATE TABLE t AS EXECUTE\ts", "EXECUTE"]
-        {
-            assert!(executes(text.as_bytes()), "{text}");
-        }
-        let others =
-            ["GRANT EXECUTE  ON FUNCTION f TO r", "CREATE TRIGGER t EXECUTE FUNCTION f()", "SELECT 1"];
-        for text in others {
-            assert!(!executes(text.as_bytes()), "{text}");
-        }
+/// # Safety
+/// The text is NUL-terminated, or NULL, and lives as long as what is returned.
+unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return &[];
     }
-
-    #[test]
-    fn the_name_is_found_wherever_it_stands() {
-        let name = String::from_utf8(NAME.to_vec()).unwrap();
-        for before in 0..45 {
-            for filler in ["x", "_", "shard_", "t", "credential_se"] {
-                let before: String = filler.chars().cycle().take(before).collect();
-                for text in [format!("{before}{name}"), format!("{before}{}(1)", name.to_uppercase())] {
-                    assert!(names(text.as_bytes()), "{text}");
-                }
-                let cut = format!("{before} {} {}", &name[1..], &name[..name.len() - 1]);
-                assert!(!names(cut.as_bytes()), "{cut}");
-            }
-        }
-        assert!(!names(b"") && !names(&NAME[1..]));
-    }
+    // SAFETY: as the caller promises.
+    unsafe { CStr::from_ptr(text) }.to_bytes()
 }

@@ -2,14 +2,16 @@
 //! statements, from the moment that the server has analysed them: one that fails before its call, or
 //! that has none (`PREPARE`, `EXPLAIN`), is shown by its session for as long as that is idle.
 
-use super::unlogged::{hide_activity, hide_unnamed, names, note_named};
+use super::setter;
+use super::statement::{calls, names};
+use super::unlogged::{hide_activity, hide_unnamed, note_named};
 use crate::majors;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_char};
 
 /// Called once, from `_PG_init` of the postmaster.
 pub fn register() {
-    // SAFETY: as it asks for: it allocates nothing, and nothing that it calls raises.
+    // SAFETY: as it asks for. What it calls raises nothing that the statement itself would not meet next.
     unsafe { majors::on_statements(look) };
 }
 
@@ -17,7 +19,11 @@ unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
     // SAFETY: the server passes what it has analysed, and the text that it is from, or none.
     unsafe {
         let Some(query) = query.as_mut().filter(|_| !text.is_null()) else { return };
-        if names(own_text(query, text)) {
+        let own_text = own_text(query, text);
+        if names(own_text) && !setter::may() {
+            return;
+        }
+        if calls(own_text) {
             hide_activity();
             note_named();
             // Of a statement without constants of its own pg_stat_statements keeps the whole text,
@@ -25,7 +31,7 @@ unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
             if !query.utilityStmt.is_null() {
                 query.queryId = 0;
             }
-        } else if executes_named(query.utilityStmt) {
+        } else if executes_named(query.utilityStmt) && setter::may() {
             hide_unnamed();
             query.queryId = 0;
         }
@@ -59,7 +65,7 @@ unsafe fn executes_named(node: *mut pg_sys::Node) -> bool {
         let prepared = pg_sys::FetchPreparedStatement(execute.name, false);
         prepared.as_ref().is_some_and(|prepared| {
             let source = (*prepared.plansource).query_string;
-            !source.is_null() && names(CStr::from_ptr(source).to_bytes())
+            !source.is_null() && calls(CStr::from_ptr(source).to_bytes())
         })
     }
 }
