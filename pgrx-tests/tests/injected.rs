@@ -176,7 +176,9 @@ fn names_of_triggers_hold_neither_a_rollback_nor_a_redirect_up() {
     let second = plan(&cluster);
     second.run(|_| ()).unwrap();
     second.finish(LIMIT).unwrap();
-    owner.batch_execute("ALTER TRIGGER \"00_shardmaster_redirect_1_i\" ON items RENAME TO \"c,d\"").unwrap();
+    let insert = "SELECT tgname FROM pg_trigger WHERE starts_with(tgname, '00_shardmaster_redirect_1_i')";
+    let insert: String = owner.query_one(insert, &[]).unwrap().get(0);
+    owner.batch_execute(&format!("ALTER TRIGGER \"{insert}\" ON items RENAME TO \"c,d\"")).unwrap();
     owner.batch_execute(&own("00_shardmaster_redirect_1_x")).unwrap();
     second.drop_guard().unwrap();
     let names: String = owner.query_one(left, &[]).unwrap().get(0);

@@ -232,6 +232,82 @@ fn partitions_are_redirected() {
     assert_eq!(source(&cluster).query_one(own, &[]).unwrap().get::<_, i64>(0), 4);
 }
 
+/// Users change their tables as if no redirect and no guard were there, and both go on refusing.
+#[test]
+fn users_change_their_tables_beside_a_redirect_and_a_guard() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+         CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (1000);
+         CREATE TABLE more (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id));
+         CREATE TABLE others (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id), CHECK (id > 0) NOT VALID);
+         GRANT ALL ON items_1, more, others TO PUBLIC",
+    );
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute("SELECT shard_table_add('more', 'tenant'), shard_table_add('others', 'tenant')")
+        .unwrap();
+    finished(&plan(&cluster));
+    master.batch_execute("CALL shard_guard_install('shard_a')").unwrap();
+    source(&cluster).batch_execute("CREATE SCHEMA elsewhere; CREATE ROLE somebody").unwrap();
+    let mut client = client(&cluster);
+    for change in [
+        "ALTER TABLE items ATTACH PARTITION more FOR VALUES FROM (5000) TO (6000)",
+        "ALTER TABLE items DETACH PARTITION more",
+        "ALTER TABLE items ATTACH PARTITION others FOR VALUES FROM (6000) TO (7000)",
+        "ALTER TABLE items DETACH PARTITION items_1",
+        "ALTER TABLE items ATTACH PARTITION items_1 FOR VALUES FROM (0) TO (1000)",
+        "ALTER TABLE others VALIDATE CONSTRAINT others_id_check",
+        "ALTER TABLE more RENAME TO less",
+        "ALTER TABLE less RENAME tenant TO renter",
+        "ALTER TABLE less RENAME renter TO tenant",
+        "ALTER TABLE less RENAME TO more",
+        "ALTER TABLE more SET SCHEMA elsewhere",
+        "ALTER TABLE elsewhere.more SET SCHEMA public",
+        "ALTER TABLE more OWNER TO somebody",
+        "CREATE TABLE child () INHERITS (more)",
+        "ALTER TABLE child NO INHERIT more",
+        "ALTER TABLE child INHERIT more",
+        "DROP TABLE child",
+        "CLUSTER more USING more_pkey",
+        "REINDEX TABLE more",
+        "VACUUM FULL more",
+        "ALTER TABLE more ALTER val TYPE varchar(2000), ALTER code TYPE bigint",
+        "ALTER TABLE more ADD extra int DEFAULT 7, DROP code",
+        "CREATE TABLE copied (LIKE more INCLUDING ALL)",
+        "ALTER TABLE more DISABLE TRIGGER USER",
+        "ALTER TABLE more ENABLE TRIGGER USER",
+    ] {
+        // Triggers that an owner disables are his to disable: what refuses is looked at once they are on again.
+        let is_disabled = change.contains("DISABLE");
+        source(&cluster).batch_execute(change).unwrap_or_else(|error| panic!("{change}: {error:?}"));
+        let is_here = source(&cluster)
+            .query_one("SELECT to_regclass('more') IS NOT NULL", &[])
+            .unwrap()
+            .get::<_, bool>(0);
+        if is_here && !is_disabled {
+            let insert = "INSERT INTO more (tenant, id) VALUES ('moves', 5500)";
+            let refused = outcome(&mut client, insert);
+            assert!(
+                refused == "SM001" || change.contains("RENAME") && refused == "42703",
+                "{change}: {refused}"
+            );
+            let unknown = outcome(&mut client, "INSERT INTO more (tenant, id) VALUES ('nobody', 5501)");
+            assert!(unknown == "SM001" || unknown == "42703", "{change}: {unknown}");
+        }
+        for (table, id) in [("items", 900), ("items_1", 900), ("others", 6500)] {
+            // What is detached is no table of the keyspace, and loses the clones.
+            if table == "items_1" && change.ends_with("DETACH PARTITION items_1") {
+                continue;
+            }
+            let refused =
+                outcome(&mut client, &format!("INSERT INTO {table} (tenant, id) VALUES ('moves', {id})"));
+            // A row that no partition takes is refused by the server.
+            assert!(refused == "SM001" || refused == "23514", "{change}: {table}: {refused}");
+        }
+    }
+}
+
 /// Numbers and names, in buckets and in ranges; what comes back in part leaves the rest.
 #[test]
 fn buckets_and_ranges_are_redirected() {

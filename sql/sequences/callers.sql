@@ -1,17 +1,18 @@
 -- Functions that fill columns of tables, or run when clients write to them: of defaults, of the defaults of domains, of
--- triggers. $1: tables. Position of the table, counted from 1, column of which it is the default, what calls it, its number.
-SELECT DISTINCT w.position, f.column_name, f.what, coalesce(o.oprcode::oid, f.function)
+-- triggers. And defaults that name a sequence by a text, of which there is no dependency: nextval('s'::text). $1: tables.
+-- Position of the table, counted from 1, column of which it is the default, what calls it, the function's number or the text.
+SELECT DISTINCT w.position, f.column_name, f.what, coalesce(o.oprcode::oid, f.function), f.expression
   FROM unnest($1::oid[]) WITH ORDINALITY w (relation, position)
  CROSS JOIN LATERAL (SELECT w.relation UNION SELECT p.relid FROM pg_partition_tree(w.relation) p) m (relation)
  CROSS JOIN LATERAL (
-    SELECT a.attname, format('the default of column %I', a.attname), p.refclassid, p.refobjid
+    SELECT a.attname, format('the default of column %I', a.attname), p.refclassid, p.refobjid, NULL
       FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum AND a.attgenerated = ''
      CROSS JOIN LATERAL (
         SELECT * FROM pg_depend p WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
            AND p.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass) OFFSET 0) p
      WHERE d.adrelid = m.relation
     UNION
-    SELECT a.attname, format('the default of domain %s', p.domain::regtype), p.refclassid, p.refobjid
+    SELECT a.attname, format('the default of domain %s', p.domain::regtype), p.refclassid, p.refobjid, NULL
       FROM pg_attribute a
      CROSS JOIN LATERAL (
         WITH RECURSIVE domain (oid) AS (
@@ -24,10 +25,27 @@ SELECT DISTINCT w.position, f.column_name, f.what, coalesce(o.oprcode::oid, f.fu
                           AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass) OFFSET 0) p
      WHERE m.relation = w.relation AND a.attrelid = w.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
     UNION
-    SELECT NULL, format('trigger %I', g.tgname), 'pg_proc'::regclass, g.tgfoid
+    SELECT NULL, format('trigger %I', g.tgname), 'pg_proc'::regclass, g.tgfoid, NULL
       FROM pg_trigger g
      WHERE g.tgrelid = m.relation AND NOT g.tgisinternal AND g.tgenabled <> 'D'
-  ) f (column_name, what, class, function)
+    UNION
+    SELECT a.attname, format('the default of column %I', a.attname), NULL, NULL, e.expression
+      FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum AND a.attgenerated = ''
+     CROSS JOIN LATERAL (SELECT pg_get_expr(d.adbin, d.adrelid)) e (expression)
+     WHERE d.adrelid = m.relation AND e.expression LIKE '%nextval((%'
+    UNION
+    SELECT a.attname, format('the default of domain %s', p.domain::regtype), NULL, NULL, p.typdefault
+      FROM pg_attribute a
+     CROSS JOIN LATERAL (
+        WITH RECURSIVE domain (oid) AS (
+            SELECT a.atttypid
+            UNION
+            SELECT y.typbasetype FROM domain o JOIN pg_type y ON y.oid = o.oid WHERE y.typtype = 'd' AND y.typbasetype >= 16384
+        )
+        SELECT o.oid AS domain, y.typdefault FROM domain o JOIN pg_type y ON y.oid = o.oid) p
+     WHERE m.relation = w.relation AND a.attrelid = w.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+       AND p.typdefault LIKE '%nextval((%'
+  ) f (column_name, what, class, function, expression)
   LEFT JOIN pg_operator o ON f.class = 'pg_operator'::regclass AND o.oid = f.function
- WHERE coalesce(o.oprcode::oid, f.function) >= 16384
- ORDER BY 1, 2, 3, 4
+ WHERE coalesce(o.oprcode::oid, f.function) >= 16384 OR f.expression IS NOT NULL
+ ORDER BY 1, 2, 3, 4, 5

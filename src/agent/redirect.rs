@@ -3,7 +3,7 @@
 //! number of splits: what a writer pays depends neither on how many there were nor on what
 //! they took.
 
-use super::shape::Column;
+use super::shape::{Column, TableShape};
 use super::state::redirect::Redirect;
 use crate::remote::quote::ident;
 
@@ -32,14 +32,15 @@ impl Write {
 }
 
 impl Redirect {
-    pub fn trigger_name(&self, write: Write) -> String {
-        format!("{}{}", self.trigger_prefix(), write.letter())
+    /// Of a table by its number: one that becomes a partition of another has its own beside the clones of the other's.
+    pub fn trigger_name(&self, write: Write, shape: &TableShape) -> String {
+        format!("{}{}_{}", self.trigger_prefix(), write.letter(), shape.oid.as_deref().unwrap_or_default())
     }
 
     /// One of a table's triggers, made to fire always; that goes over to clones. The column
     /// is known by its number, whatever name it gets.
-    pub fn trigger(&self, column: &Column, table: &str, write: Write) -> String {
-        let name = ident(&self.trigger_name(write));
+    pub fn trigger(&self, column: &Column, shape: &TableShape, write: Write) -> String {
+        let (name, table) = (ident(&self.trigger_name(write, shape)), &shape.name);
         let by = ident(&column.name);
         let refused = |row: &str| {
             let (filter, function) = (self.filter_function(), self.function());

@@ -6,7 +6,7 @@ use super::error::Result;
 use super::look_up::{key_of, known_types, ordered};
 use super::scope::bucket_for_writers;
 use super::session_hash::AGENT;
-use super::shape::Column;
+use super::shape::{Column, TableShape};
 use super::state::standing::{self as state, Standing};
 use super::types::Family;
 use crate::keys::strategy::Strategy;
@@ -36,14 +36,16 @@ impl Arrival {
 }
 
 impl Standing {
-    pub fn trigger_name(&self, arrival: Arrival) -> String {
-        format!("{}{}", self.trigger_prefix(), arrival.letter())
+    /// Of a table by its number: one that becomes a partition of another has its own beside the clones of the other's.
+    pub fn trigger_name(&self, arrival: Arrival, shape: &TableShape) -> String {
+        format!("{}{}_{}", self.trigger_prefix(), arrival.letter(), shape.oid.as_deref().unwrap_or_default())
     }
 
     /// One of a table's triggers, made to fire always; that goes over to clones. Not by what an
     /// UPDATE sets: a trigger of others may give a row its key.
-    pub fn trigger(&self, column: &Column, table: &str, arrival: Arrival) -> String {
-        let (name, by, function) = (ident(&self.trigger_name(arrival)), ident(&column.name), self.function());
+    pub fn trigger(&self, column: &Column, shape: &TableShape, arrival: Arrival) -> String {
+        let (name, table) = (ident(&self.trigger_name(arrival, shape)), &shape.name);
+        let (by, function) = (ident(&column.name), self.function());
         let refused = format!("shardmaster_agent.{function}(NEW.{by})");
         let (event, when) = match arrival {
             Arrival::Insert => ("INSERT", refused),

@@ -99,10 +99,10 @@ pub fn install_redirect(
     done: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let wanted = |shape: &TableShape, column: &Column, write: Write| Wanted {
-        trigger: redirect.trigger_name(write),
+        trigger: redirect.trigger_name(write, shape),
         function: "redirect",
         column: None,
-        statement: redirect.trigger(column, &shape.name, write),
+        statement: redirect.trigger(column, shape, write),
     };
     let groups: Vec<Group<'_>> = tables
         .iter()
@@ -119,10 +119,10 @@ pub fn install_standing(
     column: &Column,
 ) -> Result<()> {
     let wanted = |arrival: Arrival| Wanted {
-        trigger: guard.trigger_name(arrival),
+        trigger: guard.trigger_name(arrival, shape),
         function: "standing",
         column: Some(&column.name),
-        statement: guard.trigger(column, &shape.name, arrival),
+        statement: guard.trigger(column, shape, arrival),
     };
     create_missing(connection, &Group::of(shape, &Arrival::ALL, wanted), || Ok(()))
 }
@@ -212,7 +212,7 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
     let list =
         |of: &dyn Fn(&(&str, &Wanted<'_>)) -> String| text_array(&some.iter().map(of).collect::<Vec<_>>());
     let rows = connection.query(
-        "SELECT w.position, format('%I.%I', n.nspname, c.relname),
+        r"SELECT w.position, format('%I.%I', n.nspname, c.relname),
                 t.tgrelid = w.relation AND t.tgenabled = 'A' AND EXISTS (
                     SELECT 1 FROM pg_proc f
                      WHERE f.oid = t.tgfoid AND f.proname = w.function
@@ -222,12 +222,13 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
                                  WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
                                    AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.tgrelid AND a.attname = w.by)
                         AND NOT EXISTS (SELECT 1 FROM pg_trigger clone
-                                         WHERE clone.tgname = w.trigger AND clone.tgparentid <> 0 AND clone.tgenabled <> 'A'
+                                         WHERE clone.tgname = t.tgname AND clone.tgparentid <> 0 AND clone.tgenabled <> 'A'
                                            AND clone.tgrelid IN (SELECT relid FROM pg_partition_tree(w.relation))))
            FROM unnest($1::oid[], $2::text[], $3::text[], $4::text[])
                 WITH ORDINALITY w (relation, trigger, function, by, position)
           CROSS JOIN LATERAL (SELECT w.relation UNION SELECT relid FROM pg_partition_tree(w.relation)) m (relation)
-           JOIN pg_trigger t ON t.tgrelid = m.relation AND t.tgname = w.trigger AND t.tgparentid = 0
+           -- Version 0.1 gave all tables' redirects and guards one name.
+           JOIN pg_trigger t ON t.tgrelid = m.relation AND t.tgname IN (w.trigger, regexp_replace(w.trigger, '_\d+$', '')) AND t.tgparentid = 0
            JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
           ORDER BY w.position, c.oid",
         &[

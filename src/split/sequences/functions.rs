@@ -23,7 +23,9 @@ struct Caller {
     table: usize,
     column: Option<String>,
     what: String,
+    /// Its number, or what stands for it where a default's own text names a sequence.
     function: String,
+    text: Option<String>,
 }
 
 #[derive(Default)]
@@ -60,21 +62,23 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[Str
 fn callers(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {
     let rows = catalogs::ask(connection, CALLERS, &[Some(&array_of(tables.iter().copied()))])?.rows;
     let caller = |row: Vec<Option<String>>| {
-        let [position, column, what, function] = <[_; 4]>::try_from(row).ok()?;
-        Some(Caller {
-            table: position?.parse::<usize>().ok()?.checked_sub(1)?,
-            column,
-            what: what?,
-            function: function?,
-        })
+        let [position, column, what, function, text] = <[_; 5]>::try_from(row).ok()?;
+        let (position, what) = (position?, what?);
+        let function = function.unwrap_or_else(|| format!("{position} {what}"));
+        Some(Caller { table: position.parse::<usize>().ok()?.checked_sub(1)?, column, what, function, text })
     };
     Ok(rows.into_iter().filter_map(caller).collect())
 }
 
 /// Those that are called, and those that these may call, by their numbers.
 fn bodies(connection: &mut Connection, callers: &[Caller]) -> Result<BTreeMap<String, Body>> {
-    let mut found: BTreeMap<String, Body> = BTreeMap::new();
-    let mut oids: Vec<String> = callers.iter().map(|caller| caller.function.clone()).collect();
+    let texts = callers.iter().filter_map(|caller| {
+        let words = names_in(caller.text.as_ref()?);
+        Some((caller.function.clone(), Body { words, ..Body::default() }))
+    });
+    let mut found: BTreeMap<String, Body> = texts.collect();
+    let calls = callers.iter().filter(|caller| caller.text.is_none());
+    let mut oids: Vec<String> = calls.map(|caller| caller.function.clone()).collect();
     let mut names: Vec<String> = Vec::new();
     let mut asked: BTreeSet<String> = BTreeSet::new();
     for _ in 0..DEPTH {
@@ -178,7 +182,10 @@ fn describe(
         Some(Draw {
             table: Some(caller.table),
             column: caller.column.clone(),
-            by: By::Function(format!("{}, by function {signature}", caller.what)),
+            by: By::Function(match signature.is_empty() {
+                true => caller.what.clone(),
+                false => format!("{}, by function {signature}", caller.what),
+            }),
             sequence: sequence?,
             in_unique: true,
             role: None,

@@ -42,6 +42,8 @@ pub struct Pairing {
     pub pairs: Vec<Pair>,
     pub wanted: Vec<Wanted>,
     pub problems: Vec<Problem>,
+    /// What is worth a look.
+    pub remarks: Vec<Problem>,
 }
 
 /// The namespaces of both shards: a name in one of them is the same name in the other.
@@ -148,7 +150,9 @@ fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]
                     sequences.push(here.sequence.clone());
                 }
             }
-            if !sequences.is_empty() {
+            if sequences.is_empty() {
+                pairing.remarks.extend(filled_there_alone(from, there, table, &name));
+            } else {
                 pairing.pairs.push(Pair {
                     from: sequences,
                     to: there.sequence.clone(),
@@ -158,6 +162,26 @@ fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]
             }
         }
     }
+}
+
+/// Rows come with numbers of which no sequence of the source is known: where the target's has to go on, nobody can say.
+fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -> Option<Problem> {
+    let may_fill = |here: &Draw| {
+        here.table == Some(table) && here.column.as_deref().is_none_or(|filled| filled == column)
+    };
+    if !there.is_drawn() || !there.in_unique || from.iter().any(may_fill) {
+        return None;
+    }
+    let sequence = &there.sequence.name;
+    Some(Problem {
+        table: Some(table),
+        text: format!(
+            "sequence {sequence} fills column \"{column}\" on the target alone: it is not raised past the numbers that rows bring"
+        ),
+        hint: format!(
+            "Set it past them on the target: SELECT setval('{sequence}', ..). Or let nothing fill the column by default there."
+        ),
+    })
 }
 
 /// A sequence that belongs to a column which nothing fills by itself: clients draw from it, by its name.

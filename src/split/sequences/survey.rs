@@ -67,6 +67,7 @@ pub fn survey(
     let pairing = pair::pair(&here, &there, &maps, places);
     found.pairs = pairing.pairs;
     found.problems.extend(pairing.problems);
+    found.remarks.extend(pairing.remarks);
     look_for(target, tables, pairing.wanted, &mut found)?;
     found.leave_out_what_begins_anew();
     Ok(found)
