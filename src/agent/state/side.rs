@@ -97,17 +97,29 @@ impl Change {
     /// The statement, which gives a row if the side was in that state. A decision is noted with it,
     /// by a second one that gives none.
     pub fn statement(&self, split: i64, version: Version<'_>) -> String {
-        let (version, noted) = match version {
-            Version::None => ("NULL".to_owned(), String::new()),
-            Version::Kept => ("version".to_owned(), String::new()),
+        match version {
+            Version::None => self.of_side(split, "NULL"),
+            Version::Kept => self.of_side(split, "version"),
             Version::Is(decided) => {
-                let note = decision::note(split, self.side, self.to.as_str(), decided);
-                (decided.version.to_string(), format!("; {note}"))
+                format!(
+                    "{}; {}",
+                    self.of_side(split, &decided.version.to_string()),
+                    self.note(split, decided)
+                )
             }
-        };
+        }
+    }
+
+    /// The second statement. All cutovers of a keyspace write the same row: a transaction that waits for anything else runs it last.
+    pub fn note(&self, split: i64, decided: Decided<'_>) -> String {
+        decision::note(split, self.side, self.to.as_str(), decided)
+    }
+
+    /// The first one.
+    pub fn of_side(&self, split: i64, version: &str) -> String {
         format!(
             "UPDATE shardmaster_agent.side SET state = {}, version = {version}
-              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1{noted}",
+              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1",
             literal(self.to.as_str()),
             literal(self.side.as_str()),
             literal(self.from.as_str())

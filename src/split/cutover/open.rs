@@ -64,14 +64,14 @@ fn open_by(
     generation: i64,
     (version, guards): (i64, &OldGuards),
 ) -> Result<()> {
-    let decided = Version::Is(Decided::of(plan, version));
+    let decided = Decided::of(plan, version);
     if guards.is_empty() {
-        return tenure::change(target, plan.id, generation, &side::OPEN, decided).map(|_| ());
+        return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(decided)).map(|_| ());
     }
     let begin = tenure::begin_statements(plan.id, Side::Target, generation);
-    let opened = target.run(&format!("{begin}; {}", side::OPEN.statement(plan.id, decided)));
+    let opened = target.run(&format!("{begin}; {}", side::OPEN.of_side(plan.id, &version.to_string())));
     tenure::begun(target, opened)?;
     old_guards::release(target, plan, guards)?;
-    target.run("COMMIT")?;
+    target.run(&format!("{}; COMMIT", side::OPEN.note(plan.id, decided)))?;
     Ok(())
 }
