@@ -420,6 +420,9 @@ fn partitions_come_over() {
     until_alike(&cluster, &split, "one that went");
     assert_eq!(partitions(&cluster, 1).len(), partitions(&cluster, 0).len() + 1);
     assert_eq!(rows(&cluster, 1, "items_5"), [""; 0]);
+    // What is detached is in no keyspace, and its rows would stay without a word.
+    let stays = "SELECT shard_table_add('items_5', NULL, policy => 'global')";
+    cluster.superuser().unwrap().batch_execute(stays).unwrap();
     ends(&cluster, &split);
     let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
     client.batch_execute("INSERT INTO items VALUES ('moves', 1500, 'new', 1)").unwrap();
