@@ -342,7 +342,7 @@ BEGIN
         ELSIF next_call OPERATOR(pg_catalog.<>) '' THEN
             EXECUTE pg_catalog.format('SELECT @extschema@.%I($1)', next_call) USING split_id;
         ELSE
-            PERFORM @extschema@.shard_split_progress(split_id, 1000);
+            PERFORM @extschema@.shard_split_progress(split_id, 1000::pg_catalog.int8);
         END IF;
         COMMIT;
         line := @extschema@.shard_split_line(split_id);
