@@ -355,7 +355,16 @@ fn keyspaces(cluster: &Cluster, wanted: &Keyspace) {
             .unwrap(),
     }
     for table in wanted.tables {
+        let other = "SELECT shard_table_drop(table_name) FROM shardmaster.table_policy WHERE policy = 'global' AND table_name = $1";
+        master.execute(other, &[&table.name]).unwrap();
         master.execute("SELECT shard_table_add($1, 'tenant', $2)", &[&table.name, &wanted.name]).unwrap();
+    }
+    // The check refuses a table that is in no keyspace and has the column.
+    let others = NUMBERS.iter().chain(&TEXTS).map(|table| table.name);
+    for name in others.filter(|name| wanted.tables.iter().all(|table| table.name != *name)) {
+        let stays = "SELECT shard_table_add($1, NULL, policy => 'global')
+                      WHERE NOT EXISTS (SELECT FROM shardmaster.table_policy WHERE table_name = $1)";
+        master.execute(stays, &[&name]).unwrap();
     }
     master.batch_execute(wanted.assign).unwrap();
 }
