@@ -146,6 +146,8 @@ pub struct Named {
     pub schema: String,
     pub relname: String,
     pub owner: String,
+    /// It begins anew at its end.
+    pub cycles: bool,
 }
 
 /// Those of some schemas with one of some names.
@@ -162,8 +164,9 @@ pub fn by_number(connection: &mut Connection, oids: &[String]) -> Result<Vec<Nam
 
 pub fn named(rows: &Rows) -> Vec<Named> {
     let one = |row: &Vec<Option<String>>| {
-        let [oid, schema, relname, owner] = <[_; 4]>::try_from(row.clone()).ok()?;
-        Some(Named { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner? })
+        let [oid, schema, relname, owner, cycles] = <[_; 5]>::try_from(row.clone()).ok()?;
+        let cycles = is_true(cycles.as_deref());
+        Some(Named { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner?, cycles })
     };
     rows.rows.iter().filter_map(one).collect()
 }

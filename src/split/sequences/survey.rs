@@ -69,6 +69,9 @@ pub fn survey(
     found.problems.extend(pairing.problems);
     found.remarks.extend(pairing.remarks);
     look_for(target, tables, pairing.wanted, &mut found)?;
+    if plan.source.conninfo == plan.target.conninfo {
+        found.leave_out_what_both_share();
+    }
     found.leave_out_what_begins_anew();
     Ok(found)
 }
@@ -104,9 +107,9 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
 }
 
 /// A sequence that no table is known of.
-fn of_nothing(by: By, Named { oid, schema, relname, .. }: Named, role: Option<String>) -> Draw {
+fn of_nothing(by: By, Named { oid, schema, relname, cycles, .. }: Named, role: Option<String>) -> Draw {
     let name = format!("{}.{}", crate::remote::quote::ident(&schema), crate::remote::quote::ident(&relname));
-    let sequence = Sequence { oid, name, schema, relname, ..Sequence::default() };
+    let sequence = Sequence { oid, name, schema, relname, cycles, ..Sequence::default() };
     Draw { table: None, column: None, by, sequence, in_unique: true, role }
 }
 
@@ -179,7 +182,9 @@ impl Survey {
     fn lacks(&mut self, wanted: Wanted) {
         let (name, why) = (wanted.name(), wanted.why());
         let table = wanted.from.table;
-        if wanted.from.by == By::Key {
+        if wanted.from.by == By::Key && wanted.from.sequence.cycles {
+            self.problems.push(begins_anew(table, "source", &wanted.from.sequence.name));
+        } else if wanted.from.by == By::Key {
             self.to_make.push(wanted);
         } else if wanted.is_old {
             self.remarks.push(Problem {
@@ -198,6 +203,15 @@ impl Survey {
         }
     }
 
+    /// Two namespaces of one database may draw from one sequence, which gives out nothing twice: raised past itself it would only
+    /// lose numbers, at each cutover.
+    fn leave_out_what_both_share(&mut self) {
+        for pair in &mut self.pairs {
+            pair.from.retain(|from| from.oid != pair.to.oid);
+        }
+        self.pairs.retain(|pair| !pair.from.is_empty());
+    }
+
     /// What a sequence that begins anew at its end gives out next has been given out before. Where nothing keeps a number from
     /// coming twice, nothing is raised; elsewhere nobody knows from where on it is safe.
     fn leave_out_what_begins_anew(&mut self) {
@@ -209,13 +223,19 @@ impl Survey {
                 Some(from) => ("source", &from.name),
                 None => ("target", &pair.to.name),
             };
-            self.problems.push(Problem {
-                table: pair.table,
-                text: format!("sequence {sequence} of the {side} begins anew at its end (CYCLE): which numbers rows have is not known from it"),
-                hint: format!(
-                    "ALTER SEQUENCE {sequence} NO CYCLE on the {side}, with a MAXVALUE that is far enough; or let no unique index have the column."
-                ),
-            });
+            self.problems.push(begins_anew(pair.table, side, sequence));
         }
+    }
+}
+
+fn begins_anew(table: Option<usize>, side: &str, sequence: &str) -> Problem {
+    Problem {
+        table,
+        text: format!(
+            "sequence {sequence} of the {side} begins anew at its end (CYCLE): which numbers rows have is not known from it"
+        ),
+        hint: format!(
+            "ALTER SEQUENCE {sequence} NO CYCLE on the {side}, with a MAXVALUE that is far enough; or let no unique index have the column."
+        ),
     }
 }
