@@ -196,6 +196,17 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
         unmake.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
         assert_eq!(findings(&split), [""; 0], "{wanted}");
     }
+    // What clients draw from by its name, and by a key's.
+    on_both(&cluster, "CREATE SEQUENCE theirs");
+    run(&cluster, 0, "ALTER SEQUENCE theirs CYCLE; CREATE SEQUENCE seq_moves CYCLE");
+    master.batch_execute("SELECT shard_sequence_add('theirs')").unwrap();
+    let found = findings(&split);
+    for name in ["theirs", "seq_moves"] {
+        let wanted = format!("\"{name}\" of the source begins anew at its end (CYCLE)");
+        assert!(found.iter().any(|text| text.contains(&wanted)), "{found:?}");
+    }
+    run(&cluster, 0, "ALTER SEQUENCE theirs NO CYCLE; DROP SEQUENCE seq_moves");
+    assert_eq!(findings(&split), [""; 0]);
     // What the target alone fills.
     run(
         &cluster,
