@@ -345,9 +345,11 @@ fn a_row_of_another_key_in_the_way_is_named() {
             .unwrap();
     }
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
-    target.batch_execute("INSERT INTO items VALUES ('other', 2, 'mine', 2)").unwrap();
     let split = plan(&cluster);
     split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    // Behind the check, which would find it.
+    target.batch_execute("INSERT INTO items VALUES ('other', 2, 'mine', 2)").unwrap();
     split.call("run_backfill").unwrap();
     let error = split.wait("cutover_pending", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("23505"), "{error}");

@@ -19,6 +19,8 @@ const UNANALYZED: &str = include_str!("../../sql/check/unanalyzed.sql");
 const LOCK_MS: u32 = 500;
 /// How long it goes on before the split's next step.
 const TURN: Duration = Duration::from_secs(5);
+/// Tables of one statement.
+const TOGETHER: usize = 16;
 /// MAINTAIN is a right from this version on.
 const HAS_MAINTAIN: i32 = 170_000;
 
@@ -47,29 +49,55 @@ pub fn run(engine: &mut Engine) -> bool {
             return true;
         }
     };
-    for table in tables {
+    let (forbidden, allowed): (Vec<Table>, Vec<Table>) =
+        tables.into_iter().partition(|table| table.forbidden.is_some());
+    for table in &forbidden {
+        let name = table.forbidden.as_deref().unwrap_or_default();
+        let why = format!("the mover owns neither {name} nor the database, and has no MAINTAIN on it");
+        not_analyzed(engine, table, &why);
+    }
+    for some in allowed.chunks(TOGETHER) {
         if began.elapsed() > TURN {
             return false;
         }
-        engine.analyzed.insert(table.position);
-        wait::report(&format!("statistics of table {} on the target", table.name));
-        let problem = match table.forbidden {
-            Some(name) => {
-                Some(format!("the mover owns neither {name} nor the database, and has no MAINTAIN on it"))
+        // One that cannot be keeps the others from nothing.
+        if together(&mut session, some) {
+            engine.analyzed.extend(some.iter().map(|table| table.position));
+            continue;
+        }
+        for table in some {
+            if began.elapsed() > TURN {
+                return false;
             }
-            None => analyze(&mut session, &table.name).err().map(|error| error.to_string()),
-        };
-        if let Some(problem) = problem {
-            tell(
-                engine,
-                &format!(
-                    "table {} of the target was not analyzed, its clients find no statistics: {problem}",
-                    table.name
-                ),
-            );
+            wait::report(&format!("statistics of table {} on the target", table.name));
+            match analyze(&mut session, &table.name) {
+                Ok(()) => {
+                    engine.analyzed.insert(table.position);
+                }
+                Err(error) => not_analyzed(engine, table, &error.to_string()),
+            }
         }
     }
     true
+}
+
+/// Several in one statement, which is one way there and back: outside of a transaction each has one of its own. False: one of
+/// them failed.
+fn together(session: &mut Connection, tables: &[Table]) -> bool {
+    let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+    let Some(first) = names.first() else { return true };
+    wait::report(&format!("statistics of table {first} and {} more on the target", names.len() - 1));
+    names.len() > 1 && analyze(session, &names.join(", ")).is_ok()
+}
+
+/// It is not tried again: its clients find no statistics.
+fn not_analyzed(engine: &mut Engine, table: &Table, why: &str) {
+    engine.analyzed.insert(table.position);
+    let name = &table.name;
+    tell(
+        engine,
+        &format!("table {name} of the target was not analyzed, its clients find no statistics: {why}"),
+    );
 }
 
 fn tell(engine: &Engine, text: &str) {
@@ -92,6 +120,6 @@ fn unanalyzed(session: &mut Connection, engine: &Engine) -> Result<Vec<Table>, R
 }
 
 /// As the tables' owners: what indexes and statistics compute runs with their rights, not the mover's.
-fn analyze(session: &mut Connection, name: &str) -> Result<(), RemoteError> {
-    session.run(&format!("ANALYZE {name}")).map(drop)
+fn analyze(session: &mut Connection, names: &str) -> Result<(), RemoteError> {
+    session.run(&format!("ANALYZE {names}")).map(drop)
 }
