@@ -166,13 +166,15 @@ pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
     Ok(is_ended)
 }
 
-/// The version with which the source's redirect knows the split's keys, or, where that was dropped, the source itself.
+/// The version with which the source's redirect knows the split's keys. Where that was dropped, the source's note of
+/// the decision says it, once its side of the split has gone: until then its rows may still be there.
 fn redirected_version(plan: &Plan, identity: &str) -> Result<Option<i64>> {
     let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
-    match redirect::known_version(&mut source, plan)? {
-        None => noted::version_of(&mut source, plan),
-        known => Ok(known),
+    let known = redirect::known_version(&mut source, plan)?;
+    if known.is_some() || side::installed(&mut source, plan, Side::Source)? != Installed::No {
+        return Ok(known);
     }
+    noted::version_of(&mut source, plan)
 }
 
 /// Carries a decided cutover to its end, as often as a shard forgets it. The source is
