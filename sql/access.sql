@@ -1,8 +1,8 @@
 -- Who may call what. A level holds those before it that it names: an operator may do what
 -- clients and monitors may, an admin what operators may.
 
--- One row for each routine that somebody may call by its name; what is in no row is called
--- by the extension alone.
+-- One row for each routine that somebody may call by its name, or that a procedure of his calls as himself: those have no
+-- "shard_" before their names, and are in the catalog's schema. What is in no row is called by the extension alone.
 CREATE FUNCTION shardmaster.routine_levels() RETURNS TABLE (level text, routine name)
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT l.level, unnest(l.routines::name[])
@@ -16,19 +16,19 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         -- Looks, and changes nothing.
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
-                      shard_split_lifecycle, shard_split_figures, shard_split_diagnose, shard_split_to_call, shard_split_line, shard_split_account, shard_split_in_vain, shard_schema_diff, shard_split_wait, shard_routing_history,
+                      shard_split_lifecycle, shard_split_diagnose, shard_split_to_call, shard_schema_diff, shard_split_wait, shard_routing_history,
                       shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
-        ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
-                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
+        ('operator', '{shard_check, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
+                       execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
-                       shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
+                       shard_split_resume, shard_split_run, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain,
                        shard_split_verify, shard_split_verification, shard_split_repair,
-                       shard_guard_drop, shard_guard_install, shard_guard_remove, shard_guard_begin, shard_guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
+                       shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
                        shard_place_tenant, shard_set_quota, shard_expire_leases, shard_top, shard_misplaced, shard_unassigned,
-                       shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, shard_misplaced_begin, shard_misplaced_step}'),
+                       shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, misplaced_begin, misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
                     shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_sequence_add, shard_sequence_drop,
@@ -46,7 +46,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                       AND d.classid = 'pg_proc'::regclass
       JOIN pg_proc p ON p.oid = d.objid
       JOIN shardmaster.routine_levels() r ON r.routine = p.proname
-     WHERE e.extname = 'shardmaster' AND p.pronamespace <> 'shardmaster'::regnamespace
+     WHERE e.extname = 'shardmaster'
        AND r.level = ANY (CASE routines_of_level.level
                               WHEN 'client' THEN '{client}'::text[]
                               WHEN 'monitor' THEN '{monitor}'
@@ -79,6 +79,11 @@ BEGIN
     FOR routine IN SELECT shardmaster.routines_of_level(level) LOOP
         EXECUTE format(statement, routine, role);
     END LOOP;
+    -- Procedures call what is there as whoever calls them.
+    IF level IN ('operator', 'admin') THEN
+        EXECUTE format(CASE WHEN statement LIKE 'GRANT%' THEN 'GRANT USAGE ON SCHEMA shardmaster TO %I'
+                            ELSE 'REVOKE USAGE ON SCHEMA shardmaster FROM %I' END, role);
+    END IF;
 END $$;
 COMMENT ON FUNCTION shardmaster.change_level(name, text, text) IS 'runs a statement for each routine of a level';
 

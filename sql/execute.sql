@@ -7,7 +7,7 @@ CREATE PROCEDURE @extschema@.shard_execute(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-    execution_id := @extschema@.shard_execution_begin(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, by_policies);
+    execution_id := shardmaster.execution_begin(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, by_policies);
     COMMIT;
     CALL @extschema@.shard_execute_resume(execution_id, false, timeout);
 END $$;
@@ -17,9 +17,9 @@ CREATE PROCEDURE @extschema@.shard_execute_resume(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-    PERFORM @extschema@.shard_execution_take(execution_id, retry, timeout);
+    PERFORM shardmaster.execution_take(execution_id, retry, timeout);
     COMMIT;
-    WHILE @extschema@.shard_execution_step(execution_id, timeout) LOOP
+    WHILE shardmaster.execution_step(execution_id, timeout) LOOP
         COMMIT;
     END LOOP;
 END $$;
@@ -32,9 +32,9 @@ COMMENT ON FUNCTION @extschema@.shard_execute_abandon(bigint, boolean, interval)
 'gives up a statement of shard_execute() where it is not done: splits wait for it no longer. Undoes nothing; one in two phases is settled before, for which each shard is waited for as long as timeout says. force: it is given up also where a shard cannot be told to end its prepared transaction, whose name shard_executions() has. 08006: a shard cannot be reached; 42704: no such execution; 55006: somebody carries it out';
 COMMENT ON FUNCTION @extschema@.shard_executions(bigint) IS
 'how far statements of shard_execute() are on each shard, one of them or all: waiting, running, prepared (in two phases, and not decided), committing (it is done, or will be found not to be, once it is resumed), done, failed (nothing of it is left, but for one without a transaction), unknown, abandoned; rows: how many it has touched; gid: in two phases the name of its prepared transaction';
-COMMENT ON FUNCTION @extschema@.shard_execution_begin(text, text, text[], int, boolean, interval, boolean, boolean) IS
+COMMENT ON FUNCTION shardmaster.execution_begin(text, text, text[], int, boolean, interval, boolean, boolean) IS
 'internal: what shard_execute() writes down first';
-COMMENT ON FUNCTION @extschema@.shard_execution_take(bigint, boolean, interval) IS
+COMMENT ON FUNCTION shardmaster.execution_take(bigint, boolean, interval) IS
 'internal: takes an execution for the session, and finds out where it is';
-COMMENT ON FUNCTION @extschema@.shard_execution_step(bigint, interval) IS
+COMMENT ON FUNCTION shardmaster.execution_step(bigint, interval) IS
 'internal: the next step of an execution, to be committed; false: all is done';

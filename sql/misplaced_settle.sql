@@ -9,9 +9,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
     done record;
 BEGIN
-    run_id := @extschema@.shard_misplaced_begin('move', shard, keys, keyspace, tables, fire_triggers, timeout);
+    run_id := shardmaster.misplaced_begin('move'::pg_catalog.text, shard, keys, keyspace, tables, fire_triggers, timeout);
     COMMIT;
-    WHILE @extschema@.shard_misplaced_step(run_id) LOOP
+    WHILE shardmaster.misplaced_step(run_id) LOOP
         COMMIT;
     END LOOP;
     FOR done IN SELECT r.table_name, r.moved, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
@@ -28,9 +28,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
     done record;
 BEGIN
-    run_id := @extschema@.shard_misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
+    run_id := shardmaster.misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
     COMMIT;
-    WHILE @extschema@.shard_misplaced_step(run_id) LOOP
+    WHILE shardmaster.misplaced_step(run_id) LOOP
         COMMIT;
     END LOOP;
     FOR done IN SELECT r.table_name, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
@@ -47,7 +47,7 @@ COMMENT ON FUNCTION @extschema@.shard_misplaced_abandon(bigint, boolean, interva
 'gives up a call of shard_misplaced_move() or shard_misplaced_delete() whose session is gone: its keys are free again, and the next call takes what it may have left on both shards for rows that were never moved, also if it has ended. Undoes nothing; ends what is left of it on shards, as the caller''s login. force: without asking them. 42704: no such run; 55000: it has ended and left nothing; 55006: somebody carries it out';
 COMMENT ON FUNCTION @extschema@.shard_misplaced_runs(bigint) IS
 'calls of shard_misplaced_move() and shard_misplaced_delete(), one of them or all, a row for each table: running (it holds its keys, whether its session is there or gone), done, failed, interrupted (another call has taken its place), abandoned; moved, deleted: rows, without those of a batch that an interruption has kept from being counted';
-COMMENT ON FUNCTION @extschema@.shard_misplaced_begin(text, text, text[], text, text[], boolean, interval) IS
+COMMENT ON FUNCTION shardmaster.misplaced_begin(text, text, text[], text, text[], boolean, interval) IS
 'internal: holds the keys of shard_misplaced_move() or shard_misplaced_delete() for the session';
-COMMENT ON FUNCTION @extschema@.shard_misplaced_step(bigint) IS
+COMMENT ON FUNCTION shardmaster.misplaced_step(bigint) IS
 'internal: the next step of a run, to be committed; false: all is done';

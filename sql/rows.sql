@@ -40,7 +40,7 @@ COMMENT ON TYPE shardmaster.top_row IS 'the columns of shard_top()';
 CREATE TYPE shardmaster.split_figures_row AS (
     split_id bigint, lag_rows bigint, lag_seconds double precision, queue_bytes bigint, is_behind boolean,
     problem text, queue_limit bigint);
-COMMENT ON TYPE shardmaster.split_figures_row IS 'the columns of shard_split_figures()';
+COMMENT ON TYPE shardmaster.split_figures_row IS 'the columns of split_figures()';
 
 CREATE TYPE shardmaster.capacity_row AS (
     shard_key text, status text, capacity bigint, minted bigint, free bigint, leased bigint, confirmed bigint,

@@ -1,6 +1,15 @@
 -- From 0.1.0 to 0.2.0: what CREATE EXTENSION of 0.2.0 makes otherwise, a part for each change. The last part is
 -- for the rights of whatever is new, and stays the last.
 
+-- Whoever may create objects in the schema of the extension could have operators and functions there that fit better than
+-- the server's own.
+SET LOCAL search_path TO pg_catalog, pg_temp;
+-- What there is before: the last part is for all else.
+SELECT set_config('shardmaster_update.there', coalesce(
+    (SELECT array_agg(d.objid) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+      WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'shardmaster'
+        AND d.classid IN ('pg_proc'::regclass, 'pg_class'::regclass)), '{}')::text, true);
+
 -- Rows of a named type, where it was RETURNS TABLE.
 
 CREATE TYPE shardmaster.split_verification_row AS (
@@ -100,6 +109,296 @@ BEGIN
     END LOOP;
 END $$;
 
+-- What the extension calls itself is in its own schema: an overload of somebody's in the schema of the calls could be called
+-- in its place. They keep whom they were granted to; those who call procedures need the schema as well.
+
+ALTER FUNCTION @extschema@.shard_split_next_call(bigint, text, boolean) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_split_next_call(bigint, text, boolean) RENAME TO split_next_call;
+ALTER FUNCTION @extschema@.shard_split_progress(bigint, bigint) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_split_progress(bigint, bigint) RENAME TO split_wait_for_change;
+ALTER FUNCTION @extschema@.shard_split_line(bigint) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_split_line(bigint) RENAME TO split_line;
+ALTER FUNCTION @extschema@.shard_split_account(bigint, timestamptz) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_split_account(bigint, timestamptz) RENAME TO split_account;
+ALTER FUNCTION @extschema@.shard_split_figures(bigint) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_split_figures(bigint) RENAME TO split_figures;
+ALTER FUNCTION @extschema@.shard_execution_begin(text, text, text[], int, boolean, interval, boolean) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_execution_begin(text, text, text[], int, boolean, interval, boolean) RENAME TO execution_begin;
+ALTER FUNCTION @extschema@.shard_execution_take(bigint, boolean, interval) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_execution_take(bigint, boolean, interval) RENAME TO execution_take;
+ALTER FUNCTION @extschema@.shard_execution_step(bigint, interval) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_execution_step(bigint, interval) RENAME TO execution_step;
+ALTER FUNCTION @extschema@.shard_misplaced_begin(text, text, text[], text, text[], boolean, interval) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_misplaced_begin(text, text, text[], text, text[], boolean, interval) RENAME TO misplaced_begin;
+ALTER FUNCTION @extschema@.shard_misplaced_step(bigint) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_misplaced_step(bigint) RENAME TO misplaced_step;
+ALTER FUNCTION @extschema@.shard_guard_begin(text, text, boolean, boolean) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_guard_begin(text, text, boolean, boolean) RENAME TO guard_begin;
+ALTER FUNCTION @extschema@.shard_guard_step(text, text, boolean) SET SCHEMA shardmaster;
+ALTER FUNCTION shardmaster.shard_guard_step(text, text, boolean) RENAME TO guard_step;
+COMMENT ON TYPE shardmaster.split_figures_row IS 'the columns of split_figures()';
+REVOKE ALL ON FUNCTION shardmaster.split_line(bigint), shardmaster.split_account(bigint, timestamptz), shardmaster.split_figures(bigint)
+    FROM pg_monitor;
+DO $$
+DECLARE
+    role name;
+BEGIN
+    FOR role IN
+        SELECT DISTINCT r.rolname
+          FROM pg_catalog.pg_proc p
+         CROSS JOIN LATERAL pg_catalog.aclexplode(p.proacl) a
+          JOIN pg_catalog.pg_roles r ON r.oid = a.grantee AND r.oid <> p.proowner
+         WHERE p.oid IN ('shardmaster.split_next_call(bigint, text, boolean)'::pg_catalog.regprocedure,
+                         'shardmaster.execution_take(bigint, boolean, interval)'::pg_catalog.regprocedure,
+                         'shardmaster.misplaced_step(bigint)'::pg_catalog.regprocedure,
+                         'shardmaster.guard_step(text, text, boolean)'::pg_catalog.regprocedure)
+    LOOP
+        EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA shardmaster TO %I', role);
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION shardmaster.routines_of_level(level text) RETURNS SETOF regprocedure
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p.oid::regprocedure
+      FROM pg_extension e
+      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+                      AND d.classid = 'pg_proc'::regclass
+      JOIN pg_proc p ON p.oid = d.objid
+      JOIN shardmaster.routine_levels() r ON r.routine = p.proname
+     WHERE e.extname = 'shardmaster'
+       AND r.level = ANY (CASE routines_of_level.level
+                              WHEN 'client' THEN '{client}'::text[]
+                              WHEN 'monitor' THEN '{monitor}'
+                              WHEN 'operator' THEN '{client,monitor,operator}'
+                              WHEN 'admin' THEN '{client,monitor,operator,admin}' END)
+     ORDER BY p.proname, p.oid
+$$;
+CREATE OR REPLACE FUNCTION shardmaster.change_level(role name, level text, statement text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    call    text := CASE WHEN statement LIKE 'GRANT%' THEN 'shard_grant()' ELSE 'shard_revoke()' END;
+    routine regprocedure;
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RAISE EXCEPTION 'cannot execute % on a standby', call
+            USING ERRCODE = '25006', HINT = 'Run it on the primary.';
+    END IF;
+    IF role IS NULL OR level IS NULL THEN
+        RAISE EXCEPTION 'argument "%" must not be NULL', CASE WHEN role IS NULL THEN 'role' ELSE 'level' END
+            USING ERRCODE = '22004';
+    END IF;
+    IF level NOT IN ('client', 'monitor', 'operator', 'admin') THEN
+        RAISE EXCEPTION 'invalid value for "level": unrecognized level "%"', level
+            USING ERRCODE = '22023', HINT = 'Levels are client, monitor, operator and admin.';
+    END IF;
+    FOR routine IN SELECT shardmaster.routines_of_level(level) LOOP
+        EXECUTE format(statement, routine, role);
+    END LOOP;
+    -- Procedures call what is there as whoever calls them.
+    IF level IN ('operator', 'admin') THEN
+        EXECUTE format(CASE WHEN statement LIKE 'GRANT%' THEN 'GRANT USAGE ON SCHEMA shardmaster TO %I'
+                            ELSE 'REVOKE USAGE ON SCHEMA shardmaster FROM %I' END, role);
+    END IF;
+END $$;
+CREATE OR REPLACE PROCEDURE @extschema@.shard_execute_resume(
+    execution_id bigint, retry boolean DEFAULT false, timeout interval DEFAULT '10 min')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM shardmaster.execution_take(execution_id, retry, timeout);
+    COMMIT;
+    WHILE shardmaster.execution_step(execution_id, timeout) LOOP
+        COMMIT;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE PROCEDURE @extschema@.shard_misplaced_move(
+    shard text, keys text[], keyspace text DEFAULT 'default', tables text[] DEFAULT NULL,
+    fire_triggers boolean DEFAULT false, timeout interval DEFAULT '10 min', INOUT run_id bigint DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    done record;
+BEGIN
+    run_id := shardmaster.misplaced_begin('move'::pg_catalog.text, shard, keys, keyspace, tables, fire_triggers, timeout);
+    COMMIT;
+    WHILE shardmaster.misplaced_step(run_id) LOOP
+        COMMIT;
+    END LOOP;
+    FOR done IN SELECT r.table_name, r.moved, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
+                 WHERE r.table_name IS NOT NULL LOOP
+        RAISE NOTICE 'table "%": % rows moved, % deleted that were there already', done.table_name, done.moved, done.deleted;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE PROCEDURE @extschema@.shard_guard_install(shard_key text, keyspace text DEFAULT 'default')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM shardmaster.guard_begin(shard_key, keyspace, false, false);
+    COMMIT;
+    WHILE shardmaster.guard_step(shard_key, keyspace, false) LOOP
+        COMMIT;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE PROCEDURE @extschema@.shard_guard_remove(shard_key text, keyspace text DEFAULT 'default', force boolean DEFAULT false)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM shardmaster.guard_begin(shard_key, keyspace, true, force);
+    COMMIT;
+    IF force THEN
+        RETURN;
+    END IF;
+    WHILE shardmaster.guard_step(shard_key, keyspace, true) LOOP
+        COMMIT;
+    END LOOP;
+END $$;
+
+-- No code of others on the tables of the extension.
+
+CREATE FUNCTION shardmaster.no_code_of_others() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'no_code_of_others_wrapper';
+
+CREATE TABLE shardmaster.credential_hold (
+    alias      text NOT NULL REFERENCES shardmaster.keychain (alias),
+    held_for   text NOT NULL CHECK (held_for <> ''),
+    held_by    text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (alias, held_for, held_by)
+);
+COMMENT ON TABLE shardmaster.credential_hold IS 'what of others uses a credential, which is not dropped meanwhile; see shard_credential_hold()';
+COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'the role that has said so, and may take it back';
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.credential_hold', '');
+
+COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are while there is code of others on it; the trigger of each table of the extension';
+
+-- What others have put on the extension's tables.
+CREATE FUNCTION shardmaster.code_of_others() RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH own AS (
+        SELECT c.oid
+          FROM pg_extension e
+          JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+                          AND d.classid = 'pg_class'::regclass
+          JOIN pg_class c ON c.oid = d.objid
+         WHERE e.extname = 'shardmaster' AND c.relkind = 'r'
+    )
+    SELECT format('foreign key %I of table %s', k.conname, k.conrelid::regclass)
+      FROM pg_constraint k JOIN own ON own.oid = k.confrelid
+     WHERE k.contype = 'f' AND k.conrelid NOT IN (SELECT oid FROM own)
+    UNION ALL
+    SELECT format('trigger %I of table %s', t.tgname, t.tgrelid::regclass)
+      FROM pg_trigger t JOIN own ON own.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+     WHERE NOT t.tgisinternal AND p.pronamespace <> 'shardmaster'::regnamespace
+    UNION ALL
+    SELECT format('rule %I of table %s', r.rulename, r.ev_class::regclass)
+      FROM pg_rewrite r JOIN own ON own.oid = r.ev_class
+    UNION ALL
+    SELECT format('policy %I of table %s', p.polname, p.polrelid::regclass)
+      FROM pg_policy p JOIN own ON own.oid = p.polrelid
+    UNION ALL
+    SELECT format('table %s, which inherits from %s', i.inhrelid::regclass, i.inhparent::regclass)
+      FROM pg_inherits i
+     WHERE i.inhrelid IN (SELECT oid FROM own) OR i.inhparent IN (SELECT oid FROM own)
+$$;
+COMMENT ON FUNCTION shardmaster.code_of_others() IS 'what others have put on the tables of the extension, which would run code of theirs: foreign keys, triggers, rules, policies, tables that inherit; rows of such a table are not changed';
+
+-- Gives each table of the extension the trigger that looks for such code before a row is changed, and takes away what roles
+-- have been given: by default privileges all of it, on what was not there before; else what would let them put such code there.
+CREATE FUNCTION shardmaster.keep_tables_own(there oid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    relation record;
+    given    record;
+    found    text;
+BEGIN
+    SELECT string_agg(c, ', ') INTO found FROM shardmaster.code_of_others() c;
+    IF found IS NOT NULL THEN
+        RAISE EXCEPTION 'tables of extension "shardmaster" have code of others: %', found
+            USING ERRCODE = '55000',
+                  HINT = 'Drop each of them first. What a foreign key to shardmaster.keychain was for, shard_credential_hold() does afterwards.';
+    END IF;
+    FOR relation IN
+        SELECT c.oid::regclass AS name, c.relkind, c.relacl, c.relowner, c.oid
+          FROM pg_extension e
+          JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+                          AND d.classid = 'pg_class'::regclass
+          JOIN pg_class c ON c.oid = d.objid
+         WHERE e.extname = 'shardmaster' AND c.relkind IN ('r', 'v', 'S')
+    LOOP
+        -- No name of another trigger comes before this one, and so none that would fire first.
+        IF relation.relkind = 'r'
+           AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation.oid AND t.tgname = chr(1)) THEN
+            EXECUTE format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s
+                                FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.no_code_of_others()', chr(1), relation.name);
+        END IF;
+        FOR given IN
+            SELECT a.privilege_type AS what, coalesce(quote_ident(r.rolname), 'PUBLIC') AS role, '' AS columns
+              FROM aclexplode(relation.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+             WHERE a.grantee <> relation.relowner
+            UNION ALL
+            SELECT a.privilege_type, coalesce(quote_ident(r.rolname), 'PUBLIC'), format(' (%I)', t.attname)
+              FROM pg_attribute t CROSS JOIN LATERAL aclexplode(t.attacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+             WHERE t.attrelid = relation.oid AND NOT t.attisdropped
+        LOOP
+            IF relation.oid <> ALL (there) OR given.what IN ('REFERENCES', 'TRIGGER') THEN
+                EXECUTE format('REVOKE %s%s ON %s %s FROM %s CASCADE', given.what, given.columns,
+                               CASE relation.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, relation.name, given.role);
+            END IF;
+        END LOOP;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION shardmaster.keep_tables_own(oid[]) IS 'has the tables of the extension looked at before their rows are changed, and takes REFERENCES and TRIGGER away from all others; of tables that were not there before, also whatever default privileges have given. 55000: code of others is there already';
+
+-- What every role may call, and what members of pg_monitor may. Who needs more is granted it by name; a client needs EXECUTE
+-- on shard_of and shard_route alone.
+CREATE FUNCTION shardmaster.grant_initially() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    routine regprocedure;
+    role    text;
+BEGIN
+    FOR routine, role IN
+        SELECT DISTINCT p.oid, coalesce(quote_ident(r.rolname), 'PUBLIC')
+          FROM pg_extension e
+          JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+                          AND d.classid = 'pg_proc'::regclass
+          JOIN pg_proc p ON p.oid = d.objid
+         CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+          LEFT JOIN pg_roles r ON r.oid = a.grantee
+         WHERE e.extname = 'shardmaster' AND p.proname <> 'shard_for' AND a.grantee <> p.proowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM %s', routine, role);
+    END LOOP;
+    -- Who may look at all of a server's statistics may look at these.
+    FOR routine IN SELECT shardmaster.routines_of_level('monitor') LOOP
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO pg_monitor', routine);
+    END LOOP;
+    FOR role IN
+        SELECT coalesce(quote_ident(r.rolname), 'PUBLIC')
+          FROM pg_namespace n CROSS JOIN LATERAL aclexplode(n.nspacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+         WHERE n.nspname = 'shardmaster' AND a.grantee <> n.nspowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON SCHEMA shardmaster FROM %s', role);
+    END LOOP;
+    PERFORM shardmaster.keep_tables_own('{}');
+END $$;
+COMMENT ON FUNCTION shardmaster.grant_initially() IS 'the rights of a new installation, whatever default privileges there are';
+
+CREATE FUNCTION @extschema@.shard_credential_hold(alias text, held_for text) RETURNS void
+VOLATILE PARALLEL UNSAFE SET search_path TO pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_credential_hold_wrapper';
+CREATE FUNCTION @extschema@.shard_credential_release(alias text, held_for text) RETURNS boolean
+VOLATILE PARALLEL UNSAFE SET search_path TO pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_credential_release_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_credential_drop(text) IS
+'forgets a credential. 42704: no such one; 55006: a shard uses it, or a role holds it';
+COMMENT ON FUNCTION @extschema@.shard_credential_hold(text, text) IS
+'keeps a credential from being dropped, for an object of yours that uses it, which held_for names as you like; said again it is the same. Nothing of the credential is shown. 42704: no such one';
+COMMENT ON FUNCTION @extschema@.shard_credential_release(text, text) IS
+'takes back what shard_credential_hold() has said, for the role that has said it or a superuser; false: nobody has said so';
+
 -- Why some functions are in no level.
 
 COMMENT ON FUNCTION @extschema@.shard_grant(name, text) IS
@@ -159,19 +458,19 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         -- Looks, and changes nothing.
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
-                      shard_split_lifecycle, shard_split_figures, shard_split_diagnose, shard_split_to_call, shard_split_line, shard_split_account, shard_split_in_vain, shard_schema_diff, shard_split_wait, shard_routing_history,
+                      shard_split_lifecycle, shard_split_diagnose, shard_split_to_call, shard_schema_diff, shard_split_wait, shard_routing_history,
                       shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
-        ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
-                       shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
+        ('operator', '{shard_check, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
+                       execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
-                       shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
+                       shard_split_resume, shard_split_run, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain,
                        shard_split_verify, shard_split_verification, shard_split_repair,
-                       shard_guard_drop, shard_guard_install, shard_guard_remove, shard_guard_begin, shard_guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
+                       shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
                        shard_place_tenant, shard_set_quota, shard_expire_leases, shard_top, shard_misplaced, shard_unassigned,
-                       shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, shard_misplaced_begin, shard_misplaced_step}'),
+                       shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, misplaced_begin, misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
                     shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_sequence_add, shard_sequence_drop,
@@ -186,7 +485,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
 
-CREATE OR REPLACE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION shardmaster.split_line(split_id bigint) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT concat_ws(', ',
                format('split %s: %s%s', m.split_id, CASE WHEN g.goes_back THEN 'rolling back from ' END, m.phase),
@@ -215,9 +514,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
      -- An attempt that is under way says nothing new, until it has passed or failed, too.
      WHERE NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
 $$;
-COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
+COMMENT ON FUNCTION shardmaster.split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
 
-CREATE FUNCTION @extschema@.shard_split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
+CREATE FUNCTION shardmaster.split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     plan shardmaster.split_plan%ROWTYPE;
@@ -231,7 +530,7 @@ BEGIN
                   HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
     END IF;
 END $$;
-COMMENT ON FUNCTION @extschema@.shard_split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
+COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
 
 CREATE OR REPLACE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
 RETURNS SETOF shardmaster.split_metrics_row
@@ -279,7 +578,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
                             OR p.reverse_of IS NOT NULL AND p.phase = 'planning') n (followed)
-      LEFT JOIN @extschema@.shard_split_figures($1) f ON f.split_id = p.id
+      LEFT JOIN shardmaster.split_figures($1) f ON f.split_id = p.id
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
 $$;
@@ -314,45 +613,61 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                              THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
                                         shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
-      FROM @extschema@.shard_split_metrics() m JOIN shardmaster.split_plan p ON p.id = m.split_id
+      FROM @extschema@.shard_split_metrics(NULL::bigint) m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
        -- A way back that nobody has asked for is no work.
        AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
      ORDER BY m.split_id
 $$;
 
+CREATE OR REPLACE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits(false);
+
 CREATE OR REPLACE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    began     timestamptz := pg_catalog.clock_timestamp();
-    next_call text;
-    line      text;
-    shown     text := '';
+    began     pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+    next_call pg_catalog.text;
+    line      pg_catalog.text;
+    shown     pg_catalog.text := '';
     -- An error that an earlier call has shown does not end this one.
     resumes   boolean := true;
 BEGIN
     LOOP
-        next_call := @extschema@.shard_split_next_call(split_id, until, resumes);
+        next_call := shardmaster.split_next_call(split_id, until, resumes);
         resumes := false;
         EXIT WHEN next_call IS NULL;
-        IF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
+        IF next_call OPERATOR(pg_catalog.=) '' THEN
+            PERFORM shardmaster.split_wait_for_change(split_id, 1000::bigint);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_start_dual_write' THEN
+            PERFORM @extschema@.shard_split_start_dual_write(split_id, NULL::pg_catalog.text);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_run_backfill' THEN
+            PERFORM @extschema@.shard_split_run_backfill(split_id);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_replay_tail' THEN
+            PERFORM @extschema@.shard_split_replay_tail(split_id);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
             -- Whom an attempt has waited for may be gone a moment later.
-            PERFORM @extschema@.shard_split_cutover(split_id, attempts => 3);
-        ELSIF next_call OPERATOR(pg_catalog.<>) '' THEN
-            EXECUTE pg_catalog.format('SELECT @extschema@.%I($1)', next_call) USING split_id;
+            PERFORM @extschema@.shard_split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz,
+                                                    NULL::pg_catalog.timestamptz, 3);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_finish' THEN
+            PERFORM @extschema@.shard_split_finish(split_id, false, false);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_rollback' THEN
+            PERFORM @extschema@.shard_split_rollback(split_id, false);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_resume' THEN
+            PERFORM @extschema@.shard_split_resume(split_id);
         ELSE
-            PERFORM @extschema@.shard_split_progress(split_id, 1000::pg_catalog.int8);
+            RAISE EXCEPTION 'shard_split_run() knows no call "%"', next_call
+                USING ERRCODE = 'XX000', HINT = 'Call it by hand.';
         END IF;
         COMMIT;
-        line := @extschema@.shard_split_line(split_id);
+        line := shardmaster.split_line(split_id);
         IF line OPERATOR(pg_catalog.<>) shown THEN
             RAISE INFO '%', line;
             shown := line;
         END IF;
-        PERFORM @extschema@.shard_split_in_vain(split_id, began);
+        PERFORM shardmaster.split_in_vain(split_id, began);
     END LOOP;
-    RAISE INFO '%', @extschema@.shard_split_account(split_id, began);
+    RAISE INFO '%', shardmaster.split_account(split_id, began);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
@@ -434,9 +749,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
     done record;
 BEGIN
-    run_id := @extschema@.shard_misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
+    run_id := shardmaster.misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
     COMMIT;
-    WHILE @extschema@.shard_misplaced_step(run_id) LOOP
+    WHILE shardmaster.misplaced_step(run_id) LOOP
         COMMIT;
     END LOOP;
     FOR done IN SELECT r.table_name, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
@@ -456,8 +771,8 @@ COMMENT ON FUNCTION @extschema@.shard_lookup_claim(text, text, text, interval) I
 ALTER TABLE shardmaster.execution ADD COLUMN by_policies boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN shardmaster.execution.by_policies IS 'it runs on the rows that the login''s policies show; otherwise a policy that would hide rows is an error';
 DROP PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean, interval, bigint, boolean);
-DROP FUNCTION @extschema@.shard_execution_begin(text, text, text[], int, boolean, interval, boolean);
-CREATE FUNCTION @extschema@.shard_execution_begin(sql text, keyspace text, shards text[], wave int, in_transaction bool, timeout interval, two_phase bool DEFAULT false, by_policies bool DEFAULT false)
+DROP FUNCTION shardmaster.execution_begin(text, text, text[], int, boolean, interval, boolean);
+CREATE FUNCTION shardmaster.execution_begin(sql text, keyspace text, shards text[], wave int, in_transaction bool, timeout interval, two_phase bool DEFAULT false, by_policies bool DEFAULT false)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'shard_execution_begin_by_wrapper';
 CREATE PROCEDURE @extschema@.shard_execute(
     sql text, keyspace text DEFAULT 'default', shards text[] DEFAULT NULL, wave int DEFAULT 1,
@@ -466,14 +781,14 @@ CREATE PROCEDURE @extschema@.shard_execute(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-    execution_id := @extschema@.shard_execution_begin(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, by_policies);
+    execution_id := shardmaster.execution_begin(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, by_policies);
     COMMIT;
     CALL @extschema@.shard_execute_resume(execution_id, false, timeout);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean, interval, bigint, boolean, boolean) IS
 'runs one statement on all active shards, or on those that are named, each of them once, as the caller''s login there; so many beside each other as wave says. in_transaction: in a transaction of its own on each shard, which commits once the master has written down that it will; false: without one, for what cannot run in one. timeout: how long each shard is waited for, in all. The first failure ends it, with the shard''s SQLSTATE; shard_execute_resume() goes on. execution_id: gives its number. two_phase: on all shards or on none, in prepared transactions, however it is interrupted; what is left of it the worker ends. by_policies: on the rows that policies of the shards show the login; false: a policy that would hide rows is an error. 22023: a statement that ends transactions; 42501: no login, or a policy would hide rows from it; 55000: two_phase, and a shard may not prepare so many transactions; 55006: a split is under way on a shard';
-COMMENT ON FUNCTION @extschema@.shard_execution_begin(text, text, text[], int, boolean, interval, boolean, boolean) IS
+COMMENT ON FUNCTION shardmaster.execution_begin(text, text, text[], int, boolean, interval, boolean, boolean) IS
 'internal: what shard_execute() writes down first';
 
 -- Whose rows questions give.
@@ -637,23 +952,28 @@ COMMENT ON FUNCTION @extschema@.shard_schema_copy("from" text, "to" text, text, 
 COMMENT ON FUNCTION @extschema@.shard_table_add(text, text, text, regtype, text, text) IS
 'adds a table to a keyspace. table_name: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. shard_by: the plain name of the column that holds the key. The keyspace "default" takes its key type from key_type, or from the column of the first table that a shard in this database has; where neither tells, keys are text. policy: "sharded"; "reference", whose rows every shard has as origin, a shard, has them; or "global", which stays where it is: both have no shard_by (NULL). 42703: no such column; 42710: already there; 55006: an active split works on the keyspace, and the table is not global';
 
--- The last: what is new gets the rights that CREATE EXTENSION gives it. What was there before keeps those that it has.
+-- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
+-- before keeps those that it has.
 DO $$
 DECLARE
-    routine pg_catalog.regprocedure;
+    there   oid[] := current_setting('shardmaster_update.there');
+    routine regprocedure;
+    role    text;
 BEGIN
-    FOR routine IN
-        SELECT p.oid
-          FROM pg_catalog.pg_depend d
-          JOIN pg_catalog.pg_proc p ON p.oid = d.objid
-         WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass
-           AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
-           AND d.refobjid = (SELECT oid FROM pg_catalog.pg_extension WHERE extname = 'shardmaster')
-           AND d.deptype = 'e' AND p.proacl IS NULL AND p.proname <> 'shard_for'
+    FOR routine, role IN
+        SELECT DISTINCT p.oid, coalesce(quote_ident(r.rolname), 'PUBLIC')
+          FROM pg_depend d
+          JOIN pg_proc p ON p.oid = d.objid
+         CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+          LEFT JOIN pg_roles r ON r.oid = a.grantee
+         WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass
+           AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster')
+           AND d.deptype = 'e' AND p.oid <> ALL (there) AND p.proname <> 'shard_for' AND a.grantee <> p.proowner
     LOOP
-        EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', routine);
-        IF routine IN (SELECT shardmaster.routines_of_level('monitor')) THEN
-            EXECUTE pg_catalog.format('GRANT EXECUTE ON ROUTINE %s TO pg_monitor', routine);
-        END IF;
+        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM %s', routine, role);
     END LOOP;
+    FOR routine IN SELECT p.oid FROM shardmaster.routines_of_level('monitor') p (oid) WHERE p.oid::oid <> ALL (there) LOOP
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO pg_monitor', routine);
+    END LOOP;
+    PERFORM shardmaster.keep_tables_own(there);
 END $$;

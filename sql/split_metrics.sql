@@ -189,13 +189,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
                             OR p.reverse_of IS NOT NULL AND p.phase = 'planning') n (followed)
-      LEFT JOIN @extschema@.shard_split_figures($1) f ON f.split_id = p.id
+      LEFT JOIN shardmaster.split_figures($1) f ON f.split_id = p.id
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
     'what each split does, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
-COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
+COMMENT ON FUNCTION shardmaster.split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 
 CREATE FUNCTION @extschema@.shard_split_keys(split_id bigint) RETURNS SETOF text
@@ -262,7 +262,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
 
-CREATE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
+CREATE FUNCTION shardmaster.split_line(split_id bigint) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT concat_ws(', ',
                format('split %s: %s%s', m.split_id, CASE WHEN g.goes_back THEN 'rolling back from ' END, m.phase),
@@ -291,10 +291,10 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
      -- An attempt that is under way says nothing new, until it has passed or failed, too.
      WHERE NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
 $$;
-COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
+COMMENT ON FUNCTION shardmaster.split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
 
 -- What keeps a split from beginning is wrong more often than it passes: whoever watches is told, and may mend it.
-CREATE FUNCTION @extschema@.shard_split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
+CREATE FUNCTION shardmaster.split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     plan shardmaster.split_plan%ROWTYPE;
@@ -308,9 +308,9 @@ BEGIN
                   HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
     END IF;
 END $$;
-COMMENT ON FUNCTION @extschema@.shard_split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
+COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
 
-CREATE FUNCTION @extschema@.shard_split_account(split_id bigint, began timestamptz) RETURNS text
+CREATE FUNCTION shardmaster.split_account(split_id bigint, began timestamptz) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT concat_ws('; ',
                format('split %s: %s after %s', m.split_id, CASE WHEN m.finished_at IS NOT NULL THEN 'finished' ELSE m.phase END,
@@ -325,4 +325,4 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                           WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
                           ORDER BY e.id DESC LIMIT 1) w ON true
 $$;
-COMMENT ON FUNCTION @extschema@.shard_split_account(bigint, timestamptz) IS 'internal: what shard_split_run has done since a moment';
+COMMENT ON FUNCTION shardmaster.split_account(bigint, timestamptz) IS 'internal: what shard_split_run has done since a moment';

@@ -1,38 +1,53 @@
 -- From whatever phase a split is in to the one that is asked for, with a line a
 -- second. A procedure, because each call must be committed before a worker sees it.
--- No SET clause, which would forbid COMMIT: every name is qualified instead.
+-- No SET clause, which would forbid COMMIT: every name is qualified instead, types as well. Whoever may create
+-- functions in the schema of the calls could have one that fits better: so each argument is given, of its very type.
 CREATE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    began     timestamptz := pg_catalog.clock_timestamp();
-    next_call text;
-    line      text;
-    shown     text := '';
+    began     pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+    next_call pg_catalog.text;
+    line      pg_catalog.text;
+    shown     pg_catalog.text := '';
     -- An error that an earlier call has shown does not end this one.
     resumes   boolean := true;
 BEGIN
     LOOP
-        next_call := @extschema@.shard_split_next_call(split_id, until, resumes);
+        next_call := shardmaster.split_next_call(split_id, until, resumes);
         resumes := false;
         EXIT WHEN next_call IS NULL;
-        IF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
+        IF next_call OPERATOR(pg_catalog.=) '' THEN
+            PERFORM shardmaster.split_wait_for_change(split_id, 1000::bigint);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_start_dual_write' THEN
+            PERFORM @extschema@.shard_split_start_dual_write(split_id, NULL::pg_catalog.text);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_run_backfill' THEN
+            PERFORM @extschema@.shard_split_run_backfill(split_id);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_replay_tail' THEN
+            PERFORM @extschema@.shard_split_replay_tail(split_id);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
             -- Whom an attempt has waited for may be gone a moment later.
-            PERFORM @extschema@.shard_split_cutover(split_id, attempts => 3);
-        ELSIF next_call OPERATOR(pg_catalog.<>) '' THEN
-            EXECUTE pg_catalog.format('SELECT @extschema@.%I($1)', next_call) USING split_id;
+            PERFORM @extschema@.shard_split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz,
+                                                    NULL::pg_catalog.timestamptz, 3);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_finish' THEN
+            PERFORM @extschema@.shard_split_finish(split_id, false, false);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_rollback' THEN
+            PERFORM @extschema@.shard_split_rollback(split_id, false);
+        ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_resume' THEN
+            PERFORM @extschema@.shard_split_resume(split_id);
         ELSE
-            PERFORM @extschema@.shard_split_progress(split_id, 1000::pg_catalog.int8);
+            RAISE EXCEPTION 'shard_split_run() knows no call "%"', next_call
+                USING ERRCODE = 'XX000', HINT = 'Call it by hand.';
         END IF;
         COMMIT;
-        line := @extschema@.shard_split_line(split_id);
+        line := shardmaster.split_line(split_id);
         IF line OPERATOR(pg_catalog.<>) shown THEN
             RAISE INFO '%', line;
             shown := line;
         END IF;
-        PERFORM @extschema@.shard_split_in_vain(split_id, began);
+        PERFORM shardmaster.split_in_vain(split_id, began);
     END LOOP;
-    RAISE INFO '%', @extschema@.shard_split_account(split_id, began);
+    RAISE INFO '%', shardmaster.split_account(split_id, began);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
@@ -77,7 +92,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_points() IS
     'the named points of a split, in order; see the setting shardmaster.fault';
 COMMENT ON FUNCTION @extschema@.shard_split_lifecycle() IS
     'the life of a split: each allowed change of phase with what brings it about (call is NULL), then what each call does in each phase: to_phase is what is asked for from then on, NULL: that stays, or the call is refused, as condition says';
-COMMENT ON FUNCTION @extschema@.shard_split_next_call(bigint, text, boolean) IS
+COMMENT ON FUNCTION shardmaster.split_next_call(bigint, text, boolean) IS
     'internal: what shard_split_run calls next; '''' to wait, NULL at the end';
-COMMENT ON FUNCTION @extschema@.shard_split_progress(bigint, bigint) IS
+COMMENT ON FUNCTION shardmaster.split_wait_for_change(bigint, bigint) IS
     'internal: waits until a split''s state changes, or for some milliseconds';

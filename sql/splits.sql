@@ -39,7 +39,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                              THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
                                         shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
-      FROM @extschema@.shard_split_metrics() m JOIN shardmaster.split_plan p ON p.id = m.split_id
+      FROM @extschema@.shard_split_metrics(NULL::bigint) m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
        -- A way back that nobody has asked for is no work.
        AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
@@ -49,5 +49,5 @@ COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
 'a line for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to type next. ended: the others, too. shard_split_metrics() has all figures, and texts in full';
 
 -- For whoever types a table's name; as the function without its argument.
-CREATE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits();
+CREATE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits(false);
 COMMENT ON VIEW @extschema@.shard_splits IS 'a line for each split that is neither finished nor rolled back, as shard_splits() has them, for those who may call that';

@@ -147,9 +147,9 @@ const BAIT: &str = "CREATE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS
 const CHANGES_NOTHING: &str = "shard_capacity shard_check shard_credentials shard_entries shard_executions shard_gateway_config shard_guards shard_lookup shard_lookup_conflicts shard_lookups shard_misplaced_runs \
     shard_of shard_range_midpoint shard_route shard_route_at shard_route_range \
     shard_reference_tables shard_reference_wait shard_report shard_routing_history shard_routing_version shard_sequences shard_services shard_snowflake_id \
-    shard_snowflake_parts shard_split_check shard_split_diagnose shard_split_events shard_split_figures \
-    shard_split_account shard_split_in_vain shard_split_keys shard_split_lifecycle shard_split_line shard_split_metrics shard_split_points \
-    shard_split_progress shard_split_tables shard_split_to_call shard_split_verification shard_split_wait shard_splits shard_status \
+    shard_snowflake_parts shard_split_check shard_split_diagnose shard_split_events \
+    split_account split_in_vain shard_split_keys shard_split_lifecycle split_line shard_split_metrics shard_split_points \
+    split_wait_for_change shard_split_tables shard_split_to_call shard_split_verification shard_split_wait shard_splits shard_status \
     shard_tables shard_tenant_usage shard_topology shard_trusted_owners";
 
 /// A superuser's REINDEX runs code of the index's owner, with nobody's word but his own: nothing
@@ -165,11 +165,12 @@ fn maintenance_changes_nothing() {
              DECLARE called record;
              BEGIN
                  FOR called IN
-                     SELECT p.proname, format('SELECT * FROM public.%I(%s)', p.proname, (
+                     SELECT p.proname, format('SELECT * FROM %s.%I(%s)', p.pronamespace::regnamespace, p.proname, (
                                 SELECT string_agg('NULL::' || format_type(a.t, NULL), ', ' ORDER BY a.n)
                                   FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n))) AS statement
                        FROM pg_proc p
-                      WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'shard%'
+                      WHERE (p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'shard%'
+                             OR p.pronamespace = 'shardmaster'::regnamespace AND p.proname ~ '(_begin|_take|_step|_next_call|_wait_for_change|_line|_account|_in_vain)$')
                         AND p.prokind = 'f' AND has_function_privilege(p.oid, 'EXECUTE')
                  LOOP PERFORM one.try(called.proname, called.statement); END LOOP;
              END $f$",
@@ -179,11 +180,11 @@ fn maintenance_changes_nothing() {
         master.batch_execute("TRUNCATE one.said").unwrap();
         master.batch_execute(maintenance).unwrap();
         let refused = "SELECT DISTINCT routine FROM one.said
-            WHERE answer = '42501 cannot execute ' || CASE routine WHEN 'shard_split_next_call' THEN 'shard_split_run'
-                                                      WHEN 'shard_execution_begin' THEN 'shard_execute' WHEN 'shard_assign_found' THEN 'shard_unassigned'
-                                                      WHEN 'shard_execution_take' THEN 'shard_execute_resume' WHEN 'shard_execution_step' THEN 'shard_execute_resume'
-                                                      WHEN 'shard_guard_begin' THEN 'shard_guard_install' WHEN 'shard_guard_step' THEN 'shard_guard_install'
-                                                      WHEN 'shard_misplaced_begin' THEN 'shard_misplaced_move' WHEN 'shard_misplaced_step' THEN 'shard_misplaced_move'
+            WHERE answer = '42501 cannot execute ' || CASE routine WHEN 'split_next_call' THEN 'shard_split_run'
+                                                      WHEN 'execution_begin' THEN 'shard_execute' WHEN 'shard_assign_found' THEN 'shard_unassigned'
+                                                      WHEN 'execution_take' THEN 'shard_execute_resume' WHEN 'execution_step' THEN 'shard_execute_resume'
+                                                      WHEN 'guard_begin' THEN 'shard_guard_install' WHEN 'guard_step' THEN 'shard_guard_install'
+                                                      WHEN 'misplaced_begin' THEN 'shard_misplaced_move' WHEN 'misplaced_step' THEN 'shard_misplaced_move'
                                                       ELSE routine END || '() within a security-restricted operation'";
         let refused: BTreeSet<String> = texts(&mut master, refused).into_iter().collect();
         let said: BTreeSet<String> =

@@ -423,7 +423,7 @@ fn what_is_refused_is_refused_before_anything_is_done() {
         ("CALL shard_execute('SELECT 1', timeout => '0')", "22023"),
         ("CALL shard_execute_resume(1)", "42704"),
         ("SELECT shard_execute_abandon(1)", "42704"),
-        ("SELECT shard_execution_step(1, '1 s')", "55000"),
+        ("SELECT shardmaster.execution_step(1, '1 s')", "55000"),
     ] {
         assert_eq!(error(&mut dba, call).0, state, "{call}");
     }
@@ -456,14 +456,13 @@ fn nothing_is_done_that_the_master_has_not_written_down() {
     let cluster = stage(1);
     let mut dba = dba(&cluster);
     // By hand, and in one transaction, the steps would run before any of them is committed.
-    let begin =
-        "SELECT shard_execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min')";
+    let begin = "SELECT shardmaster.execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min')";
     let id: i64 = dba.query_one(begin, &[]).unwrap().get(0);
-    dba.query_one(&format!("SELECT shard_execution_take({id}, false, '1 min')"), &[]).unwrap();
-    let steps = format!("SELECT shard_execution_step({id}, '1 min') FROM generate_series(1, 3)");
+    dba.query_one(&format!("SELECT shardmaster.execution_take({id}, false, '1 min')"), &[]).unwrap();
+    let steps = format!("SELECT shardmaster.execution_step({id}, '1 min') FROM generate_series(1, 3)");
     assert_eq!(error(&mut dba, &steps).0, "55000");
     let all = format!(
-        "DO $$BEGIN PERFORM shard_execution_take({id}, false, '1 min'); PERFORM shard_execution_step({id}, '1 min'); END$$"
+        "DO $$BEGIN PERFORM shardmaster.execution_take({id}, false, '1 min'); PERFORM shardmaster.execution_step({id}, '1 min'); END$$"
     );
     assert_eq!(error(&mut dba, &all).0, "55000");
     assert_eq!((states(&cluster), runs(&cluster)), (vec!["waiting".to_owned()], vec![0]));

@@ -234,10 +234,10 @@ fn what_others_have_ended_is_seen() {
 fn who_has_let_go_decides_nothing() {
     let cluster = stage(2);
     let mut dba = dba(&cluster);
-    let begin = "SELECT shard_execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', true)";
+    let begin = "SELECT shardmaster.execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', true)";
     let id: i64 = dba.query_one(begin, &[]).unwrap().get(0);
-    dba.query_one(&format!("SELECT shard_execution_take({id}, false, '1 min')"), &[]).unwrap();
-    let step = format!("SELECT shard_execution_step({id}, '1 min')");
+    dba.query_one(&format!("SELECT shardmaster.execution_take({id}, false, '1 min')"), &[]).unwrap();
+    let step = format!("SELECT shardmaster.execution_step({id}, '1 min')");
     for state in ["running", "prepared"] {
         dba.query_one(&step, &[]).unwrap();
         assert_eq!(states(&cluster), [state; 2]);
@@ -274,7 +274,7 @@ fn a_session_that_ends_between_two_steps_ends_alone() {
     let mut other = cluster.superuser().unwrap();
     let mut by_hand = dba(&cluster);
     by_hand
-        .batch_execute("SELECT shard_execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', true)")
+        .batch_execute("SELECT shardmaster.execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', true)")
         .unwrap();
     for step in ["take(1, false, '1 min')", "step(1, '1 min')"] {
         by_hand.batch_execute(&format!("SELECT shard_execution_{step}")).unwrap();

@@ -28,7 +28,7 @@ fn errors(cluster: &Cluster) -> String {
 #[test]
 fn what_a_master_has_forgotten_is_not_done_again() {
     let mut cluster = stage(2);
-    let begin = "SELECT shard_execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', false)";
+    let begin = "SELECT shardmaster.execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', false)";
     dba(&cluster).batch_execute(begin).unwrap();
     let promoted = standby::start(&cluster.master).unwrap();
     standby::separate(&cluster.master, &promoted).unwrap();

@@ -128,14 +128,14 @@ fn a_standby_shows_figures_and_refuses_to_write() {
     let page: String = there.query_one("SELECT shard_report()", &[]).unwrap().get(0);
     assert!(page.contains("300 changes"), "{page}");
     let functions = "SELECT p.proname::text,
-            format('SELECT %I(%s)', p.proname, (SELECT string_agg('NULL::' || format_type(t, NULL), ', ' ORDER BY n)
+            format('SELECT %s.%I(%s)', p.pronamespace::regnamespace, p.proname, (SELECT string_agg('NULL::' || format_type(t, NULL), ', ' ORDER BY n)
                       FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (t, n)))
           FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
           JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
          WHERE e.extname = 'shardmaster' AND p.provolatile = 'v' AND p.proparallel = 'u' AND p.prokind = 'f'
-           AND p.pronamespace = 'public'::regnamespace
+           AND p.proname IN (SELECT r.routine FROM shardmaster.routine_levels() r UNION ALL SELECT p.proname WHERE p.pronamespace = 'public'::regnamespace)
            -- These read.
-           AND p.proname NOT IN ('shard_split_wait', 'shard_split_progress', 'shard_split_figures', 'shard_split_line', 'shard_split_account', 'shard_split_in_vain',
+           AND p.proname NOT IN ('shard_split_wait', 'split_wait_for_change', 'split_figures', 'split_line', 'split_account', 'split_in_vain',
                                  'shard_check', 'shard_split_check', 'shard_split_diagnose', 'shard_split_to_call', 'shard_gateway_config', 'shard_range_midpoint', 'shard_credentials', 'shard_logins',
                                  'shard_reference_wait', 'shard_report')";
     let functions = there.query(functions, &[]).unwrap();
@@ -143,12 +143,12 @@ fn a_standby_shows_figures_and_refuses_to_write() {
     for row in &functions {
         let (name, call): (String, String) = (row.get(0), row.get(1));
         let shown = match name.as_str() {
-            "shard_split_next_call" => "shard_split_run",
-            "shard_execution_begin" => "shard_execute",
+            "split_next_call" => "shard_split_run",
+            "execution_begin" => "shard_execute",
             "shard_assign_found" => "shard_unassigned",
-            "shard_execution_take" | "shard_execution_step" => "shard_execute_resume",
-            "shard_guard_begin" | "shard_guard_step" => "shard_guard_install",
-            "shard_misplaced_begin" | "shard_misplaced_step" => "shard_misplaced_move",
+            "execution_take" | "execution_step" => "shard_execute_resume",
+            "guard_begin" | "guard_step" => "shard_guard_install",
+            "misplaced_begin" | "misplaced_step" => "shard_misplaced_move",
             name => name,
         };
         let refused = there.batch_execute(&call).expect_err(&call);
@@ -178,9 +178,10 @@ fn a_failed_tail_tells_its_detail_and_goes_on() {
     let detail: Option<String> = split.metric("error_detail").unwrap();
     assert!(detail.as_ref().is_some_and(|text| text.contains("heir inherits from it")), "{detail:?}");
     let mut master = cluster.superuser().unwrap();
-    for call in
-        ["SELECT shard_split_wait(1, 'completed')", "SELECT shard_split_next_call(1, 'completed', false)"]
-    {
+    for call in [
+        "SELECT shard_split_wait(1, 'completed')",
+        "SELECT shardmaster.split_next_call(1, 'completed', false)",
+    ] {
         let raised = master.batch_execute(call).unwrap_err();
         let raised = raised.as_db_error().and_then(|error| error.detail()).map(str::to_owned);
         assert_eq!(raised, detail, "{call}");

@@ -188,7 +188,7 @@ fn a_line_says_which_way_a_split_goes() {
     split.call("run_backfill").unwrap();
     split.wait_held("step_chunk", LIMIT).unwrap();
     let mut master = cluster.superuser().unwrap();
-    let asked = format!("SELECT shard_split_line({})", split.id);
+    let asked = format!("SELECT shardmaster.split_line({})", split.id);
     let mut line = |program: &str| -> String {
         master.batch_execute(&format!("SET application_name = '{program}'")).unwrap();
         master.query_one(&asked, &[]).unwrap().get(0)

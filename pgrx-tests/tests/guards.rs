@@ -334,7 +334,7 @@ fn assignments_meanwhile_are_on_the_list() {
     assert_eq!(tried(&mut client, &insert("listed", 1)), "ok");
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
     // No step is done while the one before it may be undone.
-    let both = "SELECT shard_guard_begin('shard_b', 'default', false, false), shard_guard_step('shard_b', 'default', false)";
+    let both = "SELECT shardmaster.guard_begin('shard_b', 'default', false, false), shardmaster.guard_step('shard_b', 'default', false)";
     assert_eq!(outcome(&mut master, both), "55000");
     assert_eq!(outcome(&mut master, "BEGIN; CALL shard_guard_install('shard_b')"), "25001");
 }

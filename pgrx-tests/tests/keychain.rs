@@ -226,26 +226,25 @@ fn a_promoted_master_without_its_key_goes_on() {
     );
 }
 
-/// Tables of users name credentials: their owner takes two rights, and sees nothing by them.
+/// Objects of users name credentials: their owner keeps one from being dropped by two functions, and sees nothing by them.
 #[test]
-fn a_role_below_superuser_refers_to_one() {
+fn a_role_below_superuser_holds_one() {
     let vault = with_password(&[]);
     let mut master = vault.cluster.superuser().unwrap();
-    master
-        .batch_execute("CREATE ROLE librarian LOGIN; CREATE SCHEMA library AUTHORIZATION librarian")
-        .unwrap();
+    master.batch_execute("CREATE ROLE librarian LOGIN; CREATE ROLE other LOGIN").unwrap();
     let mut librarian = vault.cluster.master.connect(DATABASE, "librarian").unwrap();
-    let table = "CREATE TABLE library.bucket (name text PRIMARY KEY, credential text REFERENCES shardmaster.keychain (alias))";
-    assert_eq!(state_of(&librarian.batch_execute(table).unwrap_err()), "42501");
-    let grants = "GRANT USAGE ON SCHEMA shardmaster TO librarian; GRANT REFERENCES (alias) ON shardmaster.keychain TO librarian";
+    let mut other = vault.cluster.master.connect(DATABASE, "other").unwrap();
+    let hold = "SELECT shard_credential_hold('b', 'bucket photos')";
+    assert_eq!(state_of(&librarian.batch_execute(hold).unwrap_err()), "42501");
+    let grants = "GRANT EXECUTE ON FUNCTION shard_credential_hold(text, text), shard_credential_release(text, text) TO librarian, other";
     master.batch_execute(grants).unwrap();
-    librarian.batch_execute(table).unwrap();
-    librarian.batch_execute("INSERT INTO library.bucket VALUES ('photos', 'b')").unwrap();
-    let unknown =
-        librarian.batch_execute("INSERT INTO library.bucket VALUES ('films', 'nothing')").unwrap_err();
-    assert_eq!(state_of(&unknown), "23503");
+    librarian.batch_execute(hold).unwrap();
+    librarian.batch_execute(hold).unwrap();
+    let unknown = librarian.batch_execute("SELECT shard_credential_hold('nothing', 'films')").unwrap_err();
+    assert_eq!(state_of(&unknown), "42704");
     for query in [
         "SELECT alias FROM shardmaster.keychain",
+        "SELECT * FROM shardmaster.credential_hold",
         "SELECT * FROM shardmaster.shard",
         "SELECT * FROM shard_credentials()",
     ] {
@@ -255,7 +254,11 @@ fn a_role_below_superuser_refers_to_one() {
     assert_eq!(rotate(&mut master).unwrap(), 1);
     master.batch_execute("SELECT shard_set_endpoint('shard_b', credential_alias => '')").unwrap();
     let used = master.batch_execute("SELECT shard_credential_drop('b')").unwrap_err();
-    assert_eq!(state_of(&used), "23503");
-    librarian.batch_execute("DELETE FROM library.bucket").unwrap();
+    assert_eq!(state_of(&used), "55006");
+    let told = used.as_db_error().unwrap().message();
+    assert!(told.contains("\"bucket photos\"") && told.contains("\"librarian\""), "{told}");
+    let release = "SELECT shard_credential_release('b', 'bucket photos')";
+    assert!(!other.query_one(release, &[]).unwrap().get::<_, bool>(0));
+    assert!(librarian.query_one(release, &[]).unwrap().get::<_, bool>(0));
     master.batch_execute("SELECT shard_credential_drop('b')").unwrap();
 }

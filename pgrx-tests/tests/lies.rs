@@ -168,7 +168,7 @@ fn figures_of_one_shard_are_no_error_of_all() {
         0,
         "INSERT INTO shardmaster_agent.queue_1_1 (op, k1, k2, at) VALUES ('U', 'moves', 2, '4000-01-01 BC')",
     );
-    let query = "SELECT lag_seconds FROM shard_split_figures($1)";
+    let query = "SELECT lag_seconds FROM shardmaster.split_figures($1)";
     let lag: Option<f64> = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
     assert_eq!(lag, Some(36_500.0 * 86_400.0), "a century");
     let shown = "SELECT count(*) FROM shard_split_metrics() WHERE reverse_of IS NULL";

@@ -86,7 +86,7 @@ fn rows_in_their_place_are_refused() {
         ("CALL shard_misplaced_move('shard_a', '{moves}', tables => '{others}')", "42704"),
         ("CALL shard_misplaced_move('shard_a', '{moves}', timeout => '0')", "22023"),
         ("SELECT shard_misplaced_abandon(7)", "42704"),
-        ("SELECT shard_misplaced_step(1)", "55000"),
+        ("SELECT shardmaster.misplaced_step(1)", "55000"),
     ] {
         let (found, message) = error(&mut dba, call);
         assert_eq!(found, state, "{call}: {message}");

@@ -292,7 +292,7 @@ fn reads(split: &Split<'_>, shard: &str, side: &str, struck: SystemTime) -> Syst
         )
         .unwrap()
         .get(0);
-    let line = "SELECT shard_split_line($1)";
+    let line = "SELECT shardmaster.split_line($1)";
     let says = || {
         let line: String = split.superuser()?.query_one(line, &[&split.id])?.get(0);
         Ok((line.contains(&format!("retrying since {stamp}")) && line.contains(&named)).then_some(()))

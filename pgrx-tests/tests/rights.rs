@@ -324,7 +324,7 @@ fn a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer() {
         master
             .execute("UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'", &[&conninfo])
             .unwrap();
-        let figures = "SELECT problem FROM shard_split_figures($1)";
+        let figures = "SELECT problem FROM shardmaster.split_figures($1)";
         let problem: Option<String> = master.query_one(figures, &[&split.id]).unwrap().get(0);
         assert!(problem.is_some_and(|text| text.contains("no answer")), "{lets_in} {pause:?}");
         for call in ["shard_trust_owner('shard_a', 'x')", "shard_cleanup('shard_a')"] {

@@ -28,7 +28,7 @@ pub fn shard_execution_begin(
 
 /// SECURITY INVOKER: shards are asked as the caller's login.
 #[allow(clippy::too_many_arguments)]
-#[pg_extern(name = "shard_execution_begin", volatile, parallel_unsafe)]
+#[pg_extern(schema = "shardmaster", name = "execution_begin", volatile, parallel_unsafe)]
 pub fn shard_execution_begin_by(
     sql: Option<String>,
     keyspace: Option<String>,
@@ -67,7 +67,7 @@ pub fn shard_execution_begin_by(
 }
 
 /// SECURITY INVOKER, as above.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(schema = "shardmaster", name = "execution_take", volatile, parallel_unsafe)]
 pub fn shard_execution_take(
     execution_id: Option<i64>,
     retry: Option<bool>,
@@ -81,7 +81,7 @@ pub fn shard_execution_take(
 }
 
 /// SECURITY INVOKER, as above.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(schema = "shardmaster", name = "execution_step", volatile, parallel_unsafe)]
 pub fn shard_execution_step(
     execution_id: Option<i64>,
     timeout: Option<Interval>,

@@ -6,7 +6,7 @@ use crate::guard;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(schema = "shardmaster", name = "guard_begin", volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_guard_begin(
     shard_key: Option<String>,
@@ -26,7 +26,7 @@ pub fn shard_guard_begin(
     Ok(())
 }
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(schema = "shardmaster", name = "guard_step", volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_guard_step(
     shard_key: Option<String>,

@@ -34,6 +34,27 @@ pub fn shard_credential_drop(alias: Option<String>) -> Result<(), ErrorReport> {
     Ok(credential::drop(&required(alias, "alias")?)?)
 }
 
+/// SECURITY INVOKER, as the first one.
+#[pg_extern(volatile, parallel_unsafe)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_credential_hold(alias: Option<String>, held_for: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_credential_hold")?;
+    let (alias, held_for) = (required(alias, "alias")?, required(held_for, "held_for")?);
+    Ok(Caller::as_owner(|caller| credential::hold(&alias, &held_for, caller))?)
+}
+
+/// SECURITY INVOKER, as the first one.
+#[pg_extern(volatile, parallel_unsafe)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_credential_release(
+    alias: Option<String>,
+    held_for: Option<String>,
+) -> Result<bool, ErrorReport> {
+    on_primary("shard_credential_release")?;
+    let (alias, held_for) = (required(alias, "alias")?, required(held_for, "held_for")?);
+    Ok(Caller::as_owner(|caller| keychain::release(&alias, &held_for, caller)))
+}
+
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_keychain_rotate() -> Result<i64, ErrorReport> {
@@ -54,5 +75,12 @@ pub fn shard_credentials() -> Rows<row::Credential> {
 extension_sql_file!(
     "../../sql/comments/keychain.sql",
     name = "comments_keychain",
-    requires = [shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_credentials]
+    requires = [
+        shard_credential_set,
+        shard_credential_drop,
+        shard_credential_hold,
+        shard_credential_release,
+        shard_keychain_rotate,
+        shard_credentials
+    ]
 );

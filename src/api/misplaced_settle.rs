@@ -14,7 +14,7 @@ use pgrx::prelude::*;
 
 /// SECURITY INVOKER: shards are asked as the caller's login.
 #[allow(clippy::too_many_arguments)]
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(schema = "shardmaster", name = "misplaced_begin", volatile, parallel_unsafe)]
 pub fn shard_misplaced_begin(
     action: Option<String>,
     shard: Option<String>,
@@ -57,7 +57,7 @@ fn action_of(text: &str) -> Result<Action, Failure> {
 }
 
 /// SECURITY INVOKER, as above.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(schema = "shardmaster", name = "misplaced_step", volatile, parallel_unsafe)]
 pub fn shard_misplaced_step(run_id: Option<i64>) -> Result<bool, ErrorReport> {
     on_primary("shard_misplaced_move")?;
     outside_transaction("shard_misplaced_move", COMMITS)?;

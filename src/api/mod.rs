@@ -15,6 +15,7 @@ pub mod keyspace;
 pub mod lookup;
 pub mod misplaced;
 pub mod misplaced_settle;
+pub mod own_tables;
 pub mod page;
 pub mod placement;
 pub mod query;
@@ -37,6 +38,10 @@ pub mod topology;
 pub mod trusted_owner;
 pub mod typed_keys;
 pub mod verification;
+
+/// The catalog's schema, which `sql/catalog.sql` makes: for what procedures call as whoever calls them.
+#[pgrx::pg_schema]
+mod shardmaster {}
 
 use crate::error::{Failure, SqlState};
 use pgrx::pg_sys;

@@ -292,7 +292,14 @@ fn shard_split_lifecycle() -> TableIterator<
 }
 
 /// How far targets are behind their sources: what shard_split_metrics asks of the shards.
-#[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
+#[pg_extern(
+    schema = "shardmaster",
+    name = "split_figures",
+    volatile,
+    parallel_unsafe,
+    security_definer,
+    requires = ["rows"]
+)]
 #[search_path(pg_catalog, pg_temp)]
 #[allow(clippy::type_complexity)]
 fn shard_split_figures(split_id: Option<i64>) -> Result<Rows<row::SplitFigures>, ErrorReport> {
@@ -310,7 +317,7 @@ fn shard_split_figures(split_id: Option<i64>) -> Result<Rows<row::SplitFigures>,
 /// What the procedure shard_split_run asks for next on the way to a phase; NULL: it is
 /// there. Raises the split's error when it has failed, unless this is the call that
 /// resumes it.
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(schema = "shardmaster", name = "split_next_call", volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_split_next_call(
     split_id: Option<i64>,
@@ -326,7 +333,13 @@ fn shard_split_next_call(
 }
 
 /// Waits until a split's state changes, or for some milliseconds.
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(
+    schema = "shardmaster",
+    name = "split_wait_for_change",
+    volatile,
+    parallel_unsafe,
+    security_definer
+)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_split_progress(split_id: Option<i64>, milliseconds: Option<i64>) -> Result<(), ErrorReport> {
     let id = required(split_id, "split_id")?;

@@ -96,6 +96,36 @@ pub fn delete(alias: &str) {
     sql::write("DELETE FROM shardmaster.keychain WHERE alias = $1", &[alias.into()]);
 }
 
+/// One that is locked. Said again it is the same.
+pub fn hold(alias: &str, held_for: &str, caller: &Caller) {
+    sql::write(
+        "INSERT INTO shardmaster.credential_hold (alias, held_for, held_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        &[alias.into(), held_for.into(), caller.name().into()],
+    );
+}
+
+/// What the caller has said, or, for a superuser, anybody; false: nobody has.
+pub fn release(alias: &str, held_for: &str, caller: &Caller) -> bool {
+    let query = "DELETE FROM shardmaster.credential_hold
+                  WHERE alias = $1 AND held_for = $2 AND (held_by = $3 OR $4) RETURNING true";
+    let args = [alias.into(), held_for.into(), caller.name().into(), caller.is_superuser().into()];
+    sql::write_returning(query, &args, |row| row.value(1)).into_iter().any(|done: bool| done)
+}
+
+/// For what it is held and by whom, the first of them, as of now: whoever asks has locked it. A catalog of 0.1.0, which is
+/// not updated yet, knows none.
+pub fn hold_of(alias: &str) -> Option<(String, String)> {
+    let there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.credential_hold') IS NOT NULL";
+    sql::read_one(there, &[], |_| ())?;
+    sql::read_latest(
+        "SELECT held_for, held_by FROM shardmaster.credential_hold WHERE alias = $1 ORDER BY 1, 2 LIMIT 1",
+        &[alias.into()],
+        |row| (row.value(1), row.value(2)),
+    )
+    .into_iter()
+    .next()
+}
+
 /// Nobody else says where the shards are that use it before the transaction ends.
 pub fn lock_shards_with(alias: &str) {
     sql::write(

@@ -20,6 +20,7 @@ pub mod name;
 pub mod naming;
 pub mod number_block;
 pub mod outdated;
+pub mod own_tables;
 pub mod place;
 pub mod redirect;
 pub mod reference;

@@ -34,7 +34,7 @@ pub fn literal_of(text: Option<&str>, kind: pg_sys::Oid) -> String {
 /// The name of a type of the server's own, as no search_path reads otherwise.
 fn name_of(kind: pg_sys::Oid) -> String {
     let names = sql::read_one(
-        "SELECT typname::text FROM pg_catalog.pg_type WHERE oid OPERATOR(pg_catalog.=) $1",
+        "SELECT typname::pg_catalog.text FROM pg_catalog.pg_type WHERE oid OPERATOR(pg_catalog.=) $1",
         &[kind.into()],
         |row| row.value::<String>(1),
     );

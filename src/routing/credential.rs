@@ -100,7 +100,22 @@ pub fn drop(alias: &str) -> Result<(), Failure> {
     if !shards.is_empty() {
         return Err(in_use(alias, &shards, "Give the shard another one with shard_set_endpoint()."));
     }
+    if let Some((held_for, held_by)) = stored::hold_of(alias) {
+        let text = format!("credential \"{alias}\" is held for \"{held_for}\" by role \"{held_by}\"");
+        return Err(Failure::new(SqlState::IN_USE, text)
+            .hint("That role, or a superuser, lets go of it with shard_credential_release()."));
+    }
     stored::delete(alias);
+    Ok(())
+}
+
+/// Keeps it from being dropped; whoever may not know what there is learns that there is one.
+pub fn hold(alias: &str, held_for: &str, caller: &Caller) -> Result<(), Failure> {
+    if held_for.is_empty() {
+        return Err(invalid("held_for", "it is empty".to_owned()));
+    }
+    stored::lock_kind(alias).ok_or_else(|| unknown(alias))?;
+    stored::hold(alias, held_for, caller);
     Ok(())
 }
 

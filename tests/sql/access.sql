@@ -35,7 +35,7 @@ SELECT rolname, proname FROM rights WHERE has <> should ORDER BY 1, 2;
 SELECT r.rolname, c.oid::regclass AS relation
   FROM pg_class c, pg_roles r
  WHERE c.relnamespace = 'shardmaster'::regnamespace AND r.rolname IN ('a_client', 'a_monitor', 'an_operator', 'an_admin')
-   AND c.relkind IN ('r', 'v', 'p') AND has_table_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE');
+   AND c.relkind IN ('r', 'v', 'p') AND has_table_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER');
 -- What a call needs inside comes with it.
 SET ROLE a_client;
 SELECT shard_of('nobody') IS NULL AS routed;

@@ -98,9 +98,12 @@ SELECT sealed FROM shardmaster.keychain;
 SHOW shardmaster.master_key_command;
 \set VERBOSITY default
 RESET ROLE;
--- Tables of users may name one, where their owner may.
+-- What of users needs one keeps it from being dropped; a table that refers to it would have rows of the extension fire code of its owner.
+SELECT shard_credential_hold('north', 'bucket photos'), shard_credential_hold('nowhere', 'bucket photos');
+SELECT shard_credential_hold('north', 'bucket photos');
+SELECT shard_credential_drop('north');
+SELECT shard_credential_release('north', 'bucket photos'), shard_credential_release('north', 'bucket photos') AS again;
 CREATE TABLE bucket (name text PRIMARY KEY, credential text REFERENCES shardmaster.keychain);
-INSERT INTO bucket VALUES ('photos', 'north');
 SELECT shard_credential_drop('north');
 DROP TABLE bucket;
 SELECT shard_revoke('keeper', 'admin');

@@ -32,7 +32,7 @@ pub fn all(client: &mut Client) -> Result<Vec<Routine>> {
                         ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY a (t, n) ORDER BY n),
                         p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname), p.prorettype = 'record'::regtype AND p.proallargtypes IS NULL
                    FROM pg_proc p
-                   LEFT JOIN shardmaster.routine_levels() r ON r.routine = p.proname AND p.pronamespace <> 'shardmaster'::regnamespace
+                   LEFT JOIN shardmaster.routine_levels() r ON r.routine = p.proname
                   WHERE p.pronamespace = 'shardmaster'::regnamespace
                      OR EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
                                  WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'

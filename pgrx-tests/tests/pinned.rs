@@ -1,0 +1,349 @@
+//! Whoever owns the database may create what he likes in the schema of the extension's calls. No SQL of the extension's
+//! finds any of it: each name in it is found where it is meant, and each call has the very types of what it calls.
+
+use postgres::Client;
+use shardmaster_tests::cluster::DATABASE;
+use shardmaster_tests::fixture::cluster;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Calls of users' functions by routines of ours: all that there are. Each argument is there, of the type of its parameter,
+/// so that no overload fits better.
+const CALLS: [&str; 17] = [
+    "shard_assign_found: shard_assign_many(lot.keys[low:high], lot.found_on[1], $1, false, $4)",
+    "shard_assign_found: shard_unassigned($1, $2, $3)",
+    "shard_execute: shard_execute_resume(execution_id, false, timeout)",
+    "shard_misplaced_delete: shard_misplaced_runs(run_id)",
+    "shard_misplaced_move: shard_misplaced_runs(run_id)",
+    "shard_split_metrics: shard_split_to_call(p.id)",
+    "shard_split_run: shard_split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz, NULL::pg_catalog.timestamptz, 3)",
+    "shard_split_run: shard_split_finish(split_id, false, false)",
+    "shard_split_run: shard_split_replay_tail(split_id)",
+    "shard_split_run: shard_split_resume(split_id)",
+    "shard_split_run: shard_split_rollback(split_id, false)",
+    "shard_split_run: shard_split_run_backfill(split_id)",
+    "shard_split_run: shard_split_start_dual_write(split_id, NULL::pg_catalog.text)",
+    "shard_splits: shard_split_metrics(NULL::bigint)",
+    "split_account: shard_split_metrics(split_id)",
+    "split_line: shard_split_metrics(split_id)",
+    // Of the views.
+    "shard_splits: shard_splits(false)",
+];
+
+/// Words of the languages' own that may stand before a parenthesis, and types that their grammars know.
+const OWN: [&str; 38] = [
+    "if", "elsif", "while", "when", "in", "exists", "coalesce", "nullif", "greatest", "least", "row",
+    "array", "values", "and", "or", "not", "then", "else", "case", "over", "from", "select", "where", "by",
+    "as", "on", "using", "return", "loop", "filter", "interval", "numeric", "any", "all", "with", "lateral",
+    "distinct", "extract",
+];
+const TYPES: [&str; 10] =
+    ["bigint", "int", "integer", "smallint", "boolean", "interval", "numeric", "record", "real", "float"];
+
+struct Routine {
+    name: String,
+    schema: String,
+    text: String,
+    is_pinned: bool,
+    is_internal: bool,
+    has_level: bool,
+}
+
+fn routines(master: &mut Client) -> Vec<Routine> {
+    let query = "SELECT p.proname::text, p.pronamespace::regnamespace::text, CASE WHEN l.lanname IN ('sql', 'plpgsql') THEN p.prosrc ELSE '' END,
+                        'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}')),
+                        coalesce(obj_description(p.oid, 'pg_proc') LIKE 'internal:%', false),
+                        EXISTS (SELECT FROM shardmaster.routine_levels() r WHERE r.routine = p.proname) OR p.proname IN ('shard_grant', 'shard_revoke', 'shard_login_set', 'shard_login_drop', 'shard_logins')
+                   FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_language l ON l.oid = p.prolang
+                  WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+                    AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster') ORDER BY 1, p.oid";
+    let rows = master.query(query, &[]).unwrap();
+    rows.iter()
+        .map(|row| Routine {
+            name: row.get(0),
+            schema: row.get(1),
+            text: row.get(2),
+            is_pinned: row.get(3),
+            is_internal: row.get(4),
+            has_level: row.get(5),
+        })
+        .collect()
+}
+
+/// A text without comments, and with empty literals.
+fn bare(text: &str) -> String {
+    let (mut bare, mut rest) = (String::new(), text);
+    while let Some(first) = rest.chars().next() {
+        if rest.starts_with("--") {
+            rest = rest.find('\n').map_or("", |end| &rest[end..]);
+        } else if first == '\'' {
+            bare.push_str("''");
+            rest = rest[1..].split_once('\'').expect("a literal is open").1;
+        } else {
+            bare.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    bare
+}
+
+/// Names before parentheses, signs and types that are found by a search_path.
+fn unpinned(text: &str) -> Vec<String> {
+    let text = bare(text)
+        .replace("#variable_conflict use_variable", "")
+        .replace("#variable_conflict use_column", "");
+    let of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    let mut found = Vec::new();
+    let mut before = String::new();
+    let mut rest = text.as_str();
+    while let Some(first) = rest.chars().next() {
+        if of_word(first) {
+            let end = rest.find(|c| !of_word(c)).unwrap_or(rest.len());
+            let word = &rest[..end];
+            rest = &rest[end..];
+            let is_call = rest.trim_start().starts_with('(');
+            let lower = word.to_lowercase();
+            if lower == "operator" {
+                // As it is to be.
+                let end = rest.find(')').unwrap();
+                assert!(rest[..end].contains("pg_catalog."), "{rest}");
+                rest = &rest[end + 1..];
+            } else if is_call && !word.contains('.') && !OWN.contains(&lower.as_str()) {
+                found.push(format!("{word}("));
+            } else if before == "::" && !word.starts_with("pg_catalog.") && !TYPES.contains(&lower.as_str()) {
+                found.push(format!("::{word}"));
+            }
+            before = lower;
+        } else {
+            let is_sign = |c: char| "+-*/<>=~!@#%^&|`?:".contains(c);
+            let end = if is_sign(first) {
+                rest.find(|c| !is_sign(c)).unwrap_or(rest.len())
+            } else {
+                first.len_utf8()
+            };
+            let sign = &rest[..end];
+            let is_own = [":=", "::", "=>", ":"].contains(&sign)
+                || sign == "*" && before == "select"
+                || sign == "=" && ["errcode", "hint", "detail"].contains(&before.as_str());
+            if is_sign(first) && !is_own {
+                found.push(sign.to_owned());
+            }
+            if !first.is_whitespace() {
+                before = sign.to_owned();
+            }
+            rest = &rest[end..];
+        }
+    }
+    // What is declared in PL/pgSQL.
+    if let Some((_, declared)) = text.split_once("DECLARE") {
+        let declared = declared.split("BEGIN").next().unwrap_or_default();
+        for line in declared.split(';').map(str::trim).filter(|line| !line.is_empty()) {
+            let of = line.split_whitespace().nth(1).unwrap_or_default();
+            if !of.starts_with("pg_catalog.") && !TYPES.contains(&of.trim_end_matches("[]")) {
+                found.push(format!("declared {line}"));
+            }
+        }
+    }
+    found
+}
+
+/// Calls in the schema of the extension, as they are written.
+fn calls(text: &str, schema: &str) -> Vec<String> {
+    let begins = format!("{schema}.shard_");
+    let text: Vec<&str> = text.split_whitespace().collect();
+    let text = text.join(" ");
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(&begins) {
+        let call = &text[at + schema.len() + 1..];
+        let mut depth = 0;
+        let end = call.char_indices().find_map(|(at, c)| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            (c == ')' && depth == 0).then_some(at + 1)
+        });
+        found.push(call[..end.unwrap_or(call.len())].to_owned());
+    }
+    found
+}
+
+/// From the server's catalog, and from the scripts, as an update leaves them.
+#[test]
+fn all_that_our_sql_calls_is_pinned() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let expected: BTreeSet<String> = CALLS.iter().map(|call| (*call).to_owned()).collect();
+    let mut found = BTreeSet::new();
+    for routine in routines(&mut master) {
+        let Routine { name, schema, text, is_pinned, is_internal, has_level } = routine;
+        assert!(!(is_internal && schema != "shardmaster"), "{name} is internal, and in the schema of users");
+        assert!(has_level || schema == "shardmaster", "nobody may call {name} by a level");
+        if !is_pinned {
+            assert_eq!(unpinned(&text), Vec::<String>::new(), "{schema}.{name}");
+        }
+        found.extend(calls(&text, "public").into_iter().map(|call| format!("{name}: {call}")));
+    }
+    found.insert("shard_splits: shard_splits(false)".to_owned());
+    assert_eq!(found, expected);
+
+    let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql");
+    let mut written = BTreeSet::new();
+    for entry in std::fs::read_dir(sql).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "sql") {
+            continue;
+        }
+        // What routines run, and what views are made of.
+        let text = std::fs::read_to_string(&path).unwrap();
+        let bodies = ["AS $$", "DO $$"].into_iter().flat_map(|begins| text.split(begins).skip(1));
+        let bodies = bodies.map(|rest| rest.split("$$").next().unwrap_or_default());
+        let views =
+            text.split("VIEW ").skip(1).filter_map(|rest| rest.split(';').next()?.split_once(" AS SELECT"));
+        for body in bodies.chain(views.map(|(_, body)| body)) {
+            written.extend(calls(body, "@extschema@"));
+        }
+    }
+    let called: BTreeSet<String> =
+        CALLS.iter().map(|call| call.split_once(": ").unwrap().1.to_owned()).collect();
+    let others: Vec<&String> = written.difference(&called).filter(|call| *call != "shard_guards()").collect();
+    assert_eq!(others, Vec::<&String>::new());
+}
+
+fn told(error: &postgres::Error) -> String {
+    error.as_db_error().map(|error| error.message().to_owned()).unwrap_or_default()
+}
+
+/// Overloads of all that there is: by fewer arguments, and by ones that fit what is written better.
+const OVERLOADS: &str = "
+DO $$
+DECLARE
+    f record; kind text; types text[]; n int; variant int;
+BEGIN
+    FOR f IN SELECT p.oid, p.proname, p.prokind, p.proargtypes::oid[] AS args, p.pronargs
+               FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+              WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND p.pronamespace = 'public'::regnamespace
+                AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster') LOOP
+        FOR n IN 0 .. f.pronargs LOOP
+            FOR variant IN 0 .. 3 LOOP
+                types := '{}';
+                FOR i IN 1 .. n LOOP
+                    kind := format_type(f.args[i - 1], NULL);
+                    types := types || CASE variant WHEN 1 THEN CASE kind WHEN 'bigint' THEN 'int' WHEN 'text' THEN 'name' ELSE kind END
+                                                   WHEN 2 THEN CASE kind WHEN 'bigint' THEN 'smallint' WHEN 'text' THEN 'varchar' ELSE kind END
+                                                   WHEN 3 THEN CASE i WHEN 1 THEN 'anyelement' ELSE kind END
+                                                   ELSE kind END;
+                END LOOP;
+                BEGIN
+                    EXECUTE format('CREATE %s public.%I(%s) %s LANGUAGE plpgsql AS ''BEGIN RAISE ''''hijacked %s''''; END''',
+                                   CASE f.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, f.proname,
+                                   (SELECT string_agg(t, ', ' ORDER BY i) FROM unnest(types) WITH ORDINALITY u (t, i)),
+                                   CASE f.prokind WHEN 'p' THEN '' ELSE 'RETURNS ' || (SELECT CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END || CASE WHEN p.prorettype = 'record'::regtype THEN 'text' ELSE format_type(p.prorettype, NULL) END FROM pg_proc p WHERE p.oid = f.oid) END,
+                                   f.proname);
+                EXCEPTION WHEN duplicate_function OR invalid_function_definition THEN NULL;
+                END;
+            END LOOP;
+        END LOOP;
+    END LOOP;
+END $$";
+
+#[test]
+fn no_overload_is_called_in_the_place_of_ours() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let split: i64 = master
+        .query_one("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['moves'])", &[])
+        .unwrap()
+        .get(0);
+    master
+        .batch_execute(
+            "CREATE ROLE an_operator LOGIN; SELECT shard_grant('an_operator', 'operator');
+             CREATE ROLE owner_of_all LOGIN; GRANT CREATE ON SCHEMA public TO owner_of_all; GRANT USAGE ON SCHEMA shardmaster TO owner_of_all; SET ROLE owner_of_all",
+        )
+        .unwrap();
+    let functions = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace";
+    let before: i64 = master.query_one(functions, &[]).unwrap().get(0);
+    master.batch_execute(OVERLOADS).unwrap();
+    let after: i64 = master.query_one(functions, &[]).unwrap().get(0);
+    assert!(after > before * 4, "{before} {after}");
+    master.batch_execute("RESET ROLE").unwrap();
+    // It is there, and would be called.
+    let hijacked = master.batch_execute("SELECT public.shard_split_resume(1)").unwrap_err();
+    assert!(told(&hijacked).contains("hijacked"), "{hijacked:?}");
+
+    let mut operator = cluster.master.connect(DATABASE, "an_operator").unwrap();
+    let id = format!("{split}::bigint");
+    for call in [
+        format!("CALL public.shard_split_run({id}, 'completed'::text)"),
+        format!("CALL public.shard_split_run({id}, 'finished'::text)"),
+        "SELECT * FROM public.shard_splits(true)".to_owned(),
+        "SELECT * FROM public.shard_splits".to_owned(),
+        "SELECT * FROM public.shard_guards".to_owned(),
+        "SELECT * FROM public.shard_split_metrics(NULL::bigint)".to_owned(),
+    ] {
+        if let Err(error) = operator.batch_execute(&call) {
+            panic!("{call}: {error:?}");
+        }
+    }
+    // Whatever else these are refused for: some need a login.
+    for call in [
+        "CALL public.shard_guard_install('shard_a'::text, 'default'::text)",
+        "CALL public.shard_guard_remove('shard_a'::text, 'default'::text, false)",
+        "CALL public.shard_execute('SELECT 1'::text, 'default'::text, NULL::text[], 1, true, '1 min'::interval, NULL::bigint, false, false)",
+        "CALL public.shard_misplaced_move('shard_a'::text, '{x}'::text[], 'default'::text, NULL::text[], false, '1 min'::interval, NULL::bigint)",
+        "SELECT * FROM public.shard_assign_found('default'::text, NULL::text[], '1 min'::interval, 'x'::text)",
+    ] {
+        let refused = operator.batch_execute(call).err().map(|error| told(&error)).unwrap_or_default();
+        assert!(!refused.contains("hijacked"), "{call}: {refused}");
+    }
+}
+
+/// Operators and functions of somebody who may create in the schema before the extension comes, that fit better than the
+/// server's own wherever those take something else.
+const FITTING_BETTER: &str = "
+CREATE FUNCTION public.hijacked() RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''hijacked''; END';
+DO $$
+DECLARE
+    l text; r text; o text;
+    kinds text[] := ARRAY['oid','regclass','regproc','regprocedure','regnamespace','regtype','name','text','\"char\"','smallint','integer','bigint','boolean','varchar','text[]','name[]','oid[]'];
+BEGIN
+    FOREACH l IN ARRAY kinds LOOP FOREACH r IN ARRAY kinds LOOP
+        EXECUTE format('CREATE FUNCTION public.fits(%s, %s) RETURNS bool LANGUAGE sql AS ''SELECT public.hijacked()''', l, r);
+        FOREACH o IN ARRAY '{=,<>,<,>,<=,>=,||,+,-,@>,~~,~}'::text[] LOOP
+            IF to_regoperator(format('pg_catalog.%s(%s,%s)', o, l, r)) IS NULL THEN
+                EXECUTE format('CREATE OPERATOR public.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = public.fits)', o, l, r);
+            END IF;
+        END LOOP;
+    END LOOP; END LOOP;
+    FOREACH r IN ARRAY kinds LOOP
+        EXECUTE format('CREATE FUNCTION public.format(text, %s) RETURNS text LANGUAGE sql AS ''SELECT public.hijacked()::text''', r);
+    END LOOP;
+END $$;
+CREATE FUNCTION public.shard_splits() RETURNS SETOF int LANGUAGE sql AS 'SELECT public.hijacked()::int';
+CREATE FUNCTION public.shard_split_metrics() RETURNS SETOF int LANGUAGE sql AS 'SELECT public.hijacked()::int'";
+
+#[test]
+fn an_extension_that_is_created_or_updated_runs_nothing_of_others() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("CREATE ROLE squatter").unwrap();
+    for (database, version) in [("fresh", "DEFAULT"), ("updated", "'0.1.0'")] {
+        master
+            .batch_execute(&format!("CREATE DATABASE {database} TEMPLATE template0 ENCODING 'UTF8'"))
+            .unwrap();
+        let mut there = cluster.master.superuser(database).unwrap();
+        let squat = format!(
+            "GRANT CREATE ON SCHEMA public TO squatter; SET ROLE squatter; {FITTING_BETTER}; RESET ROLE"
+        );
+        if version == "DEFAULT" {
+            there.batch_execute(&squat).unwrap();
+            there.batch_execute("CREATE EXTENSION shardmaster").unwrap();
+        } else {
+            let has = "SELECT count(*) FROM pg_available_extension_versions WHERE name = 'shardmaster' AND version = '0.1.0'";
+            if there.query_one(has, &[]).unwrap().get::<_, i64>(0) == 0 {
+                continue;
+            }
+            there.batch_execute(&format!("CREATE EXTENSION shardmaster VERSION {version}")).unwrap();
+            there.batch_execute(&squat).unwrap();
+            there.batch_execute("ALTER EXTENSION shardmaster UPDATE").unwrap();
+        }
+        there.batch_execute("SELECT * FROM public.shard_splits; SELECT * FROM public.shard_guards").unwrap();
+    }
+}

@@ -1,0 +1,100 @@
+//! What others have put on a table of the catalog, which would run code of theirs when a row is changed: with the rights of
+//! whoever changes it, the extension's owner mostly.
+
+use pgrx::prelude::*;
+use std::ffi::{CStr, c_char};
+
+/// pg_inherits, its index over parents, and the column of these: the same in all versions.
+const INHERITS: u32 = 2611;
+const INHERITS_BY_PARENT: u32 = 2187;
+const PARENT: pg_sys::AttrNumber = 2;
+
+/// What is on an open table, for people; None: nothing but what is the extension's.
+///
+/// # Safety
+/// The relation is open, and locked.
+pub unsafe fn code_of_others(relation: pg_sys::Relation) -> Option<String> {
+    // SAFETY: as the caller promises; the relation keeps its description while it is open.
+    unsafe {
+        let class = &*(*relation).rd_rel;
+        if !(*relation).rd_rules.is_null() {
+            return Some("a rule".to_owned());
+        }
+        if class.relrowsecurity || class.relforcerowsecurity {
+            return Some("row-level security".to_owned());
+        }
+        if class.relispartition || inherits((*relation).rd_id, class.relhassubclass) {
+            return Some("a table that inherits".to_owned());
+        }
+        let triggers = (*relation).trigdesc.as_ref()?;
+        let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
+        std::slice::from_raw_parts(triggers.triggers, count)
+            .iter()
+            .find_map(|trigger| of_others(trigger, class.relnamespace))
+    }
+}
+
+/// Whether a table inherits from this one. That there may be one is remembered beyond its end.
+///
+/// # Safety
+/// In a transaction.
+unsafe fn inherits(table: pg_sys::Oid, may: bool) -> bool {
+    if !may {
+        return false;
+    }
+    // SAFETY: as the caller promises; what is opened here is closed here.
+    unsafe {
+        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        let inheritance = pg_sys::table_open(pg_sys::Oid::from(INHERITS), lock);
+        let mut key = pg_sys::ScanKeyData::default();
+        pg_sys::ScanKeyInit(
+            &mut key,
+            PARENT,
+            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+            pg_sys::F_OIDEQ.into(),
+            pg_sys::Datum::from(table),
+        );
+        let index = pg_sys::Oid::from(INHERITS_BY_PARENT);
+        let scan = pg_sys::systable_beginscan(inheritance, index, true, std::ptr::null_mut(), 1, &mut key);
+        let is_there = !pg_sys::systable_getnext(scan).is_null();
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(inheritance, lock);
+        is_there
+    }
+}
+
+/// The extension's schema has its tables and the functions of their triggers, and nobody else may create there.
+///
+/// # Safety
+/// A trigger of an open relation.
+unsafe fn of_others(trigger: &pg_sys::Trigger, schema: pg_sys::Oid) -> Option<String> {
+    // SAFETY: look-ups in the system cache.
+    unsafe {
+        if trigger.tgisinternal
+            && pg_sys::RI_FKey_trigger_type(trigger.tgfoid) != pg_sys::RI_TRIGGER_NONE as i32
+        {
+            let other = trigger.tgconstrrelid;
+            let is_own = pg_sys::get_rel_namespace(other) == schema;
+            return (!is_own).then(|| {
+                let schema = name(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(other)));
+                format!("a foreign key of table \"{schema}\".\"{}\"", name(pg_sys::get_rel_name(other)))
+            });
+        }
+        // Of a deferrable unique constraint.
+        if trigger.tgisinternal && trigger.tgfoid == pg_sys::Oid::from(pg_sys::F_UNIQUE_KEY_RECHECK) {
+            return None;
+        }
+        let is_own = pg_sys::get_func_namespace(trigger.tgfoid) == schema;
+        (!is_own).then(|| format!("trigger \"{}\"", name(trigger.tgname)))
+    }
+}
+
+/// # Safety
+/// NUL-terminated, or NULL.
+unsafe fn name(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: as the caller promises.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
