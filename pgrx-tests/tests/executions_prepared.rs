@@ -277,7 +277,7 @@ fn a_session_that_ends_between_two_steps_ends_alone() {
         .batch_execute("SELECT shardmaster.execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', true)")
         .unwrap();
     for step in ["take(1, false, '1 min')", "step(1, '1 min')"] {
-        by_hand.batch_execute(&format!("SELECT shard_execution_{step}")).unwrap();
+        by_hand.batch_execute(&format!("SELECT shardmaster.execution_{step}")).unwrap();
     }
     drop(by_hand);
     let query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'dba'";

@@ -199,6 +199,7 @@ pub fn hostile(parameter: &Parameter) -> Vec<String> {
         "uuid[]" => UUID_ARRAYS,
         "regtype" => TYPES,
         "oid" => OBJECT_NUMBERS,
+        "oid[]" => &["'{}'", "'{0,1259,NULL}'"],
         "uuid" => UUIDS,
         "jsonb" => OBJECTS,
         "bytea" => BYTES,
