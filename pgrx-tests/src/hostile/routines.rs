@@ -22,6 +22,10 @@ pub struct Routine {
     pub is_public: bool,
     /// Its caller says which columns it gives.
     pub is_declared: bool,
+    /// No statement calls it: the server says so before it looks for the right.
+    pub is_for_server: bool,
+    /// Of NULL it makes NULL, without the right as well.
+    pub is_strict: bool,
 }
 
 /// All that depends on the extension or lies in its schema.
@@ -30,7 +34,8 @@ pub fn all(client: &mut Client) -> Result<Vec<Routine>> {
                         r.level, p.proname = 'shard_for',
                         coalesce(p.proargnames[1:p.pronargs], '{}'),
                         ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY a (t, n) ORDER BY n),
-                        p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname), p.prorettype = 'record'::regtype AND p.proallargtypes IS NULL
+                        p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname), p.prorettype = 'record'::regtype AND p.proallargtypes IS NULL,
+                        p.prorettype IN ('trigger'::regtype, 'fdw_handler'::regtype), p.proisstrict
                    FROM pg_proc p
                    LEFT JOIN shardmaster.routine_levels() r ON r.routine = p.proname
                   WHERE p.pronamespace = 'shardmaster'::regnamespace
@@ -54,6 +59,8 @@ pub fn all(client: &mut Client) -> Result<Vec<Routine>> {
             level: row.get(4),
             is_public: row.get(5),
             is_declared: row.get(9),
+            is_for_server: row.get(10),
+            is_strict: row.get(11),
             parameters,
         });
     }
