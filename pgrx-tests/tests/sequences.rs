@@ -74,6 +74,23 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
         "CREATE SEQUENCE by_text; ALTER TABLE items ADD t bigint DEFAULT nextval(('by_text'::text)::regclass)",
     );
     run(&cluster, 0, "SELECT setval('by_text', 77000)");
+    // What a trigger's function is told.
+    on_both(
+        &cluster,
+        "CREATE SEQUENCE told; ALTER TABLE items ADD g bigint; CREATE FUNCTION number_g() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS
+             'BEGIN NEW.g := nextval(TG_ARGV[0]); RETURN NEW; END';
+         CREATE TRIGGER number_g BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION number_g('told')",
+    );
+    run(&cluster, 0, "SELECT setval('told', 78000)");
+    // A function here, a serial there.
+    run(
+        &cluster,
+        0,
+        "CREATE SEQUENCE of_function; CREATE FUNCTION number_h() RETURNS bigint LANGUAGE plpgsql SET search_path = public AS
+             'BEGIN RETURN nextval(''of_function''); END';
+         ALTER TABLE items ADD h bigint DEFAULT number_h(); SELECT setval('of_function', 79000)",
+    );
+    run(&cluster, 1, "ALTER TABLE items ADD h bigserial; ALTER TABLE items ALTER h DROP NOT NULL");
     // What clients draw from by its name.
     on_both(&cluster, "CREATE SEQUENCE theirs");
     run(&cluster, 0, "SELECT setval('theirs', 76000)");
@@ -105,6 +122,8 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
         ("of_standard", 75_000),
         ("theirs", 76_000),
         ("by_text", 77_000),
+        ("told", 78_000),
+        ("items_h_seq", 79_000),
     ] {
         let next = number(&cluster, 1, &format!("SELECT nextval('{sequence}')"));
         assert!((past..past + 10_000).contains(&next), "{sequence}: {next}");
@@ -112,13 +131,21 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
     split.finish(LIMIT).unwrap();
 }
 
+/// Unique without the tenant, and filled by what draws from a sequence of each shard.
+const BY_DEFAULT: &str = "CREATE SEQUENCE nos; CREATE FUNCTION public.no_of() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN nextval(''public.nos''); END';
+     ALTER TABLE items ADD no bigint DEFAULT public.no_of() UNIQUE";
+const BY_TRIGGER: &str = "CREATE SEQUENCE nos; ALTER TABLE items ADD no int UNIQUE;
+     CREATE FUNCTION no_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.no := nextval(''public.nos''); RETURN NEW; END';
+     CREATE TRIGGER no_it BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION no_it()";
+
 /// What is not known to be right is refused by name.
 #[test]
 fn what_nobody_can_know_of_a_sequence_is_refused() {
     let cluster = cluster(&[]);
+    trust_owner(&cluster);
     let split = plan(&cluster);
     type Case<'a> = (&'a [(usize, &'a str)], &'a [(usize, &'a str)], &'a str);
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 8] = [
         (
             &[
                 (
@@ -175,6 +202,22 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
             &[(0, "ALTER TABLE items ADD n bigint DEFAULT 0"), (1, "ALTER TABLE items ADD n bigserial")],
             &[(0, "ALTER TABLE items DROP n"), (1, "ALTER TABLE items DROP n")],
             "column \"n\" is computed by n + 7, and sequence public.items_n_seq fills it for the target's clients",
+        ),
+        (
+            &[(0, BY_DEFAULT), (1, BY_DEFAULT)],
+            &[
+                (0, "ALTER TABLE items DROP no; DROP FUNCTION no_of; DROP SEQUENCE nos"),
+                (1, "ALTER TABLE items DROP no; DROP FUNCTION no_of; DROP SEQUENCE nos"),
+            ],
+            "sequences public.nos of the source and public.nos of the target may both give out",
+        ),
+        (
+            &[(0, BY_TRIGGER), (1, BY_TRIGGER)],
+            &[
+                (0, "ALTER TABLE items DROP no; DROP FUNCTION no_it CASCADE; DROP SEQUENCE nos"),
+                (1, "ALTER TABLE items DROP no; DROP FUNCTION no_it CASCADE; DROP SEQUENCE nos"),
+            ],
+            "sequences public.nos of the source and public.nos of the target may both give out",
         ),
     ];
     let mut master = cluster.superuser().unwrap();
@@ -310,4 +353,92 @@ fn numbers_that_are_drawn_behind_the_fence_are_not_given_out_again() {
         }
     }
     by_owner(&cluster, 0, "INSERT INTO items (tenant, id) VALUES ('moves', 9001)");
+}
+
+/// What sessions of the target have taken in advance (CACHE) is void where it would come again, also where the sequence itself is
+/// further on than the source's.
+#[test]
+fn numbers_that_sessions_of_the_target_hold_do_not_come_again() {
+    let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
+    on_both(
+        &cluster,
+        "CREATE SEQUENCE cached CACHE 50; CREATE SEQUENCE small AS bigint;
+         ALTER TABLE items ADD n bigint DEFAULT nextval('cached'), ADD few smallint DEFAULT nextval('small')",
+    );
+    run(&cluster, 0, "SELECT setval('cached', 2000), setval('small', 8000)");
+    let mut split = plan(&cluster);
+    for (from, to, point) in [(0, 1, ""), (1, 0, "cutover_sequences"), (0, 1, "cutover_decided")] {
+        if point.is_empty() {
+            // Raised past the end of the column, nobody could insert.
+            let found = findings(&split);
+            assert_eq!(found, [""; 0]);
+        }
+        to_pending(&split);
+        let mut holder = cluster.servers[to].superuser(DATABASE).unwrap();
+        let mut next = || holder.query_one("SELECT nextval('cached')", &[]).unwrap().get::<_, i64>(0);
+        next();
+        run(&cluster, to, "SELECT setval('cached', 1000000)");
+        if !point.is_empty() {
+            cluster.hold(point).unwrap();
+        }
+        split.call("cutover").unwrap();
+        if !point.is_empty() {
+            split.wait_held(point, LIMIT).unwrap();
+            // What is taken now is past all that the source has given out.
+            next();
+            cluster.fault("").unwrap();
+        }
+        split.wait("completed", LIMIT).unwrap();
+        let first = next();
+        let given = number(&cluster, from, "SELECT last_value FROM cached");
+        assert!(first > given, "{point}: {first} was taken before {given}");
+        let few = number(&cluster, to, "SELECT nextval('small')");
+        assert!((8_000..16_000).contains(&few), "{few}");
+        split.finish(LIMIT).unwrap();
+        split.drop_guard().unwrap();
+        let (source, target) = if to == 1 { ("shard_b", "shard_a") } else { ("shard_a", "shard_b") };
+        split = Split::plan(&cluster, source, target, &["moves"]).unwrap();
+    }
+    run(&cluster, 0, "SELECT setval('small', 1)");
+    run(&cluster, 1, "SELECT setval('small', 17000)");
+    let found = findings(&split);
+    assert!(
+        found.iter().any(|text| text.contains("the column that sequence public.small fills ends at 32767")),
+        "{found:?}"
+    );
+}
+
+/// Made for the tenant while its cutover is about to fence it, and in a schema of their own, which a function names alone.
+#[test]
+fn a_sequence_that_is_made_during_the_cutover_comes_along() {
+    let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
+    on_both(&cluster, "RESET ROLE; CREATE SCHEMA numbers; GRANT USAGE, CREATE ON SCHEMA numbers TO PUBLIC");
+    on_both(
+        &cluster,
+        "CREATE FUNCTION number_it() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN NEW.code := nextval('numbers.no_' || NEW.tenant || '_' || NEW.id % 2); RETURN NEW; END $$;
+         CREATE TRIGGER number_it BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.code IS NULL) EXECUTE FUNCTION number_it();",
+    );
+    run(&cluster, 0, "CREATE SEQUENCE numbers.no_moves_0; SELECT setval('numbers.no_moves_0', 300)");
+    let split = plan(&cluster);
+    assert_eq!(findings(&split), [""; 0]);
+    to_pending(&split);
+    cluster.hold("cutover_locked").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_locked", LIMIT).unwrap();
+    run(&cluster, 0, "CREATE SEQUENCE numbers.no_moves_1; SELECT setval('numbers.no_moves_1', 500)");
+    cluster.fault("").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    run(
+        &cluster,
+        1,
+        &format!("RESET ROLE; GRANT USAGE ON SEQUENCE numbers.no_moves_0, numbers.no_moves_1 TO {CLIENT}"),
+    );
+    for (id, past) in [(5000, 300), (5001, 500)] {
+        let query = format!("INSERT INTO items (tenant, id) VALUES ('moves', {id}) RETURNING code");
+        let code: i32 = client.query_one(&query, &[]).unwrap().get(0);
+        assert!(code > past, "{code}");
+    }
+    split.finish(LIMIT).unwrap();
 }

@@ -32,8 +32,10 @@ const TABLES: &str = r#"
     CREATE TABLE marks_2 PARTITION OF marks FOR VALUES FROM (10) TO (20);
     CREATE TABLE billing.bills (tenant text, id int, PRIMARY KEY (tenant, id));
     CREATE TABLE billing.extra (tenant text);
-    -- Nothing of these is left behind.
     CREATE TABLE other.elsewhere (tenant text);
+    CREATE TABLE by_id ("tenantId" text);
+    -- Nothing of these is left behind.
+    CREATE TABLE other.numbered (tenant_id int);
     CREATE TABLE plain (id int PRIMARY KEY);
     CREATE VIEW viewed AS SELECT tenant FROM notes;
     CREATE MATERIALIZED VIEW kept AS SELECT tenant FROM notes;
@@ -76,7 +78,9 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
     let wanted = [
         "billing.extra",
         "other.bits",
+        "other.elsewhere",
         "public.\"Old",
+        "public.by_id",
         "public.child",
         "public.dust",
         "public.logs",

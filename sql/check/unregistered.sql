@@ -1,11 +1,12 @@
 -- Tables that a split leaves behind without a word: in no keyspace, and with a column named like the shard-by column, or with
 -- foreign keys that lead to a table of the keyspace. $1: schemas, $2: tables of the keyspace, $3: their shard-by columns,
--- $4: schemas, $5: tables that are registered otherwise, $6: the shard's namespace. Qualified name, schema, name, such a
+-- $4: schemas, $5: tables that are registered otherwise, $6: schemas that are not the shard's. Qualified name, schema, name, such a
 -- column, a table that it references on the way, whether that one is of the keyspace.
 WITH RECURSIVE sharded AS MATERIALIZED (
-    SELECT c.oid, w.shard_by
+    SELECT c.oid, w.shard_by, a.atttypid AS type
       FROM unnest($1::text[], $2::text[], $3::text[]) AS w (nsp, rel, shard_by)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
+      LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = w.shard_by AND a.attnum > 0
 ), members AS MATERIALIZED (
     SELECT s.oid FROM sharded s
     UNION
@@ -19,8 +20,9 @@ WITH RECURSIVE sharded AS MATERIALIZED (
     UNION SELECT o.oid FROM others o
     UNION SELECT p.relid::oid FROM others o CROSS JOIN LATERAL pg_partition_tree(o.oid) p
 ), names AS MATERIALIZED (
-    -- However it is written. A column "id" that alone is its table's key names what every table has.
-    SELECT DISTINCT replace(lower(s.shard_by), '_', '') AS name
+    -- However it is written; with "id" behind it or without, where it has the same type. A column "id" that alone is its table's
+    -- key names what every table has.
+    SELECT DISTINCT replace(lower(s.shard_by), '_', '') AS name, s.type
       FROM sharded s
      WHERE lower(s.shard_by) <> 'id'
         OR NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -28,9 +30,11 @@ WITH RECURSIVE sharded AS MATERIALIZED (
 ), named AS (
     SELECT c.oid, a.attname
       FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute a ON a.attrelid = c.oid
-     WHERE (n.nspname = $6 OR n.nspname = ANY ($1::text[])) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
+     CROSS JOIN LATERAL (SELECT replace(lower(a.attname), '_', '')) w (name)
+     WHERE n.nspname <> ALL ($6::text[]) AND n.nspname NOT LIKE 'pg\_%' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
        AND a.attnum > 0 AND NOT a.attisdropped
-       AND replace(lower(a.attname), '_', '') IN (SELECT name FROM names)
+       AND EXISTS (SELECT FROM names s WHERE w.name = s.name OR a.atttypid = s.type AND (w.name = s.name || 'id' OR w.name || 'id' = s.name))
+       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 ), keys AS MATERIALIZED (
     -- A key may be one partition's alone: of what it is a part is what rows come by.
     SELECT DISTINCT f.conrelid AS oid, coalesce(pg_partition_root(f.conrelid)::oid, f.conrelid) AS root,

@@ -29,6 +29,11 @@ SELECT DISTINCT w.position, f.column_name, f.what, coalesce(o.oprcode::oid, f.fu
       FROM pg_trigger g
      WHERE g.tgrelid = m.relation AND NOT g.tgisinternal AND g.tgenabled <> 'D'
     UNION
+    -- What a trigger's function is told: which sequence, perhaps.
+    SELECT NULL, format('trigger %I', g.tgname), NULL, NULL, encode(g.tgargs, 'escape')
+      FROM pg_trigger g
+     WHERE g.tgrelid = m.relation AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND g.tgnargs > 0
+    UNION
     SELECT a.attname, format('the default of column %I', a.attname), NULL, NULL, e.expression
       FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum AND a.attgenerated = ''
      CROSS JOIN LATERAL (SELECT pg_get_expr(d.adbin, d.adrelid)) e (expression)

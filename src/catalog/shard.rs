@@ -263,6 +263,17 @@ pub fn all() -> Vec<Shard> {
     sql::read(&format!("SELECT {COLUMNS} FROM shardmaster.shard ORDER BY shard_index"), &[], from_row)
 }
 
+/// Schemas of a shard's database that are not its own: a server's, the extension's, and the namespaces of other shards there.
+pub fn schemas_of_others(shard: &Shard) -> Vec<String> {
+    let is_other = |other: &Shard| other.conninfo == shard.conninfo && other.namespace != shard.namespace;
+    let namespaces = all().into_iter().filter(is_other).map(|other| other.namespace);
+    ["information_schema", "shardmaster", "shardmaster_agent"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(namespaces)
+        .collect()
+}
+
 /// The next shard_index. The counter's row stays locked until the transaction ends, so
 /// that what is read after it about existing shards holds.
 pub fn take_index() -> i32 {

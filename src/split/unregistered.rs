@@ -4,6 +4,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::catalog::shard::schemas_of_others;
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy;
 use crate::error::SqlState;
@@ -67,9 +68,13 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
     };
     let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
-    let (others, keyless) = in_one(|| {
+    let (others, keyless, of_others) = in_one(|| {
         let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
-        (table_policy::of_other_keyspaces(&plan.keyspace, shards), table_policy::keyless(&plan.keyspace))
+        (
+            table_policy::of_other_keyspaces(&plan.keyspace, shards),
+            table_policy::keyless(&plan.keyspace),
+            schemas_of_others(shard),
+        )
     });
     let known = others.into_iter().map(|table| (table.schema, table.name));
     let keyless = keyless.into_iter().map(|table| {
@@ -77,10 +82,9 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
         (schema, table.name.name)
     });
     let (known_schemas, known_names): (Vec<String>, Vec<String>) = known.chain(keyless).unzip();
-    let lists = [schemas, names, columns, known_schemas, known_names].map(|list| text_array(&list));
-    let [schemas, names, columns, known_schemas, known_names] =
-        lists.each_ref().map(|list| Some(list.as_str()));
-    let parameters = [schemas, names, columns, known_schemas, known_names, Some(shard.namespace.as_str())];
+    let lists =
+        [schemas, names, columns, known_schemas, known_names, of_others].map(|list| text_array(&list));
+    let parameters = lists.each_ref().map(|list| Some(list.as_str()));
     let rows = connection.query(UNREGISTERED, &parameters)?;
     Ok(rows.rows.iter().map(|row| from_row(&shard.namespace, row)).collect())
 }

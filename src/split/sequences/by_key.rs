@@ -5,9 +5,9 @@ use super::draw::Named;
 use crate::keys::interval::position;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
-/// Names that no known thing draws from which are looked at; of one shard's schemas.
+/// Names that no known thing draws from which are looked at; of one shard.
 pub const MOST: usize = 100_000;
 /// Words of a name that are put together again.
 const WORDS: usize = 16;
@@ -94,9 +94,8 @@ fn spelled(of: Ordered, part: &str) -> Option<String> {
 
 /// Names for people: some of them, and how many there are besides.
 pub fn examples(named: &[Named]) -> String {
-    let names: BTreeSet<String> =
-        named.iter().map(|sequence| format!("{}.{}", sequence.schema, sequence.relname)).collect();
-    list(&names.into_iter().collect::<Vec<_>>())
+    let names = named.iter().map(|sequence| format!("{}.{}", sequence.schema, sequence.relname));
+    list(&names.collect::<Vec<_>>())
 }
 
 pub fn list(names: &[String]) -> String {

@@ -11,12 +11,16 @@ pub struct State {
     max: i64,
     start: i64,
     now: i64,
+    /// Where the numbers begin at least that sessions have taken in advance (CACHE); None: nobody knows.
+    taken_from: Option<i64>,
+    /// The column that it fills ends before it does.
+    is_held: bool,
 }
 
 impl State {
     /// None: no server makes such a sequence.
     pub fn read(numbers: &[i64]) -> Option<State> {
-        let [increment, min, max, start, now] = *numbers else { return None };
+        let [increment, min, max, start, now, cache] = *numbers else { return None };
         let range = min..=max;
         (increment != 0 && range.contains(&start) && range.contains(&now)).then_some(State {
             increment,
@@ -24,7 +28,19 @@ impl State {
             max,
             start,
             now,
+            taken_from: (cache <= 1).then_some(now),
+            is_held: false,
         })
+    }
+
+    /// What its column can hold: from minus the one to the other.
+    pub fn held(self, most: Option<i64>) -> State {
+        let Some(most) = most else { return self };
+        let (min, max) = (
+            self.min.max(-most).min(self.now).min(self.start),
+            self.max.min(most).max(self.now).max(self.start),
+        );
+        State { min, max, is_held: (min, max) != (self.min, self.max), ..self }
     }
 
     /// The last value that it is raised to: half of what lies between its start and its end.
@@ -48,9 +64,15 @@ impl State {
         self.now
     }
 
-    /// The same further on.
-    pub fn at(self, now: i64) -> State {
-        State { now, ..self }
+    /// The same once it was raised: it is there or further on, and what sessions had taken is void.
+    pub fn raised_to(self, wanted: i64) -> State {
+        let now = if self.has_passed(wanted) { self.now } else { wanted };
+        State { now, taken_from: Some(now), ..self }
+    }
+
+    /// Numbers that were taken in advance begin where they were known to begin before, or later.
+    pub fn known_as(self, before: Option<State>) -> State {
+        State { taken_from: self.taken_from.or(before.and_then(|before| before.taken_from)), ..self }
     }
 
     /// Whether it has none of the numbers of another one: it is never raised to where that one is, out of its own.
@@ -80,6 +102,11 @@ impl State {
         if self.is_up() { self.now >= value } else { self.now <= value }
     }
 
+    /// The same of all numbers that sessions have taken and not given out yet.
+    pub fn have_all_passed(self, value: i64) -> bool {
+        self.taken_from.is_some_and(|from| State { now: from, ..self }.has_passed(value))
+    }
+
     /// The first value of its own behind another: where each shard has its own remainder, so
     /// that no two of them give out one value, it keeps to it.
     pub fn next_of_its_own(self, value: i64) -> i64 {
@@ -93,6 +120,13 @@ impl State {
 
 /// Why a sequence is not raised so far, and what to do about it.
 pub fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String, String)> {
+    if state.is_held && (!state.reaches(value) || state.is_out_of_bounds(value)) {
+        let end = if state.is_up() { state.max } else { state.min };
+        let text = format!(
+            "the column that sequence {sequence} fills ends at {end}, and that of the source is at {value}: it is raised half way at most"
+        );
+        return Some((text, "Give the column a larger type on the target, as bigint.".to_owned()));
+    }
     if !state.reaches(value) {
         let text = format!("sequence {sequence} ends before {value}, where that of the source is");
         let hint = format!(
@@ -119,7 +153,7 @@ mod tests {
 
     fn state(increment: i64, now: i64) -> State {
         let (min, max) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
-        State { increment, min, max, start: increment.signum(), now }
+        State { increment, min, max, start: increment.signum(), now, taken_from: Some(now), is_held: false }
     }
 
     #[test]
@@ -143,16 +177,20 @@ mod tests {
 
     #[test]
     fn what_is_no_sequence_is_none() {
-        assert!(State::read(&[1, 1, 10, 1, 10]).is_some());
-        for numbers in
-            [&[0, 1, 10, 1, 1][..], &[1, 10, 1, 1, 1], &[1, 1, 10, 11, 1], &[1, 1, 10, 1, 0], &[1, 1, 10, 1]]
-        {
+        assert!(State::read(&[1, 1, 10, 1, 10, 1]).is_some());
+        for numbers in [
+            &[0, 1, 10, 1, 1, 1][..],
+            &[1, 10, 1, 1, 1, 1],
+            &[1, 1, 10, 11, 1, 1],
+            &[1, 1, 10, 1, 0, 1],
+            &[1, 1, 10, 1, 1],
+        ] {
             assert!(State::read(numbers).is_none(), "{numbers:?}");
         }
     }
 
     #[test]
-    fn a_sequence_is_followed_to_the_half_of_its_range() {
+    fn a_sequence_is_followed_to_the_half_of_its_range_and_of_its_column() {
         let int = |now| State { max: i64::from(i32::MAX), ..state(1, now) };
         assert_eq!(int(1).bound(), 1 << 30);
         // Where it is already does not move the bound.
@@ -166,5 +204,26 @@ mod tests {
         assert!(!started.is_out_of_bounds((1 << 30) + 1));
         assert!(state(-1, -1).is_out_of_bounds(i64::MIN + 1));
         assert!(!state(-1, -1).is_out_of_bounds(-1_000_000));
+        // Nor past what its column holds.
+        let small = state(1, 1).held(Some(32_767));
+        assert_eq!(small.beyond(32_000, 1), 32_767);
+        assert!(out_of_reach(small, "s", 17_000).is_some_and(|(text, _)| text.contains("ends at 32767")));
+        assert!(out_of_reach(small, "s", 1_000).is_none());
+        // Where it is past that already nobody inserts any more.
+        assert!(out_of_reach(state(1, 40_000).held(Some(32_767)), "s", 1_000).is_none());
+        let down = state(-1, -1).held(Some(32_767));
+        assert_eq!(down.beyond(-32_700, 1), -32_767);
+    }
+
+    #[test]
+    fn what_sessions_have_taken_in_advance_counts() {
+        let cached = State::read(&[1, 1, 10_000, 1, 5_000, 20]).unwrap();
+        assert!(cached.has_passed(5_000) && !cached.have_all_passed(1));
+        let raised = cached.raised_to(2_000);
+        assert!(raised.now() == 5_000 && raised.have_all_passed(5_000));
+        // Further on, they begin no earlier.
+        let later = State::read(&[1, 1, 10_000, 1, 6_000, 20]).unwrap().known_as(Some(raised));
+        assert!(later.have_all_passed(5_000) && !later.have_all_passed(5_001));
+        assert!(State::read(&[1, 1, 10_000, 1, 5_000, 1]).unwrap().have_all_passed(5_000));
     }
 }

@@ -5,6 +5,8 @@ use crate::agent::error::Result;
 use crate::remote::quote::{array_of, text_array};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 const OF_TABLES: &str = include_str!("../../../sql/sequences/of_tables.sql");
 const OF_PARTS: &str = include_str!("../../../sql/sequences/of_parts.sql");
@@ -54,8 +56,12 @@ pub struct Draw {
     pub sequence: Sequence,
     /// An index allows each value of the column once, or it is not known.
     pub in_unique: bool,
+    /// The greatest number that the column holds; None: any, or it is not known.
+    pub holds: Option<i64>,
     /// For whom it is raised, where no table is known of it.
     pub role: Option<String>,
+    /// Names in the texts of the functions that draw.
+    pub words: Rc<BTreeSet<String>>,
 }
 
 impl Draw {
@@ -65,6 +71,16 @@ impl Draw {
             By::Identity | By::Default | By::Owned => true,
             By::Function(_) | By::Said | By::Key => false,
         }
+    }
+
+    /// Which column a trigger fills, its text may tell.
+    pub fn is_of_trigger(&self) -> bool {
+        matches!(self.by, By::Function(_)) && self.column.is_none()
+    }
+
+    /// Whether it may fill a column of its table that its text names.
+    pub fn may_fill_by_trigger(&self, column: &str) -> bool {
+        self.is_of_trigger() && self.words.contains(column)
     }
 
     /// Whether a row that leaves the column out draws from it.
@@ -103,8 +119,8 @@ pub fn of_parts(connection: &mut Connection, tables: &str) -> Result<Vec<Draw>> 
 /// What is no such row is left out: what is missing then, comparing both sides finds.
 pub fn read(rows: &Rows) -> Vec<Draw> {
     let draw = |row: &Vec<Option<String>>| {
-        let [position, column, how, oid, name, schema, relname, cycles, may_not, in_unique] =
-            <[_; 10]>::try_from(row.clone()).ok()?;
+        let [position, column, how, oid, name, schema, relname, cycles, may_not, in_unique, holds] =
+            <[_; 11]>::try_from(row.clone()).ok()?;
         let by = match how.as_deref()? {
             "identity" => By::Identity,
             "default" => By::Default,
@@ -124,7 +140,9 @@ pub fn read(rows: &Rows) -> Vec<Draw> {
                 may_not,
             },
             in_unique: is_true(in_unique.as_deref()),
+            holds: holds.and_then(|most| most.parse().ok()),
             role: None,
+            words: Rc::default(),
         })
     };
     rows.rows.iter().filter_map(draw).collect()

@@ -8,6 +8,7 @@ use crate::agent::error::Result;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, text_array};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 const CALLERS: &str = include_str!("../../../sql/sequences/callers.sql");
 const BODIES: &str = include_str!("../../../sql/sequences/bodies.sql");
@@ -38,25 +39,32 @@ struct Body {
     sequences: Vec<String>,
 }
 
+/// What functions draw from, and all names that are in their texts.
+#[derive(Default)]
+pub struct Found {
+    pub draws: Vec<Draw>,
+    pub words: BTreeSet<String>,
+}
+
 /// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
-pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Vec<Draw>> {
+pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
     let callers = callers(connection, tables)?;
     if callers.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Found::default());
     }
     let bodies = bodies(connection, &callers)?;
     let words: BTreeSet<String> = bodies.values().flat_map(|body| body.words.iter().cloned()).collect();
-    let words: Vec<String> = words.into_iter().collect();
+    let listed: Vec<String> = words.iter().cloned().collect();
     // A text may name the schema, too.
     let places: Vec<String> =
-        schemas.iter().chain(&words).cloned().collect::<BTreeSet<_>>().into_iter().collect();
-    let mut sequences = draw::by_name(connection, &places, &words)?;
+        schemas.iter().chain(&listed).cloned().collect::<BTreeSet<_>>().into_iter().collect();
+    let mut sequences = draw::by_name(connection, &places, &listed)?;
     let known: Vec<String> = bodies.values().flat_map(|body| body.sequences.iter().cloned()).collect();
     if !known.is_empty() {
         sequences.extend(draw::by_number(connection, &known)?);
     }
     let found = drawn(&callers, &bodies, &sequences, schemas);
-    describe(connection, tables, found)
+    Ok(Found { draws: describe(connection, tables, found)?, words })
 }
 
 fn callers(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {
@@ -129,13 +137,22 @@ fn names_in(text: &str) -> BTreeSet<String> {
     names.filter(|name| !name.is_empty() && name.len() < 64).take(MOST_NAMES).collect()
 }
 
-/// What each caller reaches: its position among the callers, and the sequence.
+/// What a caller reaches.
+struct Reached<'a> {
+    caller: &'a Caller,
+    /// As SQL calls the function that names it.
+    signature: String,
+    sequence: &'a Named,
+    /// Names in all texts that the caller reaches.
+    words: Rc<BTreeSet<String>>,
+}
+
 fn drawn<'a>(
     callers: &'a [Caller],
     bodies: &BTreeMap<String, Body>,
     sequences: &'a [Named],
     schemas: &[String],
-) -> Vec<(&'a Caller, String, &'a Named)> {
+) -> Vec<Reached<'a>> {
     let mut by_name: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
     for (oid, body) in bodies {
         by_name.entry(&body.name).or_default().push(oid);
@@ -143,6 +160,7 @@ fn drawn<'a>(
     let mut found = Vec::new();
     for caller in callers {
         let mut reached: BTreeSet<&String> = BTreeSet::new();
+        let mut named = Vec::new();
         let mut left = vec![&caller.function];
         while let Some(oid) = left.pop() {
             let Some(body) = bodies.get(oid) else { continue };
@@ -156,9 +174,14 @@ fn drawn<'a>(
                     || body.words.contains(&sequence.relname)
                         && (schemas.contains(&sequence.schema) || body.words.contains(&sequence.schema))
             };
-            found.extend(
-                sequences.iter().filter(names).map(|sequence| (caller, body.signature.clone(), sequence)),
-            );
+            named.extend(sequences.iter().filter(names).map(|sequence| (body.signature.clone(), sequence)));
+        }
+        if !named.is_empty() {
+            let bodies = reached.iter().filter_map(|oid| bodies.get(*oid));
+            let words: Rc<BTreeSet<String>> =
+                Rc::new(bodies.flat_map(|body| body.words.iter().cloned()).collect());
+            let of = |(signature, sequence)| Reached { caller, signature, sequence, words: words.clone() };
+            found.extend(named.into_iter().map(of));
         }
     }
     found
@@ -167,19 +190,21 @@ fn drawn<'a>(
 fn describe(
     connection: &mut Connection,
     tables: &[Option<&str>],
-    found: Vec<(&Caller, String, &Named)>,
+    found: Vec<Reached<'_>>,
 ) -> Result<Vec<Draw>> {
     let asked: Vec<Asked<'_>> = found
         .iter()
-        .map(|(caller, _, sequence)| Asked {
-            oid: &sequence.oid,
-            table: tables.get(caller.table).copied().flatten(),
+        .map(|reached| Asked {
+            oid: &reached.sequence.oid,
+            table: tables.get(reached.caller.table).copied().flatten(),
             role: None,
         })
         .collect();
     let facts = draw::facts(connection, &asked)?;
-    let draws = found.into_iter().zip(facts).filter_map(|((caller, signature, _), sequence)| {
+    let draws = found.into_iter().zip(facts).filter_map(|(reached, sequence)| {
+        let Reached { caller, signature, words, .. } = reached;
         Some(Draw {
+            words,
             table: Some(caller.table),
             column: caller.column.clone(),
             by: By::Function(match signature.is_empty() {
@@ -188,6 +213,7 @@ fn describe(
             }),
             sequence: sequence?,
             in_unique: true,
+            holds: None,
             role: None,
         })
     });

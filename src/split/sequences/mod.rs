@@ -10,7 +10,7 @@ mod by_key;
 pub mod check;
 mod counter;
 pub mod draw;
-mod functions;
+pub mod functions;
 mod make;
 mod pair;
 mod positions;
@@ -42,9 +42,14 @@ const POSITIONS: &str = "positions";
 /// what it has given out since.
 const TO_FOLLOW: Duration = Duration::from_millis(500);
 
+/// Which sequences a server has, of whatever schema: an application may make one for a tenant at any time.
+const ALL: &str = "SELECT count(*), sum(seqrelid::int8), max(seqrelid::int8) FROM pg_sequence";
+
 /// The sequences that were raised before the fence. Behind it both servers are asked again which they are, and in the
 /// same message how far these are.
 pub struct Known {
+    /// All that the source has.
+    all: Rows,
     of_columns: [Vec<Draw>; 2],
     pairs: Vec<Pair>,
     lists: [String; 2],
@@ -64,8 +69,10 @@ pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<Kno
         target: engine.tables.iter().map(|table| table.target.oid.as_deref()).collect(),
     };
     let (control, target) = (&mut engine.control, &mut engine.target);
+    let all = control.run(ALL)?;
     let found = complete(&plan, control, target, &tables)?;
     let mut known = Known {
+        all,
         lists: tables.lists(),
         of_columns: found.of_columns,
         pairs: found.pairs,
@@ -128,10 +135,10 @@ impl Known {
         let [of_source, of_target] = &self.lists;
         let which = [draw::question(source, of_source)?, draw::question(target, of_target)?];
         if self.pairs.is_empty() {
-            return Ok(which);
+            return Ok(which.map(|which| format!("{which}; {ALL}")));
         }
         let still = self.still_sequences();
-        Ok([0, 1].map(|side| format!("{}; {}; {}", which[side], still[side], self.asks[side])))
+        Ok([0, 1].map(|side| format!("{}; {ALL}; {}; {}", which[side], still[side], self.asks[side])))
     }
 
     fn still_sequences(&self) -> [String; 2] {
@@ -143,7 +150,7 @@ impl Known {
 
     /// How many answers each of them gives.
     pub fn answers(&self) -> usize {
-        if self.pairs.is_empty() { 1 } else { 3 }
+        if self.pairs.is_empty() { 2 } else { 4 }
     }
 
     /// Whether a server's message is about one of them.
@@ -162,12 +169,15 @@ impl Known {
         deadline: Instant,
     ) -> Result<()> {
         let now = [source, target].map(|rows| rows.first().map(draw::read).unwrap_or_default());
-        if now != self.of_columns {
+        if now != self.of_columns || source.get(1).is_none_or(|all| all.rows != self.all.rows) {
             *self = raise(engine, Ahead::Enough, deadline)?;
             return Ok(());
         }
-        let (Some(from), Some(to)) = (source.get(2), target.get(2)) else { return Ok(()) };
-        let positions = positions::read((&engine.control, from), (&engine.target, to), &self.pairs)?;
+        let (Some(from), Some(to)) = (source.get(3), target.get(3)) else { return Ok(()) };
+        let mut positions = positions::read((&engine.control, from), (&engine.target, to), &self.pairs)?;
+        for (position, before) in positions.iter_mut().zip(&self.reached) {
+            position.to = position.to.map(|to| to.known_as(*before));
+        }
         self.raise_to(engine, &positions, deadline)
     }
 

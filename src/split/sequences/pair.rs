@@ -6,7 +6,7 @@
 use super::draw::{By, Draw, Sequence};
 use crate::catalog::split::Map;
 use crate::remote::quote::ident;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A sequence of the target, and those of the source whose numbers it must not give out again.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +17,8 @@ pub struct Pair {
     pub table: Option<usize>,
     /// A number that comes again may be refused by an index.
     pub in_unique: bool,
+    /// The greatest number that all columns hold which the target's fills; None: any, or it is not known.
+    pub holds: Option<i64>,
 }
 
 /// What keeps a split from giving out each number once.
@@ -103,8 +105,11 @@ fn plain_column(expression: &str) -> Option<String> {
 /// `maps`: of each table.
 pub fn pair(from: &[Draw], to: &[Draw], maps: &[&[Map]], places: Places<'_>) -> Pairing {
     let mut pairing = Pairing::default();
-    for there in to.iter().filter(|draw| draw.is_of_column()) {
+    for there in to.iter().filter(|draw| draw.column.is_some()) {
         of_column(&mut pairing, from, there, maps);
+    }
+    for there in to.iter().filter(|draw| draw.is_of_trigger()) {
+        of_trigger(&mut pairing, from, there, maps);
     }
     for here in from.iter().filter(|draw| draw.by == By::Owned) {
         without_counterpart(&mut pairing, here, from, to, maps, places);
@@ -140,27 +145,60 @@ fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]
             }
         }
         Filled::By(name) => {
-            let fills = |here: &&Draw| {
-                here.is_of_column() && here.table == Some(table) && here.column.as_deref() == Some(&name)
-            };
-            let mut sequences: Vec<Sequence> = Vec::new();
-            for here in from.iter().filter(fills) {
-                // A serial's is drawn by the default and belongs to the column.
-                if !sequences.iter().any(|known| known.oid == here.sequence.oid) {
-                    sequences.push(here.sequence.clone());
-                }
+            let is_of = |here: &&Draw| here.table == Some(table) && here.column.as_deref() == Some(&name);
+            let by_trigger = |here: &&Draw| here.table == Some(table) && here.may_fill_by_trigger(&name);
+            let mut sequences = each_once(from.iter().filter(is_of));
+            if sequences.is_empty() {
+                sequences = each_once(from.iter().filter(by_trigger));
             }
             if sequences.is_empty() {
                 pairing.remarks.extend(filled_there_alone(from, there, table, &name));
             } else {
-                pairing.pairs.push(Pair {
-                    from: sequences,
-                    to: there.sequence.clone(),
-                    table: Some(table),
-                    in_unique: there.in_unique,
-                });
+                pairing.passes(sequences, there);
             }
         }
+    }
+}
+
+/// A trigger of the target fills what it names, maybe, and on the source something else does.
+fn of_trigger(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]) {
+    let Some(table) = there.table else { return };
+    let of_table = maps.get(table).copied().unwrap_or_default();
+    let mut named = BTreeSet::new();
+    for column in there.words.iter() {
+        if let Filled::By(name) = filled(of_table, column) {
+            named.insert(name);
+        }
+    }
+    let is_of = |here: &&Draw| {
+        here.table == Some(table) && here.column.as_ref().is_some_and(|column| named.contains(column))
+    };
+    let sequences = each_once(from.iter().filter(is_of));
+    if !sequences.is_empty() {
+        pairing.passes(sequences, there);
+    }
+}
+
+/// A serial's is drawn by the default and belongs to the column.
+fn each_once<'a>(draws: impl Iterator<Item = &'a Draw>) -> Vec<Sequence> {
+    let mut sequences: Vec<Sequence> = Vec::new();
+    for draw in draws {
+        if !sequences.iter().any(|known| known.oid == draw.sequence.oid) {
+            sequences.push(draw.sequence.clone());
+        }
+    }
+    sequences
+}
+
+impl Pairing {
+    fn passes(&mut self, from: Vec<Sequence>, there: &Draw) {
+        self.pairs.push(Pair {
+            from,
+            to: there.sequence.clone(),
+            table: there.table,
+            in_unique: there.in_unique,
+            holds: there.holds,
+        });
     }
 }
 
@@ -246,7 +284,13 @@ fn by_functions(pairing: &mut Pairing, from: &[Draw], to: &[Draw], places: Place
         }
         match (left.as_slice(), candidates.as_slice()) {
             ([here], [there]) => pairing.pairs.push(of_function(here, there)),
-            (left, _) => pairing.wanted.extend(left.iter().map(|here| wanted(here, places))),
+            // Where something else fills the column, it can be done without.
+            (left, _) => pairing.wanted.extend(left.iter().map(|here| {
+                let is_filled = |there: &Draw| {
+                    there.is_drawn() && there.table == here.table && there.column == here.column
+                };
+                Wanted { is_old: to.iter().any(is_filled), ..wanted(here, places) }
+            })),
         }
     }
 }
@@ -257,6 +301,7 @@ fn of_function(here: &Draw, there: &Draw) -> Pair {
         to: there.sequence.clone(),
         table: there.table,
         in_unique: here.in_unique || there.in_unique,
+        holds: there.holds,
     }
 }
 
@@ -276,6 +321,7 @@ pub fn merged(pairs: Vec<Pair>) -> Vec<Pair> {
                     known.to.may_not = None;
                 }
                 known.in_unique |= pair.in_unique;
+                known.holds = [known.holds, pair.holds].into_iter().flatten().min();
             }
         }
     }
@@ -305,6 +351,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
 
     fn sequence(name: &str) -> Sequence {
         let (schema, relname) = name.split_once('.').unwrap();
@@ -324,7 +371,9 @@ mod tests {
             by,
             sequence: sequence(name),
             in_unique: true,
+            holds: None,
             role: None,
+            words: Default::default(),
         }
     }
 
@@ -382,6 +431,21 @@ mod tests {
         let pairing = pair(&from[..2], &to[1..], &[&[]], PLACES);
         let wanted: Vec<String> = pairing.wanted.iter().map(Wanted::name).collect();
         assert_eq!(wanted, ["\"b\".\"one\"", "\"b\".\"two\""]);
+    }
+
+    #[test]
+    fn a_column_is_filled_by_a_function_on_one_side_and_by_itself_on_the_other() {
+        let by = |column: Option<&str>, name: &str, words: &[&str]| Draw {
+            words: Rc::new(words.iter().map(|word| (*word).to_owned()).collect()),
+            ..draw(column, By::Function("f".into()), name)
+        };
+        let serial = |name: &str| [draw(Some("id"), By::Default, name)];
+        let passed = || [(vec!["a.s".to_owned()], "b.t".to_owned())];
+        assert_eq!(pairs(&[by(Some("id"), "a.s", &[])], &serial("b.t"), &[]), passed());
+        assert_eq!(pairs(&serial("a.s"), &[by(Some("id"), "b.t", &[])], &[]), passed());
+        assert_eq!(pairs(&[by(None, "a.s", &["id"])], &serial("b.t"), &[]), passed());
+        assert_eq!(pairs(&serial("a.s"), &[by(None, "b.t", &["id", "x"])], &[]), passed());
+        assert_eq!(pairs(&serial("a.s"), &[by(None, "b.t", &["x"])], &[]), []);
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn question<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> String {
         format!("SELECT {number}, {}::regclass, last_value FROM {name}", literal(name))
     });
     format!(
-        "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now
+        "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now, seqcache
            FROM ({}) v (number, relation, now) JOIN pg_sequence ON seqrelid = v.relation",
         parts.collect::<Vec<_>>().join(" UNION ALL ")
     )
@@ -86,7 +86,10 @@ pub fn read(
     (target, to): (&Connection, &Rows),
     pairs: &[Pair],
 ) -> Result<Vec<Position>> {
-    let there = pairs.iter().enumerate().map(|(number, pair)| state_of(target, to, number, &pair.to.name));
+    let there = pairs.iter().enumerate().map(|(number, pair)| {
+        let state = state_of(target, to, number, &pair.to.name)?;
+        Ok(state.map(|state| state.held(pair.holds)))
+    });
     let there: Vec<Option<State>> = there.collect::<Result<_>>()?;
     with_reached((source, from), pairs, &there)
 }
@@ -194,7 +197,7 @@ pub fn raise_all(
         };
         for (number, wanted, _) in left.iter().take(done) {
             if let Some(Some(state)) = raised.reached.get_mut(*number) {
-                *state = state.at(*wanted);
+                *state = state.raised_to(*wanted);
             }
         }
         left = left.get(done..).unwrap_or_default();
@@ -226,14 +229,16 @@ fn raise_one(
     if let Some(why) = out_of_reach(state, to, value) {
         return Err(fail(why));
     }
-    // Never lowered, so what is there is there for good: nobody has to be waited for.
-    if state.has_passed(state.beyond(value, 1)) {
+    // Never lowered, so what is there is there for good: nobody has to be waited for. ALTER SEQUENCE takes from sessions what they
+    // have in advance.
+    if state.have_all_passed(state.beyond(value, 1)) {
         return Ok(None);
     }
     if let Some(why) = not_to_be_set(pair) {
         return Err(fail(why));
     }
-    let wanted = state.next_of_its_own(state.beyond(value, if ahead == Ahead::Plenty { 2 } else { 1 }));
+    let beyond = state.beyond(value, if ahead == Ahead::Plenty { 2 } else { 1 });
+    let wanted = if state.has_passed(beyond) { state.now() } else { state.next_of_its_own(beyond) };
     let increment = state.increment;
     let behind = if state.is_up() { "<" } else { ">" };
     // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.

@@ -9,10 +9,13 @@ use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::catalog::shard;
 use crate::catalog::split::{Map, Plan};
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, text_array};
+use crate::server::txn::in_one;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 const ALONE: &str = include_str!("../../../sql/sequences/alone.sql");
 
@@ -56,14 +59,16 @@ pub fn survey(
     let mut here = of_columns[0].clone();
     here.extend(draw::of_parts(source, &lists[0])?);
     let schemas = schemas(plan, Side::Source);
-    here.extend(functions::find(source, &tables.source, &schemas)?);
+    let of_functions = functions::find(source, &tables.source, &schemas)?;
+    here.extend(of_functions.draws);
     let mut there = of_columns[1].clone();
     there.extend(draw::of_parts(target, &lists[1])?);
-    there.extend(functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?);
+    there.extend(functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?.draws);
 
     let mut found = Survey { of_columns, ..Survey::default() };
     here.extend(said(plan, source, &mut found)?);
-    here.extend(by_keys(plan, source, &schemas, &here, &mut found)?);
+    let is_named = |named: &Named| schemas.contains(&named.schema) || is_made_of(named, &of_functions.words);
+    here.extend(by_keys(plan, source, &is_named, &here, &mut found)?);
     let pairing = pair::pair(&here, &there, &maps, places);
     found.pairs = pairing.pairs;
     found.problems.extend(pairing.problems);
@@ -110,22 +115,33 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
 fn of_nothing(by: By, Named { oid, schema, relname, cycles, .. }: Named, role: Option<String>) -> Draw {
     let name = format!("{}.{}", crate::remote::quote::ident(&schema), crate::remote::quote::ident(&relname));
     let sequence = Sequence { oid, name, schema, relname, cycles, ..Sequence::default() };
-    Draw { table: None, column: None, by, sequence, in_unique: true, role }
+    Draw { table: None, column: None, by, sequence, in_unique: true, holds: None, role, words: Rc::default() }
 }
 
-/// Those whose names hold a moving key; of the others it is kept that nothing is known.
+/// Whether texts of functions have its schema, or what its name begins with: the rest is put together.
+fn is_made_of(named: &Named, words: &BTreeSet<String>) -> bool {
+    const SHORTEST: usize = 4;
+    let begins = |word: &String| word.len() >= SHORTEST && named.relname.starts_with(word.as_str());
+    words.contains(&named.schema) || words.iter().any(begins)
+}
+
+/// Those whose names hold a moving key, where the tables are or functions name them; of the others it is kept that nothing is known.
 fn by_keys(
     plan: &Plan,
     source: &mut Connection,
-    schemas: &[String],
+    is_named: &dyn Fn(&Named) -> bool,
     known: &[Draw],
     found: &mut Survey,
 ) -> Result<Vec<Draw>> {
-    let most = by_key::MOST.to_string();
-    let alone = draw::named(&catalogs::ask(source, ALONE, &[Some(&text_array(schemas)), Some(&most)])?);
+    let (most, others) =
+        (by_key::MOST.to_string(), text_array(&in_one(|| shard::schemas_of_others(&plan.source))));
+    let alone = draw::named(&catalogs::ask(source, ALONE, &[Some(&others), Some(&most)])?);
     let is_known: BTreeSet<&str> = known.iter().map(|draw| draw.sequence.oid.as_str()).collect();
     let alone = alone.into_iter().filter(|named| !is_known.contains(named.oid.as_str())).collect();
-    let [of_keys, unknown] = ByKey::new(&plan.scope).split(alone);
+    let [of_keys, mut unknown] = ByKey::new(&plan.scope).split(alone);
+    let (of_keys, elsewhere): (Vec<Named>, Vec<Named>) = of_keys.into_iter().partition(is_named);
+    // Those that may well be the tenant's are named first.
+    unknown.splice(0..0, elsewhere);
     found.unknown = unknown;
     // Who owns it there has it raised here, and whoever may set it.
     let draw = |named: Named| {
@@ -168,7 +184,7 @@ fn look_for(
     let facts = draw::facts(target, &asked)?;
     let pairs = present.iter().zip(facts).filter_map(|(wanted, to)| {
         let from = vec![wanted.from.sequence.clone()];
-        Some(Pair { from, to: to?, table: wanted.from.table, in_unique: wanted.from.in_unique })
+        Some(Pair { from, to: to?, table: wanted.from.table, in_unique: wanted.from.in_unique, holds: None })
     });
     let pairs = found.pairs.drain(..).chain(pairs).collect();
     found.pairs = pair::merged(pairs);

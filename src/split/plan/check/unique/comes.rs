@@ -1,20 +1,24 @@
 //! How the values of a key come about.
 
+use super::drawn::Drawn;
 use super::index::{Index, Part};
 use crate::numbers::look::Sequence;
+use crate::numbers::progression::Numbers;
 
 /// The sequences of both sides' tables.
 pub struct Fillers {
     pub source: Vec<Sequence>,
     pub target: Vec<Sequence>,
+    /// What functions of defaults and triggers draw from, of the source and of the target.
+    pub drawn: [Vec<Drawn>; 2],
     /// Whether both sides are one database: what has the same number there is one sequence.
     pub is_one_place: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Comes {
-    /// A number that sequences of both sides may give out.
-    Met { from: String, to: String, number: i64 },
+    /// A number that sequences of both sides may give out; `by`: the function that draws, of which nothing else is known.
+    Met { from: String, to: String, number: i64, by: Option<String> },
     /// Both sides make others, and how.
     Apart(String),
     /// Nobody here knows.
@@ -30,15 +34,23 @@ impl Fillers {
             let there =
                 on_source.iter().find(|other| other.is_like(index)).and_then(|other| other.parts.get(at));
             match self.of_part(index.position, part, there.unwrap_or(part)) {
-                Comes::Met { from, to, number } => met = met.or(Some((from, to, number))),
+                found @ Comes::Met { .. } => met = met.or(Some(found)),
                 Comes::Apart(what) => return Comes::Apart(what),
                 Comes::Application(what) => application.push(what),
             }
         }
-        match met {
-            Some((from, to, number)) => Comes::Met { from, to, number },
-            None => Comes::Application(application.join(", ")),
+        met.unwrap_or_else(|| Comes::Application(application.join(", ")))
+    }
+
+    /// The sequences of a side that fill a column: by defaults of its own, or else by functions that name them.
+    fn filling(&self, side: usize, column: &(usize, String), part: &Part) -> Vec<Filling> {
+        let of_columns = if side == 0 { &self.source } else { &self.target };
+        let fills = of_columns.iter().filter(|sequence| sequence.columns.contains(column));
+        let own: Vec<Filling> = fills.map(Filling::from).collect();
+        if !own.is_empty() {
+            return own;
         }
+        self.drawn[side].iter().filter(|drawn| drawn.may_fill(column, part)).map(Filling::from).collect()
     }
 
     fn of_part(&self, position: usize, part: &Part, there: &Part) -> Comes {
@@ -46,22 +58,20 @@ impl Fillers {
             return Comes::Application(format!("values of {} come from the application", part.text));
         };
         let column = (position, name.clone());
-        let of = |all: &[Sequence]| -> Vec<Sequence> {
-            all.iter().filter(|sequence| sequence.columns.contains(&column)).cloned().collect()
-        };
-        let (from, to) = (of(&self.source), of(&self.target));
+        let (from, to) = (self.filling(0, &column, there), self.filling(1, &column, part));
         if let (Some(first), Some(other)) = (from.first(), to.first()) {
             let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (from, to)));
             let mut met = pairs.filter_map(|(from, to)| {
                 let is_one = self.is_one_place && from.oid == to.oid;
                 let number = from.numbers.meet(to.numbers).filter(|_| !is_one)?;
-                Some(Comes::Met { from: from.name.clone(), to: to.name.clone(), number })
+                let by = from.by.clone().or_else(|| to.by.clone());
+                Some(Comes::Met { from: from.name.clone(), to: to.name.clone(), number, by })
             });
             return met.next().unwrap_or_else(|| {
                 Comes::Apart(format!(
                     "values of \"{name}\" come from sequences, which give out no number twice ({}, {})",
-                    range(first),
-                    range(other)
+                    range(first.numbers),
+                    range(other.numbers)
                 ))
             });
         }
@@ -91,8 +101,30 @@ impl Fillers {
     }
 }
 
-fn range(sequence: &Sequence) -> String {
-    let numbers = sequence.numbers;
+/// A sequence that fills a column.
+struct Filling {
+    oid: String,
+    name: String,
+    numbers: Numbers,
+    /// The function that names it.
+    by: Option<String>,
+}
+
+impl From<&Sequence> for Filling {
+    fn from(sequence: &Sequence) -> Filling {
+        let Sequence { oid, name, numbers, .. } = sequence;
+        Filling { oid: oid.clone(), name: name.clone(), numbers: *numbers, by: None }
+    }
+}
+
+impl From<&Drawn> for Filling {
+    fn from(drawn: &Drawn) -> Filling {
+        let Drawn { oid, name, numbers, by, .. } = drawn;
+        Filling { oid: oid.clone(), name: name.clone(), numbers: *numbers, by: Some(by.clone()) }
+    }
+}
+
+fn range(numbers: Numbers) -> String {
     format!("{} to {} by {}", numbers.min, numbers.max, numbers.increment)
 }
 
@@ -146,7 +178,7 @@ mod tests {
 
     fn comes(parts: Vec<Part>, source: Vec<Sequence>, target: Vec<Sequence>) -> Comes {
         let index = Index::of_parts(parts);
-        Fillers { source, target, is_one_place: false }.of(&index, &[])
+        Fillers { source, target, drawn: Default::default(), is_one_place: false }.of(&index, &[])
     }
 
     #[test]
@@ -154,7 +186,7 @@ mod tests {
         let (id, code) = (|| part("id", false, None), || part("code", false, None));
         let all = |oid: &str| sequence(oid, "id", 1, 1, i64::MAX);
         let met = comes(vec![code(), id()], vec![all("a")], vec![all("b")]);
-        assert_eq!(met, Comes::Met { from: "public.a".into(), to: "public.b".into(), number: 2 });
+        assert_eq!(met, Comes::Met { from: "public.a".into(), to: "public.b".into(), number: 2, by: None });
         let blocks = (sequence("a", "id", 1, 100, 199), sequence("b", "id", 1, 200, 299));
         let is_apart = |comes: Comes| matches!(comes, Comes::Apart(_));
         assert!(is_apart(comes(vec![code(), id()], vec![blocks.0], vec![blocks.1])));

@@ -3,6 +3,7 @@
 //! and whether the values that move are on the target already.
 
 mod comes;
+mod drawn;
 mod index;
 mod values;
 
@@ -18,6 +19,7 @@ use crate::remote::quote::{literal, text_array};
 use crate::split::finding::Finding;
 use comes::{Comes, Fillers};
 use index::{Index, NAME};
+use std::collections::BTreeSet;
 
 pub fn check(
     plan: &Plan,
@@ -32,6 +34,10 @@ pub fn check(
     let fillers = Fillers {
         source: look::of_tables(source, &lists[0])?,
         target: look::of_tables(target, &lists[1])?,
+        drawn: [
+            drawn::of(source, ours, &schemas(plan, Side::Source))?,
+            drawn::of(target, theirs, &schemas(plan, Side::Target))?,
+        ],
         is_one_place: look::place_of(source)? == look::place_of(target)?,
     };
     let mut values = values::Values::begin(plan, &to, target)?;
@@ -73,6 +79,12 @@ fn behind(
     Ok(numbers::behind::find(&mut ends)?.into_iter().map(finding).collect())
 }
 
+/// Where a side's tables are.
+fn schemas(plan: &Plan, side: Side) -> Vec<String> {
+    let (schemas, _) = observe::table_names(plan, side);
+    schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 fn lists(plan: &Plan, side: Side) -> [String; 3] {
     let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
@@ -84,14 +96,21 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
     let text = index.text();
     let shard_by = plan.tables.get(index.position).map_or("", |table| table.shard_by.as_str());
     match comes {
-        Comes::Met { from, to, number } => {
+        Comes::Met { from, to, number, by } => {
+            let who = by.as_ref().map_or_else(String::new, |by| format!(", which {by} draws"));
             let detail = format!(
-                "{text}: sequences {from} of the source and {to} of the target may both give out {number}"
+                "{text}: sequences {from} of the source and {to} of the target may both give out {number}{who}"
             );
-            let hint = format!(
-                "SELECT * FROM shard_sequences_spread({}) gives each shard numbers of its own, for good; or add column \"{shard_by}\" to the key.",
-                literal(&plan.keyspace)
-            );
+            // Which column a function fills is not known for certain: these the operator sets apart.
+            let hint = match by {
+                Some(_) => format!(
+                    "Add column \"{shard_by}\" to the key, or give each shard's sequence numbers of its own, as docs/identifiers.md shows: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. RESTART."
+                ),
+                None => format!(
+                    "SELECT * FROM shard_sequences_spread({}) gives each shard numbers of its own, for good; or add column \"{shard_by}\" to the key.",
+                    literal(&plan.keyspace)
+                ),
+            };
             // What has gone over must be able to come back.
             match plan.reverse_of {
                 Some(_) => Finding::note(NAME, detail, &hint),
