@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Who may call what. A level holds those before it that it names: an operator may do what
 -- clients and monitors may, an admin what operators may.
 
@@ -23,7 +26,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
-                       shard_split_resume, shard_split_run, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain,
+                       shard_split_resume, shard_split_run, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain, split_start_dual_write, split_run_backfill,
+                       split_replay_tail, split_cutover, split_finish, split_rollback, split_resume, execute_resume, assign_many, unassigned, misplaced_runs,
                        shard_split_verify, shard_split_verification, shard_split_repair,
                        shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
@@ -100,3 +104,5 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION @extschema@.shard_revoke(name, text) IS
     'takes away what shard_grant() of the level has given, that of the levels it holds included. For the owner of the extension. Errors as of shard_grant';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- As whoever calls it: shards are asked as his login, and what he may not assign he does not.
 CREATE FUNCTION @extschema@.shard_assign_found(keyspace text DEFAULT 'default', shards text[] DEFAULT NULL,
                                                timeout interval DEFAULT '10 min', reason text DEFAULT 'its rows were found there')
@@ -5,7 +8,7 @@ RETURNS TABLE (found_on text[], keys bigint, assigned boolean, example text, pro
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    lot   record;
+    lot   pg_catalog.record;
     lows  int[];
     highs int[];
     low   int;
@@ -16,7 +19,7 @@ BEGIN
           FROM (SELECT f.key, f.found_on,
                        (pg_catalog.row_number() OVER (PARTITION BY f.found_on, f.key IS NULL) - 1) OPERATOR(pg_catalog./) 10000 AS number
                   FROM (SELECT u.key, pg_catalog.array_agg(DISTINCT u.shard) AS found_on
-                          FROM @extschema@.shard_unassigned($1, $2, $3) u GROUP BY u.key) f) k
+                          FROM shardmaster.unassigned($1, $2, $3) u GROUP BY u.key) f) k
          GROUP BY k.found_on, k.key IS NULL, k.number ORDER BY k.found_on, k.key IS NULL, k.number
     LOOP
         found_on := lot.found_on;
@@ -37,7 +40,7 @@ BEGIN
             lows := lows[2:];
             highs := highs[2:];
             BEGIN
-                PERFORM @extschema@.shard_assign_many(lot.keys[low:high], lot.found_on[1], $1, false, $4);
+                PERFORM shardmaster.assign_many(lot.keys[low:high], lot.found_on[1], $1, false, $4);
                 keys := high OPERATOR(pg_catalog.-) low OPERATOR(pg_catalog.+) 1;
                 assigned := true;
                 example := pg_catalog.left(lot.keys[low], 100);
@@ -60,3 +63,5 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION @extschema@.shard_assign_found(text, text[], interval, text) IS
 'assigns each key of a directory keyspace that is routed nowhere to the shard that has rows of it (see shard_unassigned), ten thousand in a routing version. Keys with rows on more than one shard, rows without a key, and keys that cannot be assigned are not, and are told in rows of their own. It moves nothing. Errors as of shard_unassigned';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- The catalog of the cluster master. Everything that must survive a dump and a
 -- restore is marked for pg_dump at the end of this file; what must not (who this
 -- master is, what a worker is doing) is not.
@@ -606,3 +609,5 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_ledger', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.trusted_owner', '');
+
+SET LOCAL search_path = @extschema@, pg_temp;

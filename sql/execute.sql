@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- One statement on all shards. Procedures, because each step is committed on the master before the next one begins on
 -- the shards. No SET clause, which would forbid COMMIT: every name is qualified instead.
 CREATE PROCEDURE @extschema@.shard_execute(
@@ -9,11 +12,10 @@ LANGUAGE plpgsql AS $$
 BEGIN
     execution_id := shardmaster.execution_begin(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, by_policies);
     COMMIT;
-    CALL @extschema@.shard_execute_resume(execution_id, false, timeout);
+    CALL shardmaster.execute_resume(execution_id, false, timeout);
 END $$;
 
-CREATE PROCEDURE @extschema@.shard_execute_resume(
-    execution_id bigint, retry boolean DEFAULT false, timeout interval DEFAULT '10 min')
+CREATE PROCEDURE shardmaster.execute_resume(execution_id bigint, retry boolean, timeout interval)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
@@ -22,6 +24,16 @@ BEGIN
     WHILE shardmaster.execution_step(execution_id, timeout) LOOP
         COMMIT;
     END LOOP;
+END $$;
+COMMENT ON PROCEDURE shardmaster.execute_resume(bigint, boolean, interval) IS
+'internal: carries out what shard_execute() has written down';
+
+CREATE PROCEDURE @extschema@.shard_execute_resume(
+    execution_id bigint, retry boolean DEFAULT false, timeout interval DEFAULT '10 min')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    CALL shardmaster.execute_resume(execution_id, retry, timeout);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean, interval, bigint, boolean, boolean) IS
@@ -38,3 +50,5 @@ COMMENT ON FUNCTION shardmaster.execution_take(bigint, boolean, interval) IS
 'internal: takes an execution for the session, and finds out where it is';
 COMMENT ON FUNCTION shardmaster.execution_step(bigint, interval) IS
 'internal: the next step of an execution, to be committed; false: all is done';
+
+SET LOCAL search_path = @extschema@, pg_temp;

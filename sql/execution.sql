@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Statements that all shards are to run, each of them once, and how far each shard is.
 
 CREATE TABLE shardmaster.execution (
@@ -61,3 +64,5 @@ COMMENT ON COLUMN shardmaster.execution_shard.gid IS 'the name of its prepared t
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.execution', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.execution_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.execution_shard', '');
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- What still refuses clients, as this master knows it.
 CREATE TYPE shardmaster.guards_row AS (split_id bigint, shard_key text, side text, state text, since timestamptz, keys bigint, keyspace text, tables text[]);
 COMMENT ON TYPE shardmaster.guards_row IS 'the columns of shard_guards()';
@@ -30,3 +33,5 @@ COMMENT ON FUNCTION @extschema@.shard_guards() IS
 -- For whoever types a table's name; as the function.
 CREATE VIEW @extschema@.shard_guards AS SELECT * FROM @extschema@.shard_guards();
 COMMENT ON VIEW @extschema@.shard_guards IS 'what refuses clients, as shard_guards() has it, for those who may call that';
+
+SET LOCAL search_path = @extschema@, pg_temp;

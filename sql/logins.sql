@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- As whom a role of this database is connected to the shards, for what it asks all of them.
 
 CREATE TABLE shardmaster.shard_login (
@@ -17,3 +20,5 @@ COMMENT ON COLUMN shardmaster.shard_login.username IS 'the role on the shard';
 COMMENT ON COLUMN shardmaster.shard_login.credential_alias IS 'by which it proves who it is; NULL: by what the account of the server has';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_login', '');
+
+SET LOCAL search_path = @extschema@, pg_temp;

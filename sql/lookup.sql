@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Look-ups: by which value of another column the key of a keyspace is found.
 
 CREATE TABLE shardmaster.lookup (
@@ -107,3 +110,5 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup_conflict', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup_removal', '');
+
+SET LOCAL search_path = @extschema@, pg_temp;

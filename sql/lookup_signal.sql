@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- As routing_signal, for owners of keys: sessions keep those, too. One that is new was kept by nobody.
 CREATE TABLE shardmaster.lookup_signal ();
 COMMENT ON TABLE shardmaster.lookup_signal IS 'its invalidation tells sessions that owners of look-ups have changed; always empty';
@@ -19,3 +22,5 @@ ALTER TABLE shardmaster.lookup_entry ENABLE ALWAYS TRIGGER lookup_changed;
 ALTER TABLE shardmaster.lookup_entry ENABLE ALWAYS TRIGGER lookup_deleted;
 ALTER TABLE shardmaster.lookup_entry ENABLE ALWAYS TRIGGER lookup_truncated;
 ALTER TABLE shardmaster.lookup ENABLE ALWAYS TRIGGER lookup_changed;
+
+SET LOCAL search_path = @extschema@, pg_temp;

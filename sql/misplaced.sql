@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Rows on the wrong shard that are moved or deleted by an operator's word. What runs holds its entries of routing, so that
 -- no split, no assignment and no other one comes in between, whatever crashes.
 
@@ -68,3 +71,5 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_key', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_session', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_table', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_doubt', '');
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Rows on the wrong shard. Procedures, because what is about to be done is committed on the master before a shard does it, and
 -- each batch of rows is known to be done before the next one. No SET clause, which would forbid COMMIT: every name is
 -- qualified instead.
@@ -7,14 +10,14 @@ CREATE PROCEDURE @extschema@.shard_misplaced_move(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    done record;
+    done pg_catalog.record;
 BEGIN
     run_id := shardmaster.misplaced_begin('move'::pg_catalog.text, shard, keys, keyspace, tables, fire_triggers, timeout);
     COMMIT;
     WHILE shardmaster.misplaced_step(run_id) LOOP
         COMMIT;
     END LOOP;
-    FOR done IN SELECT r.table_name, r.moved, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
+    FOR done IN SELECT r.table_name, r.moved, r.deleted FROM shardmaster.misplaced_runs(run_id) r
                  WHERE r.table_name IS NOT NULL LOOP
         RAISE NOTICE 'table "%": % rows moved, % deleted that were there already', done.table_name, done.moved, done.deleted;
     END LOOP;
@@ -26,14 +29,14 @@ CREATE PROCEDURE @extschema@.shard_misplaced_delete(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    done record;
+    done pg_catalog.record;
 BEGIN
     run_id := shardmaster.misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
     COMMIT;
     WHILE shardmaster.misplaced_step(run_id) LOOP
         COMMIT;
     END LOOP;
-    FOR done IN SELECT r.table_name, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
+    FOR done IN SELECT r.table_name, r.deleted FROM shardmaster.misplaced_runs(run_id) r
                  WHERE r.table_name IS NOT NULL LOOP
         RAISE NOTICE 'table "%": % rows deleted', done.table_name, done.deleted;
     END LOOP;
@@ -51,3 +54,5 @@ COMMENT ON FUNCTION shardmaster.misplaced_begin(text, text, text[], text, text[]
 'internal: holds the keys of shard_misplaced_move() or shard_misplaced_delete() for the session';
 COMMENT ON FUNCTION shardmaster.misplaced_step(bigint) IS
 'internal: the next step of a run, to be committed; false: all is done';
+
+SET LOCAL search_path = @extschema@, pg_temp;

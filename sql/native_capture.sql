@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Makes the trigger function of one table of a split on this shard a native one, for its owner alone, who has made it in
 -- PL/pgSQL before. Functions in C are made by superusers only; this is one of the library's own, which reads and writes
 -- what belongs to its owner, whoever that is.
@@ -17,3 +20,5 @@ BEGIN
                    made, 'MODULE_PATHNAME', 'shardmaster_capture_1');
 END $$;
 COMMENT ON FUNCTION shardmaster.native_capture(bigint, int) IS 'makes a capture function of a split on this shard, which the caller owns, a native one';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Which numbers a shard alone gives out. A block stays here for good, whatever becomes of its shard: its numbers are in rows
 -- that have moved to others.
 
@@ -16,3 +19,5 @@ COMMENT ON COLUMN shardmaster.number_block.first IS 'its least number';
 COMMENT ON COLUMN shardmaster.number_block.last IS 'its greatest number';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.number_block', '');
+
+SET LOCAL search_path = @extschema@, pg_temp;

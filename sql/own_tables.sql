@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Rows of the extension's tables fire no code of others: not by a foreign key that refers to them, nor by a trigger, a rule
 -- or a table that inherits. What changes a row would run it with its own rights, those of the extension's owner.
 
@@ -42,6 +45,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('table %s, which inherits from %s', i.inhrelid::regclass, i.inhparent::regclass)
       FROM pg_inherits i
      WHERE i.inhrelid IN (SELECT oid FROM own) OR i.inhparent IN (SELECT oid FROM own)
+    UNION ALL
+    -- What the text of a table or view was taken to mean when it was made.
+    SELECT format('%s of %s', pg_describe_object(d.refclassid, d.refobjid, 0), pg_describe_object(d.classid, d.objid, 0))
+      FROM pg_depend d
+      LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
+      LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+      LEFT JOIN pg_attrdef a ON d.classid = 'pg_attrdef'::regclass AND a.oid = d.objid
+     WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+       AND EXISTS (SELECT FROM pg_depend o JOIN pg_extension e ON e.oid = o.refobjid AND e.extname = 'shardmaster'
+                    WHERE o.classid = 'pg_class'::regclass AND o.objid IN (k.conrelid, w.ev_class, a.adrelid)
+                      AND o.refclassid = 'pg_extension'::regclass AND o.deptype = 'e')
+       AND NOT EXISTS (SELECT FROM pg_depend o JOIN pg_extension e ON e.oid = o.refobjid AND e.extname = 'shardmaster'
+                        WHERE o.classid = d.refclassid AND o.objid = d.refobjid
+                          AND o.refclassid = 'pg_extension'::regclass AND o.deptype = 'e')
 $$;
 COMMENT ON FUNCTION shardmaster.code_of_others() IS 'what others have put on the tables of the extension, which would run code of theirs: foreign keys, triggers, rules, policies, tables that inherit; rows of such a table are not changed';
 
@@ -50,8 +67,8 @@ COMMENT ON FUNCTION shardmaster.code_of_others() IS 'what others have put on the
 CREATE FUNCTION shardmaster.keep_tables_own(there oid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    relation record;
-    given    record;
+    relation pg_catalog.record;
+    given    pg_catalog.record;
     found    text;
 BEGIN
     SELECT string_agg(c, ', ') INTO found FROM shardmaster.code_of_others() c;
@@ -126,3 +143,5 @@ BEGIN
     PERFORM shardmaster.keep_tables_own('{}');
 END $$;
 COMMENT ON FUNCTION shardmaster.grant_initially() IS 'the rights of a new installation, whatever default privileges there are';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Placement: slots of shards, the reservations that take them, and what is counted
 -- beside them so that no reservation has to count. Part of the catalog. The server reads
 -- the text of each CHECK for each statement, so there is one where it matters most.
@@ -119,3 +122,5 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_room_change_id_seq
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_quota', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_quota_change', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_quota_change_id_seq', '');
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Sessions keep routes that they have looked up. Whatever changes them invalidates this
 -- table, which nobody reads: at the commit all sessions are told by the server's own
 -- means, on standbys too. The table's owner is who the catalog is read as.
@@ -23,3 +26,5 @@ CREATE TRIGGER routing_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON s
 ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER routing_changed;
 ALTER TABLE shardmaster.keyspace ENABLE ALWAYS TRIGGER routing_changed;
 ALTER TABLE shardmaster.shard ENABLE ALWAYS TRIGGER routing_changed;
+
+SET LOCAL search_path = @extschema@, pg_temp;

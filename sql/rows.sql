@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- The columns of functions in Rust that return rows of a type; src/api/row.rs names them, too.
 
 CREATE TYPE shardmaster.misplaced_runs_row AS (
@@ -69,3 +72,5 @@ COMMENT ON TYPE shardmaster.tenant_usage_row IS 'the columns of shard_tenant_usa
 
 CREATE TYPE shardmaster.route_range_row AS (lower text, upper text, shard_key text, conninfo text, routing_version bigint, namespace text);
 COMMENT ON TYPE shardmaster.route_range_row IS 'the columns of shard_route_range()';
+
+SET LOCAL search_path = @extschema@, pg_temp;

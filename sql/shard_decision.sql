@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Decided cutovers that shards know and this master did not when it asked them: it was restored,
 -- or promoted, to a time before. Not dumped: a restored master asks its own shards.
 CREATE TABLE shardmaster.shard_decision (
@@ -60,3 +63,5 @@ CREATE VIEW shardmaster.lost_decision AS
                         WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused'));
 COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -87,7 +87,7 @@ COMMENT ON TYPE shardmaster.route_range_row IS 'the columns of shard_route_range
 -- call them would stand in the way. The columns are those that they had.
 DO $$
 DECLARE
-    called record;
+    called pg_catalog.record;
 BEGIN
     FOR called IN
         SELECT p.oid, t.oid AS result, p.pronargs
@@ -200,8 +200,66 @@ BEGIN
                             ELSE 'REVOKE USAGE ON SCHEMA shardmaster FROM %I' END, role);
     END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE @extschema@.shard_execute_resume(
-    execution_id bigint, retry boolean DEFAULT false, timeout interval DEFAULT '10 min')
+-- What procedures and functions of the extension call of those that users call: the same code under a name in the schema of the
+-- catalog. The schema of the calls belongs to somebody else, perhaps, who may give its name to another one: what is found by that
+-- name runs as whoever calls.
+
+CREATE FUNCTION shardmaster.split_start_dual_write(split_id bigint, on_ddl text) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_start_dual_write_wrapper';
+COMMENT ON FUNCTION shardmaster.split_start_dual_write(bigint, text) IS 'internal: shard_split_start_dual_write()';
+
+CREATE FUNCTION shardmaster.split_run_backfill(split_id bigint) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_run_backfill_wrapper';
+COMMENT ON FUNCTION shardmaster.split_run_backfill(bigint) IS 'internal: shard_split_run_backfill()';
+
+CREATE FUNCTION shardmaster.split_replay_tail(split_id bigint) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_replay_tail_wrapper';
+COMMENT ON FUNCTION shardmaster.split_replay_tail(bigint) IS 'internal: shard_split_replay_tail()';
+
+CREATE FUNCTION shardmaster.split_cutover(split_id bigint, max_fence interval, not_before timestamptz, until timestamptz, attempts int) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_cutover_wrapper';
+COMMENT ON FUNCTION shardmaster.split_cutover(bigint, interval, timestamptz, timestamptz, int) IS 'internal: shard_split_cutover()';
+
+CREATE FUNCTION shardmaster.split_finish(split_id bigint, accept_missing boolean, source_lost boolean) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_finish_wrapper';
+COMMENT ON FUNCTION shardmaster.split_finish(bigint, boolean, boolean) IS 'internal: shard_split_finish()';
+
+CREATE FUNCTION shardmaster.split_rollback(split_id bigint, target_lost boolean) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_rollback_wrapper';
+COMMENT ON FUNCTION shardmaster.split_rollback(bigint, boolean) IS 'internal: shard_split_rollback()';
+
+CREATE FUNCTION shardmaster.split_resume(split_id bigint) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_resume_wrapper';
+COMMENT ON FUNCTION shardmaster.split_resume(bigint) IS 'internal: shard_split_resume()';
+
+CREATE FUNCTION shardmaster.split_to_call(split_id bigint) RETURNS text
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_to_call_wrapper';
+COMMENT ON FUNCTION shardmaster.split_to_call(bigint) IS 'internal: shard_split_to_call()';
+
+CREATE FUNCTION shardmaster.assign_many(keys text[], shard_key text, keyspace text, force boolean, reason text) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_assign_many_wrapper';
+COMMENT ON FUNCTION shardmaster.assign_many(text[], text, text, boolean, text) IS 'internal: shard_assign_many()';
+
+CREATE FUNCTION shardmaster.unassigned(keyspace text, shards text[], timeout interval) RETURNS TABLE (shard text, table_name text, key text, rows bigint)
+VOLATILE PARALLEL UNSAFE
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_unassigned_wrapper';
+COMMENT ON FUNCTION shardmaster.unassigned(text, text[], interval) IS 'internal: shard_unassigned()';
+
+CREATE FUNCTION shardmaster.misplaced_runs(run_id bigint) RETURNS SETOF shardmaster.misplaced_runs_row
+STABLE SECURITY DEFINER PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_misplaced_runs_wrapper';
+COMMENT ON FUNCTION shardmaster.misplaced_runs(bigint) IS 'internal: shard_misplaced_runs()';
+
+CREATE PROCEDURE shardmaster.execute_resume(execution_id bigint, retry boolean, timeout interval)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
@@ -211,6 +269,76 @@ BEGIN
         COMMIT;
     END LOOP;
 END $$;
+COMMENT ON PROCEDURE shardmaster.execute_resume(bigint, boolean, interval) IS
+'internal: carries out what shard_execute() has written down';
+
+CREATE OR REPLACE PROCEDURE @extschema@.shard_execute_resume(
+    execution_id bigint, retry boolean DEFAULT false, timeout interval DEFAULT '10 min')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    CALL shardmaster.execute_resume(execution_id, retry, timeout);
+END $$;
+
+CREATE OR REPLACE FUNCTION @extschema@.shard_assign_found(keyspace text DEFAULT 'default', shards text[] DEFAULT NULL,
+                                               timeout interval DEFAULT '10 min', reason text DEFAULT 'its rows were found there')
+RETURNS TABLE (found_on text[], keys bigint, assigned boolean, example text, problem text)
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    lot   pg_catalog.record;
+    lows  int[];
+    highs int[];
+    low   int;
+    high  int;
+BEGIN
+    FOR lot IN
+        SELECT k.found_on, pg_catalog.array_agg(k.key) AS keys
+          FROM (SELECT f.key, f.found_on,
+                       (pg_catalog.row_number() OVER (PARTITION BY f.found_on, f.key IS NULL) - 1) OPERATOR(pg_catalog./) 10000 AS number
+                  FROM (SELECT u.key, pg_catalog.array_agg(DISTINCT u.shard) AS found_on
+                          FROM shardmaster.unassigned($1, $2, $3) u GROUP BY u.key) f) k
+         GROUP BY k.found_on, k.key IS NULL, k.number ORDER BY k.found_on, k.key IS NULL, k.number
+    LOOP
+        found_on := lot.found_on;
+        IF pg_catalog.cardinality(lot.found_on) OPERATOR(pg_catalog.>) 1 OR lot.keys[1] IS NULL THEN
+            keys := pg_catalog.cardinality(lot.keys);
+            assigned := false;
+            example := pg_catalog.left(lot.keys[1], 100);
+            problem := CASE WHEN lot.keys[1] IS NULL THEN 'rows without a key' ELSE 'rows are on more than one shard' END;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        -- All at once; where that is refused in halves, down to the keys that it is refused for.
+        lows := ARRAY[1];
+        highs := ARRAY[pg_catalog.cardinality(lot.keys)];
+        WHILE pg_catalog.cardinality(lows) OPERATOR(pg_catalog.>) 0 LOOP
+            low := lows[1];
+            high := highs[1];
+            lows := lows[2:];
+            highs := highs[2:];
+            BEGIN
+                PERFORM shardmaster.assign_many(lot.keys[low:high], lot.found_on[1], $1, false, $4);
+                keys := high OPERATOR(pg_catalog.-) low OPERATOR(pg_catalog.+) 1;
+                assigned := true;
+                example := pg_catalog.left(lot.keys[low], 100);
+                problem := NULL;
+                RETURN NEXT;
+            EXCEPTION WHEN data_exception OR object_not_in_prerequisite_state OR object_in_use THEN
+                IF low OPERATOR(pg_catalog.<) high THEN
+                    lows := ARRAY[low, (low OPERATOR(pg_catalog.+) high) OPERATOR(pg_catalog./) 2 OPERATOR(pg_catalog.+) 1] OPERATOR(pg_catalog.||) lows;
+                    highs := ARRAY[(low OPERATOR(pg_catalog.+) high) OPERATOR(pg_catalog./) 2, high] OPERATOR(pg_catalog.||) highs;
+                    CONTINUE;
+                END IF;
+                keys := 1;
+                assigned := false;
+                example := pg_catalog.left(lot.keys[low], 100);
+                problem := pg_catalog.left(SQLERRM, 400);
+                RETURN NEXT;
+            END;
+        END LOOP;
+    END LOOP;
+END $$;
 
 CREATE OR REPLACE PROCEDURE @extschema@.shard_misplaced_move(
     shard text, keys text[], keyspace text DEFAULT 'default', tables text[] DEFAULT NULL,
@@ -218,14 +346,14 @@ CREATE OR REPLACE PROCEDURE @extschema@.shard_misplaced_move(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    done record;
+    done pg_catalog.record;
 BEGIN
     run_id := shardmaster.misplaced_begin('move'::pg_catalog.text, shard, keys, keyspace, tables, fire_triggers, timeout);
     COMMIT;
     WHILE shardmaster.misplaced_step(run_id) LOOP
         COMMIT;
     END LOOP;
-    FOR done IN SELECT r.table_name, r.moved, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
+    FOR done IN SELECT r.table_name, r.moved, r.deleted FROM shardmaster.misplaced_runs(run_id) r
                  WHERE r.table_name IS NOT NULL LOOP
         RAISE NOTICE 'table "%": % rows moved, % deleted that were there already', done.table_name, done.moved, done.deleted;
     END LOOP;
@@ -301,6 +429,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('table %s, which inherits from %s', i.inhrelid::regclass, i.inhparent::regclass)
       FROM pg_inherits i
      WHERE i.inhrelid IN (SELECT oid FROM own) OR i.inhparent IN (SELECT oid FROM own)
+    UNION ALL
+    -- What the text of a table or view was taken to mean when it was made.
+    SELECT format('%s of %s', pg_describe_object(d.refclassid, d.refobjid, 0), pg_describe_object(d.classid, d.objid, 0))
+      FROM pg_depend d
+      LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
+      LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+      LEFT JOIN pg_attrdef a ON d.classid = 'pg_attrdef'::regclass AND a.oid = d.objid
+     WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+       AND EXISTS (SELECT FROM pg_depend o JOIN pg_extension e ON e.oid = o.refobjid AND e.extname = 'shardmaster'
+                    WHERE o.classid = 'pg_class'::regclass AND o.objid IN (k.conrelid, w.ev_class, a.adrelid)
+                      AND o.refclassid = 'pg_extension'::regclass AND o.deptype = 'e')
+       AND NOT EXISTS (SELECT FROM pg_depend o JOIN pg_extension e ON e.oid = o.refobjid AND e.extname = 'shardmaster'
+                        WHERE o.classid = d.refclassid AND o.objid = d.refobjid
+                          AND o.refclassid = 'pg_extension'::regclass AND o.deptype = 'e')
 $$;
 COMMENT ON FUNCTION shardmaster.code_of_others() IS 'what others have put on the tables of the extension, which would run code of theirs: foreign keys, triggers, rules, policies, tables that inherit; rows of such a table are not changed';
 
@@ -309,8 +451,8 @@ COMMENT ON FUNCTION shardmaster.code_of_others() IS 'what others have put on the
 CREATE FUNCTION shardmaster.keep_tables_own(there oid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    relation record;
-    given    record;
+    relation pg_catalog.record;
+    given    pg_catalog.record;
     found    text;
 BEGIN
     SELECT string_agg(c, ', ') INTO found FROM shardmaster.code_of_others() c;
@@ -465,7 +607,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
-                       shard_split_resume, shard_split_run, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain,
+                       shard_split_resume, shard_split_run, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain, split_start_dual_write, split_run_backfill,
+                       split_replay_tail, split_cutover, split_finish, split_rollback, split_resume, execute_resume, assign_many, unassigned, misplaced_runs,
                        shard_split_verify, shard_split_verification, shard_split_repair,
                        shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
@@ -485,54 +628,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
 
-CREATE OR REPLACE FUNCTION shardmaster.split_line(split_id bigint) RETURNS text
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT concat_ws(', ',
-               format('split %s: %s%s', m.split_id, CASE WHEN g.goes_back THEN 'rolling back from ' END, m.phase),
-               CASE WHEN g.copies THEN concat(shardmaster.progress_bar(floor(m.percent)::bigint), coalesce(m.percent, 0), ' %') END,
-               CASE WHEN NOT g.goes_back AND m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
-                    THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
-               CASE WHEN g.copies
-                    THEN nullif(concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
-                                          'about ' || date_trunc('second', m.eta) || ' left'), '') END,
-               CASE WHEN NOT g.goes_back AND m.phase = 'tailing'
-                    THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
-               CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
-                    THEN format('writers waited at most %s ms', m.fence_ms) END,
-               CASE WHEN m.phase = 'completed' AND p.goal = 'finished' AND m.finished_at IS NULL THEN 'finishing' END,
-               CASE WHEN m.activity IN ('retrying', 'failed', 'paused')
-                    THEN concat_ws(' since ', m.activity,
-                                   CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
-               -- What its operator does next is no news to whoever runs it.
-               CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
-                     AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
-                    THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
-      FROM @extschema@.shard_split_metrics(split_id) m
-      JOIN shardmaster.split_plan p ON p.id = m.split_id
-     CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
-     CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
-     -- An attempt that is under way says nothing new, until it has passed or failed, too.
-     WHERE NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
-$$;
-COMMENT ON FUNCTION shardmaster.split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
-
-CREATE FUNCTION shardmaster.split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    plan shardmaster.split_plan%ROWTYPE;
-BEGIN
-    SELECT * INTO plan FROM shardmaster.split_plan p
-     WHERE p.id = split_id AND p.phase = 'planning' AND p.goal <> 'planning' AND p.activity = 'retrying' AND p.attempts >= 3
-       AND greatest(p.retrying_since, watched_since) < clock_timestamp() - interval '30 s';
-    IF FOUND THEN
-        RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
-            USING ERRCODE = '57014',
-                  HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
-    END IF;
-END $$;
-COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
-
-CREATE OR REPLACE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
+CREATE FUNCTION shardmaster.split_metrics(split_id bigint)
 RETURNS SETOF shardmaster.split_metrics_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
@@ -569,7 +665,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN n.followed AND f.lag_rows IS NULL
                 THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
            p.error_detail, g.rehearsed_ms,
-           CASE WHEN p.finished_at IS NULL THEN @extschema@.shard_split_to_call(p.id) END,
+           CASE WHEN p.finished_at IS NULL THEN shardmaster.split_to_call(p.id) END,
            p.reverse_of,
            CASE WHEN p.finished_at IS NOT NULL THEN NULL
                 WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END, f.queue_limit,
@@ -581,6 +677,76 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       LEFT JOIN shardmaster.split_figures($1) f ON f.split_id = p.id
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
+$$;
+COMMENT ON FUNCTION shardmaster.split_metrics(bigint) IS 'internal: what shard_split_metrics() gives';
+
+CREATE OR REPLACE FUNCTION shardmaster.split_account(split_id bigint, began timestamptz) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT concat_ws('; ',
+               format('split %s: %s after %s', m.split_id, CASE WHEN m.finished_at IS NOT NULL THEN 'finished' ELSE m.phase END,
+                      date_trunc('milliseconds', clock_timestamp() - began)),
+               shardmaster.counted(nullif(m.total_rows_copied, 0), 'row', 'rows') || ' copied'
+                   || coalesce(' at ' || shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, m.backfill_completed_at), ''),
+               CASE WHEN m.cutover_at IS NOT NULL THEN
+                    concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')), w.detail) END,
+               'next: ' || m.next_call)
+      FROM shardmaster.split_metrics(split_id) m
+      LEFT JOIN LATERAL (SELECT e.detail FROM shardmaster.split_event e
+                          WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
+                          ORDER BY e.id DESC LIMIT 1) w ON true
+$$;
+
+CREATE OR REPLACE FUNCTION shardmaster.split_line(split_id bigint) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT concat_ws(', ',
+               format('split %s: %s%s', m.split_id, CASE WHEN g.goes_back THEN 'rolling back from ' END, m.phase),
+               CASE WHEN g.copies THEN concat(shardmaster.progress_bar(floor(m.percent)::bigint), coalesce(m.percent, 0), ' %') END,
+               CASE WHEN NOT g.goes_back AND m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
+                    THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
+               CASE WHEN g.copies
+                    THEN nullif(concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
+                                          'about ' || date_trunc('second', m.eta) || ' left'), '') END,
+               CASE WHEN NOT g.goes_back AND m.phase = 'tailing'
+                    THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
+               CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
+                    THEN format('writers waited at most %s ms', m.fence_ms) END,
+               CASE WHEN m.phase = 'completed' AND p.goal = 'finished' AND m.finished_at IS NULL THEN 'finishing' END,
+               CASE WHEN m.activity IN ('retrying', 'failed', 'paused')
+                    THEN concat_ws(' since ', m.activity,
+                                   CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
+               -- What its operator does next is no news to whoever runs it.
+               CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
+                     AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
+                    THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
+      FROM shardmaster.split_metrics(split_id) m
+      JOIN shardmaster.split_plan p ON p.id = m.split_id
+     CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
+     CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
+     -- An attempt that is under way says nothing new, until it has passed or failed, too.
+     WHERE NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
+$$;
+COMMENT ON FUNCTION shardmaster.split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
+
+CREATE FUNCTION shardmaster.split_in_vain(split_id bigint, watched_since timestamptz) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    plan shardmaster.split_plan%ROWTYPE;
+BEGIN
+    SELECT * INTO plan FROM shardmaster.split_plan p
+     WHERE p.id = split_id AND p.phase = 'planning' AND p.goal <> 'planning' AND p.activity = 'retrying' AND p.attempts >= 3
+       AND greatest(p.retrying_since, watched_since) < clock_timestamp() - interval '30 s';
+    IF FOUND THEN
+        RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
+            USING ERRCODE = '57014',
+                  HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
+    END IF;
+END $$;
+COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
+
+CREATE OR REPLACE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
+RETURNS SETOF shardmaster.split_metrics_row
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM shardmaster.split_metrics($1)
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
     'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
@@ -613,7 +779,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                              THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
                                         shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
-      FROM @extschema@.shard_split_metrics(NULL::bigint) m JOIN shardmaster.split_plan p ON p.id = m.split_id
+      FROM shardmaster.split_metrics(NULL::bigint) m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
        -- A way back that nobody has asked for is no work.
        AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
@@ -640,21 +806,21 @@ BEGIN
         IF next_call OPERATOR(pg_catalog.=) '' THEN
             PERFORM shardmaster.split_wait_for_change(split_id, 1000::bigint);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_start_dual_write' THEN
-            PERFORM @extschema@.shard_split_start_dual_write(split_id, NULL::pg_catalog.text);
+            PERFORM shardmaster.split_start_dual_write(split_id, NULL::pg_catalog.text);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_run_backfill' THEN
-            PERFORM @extschema@.shard_split_run_backfill(split_id);
+            PERFORM shardmaster.split_run_backfill(split_id);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_replay_tail' THEN
-            PERFORM @extschema@.shard_split_replay_tail(split_id);
+            PERFORM shardmaster.split_replay_tail(split_id);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
             -- Whom an attempt has waited for may be gone a moment later.
-            PERFORM @extschema@.shard_split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz,
-                                                    NULL::pg_catalog.timestamptz, 3);
+            PERFORM shardmaster.split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz,
+                                              NULL::pg_catalog.timestamptz, 3);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_finish' THEN
-            PERFORM @extschema@.shard_split_finish(split_id, false, false);
+            PERFORM shardmaster.split_finish(split_id, false, false);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_rollback' THEN
-            PERFORM @extschema@.shard_split_rollback(split_id, false);
+            PERFORM shardmaster.split_rollback(split_id, false);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_resume' THEN
-            PERFORM @extschema@.shard_split_resume(split_id);
+            PERFORM shardmaster.split_resume(split_id);
         ELSE
             RAISE EXCEPTION 'shard_split_run() knows no call "%"', next_call
                 USING ERRCODE = 'XX000', HINT = 'Call it by hand.';
@@ -747,14 +913,14 @@ CREATE PROCEDURE @extschema@.shard_misplaced_delete(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    done record;
+    done pg_catalog.record;
 BEGIN
     run_id := shardmaster.misplaced_begin(pg_catalog.concat('delete_', rows), shard, keys, keyspace, tables, true, timeout);
     COMMIT;
     WHILE shardmaster.misplaced_step(run_id) LOOP
         COMMIT;
     END LOOP;
-    FOR done IN SELECT r.table_name, r.deleted FROM @extschema@.shard_misplaced_runs(run_id) r
+    FOR done IN SELECT r.table_name, r.deleted FROM shardmaster.misplaced_runs(run_id) r
                  WHERE r.table_name IS NOT NULL LOOP
         RAISE NOTICE 'table "%": % rows deleted', done.table_name, done.deleted;
     END LOOP;
@@ -783,7 +949,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     execution_id := shardmaster.execution_begin(sql, keyspace, shards, wave, in_transaction, timeout, two_phase, by_policies);
     COMMIT;
-    CALL @extschema@.shard_execute_resume(execution_id, false, timeout);
+    CALL shardmaster.execute_resume(execution_id, false, timeout);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean, interval, bigint, boolean, boolean) IS

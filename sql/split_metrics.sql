@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- For the operator: what a split does, how far it is, why it waits.
 CREATE FUNCTION shardmaster.check_split(id bigint) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -143,7 +146,7 @@ CREATE TYPE shardmaster.split_metrics_row AS (
     queue_limit bigint, retrying_since timestamptz, fenced_since timestamptz);
 COMMENT ON TYPE shardmaster.split_metrics_row IS 'the columns of shard_split_metrics()';
 
-CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
+CREATE FUNCTION shardmaster.split_metrics(split_id bigint)
 RETURNS SETOF shardmaster.split_metrics_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
@@ -180,7 +183,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN n.followed AND f.lag_rows IS NULL
                 THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
            p.error_detail, g.rehearsed_ms,
-           CASE WHEN p.finished_at IS NULL THEN @extschema@.shard_split_to_call(p.id) END,
+           CASE WHEN p.finished_at IS NULL THEN shardmaster.split_to_call(p.id) END,
            p.reverse_of,
            CASE WHEN p.finished_at IS NOT NULL THEN NULL
                 WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END, f.queue_limit,
@@ -192,6 +195,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       LEFT JOIN shardmaster.split_figures($1) f ON f.split_id = p.id
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
+$$;
+COMMENT ON FUNCTION shardmaster.split_metrics(bigint) IS 'internal: what shard_split_metrics() gives';
+
+CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
+RETURNS SETOF shardmaster.split_metrics_row
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM shardmaster.split_metrics($1)
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
     'what each split does, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
@@ -284,7 +294,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
                      AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
                     THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
-      FROM @extschema@.shard_split_metrics(split_id) m
+      FROM shardmaster.split_metrics(split_id) m
       JOIN shardmaster.split_plan p ON p.id = m.split_id
      CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
      CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
@@ -320,9 +330,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                CASE WHEN m.cutover_at IS NOT NULL THEN
                     concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')), w.detail) END,
                'next: ' || m.next_call)
-      FROM @extschema@.shard_split_metrics(split_id) m
+      FROM shardmaster.split_metrics(split_id) m
       LEFT JOIN LATERAL (SELECT e.detail FROM shardmaster.split_event e
                           WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
                           ORDER BY e.id DESC LIMIT 1) w ON true
 $$;
 COMMENT ON FUNCTION shardmaster.split_account(bigint, timestamptz) IS 'internal: what shard_split_run has done since a moment';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- From whatever phase a split is in to the one that is asked for, with a line a
 -- second. A procedure, because each call must be committed before a worker sees it.
 -- No SET clause, which would forbid COMMIT: every name is qualified instead, types as well. Whoever may create
@@ -20,21 +23,21 @@ BEGIN
         IF next_call OPERATOR(pg_catalog.=) '' THEN
             PERFORM shardmaster.split_wait_for_change(split_id, 1000::bigint);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_start_dual_write' THEN
-            PERFORM @extschema@.shard_split_start_dual_write(split_id, NULL::pg_catalog.text);
+            PERFORM shardmaster.split_start_dual_write(split_id, NULL::pg_catalog.text);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_run_backfill' THEN
-            PERFORM @extschema@.shard_split_run_backfill(split_id);
+            PERFORM shardmaster.split_run_backfill(split_id);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_replay_tail' THEN
-            PERFORM @extschema@.shard_split_replay_tail(split_id);
+            PERFORM shardmaster.split_replay_tail(split_id);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
             -- Whom an attempt has waited for may be gone a moment later.
-            PERFORM @extschema@.shard_split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz,
-                                                    NULL::pg_catalog.timestamptz, 3);
+            PERFORM shardmaster.split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz,
+                                              NULL::pg_catalog.timestamptz, 3);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_finish' THEN
-            PERFORM @extschema@.shard_split_finish(split_id, false, false);
+            PERFORM shardmaster.split_finish(split_id, false, false);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_rollback' THEN
-            PERFORM @extschema@.shard_split_rollback(split_id, false);
+            PERFORM shardmaster.split_rollback(split_id, false);
         ELSIF next_call OPERATOR(pg_catalog.=) 'shard_split_resume' THEN
-            PERFORM @extschema@.shard_split_resume(split_id);
+            PERFORM shardmaster.split_resume(split_id);
         ELSE
             RAISE EXCEPTION 'shard_split_run() knows no call "%"', next_call
                 USING ERRCODE = 'XX000', HINT = 'Call it by hand.';
@@ -96,3 +99,5 @@ COMMENT ON FUNCTION shardmaster.split_next_call(bigint, text, boolean) IS
     'internal: what shard_split_run calls next; '''' to wait, NULL at the end';
 COMMENT ON FUNCTION shardmaster.split_wait_for_change(bigint, bigint) IS
     'internal: waits until a split''s state changes, or for some milliseconds';
+
+SET LOCAL search_path = @extschema@, pg_temp;

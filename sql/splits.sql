@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- For whoever looks at a terminal: a line for each split. shard_split_metrics() has all of it, and whole.
 CREATE FUNCTION shardmaster.split_moves(scope_kind text, entries text[], reverse_of bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -39,7 +42,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                              THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
                                         shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
-      FROM @extschema@.shard_split_metrics(NULL::bigint) m JOIN shardmaster.split_plan p ON p.id = m.split_id
+      FROM shardmaster.split_metrics(NULL::bigint) m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
        -- A way back that nobody has asked for is no work.
        AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
@@ -51,3 +54,5 @@ COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
 -- For whoever types a table's name; as the function without its argument.
 CREATE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits(false);
 COMMENT ON VIEW @extschema@.shard_splits IS 'a line for each split that is neither finished nor rolled back, as shard_splits() has them, for those who may call that';
+
+SET LOCAL search_path = @extschema@, pg_temp;

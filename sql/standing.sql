@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Which shards refuse rows of keys that they never had, by an operator's word. A row is
 -- committed before the shard's list is made, and until the guard is gone from there: whoever
 -- routes something to the shard reads it under the keyspace's lock, and tells the shard first. One
@@ -37,3 +40,5 @@ SELECT g.shard_key, g.keyspace,
        SELECT array_agg(t.table_name ORDER BY t.table_name) AS tables FROM shardmaster.table_policy t
         WHERE t.keyspace = g.keyspace AND t.policy = 'sharded' AND t.table_name <> ALL (g.tables)) n;
 COMMENT ON VIEW shardmaster.shard_guard IS 'standing guards, as this master knows them. state: installing; guarded; partial; removing; left: given up by shard_guard_remove(.., force => true), the shard may go on refusing until shard_cleanup(). keys: entries that are routed there. tables: those that have triggers or are to get them; not_guarded: those of the keyspace that shard_guard_install() has not seen yet';
+
+SET LOCAL search_path = @extschema@, pg_temp;

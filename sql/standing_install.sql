@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Standing guards. Procedures, because each step is committed on the master before the next one
 -- is done on the shard. No SET clause, which would forbid COMMIT: every name is qualified instead.
 CREATE PROCEDURE @extschema@.shard_guard_install(shard_key text, keyspace text DEFAULT 'default')
@@ -33,3 +36,5 @@ COMMENT ON FUNCTION shardmaster.guard_begin(text, text, boolean, boolean) IS
 'internal: writes down that shard_guard_install() or shard_guard_remove() has begun';
 COMMENT ON FUNCTION shardmaster.guard_step(text, text, boolean) IS
 'internal: the next step of a guard that comes or goes, to be committed; false: all is done. 55000: another call has begun the opposite';
+
+SET LOCAL search_path = @extschema@, pg_temp;

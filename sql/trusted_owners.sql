@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Whose code the mover may run, and who has said so.
 CREATE FUNCTION @extschema@.shard_trusted_owners()
 RETURNS TABLE (shard_key text, role text, since timestamptz, said_by text)
@@ -6,3 +9,5 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION @extschema@.shard_trusted_owners() IS
     'roles of shards of which shard_trust_owner() has said that the mover may run their code';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,6 @@
+-- What others may have in the schema of the calls is not found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 COMMENT ON FUNCTION @extschema@.shard_split_verify(bigint) IS
     'compares every row of a split on both sides, in the background and while clients write, before its cutover and after it, until it is finished; shard_split_verification() shows how far that is and what it has found. 42704: no such split; 55000: not in this phase';
 
@@ -23,3 +26,5 @@ COMMENT ON FUNCTION @extschema@.shard_split_verification(bigint) IS
 
 COMMENT ON FUNCTION @extschema@.shard_split_repair(bigint) IS
     'lets the rows that shard_split_verify() has found to differ come over again, and verifies their tables again, before the cutover; returns how many keys they are. 42704: no such split; 55000: not in this phase';
+
+SET LOCAL search_path = @extschema@, pg_temp;

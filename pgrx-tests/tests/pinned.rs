@@ -4,31 +4,13 @@
 use postgres::Client;
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::cluster;
+use shardmaster_tests::split::Split;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Calls of users' functions by routines of ours: all that there are. Each argument is there, of the type of its parameter,
-/// so that no overload fits better.
-const CALLS: [&str; 17] = [
-    "shard_assign_found: shard_assign_many(lot.keys[low:high], lot.found_on[1], $1, false, $4)",
-    "shard_assign_found: shard_unassigned($1, $2, $3)",
-    "shard_execute: shard_execute_resume(execution_id, false, timeout)",
-    "shard_misplaced_delete: shard_misplaced_runs(run_id)",
-    "shard_misplaced_move: shard_misplaced_runs(run_id)",
-    "shard_split_metrics: shard_split_to_call(p.id)",
-    "shard_split_run: shard_split_cutover(split_id, NULL::interval, NULL::pg_catalog.timestamptz, NULL::pg_catalog.timestamptz, 3)",
-    "shard_split_run: shard_split_finish(split_id, false, false)",
-    "shard_split_run: shard_split_replay_tail(split_id)",
-    "shard_split_run: shard_split_resume(split_id)",
-    "shard_split_run: shard_split_rollback(split_id, false)",
-    "shard_split_run: shard_split_run_backfill(split_id)",
-    "shard_split_run: shard_split_start_dual_write(split_id, NULL::pg_catalog.text)",
-    "shard_splits: shard_split_metrics(NULL::bigint)",
-    "split_account: shard_split_metrics(split_id)",
-    "split_line: shard_split_metrics(split_id)",
-    // Of the views.
-    "shard_splits: shard_splits(false)",
-];
+/// Calls of users' functions by SQL of ours: of a view alone, which is bound to the function and not to its name. Routines call what
+/// is in the catalog's schema: the other one's name may become somebody else's.
+const CALLS: [&str; 1] = ["shard_splits: shard_splits(false)"];
 
 /// Words of the languages' own that may stand before a parenthesis, and types that their grammars know.
 const OWN: [&str; 38] = [
@@ -37,8 +19,8 @@ const OWN: [&str; 38] = [
     "as", "on", "using", "return", "loop", "filter", "interval", "numeric", "any", "all", "with", "lateral",
     "distinct", "extract",
 ];
-const TYPES: [&str; 10] =
-    ["bigint", "int", "integer", "smallint", "boolean", "interval", "numeric", "record", "real", "float"];
+const TYPES: [&str; 9] =
+    ["bigint", "int", "integer", "smallint", "boolean", "interval", "numeric", "real", "float"];
 
 struct Routine {
     name: String,
@@ -316,6 +298,21 @@ BEGIN
         EXECUTE format('CREATE FUNCTION public.format(text, %s) RETURNS text LANGUAGE sql AS ''SELECT public.hijacked()::text''', r);
     END LOOP;
 END $$;
+-- Of what takes any type, with the very types.
+DO $$
+DECLARE
+    f name; kinds text;
+BEGIN
+    FOREACH f IN ARRAY '{num_nulls,num_nonnulls,cardinality,array_length,array_to_string,concat,concat_ws,to_jsonb,to_json,row_to_json,jsonb_build_object,json_build_object,array_position,array_append,array_cat,unnest,pg_typeof,generate_subscripts}'::name[] LOOP
+        FOREACH kinds IN ARRAY ARRAY['text', 'text[]', 'bigint', 'bigint[]', 'interval', 'uuid', 'interval, bigint', 'text, bigint', 'text, text', 'text[], text', 'bigint, bigint', 'text, text, text, uuid', 'text, text, text', 'text[], int', 'timestamptz, text'] LOOP
+            EXECUTE pg_catalog.format('CREATE FUNCTION public.%I(%s) RETURNS int LANGUAGE plpgsql AS %L', f, kinds, $f$BEGIN RAISE 'hijacked'; END$f$);
+        END LOOP;
+    END LOOP;
+    FOREACH kinds IN ARRAY '{text,bigint,int,name,uuid,jsonb,boolean,timestamptz}'::text[] LOOP
+        EXECUTE pg_catalog.format('CREATE FUNCTION public.adds(%1$s[], %1$s) RETURNS %1$s[] LANGUAGE plpgsql AS %2$L', kinds, $f$BEGIN RAISE 'hijacked'; END$f$);
+        EXECUTE pg_catalog.format('CREATE AGGREGATE public.array_agg(%1$s) (SFUNC = public.adds, STYPE = %1$s[])', kinds);
+    END LOOP;
+END $$;
 CREATE FUNCTION public.shard_splits() RETURNS SETOF int LANGUAGE sql AS 'SELECT public.hijacked()::int';
 CREATE FUNCTION public.shard_split_metrics() RETURNS SETOF int LANGUAGE sql AS 'SELECT public.hijacked()::int'";
 
@@ -345,5 +342,89 @@ fn an_extension_that_is_created_or_updated_runs_nothing_of_others() {
             there.batch_execute("ALTER EXTENSION shardmaster UPDATE").unwrap();
         }
         there.batch_execute("SELECT * FROM public.shard_splits; SELECT * FROM public.shard_guards").unwrap();
+        assert_eq!(code_of_others(&mut there), Vec::<String>::new(), "{version}");
     }
 }
+
+fn code_of_others(there: &mut Client) -> Vec<String> {
+    let query = "SELECT code_of_others FROM shardmaster.code_of_others()";
+    there.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// What a catalog of 0.1.0 was bound to when it was made in a schema of somebody else's: the update says so, and does not begin.
+#[test]
+fn a_catalog_that_is_bound_to_code_of_others_is_not_updated() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let has = "SELECT count(*) FROM pg_available_extension_versions WHERE name = 'shardmaster' AND version = '0.1.0'";
+    if master.query_one(has, &[]).unwrap().get::<_, i64>(0) == 0 {
+        return;
+    }
+    master.batch_execute("CREATE DATABASE bound TEMPLATE template0 ENCODING 'UTF8'").unwrap();
+    let mut there = cluster.master.superuser("bound").unwrap();
+    there
+        .batch_execute(
+            "CREATE FUNCTION public.num_nulls(text, text, text, uuid) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 0; END';
+             CREATE EXTENSION shardmaster VERSION '0.1.0'",
+        )
+        .unwrap();
+    let refused = there.batch_execute("ALTER EXTENSION shardmaster UPDATE").unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "55000", "{refused:?}");
+    let text = told(&refused);
+    assert!(text.contains("num_nulls(text,text,text,uuid)") && text.contains("lookup"), "{text}");
+}
+
+/// The schema of the calls belongs to whoever owns the database, who may give its name to another one.
+#[test]
+fn a_schema_that_has_taken_the_name_of_ours_is_not_called() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE an_operator LOGIN; SELECT shard_grant('an_operator', 'operator'); ALTER SCHEMA public RENAME TO renamed;
+             CREATE SCHEMA public; GRANT USAGE ON SCHEMA renamed, public TO PUBLIC",
+        )
+        .unwrap();
+    // The same calls, which tell that they were made.
+    master.batch_execute(IMPOSTERS).unwrap();
+    let mut operator = cluster.master.connect(DATABASE, "an_operator").unwrap();
+    for call in [
+        "SELECT * FROM renamed.shard_splits(true)",
+        "SELECT * FROM renamed.shard_splits",
+        "SELECT * FROM renamed.shard_guards",
+        "SELECT * FROM renamed.shard_split_metrics()",
+        "CALL renamed.shard_split_run(1, 'finished')",
+    ] {
+        if let Err(error) = operator.batch_execute(call) {
+            panic!("{call}: {error:?}");
+        }
+    }
+    for call in [
+        "CALL renamed.shard_guard_install('shard_a')",
+        "CALL renamed.shard_execute('SELECT 1')",
+        "CALL renamed.shard_execute_resume(1)",
+        "CALL renamed.shard_misplaced_move('shard_a', '{x}')",
+        "CALL renamed.shard_misplaced_delete('shard_a', '{x}')",
+        "SELECT * FROM renamed.shard_assign_found()",
+    ] {
+        let refused = operator.batch_execute(call).err().map(|error| told(&error)).unwrap_or_default();
+        assert!(!refused.contains("hijacked"), "{call}: {refused}");
+    }
+}
+
+const IMPOSTERS: &str = "
+DO $$
+DECLARE f record;
+BEGIN
+    FOR f IN SELECT p.proname, p.prokind, pg_get_function_identity_arguments(p.oid) AS args,
+                    CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END ||
+                    CASE p.prorettype WHEN 'record'::regtype THEN 'text' ELSE format_type(p.prorettype, NULL) END AS gives
+               FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+              WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND p.pronamespace = 'renamed'::regnamespace
+                AND p.proname <> 'shard_for' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster') LOOP
+        EXECUTE format('CREATE %s public.%I(%s) %s LANGUAGE plpgsql AS %L', CASE f.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END,
+                       f.proname, regexp_replace(f.args, '\\y(IN)?OUT ', '', 'g'),
+                       CASE f.prokind WHEN 'p' THEN '' ELSE 'RETURNS ' || f.gives END, $f$BEGIN RAISE 'hijacked'; END$f$);
+    END LOOP;
+END $$";

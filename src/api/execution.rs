@@ -127,6 +127,7 @@ extension_sql_file!(
     name = "execute",
     requires = [
         "execution",
+        "own_calls",
         shard_execution_begin_by,
         shard_execution_take,
         shard_execution_step,

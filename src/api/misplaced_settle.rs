@@ -105,6 +105,7 @@ extension_sql_file!(
     name = "misplaced_settle",
     requires = [
         "misplaced",
+        "own_calls",
         shard_misplaced_begin,
         shard_misplaced_step,
         shard_misplaced_abandon,

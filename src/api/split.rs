@@ -347,6 +347,8 @@ fn shard_split_progress(split_id: Option<i64>, milliseconds: Option<i64>) -> Res
     Ok(lifecycle::wait_for_change(id, u64::try_from(milliseconds).unwrap_or(0))?)
 }
 
+extension_sql_file!("../../sql/own_calls.sql", name = "own_calls", requires = ["rows", "catalog"]);
+
 extension_sql_file!(
     "../../sql/split_run.sql",
     name = "split_run",
@@ -372,14 +374,15 @@ extension_sql_file!(
         shard_split_points,
         shard_split_lifecycle,
         shard_split_next_call,
-        shard_split_progress
+        shard_split_progress,
+        "own_calls"
     ]
 );
 
 extension_sql_file!(
     "../../sql/split_metrics.sql",
     name = "split_metrics",
-    requires = [shard_split_figures, "comments_split_diagnose"]
+    requires = [shard_split_figures, "comments_split_diagnose", "own_calls"]
 );
 
 extension_sql_file!("../../sql/splits.sql", name = "splits", requires = ["split_metrics"]);

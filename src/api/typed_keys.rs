@@ -220,5 +220,5 @@ extension_sql_file!(
 extension_sql_file!(
     "../../sql/assign_found.sql",
     name = "assign_found",
-    requires = ["comments_assignment", "comments_misplaced", "split_metrics"]
+    requires = ["comments_assignment", "comments_misplaced", "split_metrics", "own_calls"]
 );

@@ -17,6 +17,10 @@ impl Caller {
     /// Runs the body with the rights of the extension's owner, as a SECURITY DEFINER function with a
     /// fixed search_path does: whatever path and temporary objects the caller has, no name of the body is found there.
     pub fn as_owner<R>(body: impl FnOnce(&Caller) -> R) -> R {
+        settings::with(&[(c"search_path", c"pg_catalog, pg_temp")], || Self::change_role(body))
+    }
+
+    fn change_role<R>(body: impl FnOnce(&Caller) -> R) -> R {
         let owner = local::owner_id();
         let (mut user, mut context) = (pg_sys::Oid::INVALID, 0);
         // SAFETY: in a transaction. What is set here is put back by the guard, on errors too.
@@ -27,7 +31,7 @@ impl Caller {
             pg_sys::SetUserIdAndSecContext(owner, context | local);
             back
         };
-        settings::with(&[(c"search_path", c"pg_catalog, pg_temp")], || body(&Caller(user)))
+        body(&Caller(user))
     }
 
     pub fn id(&self) -> pg_sys::Oid {

@@ -15,7 +15,8 @@ pub fn owner() -> String {
 
 /// The same by its number, in a transaction.
 pub fn owner_id() -> Oid {
-    let query = "SELECT extowner FROM pg_catalog.pg_extension WHERE extname = 'shardmaster'";
+    let query =
+        "SELECT extowner FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'shardmaster'";
     sql::read_one(query, &[], |row| row.value(1))
         .unwrap_or_else(|| error!("extension \"shardmaster\" does not exist"))
 }

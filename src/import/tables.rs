@@ -94,12 +94,15 @@ impl Import<'_> {
         )
     }
 
-    /// A foreign table of this wrapper for the same table.
+    /// A foreign table of this wrapper for the same table, which nobody else owns or inherits from: a change of its columns would
+    /// run their code.
     fn is_ours(&self, relation: pg_sys::Oid, table: &TableName) -> Result<bool, Failure> {
         let of_wrapper = sql::read_one(
             "SELECT 1 FROM pg_foreign_table f JOIN pg_foreign_server s ON s.oid = f.ftserver
                       JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
-              WHERE f.ftrelid = $1 AND w.fdwname = 'shardmaster'",
+                      JOIN pg_class c ON c.oid = f.ftrelid JOIN pg_roles r ON r.oid = c.relowner
+              WHERE f.ftrelid = $1 AND w.fdwname = 'shardmaster' AND r.rolname = current_user
+                AND NOT EXISTS (SELECT 1 FROM pg_inherits i WHERE c.oid IN (i.inhparent, i.inhrelid))",
             &[relation.into()],
             |_| (),
         );

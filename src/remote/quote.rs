@@ -1,5 +1,4 @@
-//! Quoting for statements that a shard runs. Sessions pin
-//! standard_conforming_strings, so only quotes need doubling.
+//! Quoting for statements that a shard runs.
 
 /// An identifier, always quoted.
 pub fn ident(name: &str) -> String {
@@ -14,9 +13,14 @@ pub fn ident_as_needed(name: &str) -> String {
     if is_plain { name.to_owned() } else { ident(name) }
 }
 
-/// A text literal.
+/// A text literal, which every server reads alike: a session pins standard_conforming_strings by its first message, and that is
+/// read whole before it is.
 pub fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
+    let quoted = text.replace('\'', "''");
+    match quoted.contains('\\') {
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
 }
 
 /// Identifiers, each with a prefix, separated by commas.
@@ -111,7 +115,11 @@ mod tests {
         hold(text(), |text| {
             let (name, value) = (ident(&text), literal(&text));
             prop_assert_eq!(unquoted(&name, '"'), Some((text.clone(), "")));
-            prop_assert_eq!(unquoted(&value, '\''), Some((text, "")));
+            // With backslashes that escape, in an E literal, whatever the server's settings.
+            let plain = value.strip_prefix('E').unwrap_or(&value);
+            prop_assert_eq!(value.starts_with('E'), text.contains('\\'));
+            let escaped = text.replace('\\', "\\\\");
+            prop_assert_eq!(unquoted(plain, '\''), Some((escaped, "")));
             Ok(())
         });
         hold(proptest::collection::vec(proptest::option::of(text()), 0..4), |items| {

@@ -98,6 +98,12 @@ fn tokens(text: &str) -> Vec<Token> {
             let (read, after) = quoted(rest, first);
             found.push(if first == '"' { Token::Name(read) } else { Token::Literal(read) });
             rest = after;
+        } else if rest.starts_with("E'") {
+            // With backslashes that escape, each of which is written twice.
+            let (read, after) = quoted(&rest[1..], '\'');
+            assert!(!read.replace("\\\\", "").contains('\\'), "{text}");
+            found.push(Token::Literal(read.replace("\\\\", "\\")));
+            rest = after;
         } else if let Some(tag) = dollar(rest) {
             let body = &rest[tag.len()..];
             let end = body.find(tag).unwrap_or_else(|| panic!("{tag} is open: {text}"));

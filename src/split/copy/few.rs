@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn what_the_source_gives_is_text_to_the_target() {
         let rows = text_rows::read(b"a'b\t\\N\n'); DROP TABLE t; --\t\\\\\n", 2).unwrap();
-        assert_eq!(values(&rows, 0, &[]), r"('a''b', NULL), ('''); DROP TABLE t; --', '\')");
-        assert_eq!(values(&rows, 1, &["public.own"]), r"(NULL::public.own), ('\')");
+        assert_eq!(values(&rows, 0, &[]), r"('a''b', NULL), ('''); DROP TABLE t; --', E'\\')");
+        assert_eq!(values(&rows, 1, &["public.own"]), r"(NULL::public.own), (E'\\')");
     }
 }
