@@ -492,3 +492,34 @@ fn what_no_partition_takes_is_named_without_a_key() {
     assert!(found.contains("items_9: no partition of the target takes the row with key (moves)"), "{found}");
     assert!(!found.contains("cannot be asked"), "{found}");
 }
+
+/// A partitioned table that has no partitions yet moves as nothing, and what comes into it meanwhile comes over.
+#[test]
+fn a_table_without_partitions_moves() {
+    let cluster = cluster_of(&[], TREE);
+    for server in [0, 1] {
+        run(
+            &cluster,
+            server,
+            "CREATE TABLE later (tenant text, at int, PRIMARY KEY (tenant, at)) PARTITION BY RANGE (at)",
+        );
+    }
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('later', 'tenant')").unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    cut_over_and_compare(&cluster, &split);
+    split.finish(LIMIT).unwrap();
+    split.drop_guard().unwrap();
+    let back = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+    to_pending(&back);
+    for server in [0, 1] {
+        run(&cluster, server, "CREATE TABLE later_1 PARTITION OF later FOR VALUES FROM (0) TO (10)");
+    }
+    run(&cluster, 1, "INSERT INTO later VALUES ('moves', 1), ('stays', 1)");
+    back.call("cutover").unwrap();
+    back.wait("completed", LIMIT).unwrap();
+    let count = "SELECT count(*) FROM later WHERE tenant = 'moves'";
+    let come: i64 = source(&cluster).query_one(count, &[]).unwrap().get(0);
+    assert_eq!(come, 1);
+    back.finish(LIMIT).unwrap();
+}

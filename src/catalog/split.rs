@@ -446,7 +446,8 @@ pub fn notify(id: i64, phase: &str, status: &str) {
 /// The next plan's number is above this one.
 pub fn number_after(number: i64) {
     sql::write(
-        "SELECT setval('shardmaster.split_plan_id_seq', $1) FROM shardmaster.split_plan_id_seq s WHERE s.last_value < $1",
+        "SELECT setval('shardmaster.split_plan_id_seq', $1) FROM shardmaster.split_plan_id_seq s
+          WHERE s.last_value < $1 OR s.last_value = $1 AND NOT s.is_called",
         &[number.into()],
     );
 }

@@ -380,7 +380,7 @@ impl Running {
                 format!(
                     "SELECT w.ord FROM ROWS FROM (pg_catalog.unnest({}::pg_catalog.text[]), pg_catalog.unnest({}::pg_catalog.text[]))
                               WITH ORDINALITY AS w (nsp, rel, ord)
-                      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
                                          WHERE n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) w.nsp AND c.relname::pg_catalog.text OPERATOR(pg_catalog.=) w.rel)",
                     array_literal(&schemas),
                     array_literal(&names)

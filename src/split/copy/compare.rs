@@ -51,7 +51,13 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
         check_structure(table, shape, known)?;
         check_leaves(table, shape)?;
         let begins = known.leaves.is_empty() || found.restart.is_some();
-        let change = if begins { Change::Other } else { changes((&engine.plan, table), shape, known)? };
+        // A partitioned table without partitions has nothing to copy, and has begun once its columns are known.
+        let has_none = shape.leaves().is_empty() && known.columns.is_some() && found.restart.is_none();
+        let change = match begins {
+            true if known.leaves.is_empty() && has_none => Change::None,
+            true => Change::Other,
+            false => changes((&engine.plan, table), shape, known)?,
+        };
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
             found.uncaptured.push(position);
             continue;
