@@ -115,6 +115,7 @@ mod reshape;
 mod resting;
 mod restored;
 mod restored_master;
+mod restored_plans;
 mod reverse;
 mod reverse_meanwhile;
 mod rewrites;

@@ -104,11 +104,13 @@ pub fn store(shard_key: &str, decisions: &[Decision]) {
     if sql::read_one(has_some, &[shard_key.into()], |_| ()).is_some() {
         sql::write("DELETE FROM shardmaster.shard_decision WHERE shard_key = $1", &[shard_key.into()]);
     }
+    // Another session may have heard the same meanwhile.
     for d in decisions {
         sql::write(
             "INSERT INTO shardmaster.shard_decision
                     (shard_key, split_id, token, keyspace, version, side, from_shard, to_shard, said_by, key_count, keys, entries)
-             SELECT s.shard_key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM shardmaster.shard s WHERE s.shard_key = $1",
+             SELECT s.shard_key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM shardmaster.shard s WHERE s.shard_key = $1
+             ON CONFLICT DO NOTHING",
             &[
                 shard_key.into(),
                 d.split_id.into(),
@@ -153,6 +155,34 @@ pub fn to_ask() -> Vec<String> {
         &[instance::current().into()],
         |row| row.value(1),
     )
+}
+
+/// A shard that was disabled may be another one by now, or know more: it is asked again.
+pub fn forget_asked(shard_key: &str) {
+    sql::write(
+        "INSERT INTO shardmaster.shard_asked AS a (shard_key, run, problem) VALUES ($1, NULL, NULL)
+         ON CONFLICT (shard_key) DO UPDATE SET run = NULL, problem = NULL",
+        &[shard_key.into()],
+    );
+}
+
+/// Whether each shard that was here before the server's start was asked since, be it in vain; or nobody asks them, who would have
+/// begun by now.
+pub fn are_asked() -> bool {
+    let query = "SELECT NOT EXISTS (SELECT FROM shardmaster.shard s LEFT JOIN shardmaster.shard_asked a ON a.shard_key = s.shard_key
+                         WHERE s.kind = 'postgres' AND s.status <> 'disabled' AND s.created_at < pg_postmaster_start_time()
+                           AND (a.asked_at IS NULL OR a.asked_at < pg_postmaster_start_time()))
+            OR NOT EXISTS (SELECT FROM pg_stat_activity p
+                            WHERE p.backend_start > clock_timestamp() - interval '5 seconds'
+                              AND (p.backend_type = 'shardmaster launcher'
+                                   OR p.backend_type = 'shardmaster coordinator' AND p.datname = current_database()))";
+    sql::read_latest(query, &[], |row| row.value(1)).into_iter().next().unwrap_or(true)
+}
+
+/// Shards that are asked at all.
+pub fn askable() -> Vec<String> {
+    let query = "SELECT shard_key FROM shardmaster.shard WHERE kind = 'postgres' AND status <> 'disabled'";
+    sql::read(query, &[], |row| row.value(1))
 }
 
 /// Shards of which it is not known what they know, and why.

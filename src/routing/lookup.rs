@@ -1,12 +1,12 @@
 //! The hot path: which shard holds a key. Takes no lock and no transaction id, so it
 //! works on a standby. What was found before comes from the cache.
 
-use super::RoutingError;
 use super::cache::{self, Answer};
 use super::found::{Found, Intent, Route, client_conninfo, same_for_all};
 use super::held::Held;
 use super::owner::as_owner;
 use super::owners;
+use super::{RoutingError, after_start};
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::{current_entry, keyspace, outdated, shard_decision};
 use crate::error::Failure;
@@ -230,6 +230,9 @@ fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>> {
 
 /// A write waits while a split holds the key's writes back; each look has a new snapshot.
 fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
+    if intent == Intent::Write {
+        after_start::wait(key)?;
+    }
     if let Some(found) = by_entry(key, intent, keyspace) {
         return Ok(found);
     }

@@ -2,7 +2,7 @@
 
 use super::found::{Found, Intent, Route, client_conninfo};
 use super::held::Held;
-use super::{RoutingError, ranges};
+use super::{RoutingError, after_start, ranges};
 use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::{keyspace, outdated};
@@ -35,6 +35,7 @@ pub fn route(
     let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
     let mut held = Held::new();
     if intent == Intent::Write {
+        after_start::wait(&wanted.name(of))?;
         outdated::require_current(&keyspace.name)?;
     }
     loop {

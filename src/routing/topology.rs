@@ -129,6 +129,8 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
     }
     if status == ShardStatus::Disabled {
         check_not_in_use(shard_key)?;
+    } else if shard.status == ShardStatus::Disabled && shard_decision::is_here() {
+        shard_decision::forget_asked(shard_key);
     }
     placement::lock(shard.id);
     shard::set_status(&shard, status);

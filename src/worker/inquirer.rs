@@ -1,20 +1,27 @@
 //! Asks the shards which decided cutovers they know, after the server's start, a promotion or a restore, and ends once all have
-//! answered. A process of its own: a shard that is silent must not hold up splits or leases.
+//! answered. One that is away is asked again each second: until it is heard, its keys are routed as before. A process of its own:
+//! a shard that is silent must not hold up splits or leases.
 
 use super::start::{accept_signals, pin_settings};
 use super::{lock, splits};
+use crate::agent::error::SplitError;
 use crate::agent::inquiry;
 use crate::catalog::{shard, shard_decision};
 use crate::guc;
 use crate::server::process::Kind;
 use crate::server::spawn::LIBRARY;
 use crate::server::{txn, wait};
+use crate::words::counted;
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// For each shard.
+/// For each shard: the first time clients wait for the answer.
+const FIRST_LIMIT: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(5);
+/// Before those that are away are asked again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How the one of a database is started.
 pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
@@ -44,24 +51,45 @@ pub extern "C-unwind" fn shardmaster_inquirer_main(arg: pg_sys::Datum) {
     if !txn::transaction(|| lock::try_lock(lock::INQUIRER)) {
         return;
     }
+    // Those that did not answer this worker.
+    let mut away: BTreeSet<String> = BTreeSet::new();
     loop {
-        let due = txn::transaction(|| match splits::catalog_exists() && shard_decision::is_here() {
-            true => shard_decision::to_ask(),
-            false => Vec::new(),
-        });
-        if due.is_empty() {
+        let (due, askable) =
+            txn::transaction(|| match splits::catalog_exists() && shard_decision::is_here() {
+                true => (shard_decision::to_ask(), shard_decision::askable()),
+                false => (Vec::new(), Vec::new()),
+            });
+        away.retain(|shard_key| askable.contains(shard_key));
+        let all: BTreeSet<String> = due.into_iter().chain(away.iter().cloned()).collect();
+        if all.is_empty() {
             return;
         }
-        for shard_key in due {
-            ask(&shard_key);
+        for shard_key in all {
+            let is_away = match away.contains(&shard_key) {
+                true => ask(&shard_key, LIMIT, true),
+                false => ask(&shard_key, FIRST_LIMIT, false),
+            };
+            match is_away {
+                true => away.insert(shard_key),
+                false => away.remove(&shard_key),
+            };
+        }
+        if !away.is_empty() {
+            wait::report(&format!("waiting for {} to answer", counted(away.len(), "shard", "shards")));
+            wait::sleep(PAUSE);
         }
     }
 }
 
-fn ask(shard_key: &str) {
-    let Ok(shard) = txn::transaction(|| shard::by_key(shard_key)) else { return };
+/// Whether it is away. That is written down once, and again when there is something else.
+fn ask(shard_key: &str, limit: Duration, again: bool) -> bool {
+    let Ok(shard) = txn::transaction(|| shard::by_key(shard_key)) else { return false };
     wait::report(&format!("asking shard \"{shard_key}\" which decisions it knows"));
-    let answer = inquiry::ask(&shard, LIMIT.min(guc::remote_timeout()));
+    let answer = inquiry::ask(&shard, limit.min(guc::remote_timeout()));
+    let is_away = answer.as_ref().err().is_some_and(SplitError::is_transient);
+    if again && is_away {
+        return true;
+    }
     let problem = txn::transaction(|| match splits::catalog_exists() {
         true => inquiry::keep(&shard, answer),
         false => None,
@@ -69,4 +97,5 @@ fn ask(shard_key: &str) {
     if let Some(problem) = problem {
         pgrx::log!("shard \"{shard_key}\" was asked which decisions it knows: {problem}");
     }
+    is_away
 }

@@ -130,6 +130,12 @@ pub fn version_of(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     Ok(noted.iter().find(is_it).map(|noted| noted.version))
 }
 
+/// Whether the source has taken part in a later decision of the keyspace than this one.
+pub fn is_past(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool> {
+    let noted = all(source, &plan.source.namespace)?;
+    Ok(noted.iter().any(|noted| noted.keyspace == plan.keyspace && noted.version > version))
+}
+
 /// The highest number of a split that is noted.
 pub fn highest_split(connection: &mut Connection) -> Result<Option<i64>> {
     if !has(connection, "decision")? {

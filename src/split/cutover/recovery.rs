@@ -6,7 +6,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
-use crate::agent::state::{consumed, decision as noted, progress};
+use crate::agent::state::{consumed, progress};
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep};
@@ -18,7 +18,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::server::{instance, standby, wait};
 use crate::split::copy::step;
 use crate::split::cutover::{self, source, told};
-use crate::split::end::redirect;
+use crate::split::end::ended;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::lifecycle::phases;
@@ -145,12 +145,12 @@ fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// A side does not know the split, and the source redirects its keys: they are entered
-/// after the last row has left the source, so this master, restored from a time before, has
-/// lost the decision and the finish. False: it is not so.
+/// A side does not know the split, and the source shows that it has left after its last row: this master, restored
+/// from a time before, has lost the decision and the finish. False: it is not so.
 pub fn adopt_finished(tenure: &Tenure) -> Result<bool> {
     let plan = &tenure.plan;
-    let Some(version) = redirected_version(plan, &tenure.identity)? else { return Ok(false) };
+    let mut source = tenure::open(plan, &tenure.identity, Side::Source, "recovery")?;
+    let Some(version) = ended::version(&mut source, plan)? else { return Ok(false) };
     decision::require_possible(plan, version)?;
     cutover::decide(plan, tenure.generation, 0, Some(version))?;
     transaction(|| record::finish_was_lost(plan.id));
@@ -159,22 +159,12 @@ pub fn adopt_finished(tenure: &Tenure) -> Result<bool> {
 
 /// The same for a master that knows the decision, with this version.
 pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
-    let is_ended = redirected_version(plan, identity)? == Some(version);
+    let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
+    let is_ended = ended::is_shown(&mut source, plan, version)?;
     if is_ended {
         transaction(|| record::finish_was_lost(plan.id));
     }
     Ok(is_ended)
-}
-
-/// The version with which the source's redirect knows the split's keys. Where that was dropped, the source's note of
-/// the decision says it, once its side of the split has gone: until then its rows may still be there.
-fn redirected_version(plan: &Plan, identity: &str) -> Result<Option<i64>> {
-    let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
-    let known = redirect::known_version(&mut source, plan)?;
-    if known.is_some() || side::installed(&mut source, plan, Side::Source)? != Installed::No {
-        return Ok(known);
-    }
-    noted::version_of(&mut source, plan)
 }
 
 /// Carries a decided cutover to its end, as often as a shard forgets it. The source is

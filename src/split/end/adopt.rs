@@ -4,6 +4,7 @@
 
 mod keyspace;
 mod merge;
+mod own;
 mod row;
 
 pub use row::Row;
@@ -93,13 +94,16 @@ fn take_over(asked: Vec<(String, Answer)>, dry_run: bool, is_one: bool) -> Resul
     }
     let mut merged = merge::merged(said);
     if is_one {
-        merged.retain(|lost| lost.said_by.iter().any(|name| names.contains(name)));
+        merged.retain(|lost| {
+            let Decision { from_shard, to_shard, .. } = &lost.decision;
+            lost.said_by.iter().chain([from_shard, to_shard]).any(|name| names.contains(name))
+        });
     }
     let keyspaces: BTreeSet<String> = merged.iter().map(|lost| lost.decision.keyspace.clone()).collect();
     let mut rows = Vec::new();
     for keyspace in keyspaces {
         let of: Vec<&merge::Lost> = merged.iter().filter(|lost| lost.decision.keyspace == keyspace).collect();
-        rows.extend(keyspace::take_over(&keyspace, &of, dry_run)?);
+        rows.extend(keyspace::take_over(&keyspace, &of, &names, dry_run)?);
     }
     Ok(rows)
 }

@@ -7,7 +7,7 @@
 use super::proof::Prover;
 use super::proof::abreast::Pair;
 use super::shown::Shown;
-use super::{before, purge, redirect};
+use super::{before, ended, purge, redirect};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::{self, Side};
@@ -39,8 +39,8 @@ use crate::words::counted;
 pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::FINISH_BEGIN)?;
-    let (source, target) = if request.is_purged || is_entered(tenure)? {
-        (take_source(tenure)?, tenure.take_if_there(Side::Target, "finish")?)
+    let (source, target) = if request.is_purged || is_entered(tenure, request.version)? {
+        (take_source(tenure, request.version)?, tenure.take_if_there(Side::Target, "finish")?)
     } else {
         let (source, target, deleted) = purge_source(tenure, request)?;
         transaction(|| record_purged(plan.id, deleted, request.accepts));
@@ -75,7 +75,7 @@ pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
     reach(injection_points::FINISH_DROPPED)?;
-    require_ended(tenure)?;
+    require_ended(tenure, request.version)?;
     reach(injection_points::FINISH_OBJECTS)?;
     transaction(|| record_end(plan.id, Ending::Redirected));
     Ok(())
@@ -144,12 +144,12 @@ fn begin_again(id: i64, text: &str) {
 
 /// Each side has been left as it was to be. One that has its part of the split again was set
 /// back since: the next attempt finds out what that means.
-fn require_ended(tenure: &Tenure) -> Result<()> {
+fn require_ended(tenure: &Tenure, version: i64) -> Result<()> {
     let plan = &tenure.plan;
     for side in [Side::Source, Side::Target] {
         let mut session = tenure.open(side, "finish")?;
         let is_back = side::installed(&mut session, plan, side)? == Installed::Ours;
-        let is_unguarded = side == Side::Source && !is_guarded(&mut session, plan)?;
+        let is_unguarded = side == Side::Source && !is_guarded(&mut session, plan, version)?;
         if is_back || is_unguarded {
             return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
         }
@@ -159,15 +159,19 @@ fn require_ended(tenure: &Tenure) -> Result<()> {
 
 /// A master that was restored may not know that no row is left: keys are entered in the
 /// redirect after the last one has gone.
-pub fn is_entered(tenure: &Tenure) -> Result<bool> {
+pub fn is_entered(tenure: &Tenure, version: i64) -> Result<bool> {
     let mut session = tenure.open(Side::Source, "finish")?;
-    Ok(redirect::known_version(&mut session, &tenure.plan)?.is_some())
+    is_entered_on(&mut session, &tenure.plan, version)
 }
 
-/// The redirect knows what has left; or none of the tables is there any more, whose writers it
-/// would send away.
-fn is_guarded(source: &mut Connection, plan: &Plan) -> Result<bool> {
-    if redirect::known_version(source, plan)?.is_some() {
+fn is_entered_on(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool> {
+    Ok(redirect::known_version(source, plan)?.is_some() || ended::is_shown(source, plan, version)?)
+}
+
+/// The redirect knows what has left, or did so before it was dropped; or none of the tables is there any more,
+/// whose writers it would send away.
+fn is_guarded(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool> {
+    if is_entered_on(source, plan, version)? {
         return Ok(true);
     }
     let observed = observe::observe(source, plan, Side::Source)?;
@@ -175,9 +179,9 @@ fn is_guarded(source: &mut Connection, plan: &Plan) -> Result<bool> {
 }
 
 /// The source may do without its side once it is guarded without.
-fn take_source(tenure: &Tenure) -> Result<Option<Connection>> {
+fn take_source(tenure: &Tenure, version: i64) -> Result<Option<Connection>> {
     let mut session = tenure.open(Side::Source, "finish")?;
-    if is_guarded(&mut session, &tenure.plan)? {
+    if is_guarded(&mut session, &tenure.plan, version)? {
         return tenure.take_if_there(Side::Source, "finish");
     }
     tenure.take(Side::Source, "finish").map(Some)

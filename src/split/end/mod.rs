@@ -5,6 +5,7 @@ pub mod adopt;
 pub mod before;
 pub mod cleanup;
 pub mod copies;
+pub mod ended;
 pub mod ending;
 pub mod finish;
 pub mod lost;

@@ -25,7 +25,7 @@ impl Worker {
             if self.leave(&tenure)? {
                 return Ok(Duration::ZERO);
             }
-            if finish::is_entered(&tenure)? {
+            if finish::is_entered(&tenure, request.version)? {
                 ready::go_on(self.id)?;
                 return Ok(Duration::ZERO);
             }

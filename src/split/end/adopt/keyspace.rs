@@ -1,16 +1,19 @@
 //! What shards know of one keyspace, taken over as one more version of its routing.
 
 use super::merge::Lost;
+use super::own;
 use super::row::Row;
 use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard;
-use crate::catalog::{in_use, shard_decision};
+use crate::catalog::shard_decision::{self, Decision};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
+use crate::remote::quote::literal;
 use crate::routing::{change, ranges};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 
 /// Versions that a master may have lost. A number further ahead would use up those that are left.
 const MOST_LOST: i64 = 1_000_000;
@@ -31,8 +34,13 @@ struct Goes<'a> {
     key: String,
 }
 
-/// The rows of a keyspace, in the order of its decisions.
-pub fn take_over(name: &str, all: &[&Lost], dry_run: bool) -> Result<Vec<Row>, Failure> {
+/// The rows of a keyspace, in the order of its decisions. `asked`: the shards that have answered this call.
+pub fn take_over(
+    name: &str,
+    all: &[&Lost],
+    asked: &BTreeSet<String>,
+    dry_run: bool,
+) -> Result<Vec<Row>, Failure> {
     let Ok(found) = keyspace::find(name) else {
         let why = "not taken over: this master has no such keyspace: add it with shard_keyspace_add(), then call shard_adopt() again";
         return Ok(all.iter().map(|lost| Row::of(lost, why)).collect());
@@ -41,7 +49,7 @@ pub fn take_over(name: &str, all: &[&Lost], dry_run: bool) -> Result<Vec<Row>, F
     let mut rows = Vec::new();
     let (mut goes, mut done) = (BTreeMap::new(), Vec::new());
     for lost in all {
-        match fate(&found, lost) {
+        match fate(&found, lost, asked) {
             Fate::Waits(why) => rows.push(Row::of(lost, &why)),
             Fate::Noted(why) => {
                 rows.push(Row::of(lost, &why));
@@ -66,7 +74,7 @@ pub fn take_over(name: &str, all: &[&Lost], dry_run: bool) -> Result<Vec<Row>, F
 const BY_ROWS: &str =
     "not routed: find the rows with shard_misplaced() and shard_unassigned(), then assign their keys";
 
-fn fate(keyspace: &Keyspace, lost: &Lost) -> Fate {
+fn fate(keyspace: &Keyspace, lost: &Lost, asked: &BTreeSet<String>) -> Fate {
     let decision = &lost.decision;
     let Some(keys) = &decision.keys else {
         return Fate::Noted(format!(
@@ -74,49 +82,46 @@ fn fate(keyspace: &Keyspace, lost: &Lost) -> Fate {
             decision.key_count
         ));
     };
+    let in_the_way = none_of_keyspace(keyspace, decision)
+        .or_else(|| own::lost_of_plan(decision))
+        .or_else(|| not_asked(lost, asked))
+        .or_else(|| own::holder(&keyspace.name, keys));
+    match in_the_way {
+        Some(why) => Fate::Waits(format!("not taken over: {why}")),
+        None => Fate::Taken,
+    }
+}
+
+/// What no cutover of this keyspace can have said.
+fn none_of_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let known = keyspace::version(&keyspace.name);
     if decision.version <= 0 || decision.version > known.saturating_add(MOST_LOST) {
-        return Fate::Waits(format!(
-            "not taken over: routing version {} is none of keyspace \"{}\", which is at {known}",
+        return Some(format!(
+            "routing version {} is none of keyspace \"{}\", which is at {known}",
             decision.version, keyspace.name
         ));
     }
     if Strategy::of_entries(&decision.entries).map(Strategy::kind) != Some(keyspace.strategy.kind()) {
-        return Fate::Waits(format!(
-            "not taken over: keyspace \"{}\" is of strategy \"{}\" here, and was of another one",
+        return Some(format!(
+            "keyspace \"{}\" is of strategy \"{}\" here, and was of another one",
             keyspace.name,
             keyspace.strategy.name()
         ));
     }
-    if let Some(split) = shard_decision::plan_of(decision) {
-        return Fate::Waits(format!(
-            "not taken over: split {split} of this master does that once it goes on: SELECT shard_split_resume({split})"
-        ));
-    }
-    if !lost.is_certain {
-        return Fate::Noted(format!(
-            "{} entries, of which shard \"{}\" knows nothing any more; they may have gone on from there: {BY_ROWS}",
-            keys.len(),
-            decision.to_shard
-        ));
-    }
-    match shard::by_key(&decision.to_shard) {
-        Err(_) => {
-            return Fate::Waits(format!(
-                "not taken over: this master has no shard \"{}\": add it, then call shard_adopt() again",
-                decision.to_shard
-            ));
-        }
-        Ok(shard) if !shard.is_active() => {
-            return Fate::Waits(format!("not taken over: shard \"{}\" is disabled", decision.to_shard));
-        }
-        Ok(_) => {}
-    }
-    match in_use::split_of_keys(&keyspace.name, keys) {
-        Some((split, key)) => Fate::Waits(format!(
-            "not taken over: split {split} of this master has key \"{key}\": roll it back, then call shard_adopt() again"
+    None
+}
+
+/// The shard that the keys have moved to may have moved them on. Until it has said that it has not, nobody is sent
+/// there, and nobody where they were. Nobody is sent to one that is disabled.
+fn not_asked(lost: &Lost, asked: &BTreeSet<String>) -> Option<String> {
+    let to = &lost.decision.to_shard;
+    match shard::by_key(to) {
+        Err(_) => Some(format!("this master has no shard \"{to}\": add it, then call shard_adopt() again")),
+        Ok(shard) if lost.is_certain || asked.contains(to) || !shard.is_active() => None,
+        Ok(_) => Some(format!(
+            "shard \"{to}\" may have moved them on, and was not asked: call shard_adopt() once it answers, or disable it first: SELECT shard_set_status({}, 'disabled')",
+            literal(to)
         )),
-        None => Fate::Taken,
     }
 }
 
@@ -161,7 +166,7 @@ fn plan_routes<'a>(
             None => current.get(&goes.key).cloned(),
         };
         let is_there = now.as_ref() == Some(&decision.to_shard);
-        let action = match (is_there, later.get(&goes.key), dry_run) {
+        let mut action = match (is_there, later.get(&goes.key), dry_run) {
             (true, _, _) => "is routed there already".to_owned(),
             (false, Some(split), _) => format!("stays: split {split} of this master has moved it later"),
             (false, None, true) => "is to be routed there".to_owned(),
@@ -169,6 +174,13 @@ fn plan_routes<'a>(
         };
         if !is_there && !later.contains_key(&goes.key) {
             changed.push(goes);
+            if !goes.lost.is_certain {
+                let _ = write!(
+                    action,
+                    ", and shard \"{}\" knows nothing of it any more: look for the rows with shard_misplaced()",
+                    decision.to_shard
+                );
+            }
         }
         let mut told = Row::of(goes.lost, &action);
         told.key = Some(goes.key.clone());

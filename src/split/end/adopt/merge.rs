@@ -9,7 +9,7 @@ pub struct Lost {
     /// The shards that know it.
     pub said_by: Vec<String>,
     /// Its target says so, or its source still refuses the keys. A source that has only its note left of a split
-    /// whose target has none cannot know whether the keys have gone on from there.
+    /// whose target has none cannot know whether the keys have gone on from there: the target is to be asked.
     pub is_certain: bool,
 }
 

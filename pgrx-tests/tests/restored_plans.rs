@@ -1,0 +1,164 @@
+//! A master that was restored to a time in the middle of a split, which the living one then brought to its end, or
+//! behind its end: whatever the backup knew of it, the calls that the messages name lead out of it.
+
+use postgres::Client;
+use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::fixture::{LIMIT, cluster, finished, plan, to_pending};
+use shardmaster_tests::restoring::Dump;
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::time::{Duration, Instant};
+
+fn text(master: &mut Client, query: &str) -> String {
+    master.query_one(query, &[]).unwrap().get::<_, Option<String>>(0).unwrap_or_default()
+}
+
+/// The calls of a message: "SELECT shard_split_finish(1)".
+fn calls(said: &str) -> Vec<String> {
+    let named = said.split("SELECT shard_").skip(1);
+    let whole =
+        named.filter_map(|rest| rest.split_once(')').map(|(call, _)| format!("SELECT shard_{call})")));
+    whole.filter(|call| call.starts_with("SELECT shard_split_")).collect()
+}
+
+const ADOPT: &str = "SELECT string_agg(concat_ws(' ', said_by, key, action), E'\n') FROM shard_adopt()";
+/// Nothing is under way.
+const STILL: &str = "SELECT count(*) = 0 FROM shardmaster.split_plan
+     WHERE finished_at IS NULL AND phase <> 'rolled_back' AND activity <> 'failed'
+       AND (activity <> 'idle' OR goal IN ('finished', 'rolled_back'))";
+/// Plans that hold their keys, but for what waits to take its split back.
+const OPEN: &str = "SELECT coalesce(string_agg(concat_ws(' ', id, phase, goal, activity, error_message, error_hint), '; '), '')
+      FROM shardmaster.split_plan
+     WHERE finished_at IS NULL AND phase <> 'rolled_back'
+       AND NOT (reverse_of IS NOT NULL AND phase = 'planning' AND goal = 'planning')";
+
+/// Restores a backup, does what it is told, and nothing else, until the key is routed to where its rows are.
+fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
+    dump.restore(cluster).unwrap();
+    // A coordinator that has ended so often is not started again at once.
+    cluster.master.stop(Stop::Fast).unwrap();
+    cluster.master.run().unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let began = Instant::now();
+    let mut history = Vec::new();
+    while began.elapsed() < Duration::from_secs(90) {
+        let said = text(&mut master, ADOPT);
+        history.push(said.clone());
+        let named = calls(&said);
+        for call in &named {
+            history.push(format!("{call}: {:?}", master.simple_query(call).err()));
+        }
+        wait::until_true(&mut master, "plans to be still", LIMIT, STILL).unwrap();
+        if named.is_empty() && !said.contains("not taken over") {
+            break;
+        }
+    }
+    let history = history.join("\n");
+    let routed = master.query_one("SELECT shard_of('moves')", &[]).map(|row| row.get::<_, String>(0));
+    assert_eq!(
+        routed.map_err(|e| e.to_string()).as_deref(),
+        Ok(shard),
+        "{name}: {history}\n{}",
+        text(&mut master, OPEN)
+    );
+    let wrong = "SELECT coalesce(string_agg(item || ': ' || value, '; '), '') FROM shard_status()
+                  WHERE NOT ok AND item ~ 'routing of|decisions of'";
+    assert_eq!(text(&mut master, wrong), "", "{name}: {history}");
+    // What waits for its finish is finished as ever, also where its worker has found another master's shard.
+    let ends = "SELECT shard_split_finish(id) FROM shardmaster.split_plan
+                 WHERE phase = 'completed' AND finished_at IS NULL";
+    master.simple_query(ends).unwrap();
+    wait::until_true(&mut master, "plans to be still", LIMIT, STILL).unwrap();
+    assert_eq!(text(&mut master, OPEN), "", "{name}: {history}");
+    assert_eq!(text(&mut master, "SELECT shard_of('moves')"), shard, "{name}: {history}");
+}
+
+fn dump(cluster: &Cluster, dumps: &mut Vec<(String, Dump)>, name: &str) {
+    dumps.push((name.to_owned(), Dump::of(cluster, name).unwrap()));
+}
+
+/// From its plan to its finish; then its redirect goes, and then its keys go on by another split.
+#[test]
+fn a_backup_of_any_phase_leads_to_where_the_keys_are() {
+    let mut cluster = cluster(&[]);
+    let mut dumps = Vec::new();
+    let split = plan(&cluster);
+    let id = split.id;
+    dump(&cluster, &mut dumps, "planning");
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "dual_write");
+    to_pending_from_capture(&split);
+    dump(&cluster, &mut dumps, "pending");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "completed");
+    split.finish(LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "finished");
+    for (name, dump) in &dumps {
+        follows(&mut cluster, dump, &format!("{name}, then finished"), "shard_b");
+    }
+    Split::of(&cluster, id).drop_guard().unwrap();
+    for (name, dump) in &dumps {
+        follows(&mut cluster, dump, &format!("{name}, then the redirect was dropped"), "shard_b");
+    }
+    let next = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+    finished(&next);
+    next.drop_guard().unwrap();
+    for (name, dump) in &dumps {
+        follows(&mut cluster, dump, &format!("{name}, then moved on"), "shard_a");
+    }
+}
+
+fn to_pending_from_capture(split: &Split<'_>) {
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+}
+
+/// A split that is taken back, and one that is rolled back and begun anew as another.
+#[test]
+fn a_backup_of_a_split_that_was_undone_leads_to_where_the_keys_are() {
+    let mut cluster = cluster(&[]);
+    let mut dumps = Vec::new();
+    let split = plan(&cluster);
+    to_pending(&split);
+    dump(&cluster, &mut dumps, "pending");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "completed");
+    cluster.hold("cutover_begin").unwrap();
+    split.call("reverse").unwrap();
+    let back: i64 = text(&mut split.superuser().unwrap(), "SELECT max(id)::text FROM shardmaster.split_plan")
+        .parse()
+        .unwrap();
+    Split::of(&cluster, back).wait_held("cutover_begin", LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "being taken back");
+    cluster.fault("").unwrap();
+    Split::of(&cluster, back).wait("completed", LIMIT).unwrap();
+    split.wait("reversed", LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "taken back");
+    Split::of(&cluster, back).finish(LIMIT).unwrap();
+    for (name, dump) in &dumps {
+        follows(&mut cluster, dump, &format!("{name}, then taken back"), "shard_a");
+    }
+    Split::of(&cluster, back).drop_guard().unwrap();
+    for (name, dump) in &dumps {
+        follows(&mut cluster, dump, &format!("{name}, then the redirect was dropped"), "shard_a");
+    }
+    let second = plan(&cluster);
+    to_pending(&second);
+    cluster.hold("rollback_begin").unwrap();
+    second.call("rollback").unwrap();
+    second.wait_held("rollback_begin", LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "rolling back");
+    cluster.fault("").unwrap();
+    second.wait("rolled_back", LIMIT).unwrap();
+    dump(&cluster, &mut dumps, "rolled back");
+    let third = plan(&cluster);
+    finished(&third);
+    third.drop_guard().unwrap();
+    for (name, dump) in &dumps {
+        follows(&mut cluster, dump, &format!("{name}, then moved once more"), "shard_b");
+    }
+}

@@ -1,0 +1,41 @@
+//! Right after the server's start nobody knows whether this master was restored to a time before its shards moved keys: a write
+//! is routed once each shard was asked for the decisions that it knows, which takes as long as to connect to them. A shard that
+//! does not answer, or a worker that does not start, keeps nobody waiting for longer than a few seconds.
+
+use super::RoutingError;
+use super::owner::as_owner;
+use crate::catalog::shard_decision;
+use crate::server::{preload, sql, wait};
+use pgrx::pg_sys;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// For each session, once. Whoever asks the shards gives each less than that.
+const LONGEST: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+
+thread_local! {
+    static IS_OVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// An error where waiting cannot help. `key`: what is to be written.
+pub fn wait(key: &str) -> Result<(), RoutingError> {
+    if IS_OVER.get() || !preload::preloaded() {
+        return Ok(());
+    }
+    // SAFETY: reads the state of the server.
+    if unsafe { pg_sys::RecoveryInProgress() } {
+        return Ok(());
+    }
+    let began = Instant::now();
+    while !as_owner(|| !shard_decision::is_here() || shard_decision::are_asked()) && began.elapsed() < LONGEST
+    {
+        // It would not see what they have said.
+        if sql::keeps_its_snapshot() {
+            return Err(RoutingError::Serialization(key.to_owned()));
+        }
+        wait::sleep(PAUSE);
+    }
+    IS_OVER.set(true);
+    Ok(())
+}

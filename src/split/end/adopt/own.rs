@@ -1,0 +1,36 @@
+//! Plans of this master that stand between it and what shards know: each has to go on, or to end, first, by the call
+//! that is named.
+
+use crate::catalog::shard_decision::{self, Decision};
+use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::{in_use, split, way_back};
+
+/// The decision is of a plan of this master, whose worker takes it over. One that nobody has asked for has no worker.
+pub fn lost_of_plan(decision: &Decision) -> Option<String> {
+    let id = shard_decision::plan_of(decision)?;
+    let begins = |id: i64| {
+        split::state(id).is_ok_and(|now| (now.phase, now.goal) != (Phase::Planning, Goal::Planning))
+    };
+    let call = match way_back::there(id) {
+        _ if begins(id) => format!("does that once it goes on: SELECT shard_split_resume({id})"),
+        Some(there) if is_decided(there) => {
+            format!("does that once split {there} is taken back: SELECT shard_split_reverse({there})")
+        }
+        Some(there) => format!("was to take split {there} back: SELECT shard_split_rollback({there})"),
+        None => format!("has not begun here: SELECT shard_split_rollback({id})"),
+    };
+    Some(format!("split {id} of this master {call}, then call shard_adopt() again"))
+}
+
+/// A plan of this master has one of the keys, and on the shards somebody else has moved it since: it has ended there.
+pub fn holder(keyspace: &str, keys: &[String]) -> Option<String> {
+    let (id, key) = in_use::split_of_keys(keyspace, keys)?;
+    let call = if is_decided(id) { "finish" } else { "rollback" };
+    Some(format!(
+        "split {id} of this master has key \"{key}\", and has ended on the shards: SELECT shard_split_{call}({id}), then call shard_adopt() again"
+    ))
+}
+
+fn is_decided(id: i64) -> bool {
+    split::state(id).is_ok_and(|state| state.phase == Phase::Completed)
+}
