@@ -100,3 +100,66 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
     back.wait("rolled_back", LIMIT).unwrap();
     assert_eq!(refusals(&back), 0);
 }
+
+/// Values of a server, and numbers of large objects, in columns of types that do not say so.
+const FILLED: &str = "
+    CREATE DOMAIN public.stamp AS bigint DEFAULT txid_current();
+    CREATE FUNCTION public.mark() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN pg_current_wal_lsn()::text; END $$;
+    CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.noted := 'x' || txid_current(); RETURN NEW; END $$;
+    CREATE FUNCTION public.log() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN INSERT INTO Public.\"Changes\" (tenant, tx) VALUES (NEW.tenant, txid_current()); RETURN NEW; END $$;
+    CREATE FUNCTION public.own() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.val := NEW.val; RETURN NEW; END $$;
+    GRANT USAGE ON TYPE public.stamp TO PUBLIC;
+    CREATE TABLE \"Changes\" (tenant text, id serial, tx bigint, at timestamptz DEFAULT now(), PRIMARY KEY (tenant, id));
+    ALTER TABLE \"Changes\" OWNER TO app_owner;
+    ALTER TABLE items ADD COLUMN tx bigint DEFAULT txid_current(), ADD COLUMN lsn text DEFAULT pg_current_wal_lsn()::text,
+        ADD COLUMN by_type stamp, ADD COLUMN \"By\" text DEFAULT mark(), ADD COLUMN noted text, ADD COLUMN letter text,
+        ADD COLUMN lob bigint, ADD COLUMN digits text, ADD COLUMN mixed text, ADD COLUMN empty text,
+        ADD COLUMN far text, ADD COLUMN other bigint, ADD UNIQUE (tenant, other), ADD COLUMN pid int DEFAULT pg_backend_pid() + 0;
+    CREATE TRIGGER note BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION note();
+    CREATE TRIGGER log AFTER UPDATE ON items FOR EACH ROW EXECUTE FUNCTION log();
+    CREATE TRIGGER own BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION own()";
+
+#[test]
+fn values_of_a_server_are_found_in_types_that_do_not_say_so() {
+    let cluster = cluster(&[]);
+    by_superusers(&cluster, FILLED);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_table_add('\"Changes\"', 'tenant');
+             SELECT shard_trust_owner('shard_a', 'app_owner'), shard_trust_owner('shard_b', 'app_owner')",
+        )
+        .unwrap();
+    let split = plan(&cluster);
+    let objects = |master: &mut Client| -> Vec<String> {
+        remarks(master, &split).into_iter().map(|row| row.2).collect()
+    };
+    let filled = ["\"Changes\"", "items.\"By\"", "items.by_type", "items.lsn", "items.noted", "items.tx"];
+    assert_eq!(objects(&mut master), filled, "{:#?}", split.findings());
+    source(&cluster)
+        .batch_execute(
+            "ALTER TABLE items DISABLE TRIGGER log;
+             SELECT lo_create(70000 + i) FROM generate_series(1, 5) i;
+             UPDATE items SET letter = (70000 + id / 2)::text, lob = 70001, digits = '12', mixed = '70001', far = '9999999999', other = 70000 + id / 2
+              WHERE id IN (2, 4, 6) AND (id = 2 OR tenant = 'moves');
+             UPDATE items SET mixed = 'a text' WHERE id = 4",
+        )
+        .unwrap_or_else(|e| panic!("{}", Error::from(e)));
+    let named = [
+        "\"Changes\"",
+        "items.\"By\"",
+        "items.by_type",
+        "items.letter",
+        "items.lob",
+        "items.lsn",
+        "items.noted",
+        "items.tx",
+    ];
+    let found = remarks(&mut master, &split);
+    // The trigger that is disabled writes nothing any more.
+    assert_eq!(found.iter().map(|row| row.2.as_str()).collect::<Vec<_>>(), named[1..], "{found:#?}");
+    assert!(found[2].0.contains("large objects") && found[2].3.contains("all 3 values"), "{found:#?}");
+    split.accept_remarks().unwrap();
+    split.run(|_| ()).unwrap();
+}

@@ -6,6 +6,7 @@ mod constraints;
 mod encoding;
 mod expressions;
 mod functions;
+mod large_objects;
 mod long_rows;
 mod looked;
 mod outlook;

@@ -1,66 +1,105 @@
 //! Columns whose values mean something on the source alone: they come over as they are written, and say nothing there, or
-//! something else. Whether that is well the operator knows.
+//! something else. Whether that is well the operator knows. Such a value need not be of a type that says so: a number of a
+//! transaction may be in a bigint, and that of a large object in a text.
 
-use crate::agent::error::{Result, SplitError};
-use crate::agent::session::Side;
+use super::large_objects::{self, Moving, Named};
+use crate::agent::catalogs;
+use crate::agent::error::Result;
 use crate::agent::shape::{Column, Observation, TableShape};
-use crate::agent::{catalogs, observe};
 use crate::catalog::split::{Plan, Policy};
-use crate::guc;
+use crate::clean;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, ident_as_needed, text_array};
+use crate::remote::quote::{array_of, ident_as_needed};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::table::columns::{self, Source};
 use crate::words::counted;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-const LARGE_OBJECTS: &str = include_str!("../../../../sql/check/large_objects.sql");
-
-/// What names large objects, and whether there are any.
-struct LargeObjects {
-    /// By table and column: those of a trigger that deletes them.
-    managed: BTreeSet<(usize, String)>,
-    has_any: bool,
-}
+const FUNCTIONS: &str = include_str!("../../../../sql/check/server_functions.sql");
 
 pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
     on_target: &Observation,
 ) -> Result<Vec<Finding>> {
-    let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables)).enumerate();
-    let mut found = Vec::new();
-    for (position, (policy, (from, to))) in tables {
-        // What is computed, its author has thought about.
-        for pair in columns::pair(from, to, &policy.maps, &[]).pairs {
-            let Source::Column(name) = &pair.source else { continue };
-            let Some(column) = from.column(name) else { continue };
-            if let Some(part) = column.of_one_server() {
-                found.push((position, policy, from, column, part.name.clone()));
-            }
+    let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables));
+    let moving: Vec<Moving<'_>> = tables.map(|(policy, (from, to))| moving(policy, from, to)).collect();
+    let large = large_objects::find(plan, source, &moving)?;
+    let mut findings = Vec::new();
+    let mut told = BTreeSet::new();
+    for (position, table) in moving.iter().enumerate() {
+        for column in &table.columns {
+            let named = large.named(plan, source, (position, table), column)?;
+            let part = column.of_one_server();
+            let Some((remark, detail)) = (match (named, part) {
+                (None, None) => None,
+                (None, Some(part)) => {
+                    Some((Remark::ServerValues, of_one_server(table.shape, column, &part.name)))
+                }
+                (Some(named), _) => {
+                    Some((Remark::LargeObjects, of_large_objects(table.shape, column, &named)))
+                }
+            }) else {
+                continue;
+            };
+            told.insert((position, column.name.clone()));
+            findings.push(Finding::remark(remark, &object(table.policy, Some(&column.name)), detail));
         }
     }
-    if found.is_empty() {
-        return Ok(Vec::new());
-    }
-    let large = large_objects(plan, source)?;
-    let mut findings = Vec::new();
-    for (position, policy, shape, column, part) in found {
-        let is_managed = large.managed.contains(&(position, column.name.clone()));
-        let named = match column.base == "oid" && (large.has_any || is_managed) {
-            true => count(plan, source, policy, shape, column)?,
-            false => Named::None,
-        };
-        let object = format!("{}.{}", policy.table_name, ident_as_needed(&column.name));
-        findings.push(match (&named, is_managed) {
-            (Named::None, false) => {
-                Finding::remark(Remark::ServerValues, &object, of_one_server(shape, column, &part))
-            }
-            _ => Finding::remark(Remark::LargeObjects, &object, of_large_objects(shape, column, &named)),
-        });
-    }
+    findings.extend(filled_by_functions(source, &moving, &told)?);
     Ok(findings)
+}
+
+/// What is computed, its author has thought about.
+fn moving<'a>(policy: &'a Policy, from: &'a TableShape, to: &TableShape) -> Moving<'a> {
+    let pairs = columns::pair(from, to, &policy.maps, &[]).pairs;
+    let plain = pairs.into_iter().filter_map(|pair| match pair.source {
+        Source::Column(name) => from.column(&name),
+        _ => None,
+    });
+    Moving { policy, shape: from, columns: plain.collect() }
+}
+
+/// A table, or a column of it.
+fn object(policy: &Policy, column: Option<&str>) -> String {
+    match column {
+        Some(column) => format!("{}.{}", policy.table_name, ident_as_needed(column)),
+        None => policy.table_name.clone(),
+    }
+}
+
+/// Columns of whatever type that are filled with what the source alone counts. `told`: those of which that is said already.
+fn filled_by_functions(
+    source: &mut Connection,
+    moving: &[Moving<'_>],
+    told: &BTreeSet<(usize, String)>,
+) -> Result<Vec<Finding>> {
+    let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
+    let rows = catalogs::ask(source, FUNCTIONS, &[Some(&oids)])?;
+    let mut found: BTreeMap<(usize, Option<String>), Vec<String>> = BTreeMap::new();
+    for row in rows.rows {
+        let [Some(position), column, Some(what)] = row.as_slice() else { continue };
+        // The server counts from 1.
+        let Some(position) = position.parse::<usize>().ok().and_then(|n| n.checked_sub(1)) else { continue };
+        let Some(table) = moving.get(position) else { continue };
+        let moves = |name: &String| table.columns.iter().any(|column| column.name == *name);
+        let is_told = |name: &String| told.contains(&(position, name.clone()));
+        if column.as_ref().is_none_or(|name| moves(name) && !is_told(name)) {
+            found.entry((position, column.clone())).or_default().push(clean::said(what));
+        }
+    }
+    let finding = |((position, column), what): ((usize, Option<String>), Vec<String>)| {
+        let table = moving.get(position)?;
+        let of = column.as_ref().map_or(String::new(), |name| format!(" column \"{name}\":"));
+        let detail = format!(
+            "{}:{of} {}: what it gives means something on the server that gave it, and comes over as it is written",
+            table.shape.name,
+            what.join("; ")
+        );
+        Some(Finding::remark(Remark::ServerValues, &object(table.policy, column.as_deref()), detail))
+    };
+    Ok(found.into_iter().filter_map(finding).collect())
 }
 
 fn of_one_server(shape: &TableShape, column: &Column, part: &str) -> String {
@@ -75,62 +114,11 @@ fn of_large_objects(shape: &TableShape, column: &Column, named: &Named) -> Strin
     let number = match named {
         Named::None => "no large object that is there".to_owned(),
         Named::Some(number) => counted(*number, "large object", "large objects"),
+        Named::Sampled(number) => format!("large objects, as all {number} values say that were looked at"),
         Named::Uncounted => "large objects, which were not counted in time".to_owned(),
     };
     format!(
         "{}: column \"{}\" of rows that move names {number}: large objects do not move, and stay on the source",
         shape.name, column.name
     )
-}
-
-fn large_objects(plan: &Plan, source: &mut Connection) -> Result<LargeObjects> {
-    let (schemas, names) = observe::table_names(plan, Side::Source);
-    let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = catalogs::ask(source, LARGE_OBJECTS, &[Some(&lists[0]), Some(&lists[1])])?;
-    let mut large = LargeObjects { managed: BTreeSet::new(), has_any: false };
-    for row in &rows.rows {
-        match row.as_slice() {
-            [Some(position), Some(column), _] => {
-                large.managed.extend(position.parse().ok().map(|position| (position, column.clone())));
-            }
-            [_, _, Some(number)] => large.has_any = number != "0",
-            _ => {}
-        }
-    }
-    Ok(large)
-}
-
-/// How many large objects rows of the scope name.
-enum Named {
-    None,
-    Some(usize),
-    Uncounted,
-}
-
-fn count(
-    plan: &Plan,
-    source: &mut Connection,
-    policy: &Policy,
-    shape: &TableShape,
-    column: &Column,
-) -> Result<Named> {
-    let Some(by) = shape.column(&policy.shard_by) else { return Ok(Named::None) };
-    let (functions, predicate) = plan.scope.dry_predicate(by, "t");
-    let limit = guc::remote_timeout().as_millis() * 4 / 5;
-    let query = format!(
-        "{functions}; SET LOCAL statement_timeout = '{limit}ms';
-         SELECT pg_catalog.count(*) FROM pg_catalog.pg_largeobject_metadata m
-          WHERE m.oid IN (SELECT t.{}::pg_catalog.oid FROM {} t WHERE {predicate})",
-        ident(&column.name),
-        shape.name
-    );
-    let counted = source.undone(|source| source.run(&query).map_err(SplitError::from));
-    match counted {
-        Ok(rows) => Ok(match rows.scalar().and_then(|number| number.parse().ok()) {
-            None | Some(0) => Named::None,
-            Some(number) => Named::Some(number),
-        }),
-        Err(SplitError::Remote(error)) if error.is("57014") => Ok(Named::Uncounted),
-        Err(error) => Err(error),
-    }
 }

@@ -1,0 +1,180 @@
+//! Columns that name large objects: by a trigger of the extension `lo`, by their type, and others by their values.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, TableShape};
+use crate::agent::{catalogs, observe};
+use crate::catalog::split::{Plan, Policy};
+use crate::guc;
+use crate::remote::Connection;
+use crate::remote::quote::{array_of, ident, text_array};
+use std::collections::BTreeSet;
+
+const LARGE_OBJECTS: &str = include_str!("../../../../sql/check/large_objects.sql");
+const COLUMNS: &str = include_str!("../../../../sql/check/lob_columns.sql");
+
+/// Rows of the scope whose values are looked at: what is longer than a number is not even read.
+const SAMPLE: usize = 500;
+
+/// A table whose rows move, with the columns that come over as they are.
+pub struct Moving<'a> {
+    pub policy: &'a Policy,
+    pub shape: &'a TableShape,
+    pub columns: Vec<&'a Column>,
+}
+
+/// What names large objects, and whether there are any.
+pub struct LargeObjects {
+    /// By table and column: those of a trigger that deletes them.
+    managed: BTreeSet<(usize, String)>,
+    has_any: bool,
+    /// Those of another type whose values are numbers of large objects, and how many were looked at.
+    sampled: BTreeSet<(usize, String, usize)>,
+}
+
+/// How many large objects rows of the scope name.
+pub enum Named {
+    None,
+    Some(usize),
+    /// Of this many values each.
+    Sampled(usize),
+    Uncounted,
+}
+
+impl LargeObjects {
+    /// None: the column names none, or is not known to.
+    pub fn named(
+        &self,
+        plan: &Plan,
+        source: &mut Connection,
+        (position, table): (usize, &Moving<'_>),
+        column: &Column,
+    ) -> Result<Option<Named>> {
+        let is_managed = self.managed.contains(&(position, column.name.clone()));
+        if column.base == "oid" && (self.has_any || is_managed) {
+            let named = count(plan, source, table.policy, table.shape, column)?;
+            return Ok((is_managed || !matches!(named, Named::None)).then_some(named));
+        }
+        let is_it = |known: &&(usize, String, usize)| (known.0, &known.1) == (position, &column.name);
+        match self.sampled.iter().find(is_it) {
+            Some((_, _, number)) => Ok(Some(Named::Sampled(*number))),
+            None => Ok(is_managed.then_some(Named::None)),
+        }
+    }
+}
+
+pub fn find(plan: &Plan, source: &mut Connection, moving: &[Moving<'_>]) -> Result<LargeObjects> {
+    let (schemas, names) = observe::table_names(plan, Side::Source);
+    let lists = [schemas, names].map(|list| text_array(&list));
+    let rows = catalogs::ask(source, LARGE_OBJECTS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let mut large = LargeObjects { managed: BTreeSet::new(), has_any: false, sampled: BTreeSet::new() };
+    for row in &rows.rows {
+        match row.as_slice() {
+            [Some(position), Some(column), _] => {
+                large.managed.extend(position.parse().ok().map(|position| (position, column.clone())));
+            }
+            [_, _, Some(number)] => large.has_any = number != "0",
+            _ => {}
+        }
+    }
+    if large.has_any {
+        large.sampled = sampled(plan, source, moving)?;
+    }
+    Ok(large)
+}
+
+/// Columns of other types whose values are, all of those that are looked at, numbers of large objects that are there.
+fn sampled(
+    plan: &Plan,
+    source: &mut Connection,
+    moving: &[Moving<'_>],
+) -> Result<BTreeSet<(usize, String, usize)>> {
+    let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
+    let rows = catalogs::ask(source, COLUMNS, &[Some(&oids)])?;
+    let could = |row: Vec<Option<String>>| {
+        let [position, column] = <[_; 2]>::try_from(row).ok()?;
+        Some((position?.parse::<usize>().ok()?.checked_sub(1)?, column?))
+    };
+    let could: BTreeSet<(usize, String)> = rows.rows.into_iter().filter_map(could).collect();
+    let mut found = BTreeSet::new();
+    for (position, table) in moving.iter().enumerate() {
+        let is_one = |column: &&&Column| {
+            column.name != table.policy.shard_by && could.contains(&(position, column.name.clone()))
+        };
+        let columns: Vec<&Column> = table.columns.iter().filter(is_one).copied().collect();
+        let numbers = look(plan, source, table, &columns)?;
+        let named = columns.iter().zip(numbers).filter(|(_, number)| *number > 0);
+        found.extend(named.map(|(column, number)| (position, column.name.clone(), number)));
+    }
+    Ok(found)
+}
+
+/// Of each column the values that were looked at, where all of them are numbers of large objects; else 0.
+fn look(plan: &Plan, source: &mut Connection, table: &Moving<'_>, columns: &[&Column]) -> Result<Vec<usize>> {
+    let Some(by) = table.shape.column(&table.policy.shard_by).filter(|_| !columns.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let (functions, predicate) = plan.scope.dry_predicate(by, "t");
+    let limit = guc::remote_timeout().as_millis() / 5;
+    let names: Vec<String> = columns.iter().map(|column| format!("t.{}", ident(&column.name))).collect();
+    let counts: Vec<String> = columns.iter().map(|column| all_are_named(&ident(&column.name))).collect();
+    let query = format!(
+        "{functions}; SET LOCAL statement_timeout = '{limit}ms';
+         SELECT {} FROM (SELECT {} FROM {} t WHERE {predicate} LIMIT {SAMPLE}) s",
+        counts.join(", "),
+        names.join(", "),
+        table.shape.name
+    );
+    match source.undone(|source| source.run(&query).map_err(SplitError::from)) {
+        Ok(rows) => {
+            let row = rows.rows.into_iter().next().unwrap_or_default();
+            Ok(row.into_iter().map(|cell| cell.and_then(|n| n.parse().ok()).unwrap_or(0)).collect())
+        }
+        // Rows of the scope that are not found in time are not looked at.
+        Err(SplitError::Remote(error)) if error.is("57014") => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// How many values the column has, if each is the number of a large object.
+fn all_are_named(column: &str) -> String {
+    let text = format!("s.{column}::pg_catalog.text");
+    let number = format!(
+        "CASE WHEN pg_catalog.pg_column_size(s.{column}) OPERATOR(pg_catalog.>) 30 THEN NULL
+              WHEN {text} OPERATOR(pg_catalog.!~) '^[1-9][0-9]{{0,9}}$' THEN NULL
+              WHEN {text}::pg_catalog.int8 OPERATOR(pg_catalog.<) 4294967296 THEN {text}::pg_catalog.int8::pg_catalog.oid END"
+    );
+    format!(
+        "CASE WHEN pg_catalog.count(s.{column}) OPERATOR(pg_catalog.=) pg_catalog.count(
+                (SELECT 1 FROM pg_catalog.pg_largeobject_metadata m WHERE m.oid OPERATOR(pg_catalog.=) {number}))
+              THEN pg_catalog.count(s.{column}) ELSE 0 END"
+    )
+}
+
+fn count(
+    plan: &Plan,
+    source: &mut Connection,
+    policy: &Policy,
+    shape: &TableShape,
+    column: &Column,
+) -> Result<Named> {
+    let Some(by) = shape.column(&policy.shard_by) else { return Ok(Named::None) };
+    let (functions, predicate) = plan.scope.dry_predicate(by, "t");
+    let limit = guc::remote_timeout().as_millis() * 4 / 5;
+    let query = format!(
+        "{functions}; SET LOCAL statement_timeout = '{limit}ms';
+         SELECT pg_catalog.count(*) FROM pg_catalog.pg_largeobject_metadata m
+          WHERE m.oid IN (SELECT t.{}::pg_catalog.oid FROM {} t WHERE {predicate})",
+        ident(&column.name),
+        shape.name
+    );
+    let counted = source.undone(|source| source.run(&query).map_err(SplitError::from));
+    match counted {
+        Ok(rows) => Ok(match rows.scalar().and_then(|number| number.parse().ok()) {
+            None | Some(0) => Named::None,
+            Some(number) => Named::Some(number),
+        }),
+        Err(SplitError::Remote(error)) if error.is("57014") => Ok(Named::Uncounted),
+        Err(error) => Err(error),
+    }
+}
