@@ -1,11 +1,12 @@
 //! What others try to get through a split: nobody gains a right, a row or a wait.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, let_code_be_computed, plan, to_pending,
 };
 use shardmaster_tests::security::unqualified;
+use shardmaster_tests::split::Split;
 
 /// A role without any right in the database but those given.
 fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
@@ -93,6 +94,66 @@ fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
 
 /// Advisory locks are open to everybody, and their numbers can be read: a split takes none
 /// on a shard that somebody could be first to take.
+/// What the mover makes is given to others by its default privileges, as those of applications often are: of the agent's tables
+/// they have nothing. A trigger that was put there before stops the mover.
+#[test]
+fn default_privileges_of_the_mover_open_nothing_of_the_agents() {
+    let cluster = cluster(&[]);
+    for server in &cluster.servers {
+        let given = format!(
+            "CREATE ROLE mallory LOGIN; GRANT pg_read_all_data TO mallory;
+             ALTER DEFAULT PRIVILEGES FOR ROLE {MOVER} GRANT ALL ON TABLES TO mallory;
+             ALTER DEFAULT PRIVILEGES FOR ROLE {MOVER} GRANT ALL ON SCHEMAS TO mallory"
+        );
+        let given = match server.superuser(DATABASE).unwrap().query_one("SHOW server_version_num", &[]) {
+            Ok(row) if row.get::<_, String>(0).parse::<i32>().unwrap() < 140_000 => {
+                given.replace("GRANT pg_read_all_data TO mallory;", "")
+            }
+            _ => given,
+        };
+        server.superuser(DATABASE).unwrap().batch_execute(&given).unwrap();
+    }
+    let split = plan(&cluster);
+    to_pending(&split);
+    let others = "SELECT string_agg(what, ', ') FROM (
+             SELECT 'schema' FROM pg_namespace n CROSS JOIN LATERAL aclexplode(n.nspacl) a
+              WHERE n.nspname = 'shardmaster_agent' AND a.grantee <> n.nspowner
+             UNION ALL
+             SELECT c.oid::regclass::text FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+              WHERE c.relnamespace = 'shardmaster_agent'::regnamespace AND a.grantee <> c.relowner) g (what)";
+    let of_others = |side: usize| -> Option<String> {
+        cluster.servers[side].superuser(DATABASE).unwrap().query_one(others, &[]).unwrap().get(0)
+    };
+    assert_eq!((of_others(0), of_others(1)), (None, None));
+    let mut mallory = cluster.servers[0].connect(DATABASE, "mallory").unwrap();
+    mallory.batch_execute("CREATE TEMPORARY TABLE t ()").unwrap();
+    let refused = mallory
+        .batch_execute(
+            "CREATE FUNCTION pg_temp.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+             CREATE TRIGGER evil BEFORE INSERT ON shardmaster_agent.side FOR EACH ROW EXECUTE FUNCTION pg_temp.evil()",
+        )
+        .unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "42501", "{refused:?}");
+    cut_over_and_compare(&cluster, &split);
+    split.finish(LIMIT).unwrap();
+    assert_eq!(of_others(0), None, "of the redirect");
+    // One that was there before.
+    cluster.servers[0]
+        .superuser(DATABASE)
+        .unwrap()
+        .batch_execute(
+            "CREATE FUNCTION public.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+             CREATE TRIGGER evil BEFORE INSERT ON shardmaster_agent.side FOR EACH ROW EXECUTE FUNCTION public.evil()",
+        )
+        .unwrap();
+    let next = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    let refused = next.run(|_| ()).unwrap_err().to_string();
+    assert!(
+        refused.contains("trigger evil of table shardmaster_agent.side is none of the agent's"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn a_split_waits_for_no_lock_that_anybody_can_take() {
     let cluster = cluster(&[]);

@@ -35,6 +35,12 @@
     SELECT 4, 'an object in schema shardmaster_agent is none of the agent''s: '
               || pg_catalog.replace(pg_catalog.pg_describe_object(classid, objid, 0), '%', '%%'), NULL
       FROM member WHERE is_expected IS NOT TRUE
+    UNION ALL
+    SELECT 5, 'trigger ' || pg_catalog.replace(pg_catalog.quote_ident(t.tgname), '%', '%%') || ' of table '
+              || pg_catalog.replace(t.tgrelid::pg_catalog.regclass::text, '%', '%%') || ' is none of the agent''s', NULL
+      FROM agent JOIN pg_catalog.pg_class c ON c.relnamespace = agent.oid AND c.relkind = 'r'
+      JOIN pg_catalog.pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+      JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid AND p.pronamespace <> agent.oid
 )
 SELECT pg_catalog.format(o.what, coalesce(pg_catalog.quote_ident(r.rolname), 'PUBLIC'))
   FROM owned o LEFT JOIN pg_catalog.pg_roles r ON r.oid = o.owner

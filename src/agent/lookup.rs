@@ -159,7 +159,7 @@ pub fn enter(connection: &mut Connection, told: &Told<'_>) -> Result<(Capture, b
         "INSERT INTO shardmaster_agent.lookup (token, namespace, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
         &[Some(told.token), Some(told.namespace), Some(told.name)],
     )?;
-    connection.run("COMMIT")?;
+    schema::commit(connection)?;
     master::check(connection, told.identity)?;
     match find(connection, told.token, told.namespace)? {
         Some(capture) => Ok((capture, true)),
@@ -191,7 +191,7 @@ pub fn install(
         ("max_bytes", number(guc::queue_max_bytes())),
     ];
     connection.run(&fill(CAPTURE, &values))?;
-    connection.run("COMMIT")?;
+    schema::commit(connection)?;
     if shape.is_captured {
         return Ok(Some(shape));
     }

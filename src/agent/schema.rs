@@ -32,6 +32,13 @@ pub fn bootstrap(connection: &mut Connection) -> Result<()> {
     }
 }
 
+/// Ends a transaction that has created something there: what default privileges have given others of it is taken away before they
+/// can see it.
+pub fn commit(connection: &mut Connection) -> Result<()> {
+    connection.run(concat!(include_str!("../../sql/agent/own.sql"), "COMMIT")).map(drop)?;
+    Ok(())
+}
+
 /// The schema goes with the last side, redirect, standing guard and look-up, but for what stays
 /// until the shard is dropped: whose it is, and the last decisions. The caller holds the
 /// bootstrap's lock.

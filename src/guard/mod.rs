@@ -143,7 +143,7 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     if let Some((_, column)) = tables.first() {
         state::create_list(&mut session, &there, column)?;
     }
-    session.run("COMMIT")?;
+    schema::commit(&mut session)?;
     standing_guard::set_stage(guard, Stage::Made, None);
     reach(&points::MADE)?;
     Ok(true)

@@ -35,7 +35,7 @@ pub fn attach(session: &mut Connection, set: &Set, place: &Place, end: End, by: 
         End::Origin => rows::take_origin(session, set, by.generation)?,
         End::Copy => rows::take_copy(session, set, &place.shard.shard_key, by.generation)?,
     }
-    session.run("COMMIT")?;
+    schema::commit(session)?;
     reach(points::ATTACHED)?;
     let known: Vec<i32> = set.tables.iter().chain(&set.dropped).map(|member| member.ordinal).collect();
     remove_others(session, set.id, &known)
@@ -88,7 +88,8 @@ pub fn capture(session: &mut Connection, set: &Set, member: &Member, side: &Side
     triggers::drop_called_once(session, &format!("({CAPTURES} OR {GUARD} AND {there})"), &prefix)?;
     session.run("BEGIN")?;
     drop_capture(session, set, member)?;
-    session.run(&format!("{}; COMMIT", reference::capture(set.id, ordinal, shape)))?;
+    session.run(&reference::capture(set.id, ordinal, shape))?;
+    schema::commit(session)?;
     triggers::create(session, &reference::capture_triggers(set.id, ordinal, shape), &shape.name)?;
     Ok(reach(points::INSTALLED)?)
 }

@@ -75,7 +75,7 @@ fn enter(
         source.run(&functions)?;
     }
     look_up::write(source, &redirect, columns)?;
-    source.run("COMMIT")?;
+    schema::commit(source)?;
     Ok(Some(redirect))
 }
 

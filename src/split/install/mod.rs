@@ -180,7 +180,7 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
             admit(connection, plan)?;
         }
     }
-    connection.run("COMMIT")?;
+    schema::commit(connection)?;
     // The state row exists now: from here on the generation decides who may act.
     tenure.take_over(connection, side)
 }
