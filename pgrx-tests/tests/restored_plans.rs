@@ -40,6 +40,10 @@ fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
     cluster.master.stop(Stop::Fast).unwrap();
     cluster.master.run().unwrap();
     let mut master = cluster.superuser().unwrap();
+    // Of a plan that nobody has begun no worker takes anything over: nobody is sent to where the key was.
+    let first = master.query_one("SELECT shard_of('moves')", &[]).map(|row| row.get::<_, String>(0));
+    let is_sent_back = first.as_ref().is_ok_and(|first| first != shard);
+    assert!(!(name.starts_with("planning") && is_sent_back), "{name}: {first:?}");
     let began = Instant::now();
     let mut history = Vec::new();
     while began.elapsed() < Duration::from_secs(90) {
