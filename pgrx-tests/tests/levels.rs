@@ -264,6 +264,34 @@ fn no_rows_of_others_come_into_a_schema_that_its_owner_has_added() {
     assert_eq!(count(&mut admin, "SELECT count(*) FROM one.items"), 300);
 }
 
+/// The owner of a schema has no right on tables of others in it, nor on their rows by a split.
+#[test]
+fn no_rows_of_a_table_of_others_leave_it_by_its_schemas_owner() {
+    let (cluster, mut admin) = mixed();
+    let mut master = cluster.superuser().unwrap();
+    let table = "(tenant text, id int, val text, code int, PRIMARY KEY (tenant, id), UNIQUE (tenant, code) DEFERRABLE)";
+    master
+        .batch_execute(&format!(
+            "CREATE SCHEMA second AUTHORIZATION an_admin; CREATE ROLE bob; GRANT CREATE, USAGE ON SCHEMA one TO bob;
+             SET ROLE bob; CREATE TABLE one.items {table}; INSERT INTO one.items VALUES ('own', 1, 'secret', 1); RESET ROLE"
+        ))
+        .unwrap();
+    admin
+        .batch_execute(&format!(
+            "CREATE TABLE second.items {table};
+             SELECT shard_add('mine', namespace => 'one'), shard_add('too', namespace => 'second'), shard_assign('own', 'mine')"
+        ))
+        .unwrap();
+    let text = refused(admin.batch_execute("SELECT shard_split_plan('mine', 'too', '{own}')"), "42501");
+    assert!(
+        text.contains("role an_admin may not have rows of table one.items moved, which belongs to role bob"),
+        "{text}"
+    );
+    assert_eq!(count(&mut master, "SELECT count(*) FROM second.items"), 0);
+    master.batch_execute("GRANT bob TO an_admin").unwrap();
+    admin.batch_execute("SELECT shard_split_plan('mine', 'too', '{own}')").unwrap();
+}
+
 /// A table was named while there was no schema of its name, so everybody might: when there is
 /// one it is not his.
 #[test]

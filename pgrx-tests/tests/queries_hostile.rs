@@ -20,6 +20,34 @@ fn is_superuser(cluster: &Cluster) -> bool {
     cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
+/// Whoever owns a shard's database says what its sessions find first, but not before the server's own.
+#[test]
+fn no_operator_of_a_databases_owner_comes_before_the_servers_own() {
+    let cluster = stage(&[]);
+    let evil = "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
+         CREATE FUNCTION evil.is_one(oid, oid) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''hijacked''; END';
+         CREATE OPERATOR evil.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = evil.is_one);
+         ALTER DATABASE app SET search_path = evil, pg_catalog, public";
+    by_superuser(&cluster, 0, evil);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_grant('analyst', 'operator')").unwrap();
+    let mut client = analyst(&cluster);
+    for (query, is_carried_out) in [
+        (
+            "SELECT * FROM shard_query('SELECT count(*) FROM pg_class WHERE oid = 1259::oid') AS t (n bigint)",
+            true,
+        ),
+        ("SELECT * FROM shard_query('SELECT count(*) FROM items') AS t (n bigint)", true),
+        ("SELECT * FROM shard_unassigned()", false),
+        ("SELECT * FROM shard_misplaced()", false),
+        ("SELECT * FROM shard_top()", false),
+    ] {
+        if let Err(error) = client.batch_execute(query) {
+            assert!(!is_carried_out && !format!("{error:?}").contains("hijacked"), "{query}: {error:?}");
+        }
+    }
+}
+
 /// What the functions ask of the catalog is the owner's to run, and finds nothing that a caller has made.
 #[test]
 fn nothing_that_a_caller_has_made_runs_as_the_owner() {

@@ -30,7 +30,37 @@ impl Unsaid {
 /// shard is in this very database, by whatever address: elsewhere a schema of the same name is
 /// another one.
 pub fn unsaid(keyspace: &str, shard: &Shard, other: &Shard) -> Option<Unsaid> {
-    of_others(keyspace, shard).or_else(|| mixed(shard, other))
+    of_others(keyspace, shard).or_else(|| mixed(shard, other)).or_else(|| tables_of_others(keyspace, shard))
+}
+
+/// Whoever owns a schema has no right on tables of others in it: neither to read what would come out of one, nor to have its rows
+/// deleted.
+fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
+    let found = sql::read_one_again(
+        "SELECT w.role, format('%I.%I', n.nspname, c.relname), m.relowner::regrole::text
+           FROM (SELECT s.added_by, s.namespace, i.parts[1]
+                   FROM shardmaster.shard s, shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts)
+                  WHERE s.shard_key = $2 AND p.keyspace = $1 AND p.policy <> 'global' AND cardinality(i.parts) = 1
+                 UNION ALL
+                 SELECT p.named_by, i.parts[1], i.parts[2]
+                   FROM shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts)
+                  WHERE p.keyspace = $1 AND p.policy <> 'global' AND cardinality(i.parts) = 2) w (role, schema, name)
+           JOIN pg_namespace n ON n.nspname = w.schema
+           JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+          CROSS JOIN LATERAL (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) l (oid)
+           JOIN pg_class m ON m.oid = l.oid
+          WHERE NOT EXISTS (SELECT FROM pg_roles r
+                             WHERE r.rolname = w.role AND (r.rolsuper OR pg_has_role(r.oid, m.relowner, 'USAGE')))
+          ORDER BY 2 LIMIT 1",
+        &[keyspace.into(), shard.shard_key.as_str().into()],
+        |row| (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3)),
+    );
+    let (role, table, owner) = found?;
+    let text = format!("role {role} may not have rows of table {table} moved, which belongs to role {owner}");
+    let hint = format!(
+        "It is a table of the master's own database. GRANT {owner} TO {role}, or let a superuser add the shard, or the table, anew."
+    );
+    Some(Unsaid::new(text, hint))
 }
 
 /// A schema that belongs to somebody else by now.

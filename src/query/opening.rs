@@ -39,11 +39,14 @@ impl Manners {
 
 /// Texts come in a form that every setting of the caller's reads alike. What else a role has for settings stays: a
 /// timeout or a limit of memory is there on purpose. Unqualified names are those of the shard's tables first, and none of
-/// another shard's: what a shard lacks would be read, or changed, on that one.
+/// another shard's: what a shard lacks would be read, or changed, on that one. The server's own functions and operators come before
+/// those of whoever owns the database, who may say otherwise by a setting of it.
 pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, version: i32) -> String {
     let shard = &entrance.shard;
     let schemas = manners.first_schema.iter().chain(schemas).map(|schema| ident(schema));
     let path: Vec<String> = std::iter::once("pg_temp".to_owned()).chain(schemas).collect();
+    let left_out: Vec<String> =
+        entrance.others.iter().cloned().chain(std::iter::once("pg_catalog".to_owned())).collect();
     let notices_end = if version >= 140_000 { "SET client_connection_check_interval = '1s';" } else { "" };
     format!(
         "SET DateStyle = 'ISO, {}'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1; SET bytea_output = 'hex'; SET lc_monetary = 'C';
@@ -65,7 +68,7 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
         literal(&manners.time_zone),
         literal(&shard.shard_key),
         literal(&path.join(", ")),
-        array_literal(&entrance.others),
+        array_literal(&left_out),
         literal(&entrance.mover),
     )
 }
