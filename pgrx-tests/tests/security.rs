@@ -7,6 +7,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::security::unqualified;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 
 /// A role without any right in the database but those given.
 fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
@@ -152,6 +153,31 @@ fn default_privileges_of_the_mover_open_nothing_of_the_agents() {
         refused.contains("trigger evil of table shardmaster_agent.side is none of the agent's"),
         "{refused}"
     );
+}
+
+/// What somebody deletes of the agent's is told where an operator looks, and not asked for without end.
+#[test]
+fn a_generation_that_is_deleted_is_waited_for() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    source
+        .batch_execute(
+            "DELETE FROM shardmaster_agent.generation;
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split%'",
+        )
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let waits =
+        "SELECT coalesce(waiting_for, '') LIKE '%in shardmaster_agent.generation of shard \"shard_a\"%'
+                   FROM shard_split_metrics(1)";
+    wait::until_true(&mut master, "the split to say what is missing", LIMIT, waits).unwrap();
+    source
+        .execute("INSERT INTO shardmaster_agent.generation VALUES ($1, 'source', 0)", &[&split.id])
+        .unwrap();
+    cut_over_and_compare(&cluster, &split);
+    split.finish(LIMIT).unwrap();
 }
 
 #[test]

@@ -101,7 +101,14 @@ fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i
             false => error.into(),
         })?;
     if raised.affected != 1 {
-        let known = known_generation(connection, plan, side)?.unwrap_or(generation);
+        let Some(known) = known_generation(connection, plan, side)? else {
+            // Somebody has deleted it, or the shard was set back: the next attempt finds out, and not at once.
+            return Err(SplitError::Retry(format!(
+                "the row of split {} in shardmaster_agent.generation of shard \"{}\", which is missing there",
+                plan.id,
+                connection.shard()
+            )));
+        };
         if known > generation.saturating_add(MOST_LOST) {
             return Err(SplitError::failed(
                 SqlState::NOT_IN_STATE,
