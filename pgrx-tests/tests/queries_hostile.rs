@@ -46,6 +46,30 @@ fn no_operator_of_a_databases_owner_comes_before_the_servers_own() {
             assert!(!is_carried_out && !format!("{error:?}").contains("hijacked"), "{query}: {error:?}");
         }
     }
+    // Nor before those that the master's own functions mean, in a session of whoever calls them.
+    master
+        .batch_execute(
+            "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
+             CREATE FUNCTION evil.is_one(name, name) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''hijacked''; END';
+             CREATE OPERATOR evil.= (LEFTARG = name, RIGHTARG = name, FUNCTION = evil.is_one);
+             CREATE DOMAIN evil.record AS text CHECK (value = 'hijacked')",
+        )
+        .unwrap();
+    client.batch_execute("SET search_path = evil, pg_catalog, public").unwrap();
+    client.batch_execute("SELECT * FROM public.shard_query('SELECT 1') AS t (n int)").unwrap();
+    let moved = client.batch_execute("CALL public.shard_misplaced_move('shard_a', '{x}')").unwrap_err();
+    assert_ne!(state_of(&moved), "23514", "{moved:?}");
+    client.batch_execute("RESET search_path").unwrap();
+    // A text of the caller's is one text, whatever a shard's setting makes of backslashes.
+    let written = "CREATE TABLE public.written (who text); GRANT ALL ON public.written TO PUBLIC;
+         ALTER DATABASE app SET standard_conforming_strings = off";
+    by_superuser(&cluster, 1, written);
+    let zone = r"<\'||CHR(62)||5, FALSE); INSERT INTO PUBLIC.WRITTEN VALUES (CURRENT_USER); SELECT -->5";
+    client.batch_execute(&format!("SET timezone = '{}'", zone.replace('\'', "''"))).unwrap();
+    let _ = client.batch_execute("SELECT * FROM shard_query('SELECT 1') AS t (n int)");
+    let rows = "SELECT count(*) FROM public.written";
+    let rows: i64 = cluster.servers[1].superuser(DATABASE).unwrap().query_one(rows, &[]).unwrap().get(0);
+    assert_eq!(rows, 0);
 }
 
 /// What the functions ask of the catalog is the owner's to run, and finds nothing that a caller has made.
