@@ -104,7 +104,7 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
             // Which column a function fills is not known for certain: these the operator sets apart.
             let hint = match by {
                 Some(_) => format!(
-                    "Add column \"{shard_by}\" to the key, or give each shard's sequence numbers of its own, as docs/identifiers.md shows: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. RESTART."
+                    "Add column \"{shard_by}\" to the key, or give each shard's sequence numbers of its own, as docs/identifiers.md shows: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. START .. RESTART."
                 ),
                 None => format!(
                     "SELECT * FROM shard_sequences_spread({}) gives each shard numbers of its own, for good; or add column \"{shard_by}\" to the key.",
