@@ -67,6 +67,7 @@ pub extern "C-unwind" fn _PG_init() {
     guc::register();
     // Nothing below can be registered by a session that loads the library later.
     if server::preload::at_start() {
+        keychain::setter::register();
         keychain::unlogged::register();
         keychain::unshown::register();
         placement::sweep_clock::register();

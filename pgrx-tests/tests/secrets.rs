@@ -1,6 +1,6 @@
 //! Where a secret could come to light: logs, sessions, statistics, dumps, errors, results, files.
 
-use postgres::{Client, SimpleQueryMessage};
+use postgres::{Client, NoTls, SimpleQueryMessage};
 use shardmaster_tests::cluster::{DATABASE, MOVER};
 use shardmaster_tests::fixture::{self, LIMIT, plan};
 use shardmaster_tests::server::{Server, Stop};
@@ -249,7 +249,13 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
         .configure(&["shared_preload_libraries = 'shardmaster, pg_stat_statements'"])
         .unwrap();
     vault.cluster.master.restart(Stop::Fast).unwrap();
-    vault.cluster.superuser().unwrap().batch_execute("CREATE EXTENSION pg_stat_statements").unwrap();
+    let mut other = vault.cluster.superuser().unwrap();
+    other
+        .batch_execute(
+            "CREATE EXTENSION pg_stat_statements; CREATE ROLE an_admin LOGIN; SELECT shard_grant('an_admin', 'admin');
+             CREATE ROLE heir LOGIN NOINHERIT; GRANT an_admin TO heir",
+        )
+        .unwrap();
     let call = format!(r#"shard_credential_set('b', 'password', '{{"password": "{SECRET}"}}')"#);
     let whole = format!(r#"'{{"password": "{SECRET}"}}'"#);
     let torn = format!(r#"'{{"password": "{SECRET}'"#);
@@ -274,14 +280,24 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
         (PREPARED, format!("DEALLOCATE set; EXECUTE set({whole})")),
         (PREPARED, format!("EXECUTE sett({whole})")),
     ] {
-        let mut setter = vault.cluster.superuser().unwrap();
-        let pid: i32 = setter.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
-        setter.batch_execute(before).unwrap();
-        // Whatever becomes of it.
-        let _ = setter.batch_execute(&statement);
-        let mut other = vault.cluster.master.connect(DATABASE, "postgres").unwrap();
-        let shown = all_of(&mut other, &format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
-        no_secret(&format!("pg_stat_activity behind {statement}"), &shown);
+        for (role, becomes) in
+            [("postgres", ""), ("an_admin", ""), ("heir", ""), ("heir", "SET ROLE an_admin;")]
+        {
+            // It has done nothing before.
+            let mut config = vault.cluster.master.config(DATABASE, role);
+            let mut setter = config.application_name("setter").connect(NoTls).unwrap();
+            let before = format!("{becomes}{before}");
+            if !before.is_empty() {
+                // One that may not prepare it has nothing to execute.
+                let _ = setter.batch_execute(&before);
+            }
+            // Whatever becomes of it.
+            let _ = setter.batch_execute(&statement);
+            let query =
+                "SELECT string_agg(query, ' ') FROM pg_stat_activity WHERE application_name = 'setter'";
+            let shown = all_of(&mut other, query);
+            no_secret(&format!("pg_stat_activity behind {statement} of {role}"), &shown);
+        }
         let kept = all_of(&mut other, "SELECT string_agg(query, ' ') FROM pg_stat_statements");
         no_secret(&format!("pg_stat_statements behind {statement}"), &kept);
     }
@@ -348,6 +364,44 @@ fn no_login_hides_its_statements() {
             assert!(is_there, "{role} hides {text} from the log");
         }
     }
+}
+
+/// With the server's own log settings, and in a session that has done nothing before: neither what stands beside a call, nor
+/// what a function of that name says, nor the name of an application is hidden by who may not call it.
+#[test]
+fn a_session_that_begins_hides_nothing() {
+    let vault = Vault::new("scram-sha-256", &["log_connections = on"]).unwrap();
+    let mut other = vault.cluster.superuser().unwrap();
+    other.batch_execute("CREATE ROLE plain LOGIN; CREATE SCHEMA own AUTHORIZATION plain").unwrap();
+    other
+        .batch_execute(
+            "SET ROLE plain;
+             CREATE FUNCTION own.shard_credential_set() RETURNS text LANGUAGE plpgsql
+                 AS $$ BEGIN RAISE LOG 'mark 800001'; RETURN 'x'; END $$;
+             CREATE VIEW own.v AS SELECT own.shard_credential_set();
+             RESET ROLE",
+        )
+        .unwrap();
+    for (mark, statement) in [
+        ("800001", "SELECT * FROM own.v"),
+        ("800002", "SELECT 800002 FROM shardmaster.keychain; SELECT shard_credential_set(1)"),
+        ("800003", "SELECT 800003 FROM nothing; SELECT shard_credential_set('x', 'y', '{}')"),
+        ("800004", "SELECT shard_credential_set('800004', 'y', '{}'"),
+    ] {
+        let mut session = vault.cluster.master.connect(DATABASE, "plain").unwrap();
+        let _ = session.batch_execute(statement);
+        let query = "SELECT string_agg(query, ' ') FROM pg_stat_activity WHERE usename = 'plain'";
+        let shown = all_of(&mut other, query);
+        assert!(!shown.contains("a credential is set"), "{statement}: {shown}");
+        let log = fs::read_to_string(vault.cluster.master.log_path()).unwrap();
+        assert!(log.contains(mark), "{statement} is not in the log");
+    }
+    let mut config = vault.cluster.master.config(DATABASE, "plain");
+    drop(config.application_name("shard_credential_set").connect(NoTls).unwrap());
+    let log = fs::read_to_string(vault.cluster.master.log_path()).unwrap();
+    let is_there =
+        log.lines().any(|line| line.contains("authorized: user=plain") && line.contains("credential_set"));
+    assert!(is_there, "the session's authentication is in the log");
 }
 
 /// What a process has in memory that it may write, as a core would have it.

@@ -8,7 +8,7 @@ pub mod master_key;
 pub mod plain_file;
 pub mod seal;
 pub mod secret;
-mod setter;
+pub mod setter;
 mod statement;
 pub mod token;
 pub mod unlogged;
