@@ -10,7 +10,7 @@ CREATE TABLE shardmaster.execution (
     wave           int NOT NULL CHECK (wave > 0),
     in_transaction boolean NOT NULL,
     two_phase      boolean NOT NULL,
-    login_role     regrole,
+    login_role     text,
     master         text NOT NULL,
     timeline       text NOT NULL DEFAULT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
     started_by     text NOT NULL,
@@ -23,7 +23,7 @@ COMMENT ON TABLE shardmaster.execution IS 'statements of shard_execute(); see sh
 COMMENT ON COLUMN shardmaster.execution.wave IS 'how many shards run it beside each other';
 COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none: a shard in committing says that it was decided, none that it was not';
 COMMENT ON COLUMN shardmaster.execution.by_policies IS 'it runs on the rows that the login''s policies show; otherwise a policy that would hide rows is an error';
-COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it';
+COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it. The role''s name as in SQL, with quotes where it needs them: a number would be somebody else''s in a restored copy';
 COMMENT ON COLUMN shardmaster.execution.master IS 'the master that carries it out: a copy of its catalog on another server is another one, and leaves what is on shards to it';
 COMMENT ON COLUMN shardmaster.execution.timeline IS 'the master''s when it was last known what has been done: on another one its last words may be lost';
 COMMENT ON COLUMN shardmaster.execution.look_at IS 'when its shards are asked next, once it is done in two phases, whether one that has failed over has it prepared again; NULL: it is not done, or they are asked no more';

@@ -19,6 +19,7 @@ COMMENT ON COLUMN shardmaster.shard_login.role IS 'who asks: the role itself, or
 COMMENT ON COLUMN shardmaster.shard_login.username IS 'the role on the shard';
 COMMENT ON COLUMN shardmaster.shard_login.credential_alias IS 'by which it proves who it is; NULL: by what the account of the server has';
 
-SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_login', '');
+-- A dump has roles by their names, but those that are gone by their numbers, which are somebody else's where it is restored.
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_login', 'WHERE role IN (SELECT oid FROM pg_catalog.pg_roles)');
 
 SET LOCAL search_path = @extschema@, pg_temp;

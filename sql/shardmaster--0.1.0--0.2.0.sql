@@ -1120,6 +1120,13 @@ COMMENT ON FUNCTION @extschema@.shard_schema_copy("from" text, "to" text, text, 
 COMMENT ON FUNCTION @extschema@.shard_table_add(text, text, text, regtype, text, text) IS
 'adds a table to a keyspace. table_name: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. shard_by: the plain name of the column that holds the key. The keyspace "default" takes its key type from key_type, or from the column of the first table that a shard in this database has; where neither tells, keys are text. policy: "sharded"; "reference", whose rows every shard has as origin, a shard, has them; or "global", which stays where it is: both have no shard_by (NULL). 42703: no such column; 42710: already there; 55006: an active split works on the keyspace, and the table is not global';
 
+-- Roles that are gone: a dump had them by their numbers, which are somebody else's where it is restored.
+
+DELETE FROM shardmaster.shard_login WHERE role NOT IN (SELECT oid FROM pg_catalog.pg_roles);
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_login', 'WHERE role IN (SELECT oid FROM pg_catalog.pg_roles)');
+ALTER TABLE shardmaster.execution ALTER COLUMN login_role TYPE text USING login_role::text;
+COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it. The role''s name as in SQL, with quotes where it needs them: a number would be somebody else''s in a restored copy';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.
 DO $$

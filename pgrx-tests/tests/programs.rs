@@ -116,6 +116,7 @@ mod resting;
 mod restored;
 mod restored_master;
 mod restored_plans;
+mod restored_roles;
 mod reverse;
 mod reverse_meanwhile;
 mod rewrites;

@@ -98,6 +98,19 @@ const KEPT: &str = "
        AND NOT EXISTS (SELECT FROM pg_init_privs p, aclexplode(p.initprivs) a
                         WHERE p.objoid = 'shard_topology()'::regprocedure AND a.grantee = 'watcher'::regrole)";
 
+/// Roles by their numbers: of one that is gone, and of one that is there.
+const GONE: &str = "
+    CREATE ROLE gone; CREATE ROLE here; SELECT shard_login_set('gone', 'reader'), shard_login_set('here', 'reader');
+    INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, two_phase, login_role, master, started_by)
+    SELECT 'default', 'SELECT 1', 1, true, true, role::regrole, '', role FROM unnest('{gone,here}'::text[]) role;
+    DROP ROLE gone";
+
+/// Roles by their names.
+const NAMED: &str = "
+    SELECT (SELECT count(*) = 1 FROM shard_logins() WHERE role = 'here') AND (SELECT count(*) = 1 FROM shard_logins())
+       AND (SELECT count(*) = 1 FROM shardmaster.execution WHERE login_role = 'here')
+       AND (SELECT count(*) = 1 FROM shardmaster.execution WHERE login_role ~ '^[0-9]+$')";
+
 #[test]
 fn an_update_in_the_middle_of_splits_loses_nothing() {
     let cluster = cluster();
@@ -115,8 +128,11 @@ fn an_update_in_the_middle_of_splits_loses_nothing() {
     change(source, "moves", 0);
     master.batch_execute(USERS).unwrap();
     let before = seen(&mut master);
+    master.batch_execute(GONE).unwrap();
 
     master.batch_execute("ALTER EXTENSION shardmaster UPDATE").unwrap();
+    assert!(master.query_one(NAMED, &[]).unwrap().get::<_, bool>(0));
+    master.batch_execute("SELECT shard_login_drop('here'); DELETE FROM shardmaster.execution").unwrap();
     // By a session that has called them before, and by a new one.
     assert_eq!(seen(&mut master), before);
     let mut master = cluster.superuser().unwrap();

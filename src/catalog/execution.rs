@@ -221,7 +221,9 @@ pub fn take_over(id: i64) {
 
 /// With whose logins one in two phases is carried out: a role's number and name. None: it is no longer there.
 pub fn login_role(id: i64) -> Option<(pg_sys::Oid, String)> {
-    let query = "SELECT r.oid, r.rolname::text FROM shardmaster.execution e JOIN pg_catalog.pg_roles r ON r.oid = e.login_role
+    // In the catalog of 0.1.0 it is a regrole, whose text is the same.
+    let query = "SELECT r.oid, r.rolname::text FROM shardmaster.execution e
+                   JOIN pg_catalog.pg_roles r ON pg_catalog.quote_ident(r.rolname) = e.login_role::text
                   WHERE e.id = $1";
     sql::read_latest(query, &[id.into()], |row| (row.value(1), row.value(2))).into_iter().next()
 }
