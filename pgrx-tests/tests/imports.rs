@@ -282,6 +282,57 @@ fn columns_follow_the_shards() {
     assert_eq!(error(&mut dba(&cluster), "SELECT shard_import()").0, "42704");
 }
 
+/// A change of columns would run checks of tables that inherit, as whoever imports.
+#[test]
+fn what_is_somebody_elses_or_inherited_from_is_not_altered() {
+    let cluster = imported(&[]);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE nobody_knows LOGIN; GRANT CREATE, USAGE ON SCHEMA shards TO nobody_knows;
+             SELECT shard_login_set('postgres', 'reader')",
+        )
+        .unwrap();
+    by_superusers(&cluster, "CREATE TABLE mine (tenant text, id bigint); GRANT SELECT ON mine TO reader");
+    master.batch_execute("SELECT shard_table_add('mine', 'tenant')").unwrap();
+    let trap = "
+        CREATE FUNCTION shards.trap(x $type) RETURNS boolean LANGUAGE plpgsql AS $$
+        BEGIN
+            IF current_user <> session_user OR current_user <> 'nobody_knows' THEN RAISE 'trapped'; END IF;
+            RETURN true;
+        END $$;";
+    let mut nobody = cluster.master.connect(DATABASE, "nobody_knows").unwrap();
+    nobody
+        .batch_execute(&format!(
+            "{} {}
+             CREATE FOREIGN TABLE shards.mine (tenant text, id int) SERVER shardmaster
+                 OPTIONS (keyspace 'default', table_name 'mine');
+             CREATE TABLE shards.child () INHERITS (shards.mine);
+             ALTER TABLE shards.child ADD CHECK (shards.trap(id)); INSERT INTO shards.child VALUES ('a', 1)",
+            trap.replace("$type", "int"),
+            trap.replace("$type", "bigint"),
+        ))
+        .unwrap();
+    let there = ("42710".to_owned(), "relation \"shards.mine\" is there already".to_owned());
+    assert_eq!(error(&mut dba(&cluster), "SELECT shard_import()"), there);
+    // To a superuser all of them are somebody else's.
+    assert_eq!(error(&mut master, "SELECT shard_import()").0, "42710");
+    nobody.batch_execute("DROP TABLE shards.child; DROP FOREIGN TABLE shards.mine").unwrap();
+    // Of the caller's own, too.
+    let mut own = dba(&cluster);
+    own.batch_execute(
+        "CREATE FOREIGN TABLE shards.mine (tenant text, id int) SERVER shardmaster OPTIONS (keyspace 'default', table_name 'mine');
+         CREATE TABLE shards.heir () INHERITS (shards.mine)",
+    )
+    .unwrap();
+    assert_eq!(error(&mut own, "SELECT shard_import()"), there);
+    own.batch_execute("DROP TABLE shards.heir; CREATE TABLE shards.above (); ALTER FOREIGN TABLE shards.mine INHERIT shards.above").unwrap();
+    assert_eq!(error(&mut own, "SELECT shard_import()"), there);
+    own.batch_execute("ALTER FOREIGN TABLE shards.mine NO INHERIT shards.above").unwrap();
+    let made = import(&cluster, "shard_import()");
+    assert!(made.contains(&("shards.mine".to_owned(), "altered".to_owned())), "{made:?}");
+}
+
 /// A table in a schema of its own is read in it, whatever the namespaces have, also while a split hides rows of it.
 #[test]
 fn a_table_in_a_schema_is_that_one() {

@@ -165,6 +165,37 @@ fn hashes(cluster: &Cluster, shard: usize) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
+const INSTALLED: &str = include_str!("../../sql/agent/installed_hash.sql");
+
+/// Whoever owns the schema of a shard's extension may give its name to another one: the mover calls nothing in it, unless it is
+/// a superuser's or the mover's own.
+fn only_of_trusted_schemas(cluster: &Cluster) {
+    let mut admin = cluster.servers[0].superuser(DATABASE).unwrap();
+    let mut mover = cluster.servers[0].connect(DATABASE, MOVER).unwrap();
+    let own = Some("\"its own\"".to_owned());
+    let mut cases =
+        vec![("postgres".to_owned(), own.clone()), (OWNER.to_owned(), None), (MOVER.to_owned(), own.clone())];
+    let version: String = admin.query_one("SHOW server_version_num", &[]).unwrap().get(0);
+    if version.parse::<u32>().unwrap() >= 140_000 {
+        cases.push((format!("pg_database_owner; ALTER DATABASE {DATABASE} OWNER TO postgres"), own));
+        cases.push((format!("pg_database_owner; ALTER DATABASE {DATABASE} OWNER TO {OWNER}"), None));
+    }
+    let database = "SELECT datdba::regrole::text FROM pg_database WHERE datname = current_database()";
+    let before: String = admin.query_one(database, &[]).unwrap().get(0);
+    for (owner, taken) in cases {
+        admin.batch_execute(&format!("ALTER SCHEMA \"its own\" OWNER TO {owner}")).unwrap();
+        admin.batch_execute(&format!("GRANT USAGE ON SCHEMA \"its own\" TO {MOVER}")).unwrap();
+        let found = mover.query_opt(INSTALLED, &[]).unwrap().map(|row| row.get::<_, String>(0));
+        assert_eq!(found, taken, "{owner}");
+    }
+    admin
+        .batch_execute(&format!(
+            "ALTER SCHEMA \"its own\" OWNER TO postgres; ALTER DATABASE {DATABASE} OWNER TO {before};
+             GRANT USAGE ON SCHEMA \"its own\" TO {MOVER}"
+        ))
+        .unwrap();
+}
+
 /// A shard that happens to have the extension hashes with it, until it goes.
 #[test]
 fn an_extension_on_a_shard_may_go_while_buckets_move() {
@@ -174,6 +205,16 @@ fn an_extension_on_a_shard_may_go_while_buckets_move() {
         .batch_execute("CREATE SCHEMA \"its own\"; CREATE EXTENSION shardmaster SCHEMA \"its own\"")
         .unwrap();
     shard.batch_execute(&format!("GRANT USAGE ON SCHEMA \"its own\" TO {MOVER}")).unwrap();
+    only_of_trusted_schemas(&cluster);
+    // The other one has it, too, in a schema of somebody's.
+    cluster.servers[1]
+        .superuser(DATABASE)
+        .unwrap()
+        .batch_execute(&format!(
+            "CREATE SCHEMA others; CREATE EXTENSION shardmaster SCHEMA others; ALTER SCHEMA others OWNER TO {OWNER};
+             GRANT USAGE ON SCHEMA others TO {MOVER}"
+        ))
+        .unwrap();
     let sharding = Sharding::Hash { buckets: 16, shards: 1 };
     let mut workload = Workload::prepare(&cluster, load(sharding)).unwrap();
     workload.start();
