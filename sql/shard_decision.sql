@@ -9,11 +9,11 @@ CREATE TABLE shardmaster.shard_decision (
     token      text NOT NULL,
     keyspace   text NOT NULL,
     version    bigint NOT NULL,
-    side       text NOT NULL CHECK (side IN ('source', 'target')),
+    side       text NOT NULL CHECK (side IN ('source', 'target', 'neither')),
     from_shard text NOT NULL,
     to_shard   text NOT NULL,
     entries    text NOT NULL,
-    said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note')),
+    said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note', 'earlier')),
     key_count  bigint NOT NULL,
     keys       text[],
     asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -21,7 +21,7 @@ CREATE TABLE shardmaster.shard_decision (
 );
 CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
 COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
-COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, or the note that stays of the last one';
+COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, the note that stays of the last one, or what that one says of those before it';
 COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
 COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
 
@@ -31,10 +31,19 @@ CREATE TABLE shardmaster.adopted_decision (
     split_id   bigint NOT NULL,
     keyspace   text NOT NULL,
     version    bigint NOT NULL,
+    from_shard text,
+    to_shard   text,
+    key_count  bigint NOT NULL DEFAULT 0,
+    keys       text[],
+    routes_kept boolean NOT NULL DEFAULT false,
     adopted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (token, split_id)
 );
 COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has taken over from shards';
+COMMENT ON COLUMN shardmaster.adopted_decision.keys IS 'entries of routing that moved; NULL: no shard knew them any more';
+COMMENT ON COLUMN shardmaster.adopted_decision.routes_kept IS 'the operator has said that their routes stay as they were';
+CREATE INDEX adopted_decision_version ON shardmaster.adopted_decision (keyspace, version);
+CREATE INDEX split_plan_cutover ON shardmaster.split_plan (keyspace, routing_version_cutover) WHERE phase = 'completed';
 
 -- Where somebody else moves its rows, or it did not answer, it is asked again. Not dumped.
 CREATE TABLE shardmaster.shard_asked (
@@ -59,7 +68,7 @@ CREATE VIEW shardmaster.lost_decision AS
        AND NOT EXISTS (SELECT FROM shardmaster.adopted_decision a
                         WHERE a.token = d.token AND a.split_id = d.split_id)
        AND NOT EXISTS (SELECT FROM shardmaster.split_plan p JOIN shardmaster.shard_decision s
-                               ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by <> 'note'
+                               ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by IN ('redirect', 'side')
                         WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused')
                           -- One that nobody has begun has no worker that would take it over.

@@ -974,11 +974,11 @@ CREATE TABLE shardmaster.shard_decision (
     token      text NOT NULL,
     keyspace   text NOT NULL,
     version    bigint NOT NULL,
-    side       text NOT NULL CHECK (side IN ('source', 'target')),
+    side       text NOT NULL CHECK (side IN ('source', 'target', 'neither')),
     from_shard text NOT NULL,
     to_shard   text NOT NULL,
     entries    text NOT NULL,
-    said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note')),
+    said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note', 'earlier')),
     key_count  bigint NOT NULL,
     keys       text[],
     asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -986,7 +986,7 @@ CREATE TABLE shardmaster.shard_decision (
 );
 CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
 COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
-COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, or the note that stays of the last one';
+COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, the note that stays of the last one, or what that one says of those before it';
 COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
 COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
 
@@ -996,10 +996,19 @@ CREATE TABLE shardmaster.adopted_decision (
     split_id   bigint NOT NULL,
     keyspace   text NOT NULL,
     version    bigint NOT NULL,
+    from_shard text,
+    to_shard   text,
+    key_count  bigint NOT NULL DEFAULT 0,
+    keys       text[],
+    routes_kept boolean NOT NULL DEFAULT false,
     adopted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (token, split_id)
 );
 COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has taken over from shards';
+COMMENT ON COLUMN shardmaster.adopted_decision.keys IS 'entries of routing that moved; NULL: no shard knew them any more';
+COMMENT ON COLUMN shardmaster.adopted_decision.routes_kept IS 'the operator has said that their routes stay as they were';
+CREATE INDEX adopted_decision_version ON shardmaster.adopted_decision (keyspace, version);
+CREATE INDEX split_plan_cutover ON shardmaster.split_plan (keyspace, routing_version_cutover) WHERE phase = 'completed';
 
 -- Where somebody else moves its rows, or it did not answer, it is asked again. Not dumped.
 CREATE TABLE shardmaster.shard_asked (
@@ -1024,7 +1033,7 @@ CREATE VIEW shardmaster.lost_decision AS
        AND NOT EXISTS (SELECT FROM shardmaster.adopted_decision a
                         WHERE a.token = d.token AND a.split_id = d.split_id)
        AND NOT EXISTS (SELECT FROM shardmaster.split_plan p JOIN shardmaster.shard_decision s
-                               ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by <> 'note'
+                               ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by IN ('redirect', 'side')
                         WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused')
                           -- One that nobody has begun has no worker that would take it over.
@@ -1040,14 +1049,15 @@ CREATE TYPE shardmaster.adopt_row AS (
 COMMENT ON TYPE shardmaster.adopt_row IS 'the columns of shard_adopt()';
 CREATE FUNCTION @extschema@.shard_adopt(
     shard_key text DEFAULT NULL,
-    dry_run boolean DEFAULT false
+    dry_run boolean DEFAULT false,
+    keep_routes bigint[] DEFAULT NULL
 ) RETURNS SETOF shardmaster.adopt_row
 VOLATILE SECURITY DEFINER PARALLEL UNSAFE
 SET search_path TO pg_catalog, pg_temp
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'shard_adopt_wrapper';
-COMMENT ON FUNCTION @extschema@.shard_adopt(text, boolean) IS
-    'after the master was restored: asks a shard, or all (NULL), which decided cutovers they know that this master does not, and takes them over as a new routing version; one row for each key: who says it, where it is routed, where it has moved to. A shard that belonged to another master is this one''s from then on: call it only when that one is gone for good. The next splits get numbers that no shard knows. dry_run: changes nothing and says what would be done. Of all shards, one that does not answer is named and the others are taken over. What was assigned by hand since is found by its rows: shard_misplaced(), shard_unassigned(). 42704: no such shard; 08xxx: the shard that is named does not answer; 25001: in a transaction block, whose ROLLBACK would not undo it';
+COMMENT ON FUNCTION @extschema@.shard_adopt(text, boolean, bigint[]) IS
+    'after the master was restored: asks a shard, or all (NULL), which decided cutovers they know that this master does not, and takes them over as a new routing version; one row for each key: who says it, where it is routed, where it has moved to. A shard that belonged to another master is this one''s from then on: call it only when that one is gone for good. The next splits get numbers that no shard knows. dry_run: changes nothing and says what would be done. keep_routes: numbers of splits whose keys stay where this master routes them, because the operator has looked for their rows; 42704: no shard knows one of them. Of all shards, one that does not answer is named and the others are taken over. What was assigned by hand since is found by its rows: shard_misplaced(), shard_unassigned(). 42704: no such shard; 08xxx: the shard that is named does not answer; 25001: in a transaction block, whose ROLLBACK would not undo it';
 COMMENT ON FUNCTION @extschema@.shard_of(text, text, text) IS
 'returns the shard_key of the shard that holds a key. intent: "read" never waits; "write" waits while a split holds the key''s writes back, up to shardmaster.route_wait_timeout, then raises SM002; in REPEATABLE READ and SERIALIZABLE 40001 at once. 42704: the key is not assigned; 55000: its shard is disabled, or, to write, a shard knows of a cutover in the keyspace that this master, which was restored, does not: shard_adopt(). Works on a standby';
 COMMENT ON FUNCTION @extschema@.shard_route_range(text, text, text, text) IS

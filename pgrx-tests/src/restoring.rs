@@ -3,6 +3,7 @@
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::disasters::backup::{Backup, put_aside};
+use crate::server::Server;
 use crate::{Result, env};
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,8 +49,17 @@ impl Disk {
         Backup::of_disk(&cluster.master).map(Disk)
     }
 
+    /// Of a shard's server.
+    pub fn of_server(server: &Server) -> Result<Disk> {
+        Backup::of_disk(server).map(Disk)
+    }
+
     pub fn restore(self, cluster: &mut Cluster) -> Result<()> {
-        put_aside(&mut cluster.master)?;
-        self.0.restore(&mut cluster.master)
+        self.restore_server(&mut cluster.master)
+    }
+
+    pub fn restore_server(self, server: &mut Server) -> Result<()> {
+        put_aside(server)?;
+        self.0.restore(server)
     }
 }

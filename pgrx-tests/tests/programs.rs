@@ -114,6 +114,7 @@ mod report;
 mod reshape;
 mod resting;
 mod restored;
+mod restored_history;
 mod restored_master;
 mod restored_plans;
 mod restored_roles;

@@ -11,6 +11,7 @@ use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};
 use pgrx::pg_sys;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const SERVER: &str = include_str!("../../sql/check/server.sql");
@@ -104,7 +105,12 @@ fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<Found> {
     if is_writable && shard_decision::is_here() {
         shard_decision::store(&shard.shard_key, &unknown);
     }
-    let told: Vec<String> = unknown.iter().map(shard_decision::Decision::told).collect();
+    let keyspaces: BTreeSet<&String> = unknown.iter().map(|decision| &decision.keyspace).collect();
+    let of = |keyspace: &String| {
+        unknown.iter().filter(|lost| lost.keyspace == *keyspace).cloned().collect::<Vec<_>>()
+    };
+    let told: Vec<String> =
+        keyspaces.into_iter().filter_map(|keyspace| shard_decision::told_shortly(&of(keyspace))).collect();
     Ok(match told.is_empty() {
         true => found(DECISIONS, true, "none that this master does not know".to_owned(), ""),
         false => found(DECISIONS, false, clean::said(&told.join("; ")), outdated::ADOPT),

@@ -1,5 +1,6 @@
 //! What a shard knows of decided cutovers: by the states of its sides, by its redirects, and by
-//! what it has noted for good. Known by a split's number and token together: a version alone
+//! what it has noted for good: the last one of each keyspace that it took part in, and those before
+//! it, of any shards. Known by a split's number and token together: a version alone
 //! says nothing, since a restored master reaches it again.
 
 use super::error::{Result, SplitError};
@@ -20,17 +21,24 @@ use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::server::txn;
+use std::collections::BTreeMap;
 
 /// By what a shard knows a decision: what has left it, the state of a side, the note that stays.
 const REDIRECT: &str = "redirect";
 const SIDE: &str = "side";
 pub const NOTE: &str = "note";
+/// By what a master has told it of the decisions before that one.
+pub const EARLIER: &str = "earlier";
+
+/// The side of a decision that a shard was told of and had no part in.
+const NEITHER: &str = "neither";
 
 /// Where the keys of a decision are read.
 enum Keys {
     Side(Strategy),
     Left(Redirect),
     Noted,
+    Earlier,
 }
 
 /// Decisions that the shard knows and this master does not, each once, with their keys.
@@ -44,6 +52,10 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
                 Some(names(&left::of_split(connection, &redirect, by)?.0))
             }
             Some(Keys::Noted) => decision::keys(connection, &shard.namespace, &decision.keyspace)?,
+            Some(Keys::Earlier) => {
+                let of = (&*decision.keyspace, decision.split_id, &*decision.token);
+                decision::earlier_keys(connection, &shard.namespace, of)?
+            }
             None => None,
         };
         unknown.push(decision);
@@ -70,13 +82,17 @@ fn unknown_heads(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Deci
     let mut all: Vec<(Decision, Option<Keys>)> = of_redirects(connection, shard)?;
     all.extend(of_sides(connection, shard)?);
     all.extend(noted(connection, shard)?);
+    all.extend(earlier(connection, shard)?);
     let heads: Vec<&Decision> = all.iter().map(|(decision, _)| decision).collect();
     let known = txn::in_one(|| shard_decision::known_of(&heads));
     let mut unknown: Vec<(Decision, Option<Keys>)> = Vec::new();
     for ((decision, keys), _) in all.into_iter().zip(known).filter(|(_, known)| !known) {
         match unknown.iter_mut().find(|(other, _)| other.is_of_same_split(&decision)) {
             // A side that finish has left has no keys, but the note may.
-            Some((_, none @ None)) => *none = keys,
+            Some((known, none @ None)) => {
+                known.key_count = known.key_count.max(decision.key_count);
+                *none = keys;
+            }
             Some(_) => {}
             None => unknown.push((decision, keys)),
         }
@@ -191,4 +207,40 @@ fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Op
         (decision, Some(Keys::Noted))
     };
     Ok(noted.into_iter().map(decision).collect())
+}
+
+/// What is told there of decisions before those, which may be of other shards.
+fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+    let told = decision::earlier(connection, &shard.namespace)?;
+    let decision = |told: decision::Told| {
+        let own = &shard.shard_key;
+        let side = if told.from_shard == *own {
+            Side::Source.as_str()
+        } else if told.to_shard == *own {
+            Side::Target.as_str()
+        } else {
+            NEITHER
+        };
+        let decision = Decision {
+            keyspace: told.keyspace,
+            split_id: told.split,
+            token: told.token,
+            version: told.version,
+            from_shard: told.from_shard,
+            to_shard: told.to_shard,
+            entries: told.entries,
+            side: side.to_owned(),
+            said_by: EARLIER.to_owned(),
+            key_count: told.key_count,
+            keys: None,
+        };
+        (decision, Some(Keys::Earlier))
+    };
+    Ok(told.into_iter().map(decision).collect())
+}
+
+/// The last version of each keyspace in which the shard knows that it took part.
+pub fn last_versions(connection: &mut Connection, shard: &Shard) -> Result<BTreeMap<String, i64>> {
+    let noted = decision::all(connection, &shard.namespace)?;
+    Ok(noted.into_iter().map(|noted| (noted.keyspace, noted.version)).collect())
 }

@@ -10,6 +10,7 @@ use crate::catalog::split;
 use crate::clean;
 use crate::remote::Connection;
 use crate::server::txn;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What a shard has said.
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 pub struct Answer {
     /// What this master does not know.
     pub decisions: Vec<Decision>,
+    /// The last version of each keyspace in which it took part, known here or not.
+    pub last_versions: BTreeMap<String, i64>,
     /// Why its rows are not this master's to move.
     pub refused: Option<String>,
 }
@@ -37,7 +40,8 @@ pub fn of(connection: &mut Connection, shard: &Shard) -> Result<Answer> {
         Err(SplitError::Failed(failure)) => Some(clean::said(&failure.message)),
         Err(other) => return Err(other),
     };
-    Ok(Answer { decisions: decisions::unknown(connection, shard)?, refused })
+    let decisions = decisions::unknown(connection, shard)?;
+    Ok(Answer { decisions, last_versions: decisions::last_versions(connection, shard)?, refused })
 }
 
 /// Writes it down, within a transaction; what is wrong with it, or with the shard.

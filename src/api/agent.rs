@@ -31,11 +31,14 @@ pub fn shard_guard_drop(
 pub fn shard_adopt(
     shard_key: default!(Option<String>, "NULL"),
     dry_run: default!(Option<bool>, "false"),
+    keep_routes: default!(Option<Vec<i64>>, "NULL"),
 ) -> Result<Rows<row::Adopted>, ErrorReport> {
     on_primary("shard_adopt")?;
     let dry_run = required(dry_run, "dry_run")?;
     outside_transaction("shard_adopt", STAYS)?;
-    let rows = adopt::run(shard_key.as_deref(), dry_run)?;
+    let keep_routes = keep_routes.unwrap_or_default();
+    let call = adopt::Call { shard_key: shard_key.as_deref(), dry_run, keep_routes: &keep_routes };
+    let rows = adopt::run(call)?;
     Ok(Rows::new(rows.into_iter().map(|row| {
         let adopt::Row { said_by, keyspace, key, routed_to, moved_to, split_id, version, action } = row;
         (said_by, keyspace, key, routed_to, moved_to, split_id, version, clean::said(&action))

@@ -4,6 +4,7 @@ use super::on_primary;
 use crate::catalog::{outdated, shard};
 use crate::error::{Failure, required};
 use crate::gateway::{self, Request, service};
+use crate::routing::after_start;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -38,6 +39,7 @@ pub fn shard_gateway_config(
     };
     // It would send writers where the rows were.
     if gateway::has_routes(&request) {
+        after_start::wait(&request.keyspace).map_err(Failure::from)?;
         outdated::require_current(&request.keyspace).map_err(Failure::from)?;
     }
     let config = gateway::config(&request)?;

@@ -8,6 +8,7 @@ use crate::catalog::misplaced_run::{self, Action, Deletes};
 use crate::error::{Failure, required};
 use crate::misplaced::{self, Request};
 use crate::query::run::require_fit;
+use crate::routing::after_start;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -32,11 +33,13 @@ pub fn shard_misplaced_begin(
     outside_transaction(call, COMMITS)?;
     require_fit(call)?;
     let action = action_of(&required(action, "action")?)?;
+    let keyspace = required(keyspace, "keyspace")?;
+    after_start::wait(&keyspace).map_err(Failure::from)?;
     Ok(misplaced::begin(Request {
         action,
         shard: &required(shard, "shard")?,
         keys: required(keys, "keys")?,
-        keyspace: &required(keyspace, "keyspace")?,
+        keyspace: &keyspace,
         tables: tables.map(|names| names_of(names, "tables")).transpose()?.as_deref(),
         fire_triggers: required(fire_triggers, "fire_triggers")?,
         timeout: patience(timeout)?,

@@ -1,5 +1,6 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
+use crate::catalog::shard_decision::Decision;
 use crate::catalog::{execution, keychain, lookup, reference, shard_decision, standing_guard, wanting};
 use crate::execution::orphans;
 use crate::guc;
@@ -13,7 +14,7 @@ use crate::server::{database as this_database, sql};
 use crate::words::counted;
 use crate::worker::{lock, splits};
 use pgrx::prelude::*;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What the library's own version is; the extension's SQL may be of another one.
 const LIBRARY_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -232,18 +233,24 @@ fn decisions() -> Vec<Item> {
     if !shard_decision::is_here() {
         return Vec::new();
     }
-    let mut lost: Vec<Item> = Vec::new();
+    let mut by_keyspace: BTreeMap<String, Vec<(String, Decision)>> = BTreeMap::new();
     for (shard, decision) in shard_decision::lost() {
-        let value = format!(
-            "shard \"{shard}\" knows that {}, and this master does not: SELECT * FROM shard_adopt(dry_run => true)",
-            decision.told()
-        );
-        lost.push(item(format!("routing of keyspace \"{}\"", decision.keyspace), value, false));
+        by_keyspace.entry(decision.keyspace.clone()).or_default().push((shard, decision));
     }
+    let lost = by_keyspace.into_iter().filter_map(|(keyspace, lost)| {
+        let (shards, decisions): (BTreeSet<String>, Vec<Decision>) = lost.into_iter().unzip();
+        let shards: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
+        let value = format!(
+            "{}, as shard {} knows and this master does not: SELECT * FROM shard_adopt(dry_run => true)",
+            shard_decision::told_shortly(&decisions)?,
+            shards.join(" and ")
+        );
+        Some(item(format!("routing of keyspace \"{keyspace}\""), value, false))
+    });
     let silent = shard_decision::not_answered().into_iter().map(|(shard, why)| {
         item(format!("decisions of shard \"{shard}\""), format!("not known: {why}"), false)
     });
-    lost.into_iter().chain(silent).collect()
+    lost.chain(silent).collect()
 }
 
 fn splits() -> Vec<Item> {

@@ -3,6 +3,7 @@
 pub mod caller;
 pub mod current_entry;
 pub mod cutover_request;
+pub mod earlier;
 pub mod endpoint;
 pub mod event;
 pub mod execution;

@@ -20,6 +20,8 @@ pub struct Change<'a> {
     pub unassigns: bool,
     /// Takes over what shards know, which holds up everybody else.
     pub adopts: bool,
+    /// The operator has said where the rows are.
+    pub is_forced: bool,
 }
 
 /// Where each of the keys is written to now; keys without an entry are left out.

@@ -45,6 +45,23 @@ impl Decision {
     }
 }
 
+/// The last of several in words, and that there are others.
+pub fn told_shortly(decisions: &[Decision]) -> Option<String> {
+    let last = decisions.iter().max_by_key(|decision| decision.version)?;
+    let mut others: Vec<(i64, &str)> =
+        decisions.iter().map(|other| (other.split_id, &*other.token)).collect();
+    others.sort_unstable();
+    others.dedup();
+    Some(match others.len() {
+        1 => last.told(),
+        all => format!(
+            "{}, and {} before it",
+            last.told(),
+            counted(all - 1, "another cutover", "other cutovers")
+        ),
+    })
+}
+
 /// The plan of this master whose decision it is, if that is not at its end.
 pub fn plan_of(decision: &Decision) -> Option<i64> {
     sql::read_one(
@@ -54,16 +71,72 @@ pub fn plan_of(decision: &Decision) -> Option<i64> {
     )
 }
 
-/// Entries that a split of this master has moved with a later version than this one, and by which.
-pub fn moved_later(keyspace: &str, keys: &[String], version: i64) -> Vec<(String, i64)> {
+/// An entry that a split of this master has moved last.
+pub struct MovedHere {
+    pub key: String,
+    pub split: i64,
+    /// With a later version.
+    pub is_later: bool,
+    /// From where the decision led, so that it is behind that.
+    pub is_behind: bool,
+}
+
+/// Those of the keys that a decision has moved.
+pub fn moved_here(decision: &Decision, keys: &[String]) -> Vec<MovedHere> {
     sql::read(
-        "SELECT e.key, v.split_id
+        "SELECT e.key, v.split_id, e.valid_from > $3, e.valid_from > $3 AND (p.source_shard = $4 OR EXISTS (
+                    SELECT FROM shardmaster.routing_entry past
+                     WHERE past.key = e.key AND past.keyspace = e.keyspace AND past.write_shard = $4 AND past.valid_to > $3))
            FROM shardmaster.routing_entry e
            JOIN shardmaster.routing_version v ON v.keyspace = e.keyspace AND v.version = e.valid_from
-          WHERE e.keyspace = $1 AND e.key = ANY ($2) AND e.valid_to IS NULL AND e.valid_from > $3 AND v.split_id IS NOT NULL",
-        &[keyspace.into(), keys.to_vec().into(), version.into()],
-        |row| (row.value(1), row.value(2)),
+           JOIN shardmaster.split_plan p ON p.id = v.split_id
+          WHERE e.keyspace = $1 AND e.key = ANY ($2) AND e.valid_to IS NULL",
+        &[
+            decision.keyspace.as_str().into(),
+            keys.to_vec().into(),
+            decision.version.into(),
+            decision.to_shard.as_str().into(),
+        ],
+        |row| MovedHere { key: row.value(1), split: row.value(2), is_later: row.value(3), is_behind: row.value(4) },
     )
+}
+
+/// Decisions behind this version that were taken over with their keys, in their order.
+pub fn adopted_after(keyspace: &str, version: i64) -> Vec<Decision> {
+    sql::read(
+        "SELECT split_id, token, version, from_shard, to_shard, keys FROM shardmaster.adopted_decision
+          WHERE keyspace = $1 AND version > $2 AND keys IS NOT NULL AND to_shard IS NOT NULL AND NOT routes_kept
+          ORDER BY version, split_id",
+        &[keyspace.into(), version.into()],
+        |row| Decision {
+            keyspace: keyspace.to_owned(),
+            split_id: row.value(1),
+            token: row.value(2),
+            version: row.value(3),
+            from_shard: row.value(4),
+            to_shard: row.value(5),
+            keys: row.get(6),
+            ..Decision::default()
+        },
+    )
+}
+
+/// Whether the operator has said that the routes of its keys stay.
+pub fn are_routes_kept(split: i64, token: &str) -> bool {
+    is_here()
+        && sql::read_one(
+            "SELECT true FROM shardmaster.adopted_decision WHERE split_id = $1 AND token = $2 AND routes_kept",
+            &[split.into(), token.into()],
+            |_| (),
+        )
+        .is_some()
+}
+
+/// Whether all that shards know more of the keyspace are decisions whose keys they do not know: a route that the operator
+/// sets by force is none that these would take back.
+pub fn keys_are_unknown(keyspace: &str) -> bool {
+    let query = "SELECT true FROM shardmaster.lost_decision WHERE keyspace = $1 AND keys IS NOT NULL LIMIT 1";
+    sql::read_one(query, &[keyspace.into()], |_| ()).is_none()
 }
 
 /// Whether the catalog has these tables: the library may be newer.
@@ -241,16 +314,22 @@ pub fn had_part(shard_key: &str) -> bool {
     .unwrap_or(false)
 }
 
-/// It is this master's from now on.
-pub fn adopted(decision: &Decision) {
+/// It is this master's from now on. `routes_kept`: the operator has said so.
+pub fn adopted(decision: &Decision, routes_kept: bool) {
     sql::write(
-        "INSERT INTO shardmaster.adopted_decision (token, split_id, keyspace, version) VALUES ($1, $2, $3, $4)
-         ON CONFLICT DO NOTHING",
+        "INSERT INTO shardmaster.adopted_decision
+                (token, split_id, keyspace, version, from_shard, to_shard, key_count, keys, routes_kept)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
         &[
             decision.token.as_str().into(),
             decision.split_id.into(),
             decision.keyspace.as_str().into(),
             decision.version.into(),
+            decision.from_shard.as_str().into(),
+            decision.to_shard.as_str().into(),
+            decision.key_count.into(),
+            decision.keys.clone().into(),
+            routes_kept.into(),
         ],
     );
     sql::write(

@@ -28,6 +28,7 @@ use crate::catalog::table_policy;
 use crate::catalog::{event, outdated, split};
 use crate::error::Failure;
 use crate::remote::Connection;
+use crate::routing::after_start;
 use crate::server::injection::{Point, reach_in_session};
 use crate::split::install;
 use crate::split::install::triggers;
@@ -54,7 +55,7 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
         .map_err(SplitError::into_failure)?;
     // First, as its steps lock them.
     let _ = standing_guard::lock(keyspace, shard_key);
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     // Its list would lack what has come to the shard.
     outdated::require_current(&keyspace.name)?;
     standing_guard::begin(&keyspace, shard_key);

@@ -1,9 +1,10 @@
 //! Right after the server's start nobody knows whether this master was restored to a time before its shards moved keys: a write
-//! is routed once each shard was asked for the decisions that it knows, which takes as long as to connect to them. A shard that
+//! is routed, and a route changed, once each shard was asked for the decisions that it knows, which takes as long as to connect to them. A shard that
 //! does not answer, or a worker that does not start, keeps nobody waiting for longer than a few seconds.
 
 use super::RoutingError;
 use super::owner::as_owner;
+use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::shard_decision;
 use crate::server::{preload, sql, wait};
 use pgrx::pg_sys;
@@ -38,4 +39,10 @@ pub fn wait(key: &str) -> Result<(), RoutingError> {
     }
     IS_OVER.set(true);
     Ok(())
+}
+
+/// Locks a keyspace whose routes are to change. Nobody waits for the shards behind that lock.
+pub fn lock(keyspace: &str) -> Result<Locked, RoutingError> {
+    wait(keyspace)?;
+    Ok(keyspace::lock(keyspace)?)
 }

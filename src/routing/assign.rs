@@ -1,7 +1,7 @@
 //! Assignments: routing changes that move no rows.
 
 use super::change::replace;
-use super::{RoutingError, name_list};
+use super::{RoutingError, after_start, name_list};
 use crate::catalog::in_use;
 use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::routing::{self, Change};
@@ -54,7 +54,7 @@ pub fn assign(
     force: bool,
     reason: Option<&str>,
 ) -> Result<i64, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     check_directory(&keyspace)?;
     let mut keys = canonical_keys(&keyspace, keys)?;
     // Neighbours in the indexes one after the other.
@@ -96,13 +96,13 @@ pub fn route(
         return Ok(keyspace::version(&keyspace.name));
     }
     let targets = vec![shard_key.to_owned(); changed.len()];
-    let change = Change { reason, ..Change::default() };
+    let change = Change { reason, is_forced: force, ..Change::default() };
     replace(keyspace, &changed, (&changed, &targets), change)
 }
 
 /// Takes a key out of routing.
 pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     check_directory(&keyspace)?;
     let keys = canonical_keys(&keyspace, vec![Some(key)])?;
     check_not_in_split(&keyspace.name, &keys)?;

@@ -1,9 +1,9 @@
 //! Buckets of hash keyspaces: numbers from 0, each routed to a shard.
 
-use super::RoutingError;
 use super::assign::{self, check_takes_keys};
 use super::change::replace;
-use crate::catalog::keyspace::{self, Keyspace, Locked};
+use super::{RoutingError, after_start};
+use crate::catalog::keyspace::{Keyspace, Locked};
 use crate::catalog::routing::Change;
 use crate::catalog::shard;
 use crate::error::Failure;
@@ -54,7 +54,7 @@ pub fn assign(
     force: bool,
     reason: Option<&str>,
 ) -> Result<i64, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     let names = names(&keyspace, vec![bucket.to_string()])?;
     assign::route(&keyspace, names, shard_key, force, reason)
 }

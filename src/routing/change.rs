@@ -21,8 +21,10 @@ pub fn replace(
     require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
     // A split looks at its target itself, which it tells as it opens it, and may have decided.
     if change.split_id.is_none() {
-        if !change.adopts {
-            outdated::require_current(&keyspace.name)?;
+        match change {
+            Change { adopts: true, .. } => {}
+            Change { is_forced: true, .. } => outdated::require_current_or_named(&keyspace.name)?,
+            _ => outdated::require_current(&keyspace.name)?,
         }
         require_filled(&keyspace.name, new.1)?;
         guarded::admit(keyspace, old, new)?;

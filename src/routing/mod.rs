@@ -1,6 +1,6 @@
 //! From a key to its shards.
 
-mod after_start;
+pub mod after_start;
 pub mod assign;
 mod authentication;
 pub mod buckets;

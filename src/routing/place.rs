@@ -1,10 +1,11 @@
 //! A new tenant gets its shard by placement's rules.
 
+use super::after_start;
 use super::assign::{canonical_keys, check_directory};
 use super::change::replace;
+use crate::catalog::reference;
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard::{self, POSTGRES, Shard};
-use crate::catalog::{keyspace, reference};
 use crate::error::Failure;
 use crate::placement::choose::{self, PlacementStrategy};
 use crate::placement::tenants::logical_key;
@@ -13,7 +14,7 @@ use crate::placement::{free_slots, shard as slots};
 /// Routes a new tenant to the shard that the strategy chooses; one that is routed
 /// already stays where it is. Returns the shard's key.
 pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Result<String, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     check_directory(&keyspace)?;
     let keys = canonical_keys(&keyspace, vec![Some(tenant)])?;
     if let Some(shard_key) = routing::current(&keyspace.name, &keys).remove(&keys[0]) {

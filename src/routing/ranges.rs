@@ -3,7 +3,7 @@
 
 use super::assign::{check_not_in_split, check_takes_keys};
 use super::change::replace;
-use super::{RoutingError, name_list};
+use super::{RoutingError, after_start, name_list};
 use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::routing::{self, Change, RangeEntry};
 use crate::catalog::{in_use, misplaced_run, shard};
@@ -42,7 +42,7 @@ pub fn assign(
     force: bool,
     reason: Option<&str>,
 ) -> Result<i64, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     let of = order(&keyspace)?;
     let shard = shard::by_key(shard_key)?;
     check_takes_keys(&shard)?;
@@ -58,7 +58,8 @@ pub fn assign(
     if elsewhere.is_empty() && covers_entries(&there, &wanted, of) {
         return Ok(keyspace::version(&keyspace.name));
     }
-    route_there(&wanted, of, there, shard_key).carry_out(&keyspace, Change { reason, ..Change::default() })
+    let change = Change { reason, is_forced: force, ..Change::default() };
+    route_there(&wanted, of, there, shard_key).carry_out(&keyspace, change)
 }
 
 /// The same of what a shard says of a range, which may lead anywhere by now.
@@ -134,7 +135,7 @@ pub fn carve(keyspace: &Locked, wanted: &Interval, shard_key: &str) -> Result<Ve
 
 /// Joins ranges of the interval that touch and live on the same shard.
 pub fn join(keyspace: &str, bounds: (Option<&str>, Option<&str>)) -> Result<i64, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     let of = order(&keyspace)?;
     let within = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
     let held = in_use::entries_of_splits(&keyspace.name);

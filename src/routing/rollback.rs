@@ -2,7 +2,7 @@
 
 use super::assign::check_takes_keys;
 use super::change::replace;
-use super::{RoutingError, name_list};
+use super::{RoutingError, after_start, name_list};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing::Change;
 use crate::catalog::shard::{self, TopologyError};
@@ -19,7 +19,7 @@ pub fn check_version(keyspace: &Keyspace, version: i64) -> Result<(), RoutingErr
 }
 
 pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
+    let keyspace = after_start::lock(keyspace)?;
     check_version(&keyspace, version)?;
     let difference = routing_history::difference(&keyspace.name, version);
     if difference.is_empty() {

@@ -48,6 +48,8 @@ pub extern "C-unwind" fn shardmaster_launcher_main(_arg: pg_sys::Datum) {
 #[derive(Default)]
 struct Launcher {
     coordinator: Supervisor,
+    /// The database that it is, or was, in.
+    database: Option<pg_sys::Oid>,
 }
 
 impl Launcher {
@@ -62,6 +64,10 @@ impl Launcher {
         wait::report_idle(&format!("keeping a coordinator in database \"{name}\""));
         if started || process::runs(database, Kind::Coordinator) {
             return LOOK_AGAIN;
+        }
+        // That the one of a database which was dropped has ended says nothing of the one that was made in its place.
+        if self.database.replace(database).is_some_and(|before| before != database) {
+            self.coordinator = Supervisor::default();
         }
         if let Some(left) = self.coordinator.pause() {
             return left.min(LOOK_AGAIN);

@@ -1,15 +1,19 @@
 //! The table `decision`: the last decided cutover of each namespace and keyspace that the
-//! database has taken part in. It stays when all else of the splits has gone, so that a master
+//! database has taken part in, and the last ones of the keyspace before it, of any shards, as the
+//! master knew them: another one may know them no more. It stays when all else of the splits has gone, so that a master
 //! that was restored to a time before is told. A side notes the decision by the commit that
 //! opens or closes it to clients.
 
 use super::{LONGEST, MANY, has};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::catalog::earlier;
 use crate::catalog::split::Plan;
 use crate::clean;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
+use crate::remote::result::Rows;
+use crate::server::txn::soon;
 
 /// The table, which is safe to create again.
 pub const TABLE: &str = include_str!("../../../sql/agent/decision.sql");
@@ -24,22 +28,40 @@ pub struct Decided<'a> {
     pub version: i64,
     /// Entries of routing that moved.
     pub entries: &'a [String],
+    /// The decisions before it.
+    pub earlier: &'a Earlier,
 }
 
-impl<'a> Decided<'a> {
-    pub fn of(plan: &'a Plan, version: i64) -> Decided<'a> {
-        Decided { version, entries: &plan.entries }
+/// The decisions of a keyspace before one, as JSON; None: the master could not be asked for them in time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Earlier(Option<String>);
+
+impl Earlier {
+    /// Writers wait meanwhile: whoever has locked the master's tables is not waited for.
+    pub fn before(plan: &Plan, version: i64) -> Earlier {
+        let read = soon(|| Ok::<_, SplitError>(earlier::before(&plan.keyspace, version)));
+        Earlier(read.and_then(Result::ok).flatten())
     }
 }
 
-/// A split may have been installed by a version that had no such table.
+impl<'a> Decided<'a> {
+    pub fn of(plan: &'a Plan, version: i64, earlier: &'a Earlier) -> Decided<'a> {
+        Decided { version, entries: &plan.entries, earlier }
+    }
+}
+
+/// A split may have been installed by a version that had no such table, or kept less in it.
 pub fn ensure(connection: &mut Connection) -> Result<()> {
-    if has(connection, "decision")? {
+    let is_whole = connection.run(
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_attribute
+                         WHERE attrelid = to_regclass('shardmaster_agent.decision') AND attname = 'earlier' AND NOT attisdropped)",
+    )?;
+    if is_whole.scalar() == Some("t") {
         return Ok(());
     }
     match connection.run(TABLE) {
         Ok(_) => Ok(()),
-        Err(error) if error.is("23505") || error.is("42P07") => {
+        Err(error) if ["23505", "42P07", "42701"].iter().any(|state| error.is(state)) => {
             Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
         }
         Err(error) => Err(error.into()),
@@ -49,18 +71,19 @@ pub fn ensure(connection: &mut Connection) -> Result<()> {
 /// The statement that notes a decision beside the change of a side's state to this one, if that
 /// has been made. An older decision than the one that is noted changes nothing.
 pub fn note(split: i64, side: Side, state: &str, decided: Decided<'_>) -> String {
-    let Decided { version, entries } = decided;
+    let Decided { version, entries, earlier } = decided;
+    let earlier = earlier.0.as_deref().map_or_else(|| "NULL".to_owned(), literal);
     let keys = if entries.len() <= KEPT { array_literal(entries) } else { "NULL".to_owned() };
     format!(
         "INSERT INTO shardmaster_agent.decision AS d
-                (namespace, keyspace, split_id, token, side, version, other, entries, key_count, keys)
-         SELECT namespace, keyspace, split_id, token, side, version, other_shard, entries, {}, {keys}::text[]
+                (namespace, keyspace, split_id, token, side, version, other, entries, key_count, keys, earlier)
+         SELECT namespace, keyspace, split_id, token, side, version, other_shard, entries, {}, {keys}::text[], {earlier}::jsonb
            FROM shardmaster_agent.side
           WHERE split_id = {split} AND side = {} AND state = {} AND version = {version}
          ON CONFLICT (namespace, keyspace) DO UPDATE
             SET split_id = EXCLUDED.split_id, token = EXCLUDED.token, side = EXCLUDED.side, version = EXCLUDED.version,
                 other = EXCLUDED.other, entries = EXCLUDED.entries, key_count = EXCLUDED.key_count, keys = EXCLUDED.keys,
-                decided_at = EXCLUDED.decided_at
+                earlier = EXCLUDED.earlier, decided_at = EXCLUDED.decided_at
           WHERE d.version <= EXCLUDED.version",
         entries.len(),
         literal(side.as_str()),
@@ -118,8 +141,78 @@ pub fn keys(connection: &mut Connection, namespace: &str, keyspace: &str) -> Res
         ),
         &[Some(namespace), Some(keyspace)],
     )?;
+    Ok(kept(rows))
+}
+
+/// A decision before the last one, as a master has told it.
+pub struct Told {
+    pub keyspace: String,
+    /// What the entries are.
+    pub entries: String,
+    pub split: i64,
+    pub token: String,
+    pub version: i64,
+    pub from_shard: String,
+    pub to_shard: String,
+    pub key_count: i64,
+}
+
+/// A row for each of them, whatever somebody has written there; the table's row is `d`. An older row has no such column.
+const EARLIER: &str = "CROSS JOIN LATERAL (SELECT to_jsonb(d) -> 'earlier') j (list)
+    CROSS JOIN LATERAL (SELECT l.e FROM jsonb_array_elements(CASE WHEN jsonb_typeof(j.list) = 'array' THEN j.list ELSE '[]' END)
+                          WITH ORDINALITY l (e, n) WHERE l.n <= 51) l";
+
+/// What is told of a namespace.
+pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Told>> {
+    if !has(connection, "decision")? {
+        return Ok(Vec::new());
+    }
+    let rows = connection.query(
+        &format!(
+            "SELECT left(d.keyspace, {LONGEST}), left(d.entries, {LONGEST}), left(l.e ->> 'split', {LONGEST}), left(l.e ->> 'token', {LONGEST}),
+                    left(l.e ->> 'version', {LONGEST}), left(l.e ->> 'from', {LONGEST}), left(l.e ->> 'to', {LONGEST}),
+                    coalesce(left(l.e ->> 'count', {LONGEST}), '0')
+               FROM shardmaster_agent.decision d {EARLIER} WHERE d.namespace = $1 ORDER BY d.keyspace LIMIT {MANY}"
+        ),
+        &[Some(namespace)],
+    )?;
+    let told = |row: Vec<Option<String>>| {
+        let [keyspace, entries, split, token, version, from, to, count] = <[_; 8]>::try_from(row).ok()?;
+        Some(Told {
+            keyspace: clean::message(&keyspace?),
+            entries: clean::message(&entries?),
+            split: split?.parse().ok()?,
+            token: clean::message(&token?),
+            version: version?.parse().ok()?,
+            from_shard: clean::message(&from?),
+            to_shard: clean::message(&to?),
+            key_count: count?.parse().ok()?,
+        })
+    };
+    Ok(rows.rows.into_iter().filter_map(told).collect())
+}
+
+/// The entries that moved by one of them; None: they are not told.
+pub fn earlier_keys(
+    connection: &mut Connection,
+    namespace: &str,
+    (keyspace, split, token): (&str, i64, &str),
+) -> Result<Option<Vec<String>>> {
+    let rows = connection.query(
+        &format!(
+            "SELECT k FROM shardmaster_agent.decision d {EARLIER}
+              CROSS JOIN LATERAL jsonb_array_elements_text(CASE WHEN jsonb_typeof(l.e -> 'keys') = 'array' THEN l.e -> 'keys' ELSE '[]' END) k
+              WHERE d.namespace = $1 AND d.keyspace = $2 AND l.e ->> 'split' = $3 AND l.e ->> 'token' = $4 LIMIT {KEPT} + 1"
+        ),
+        &[Some(namespace), Some(keyspace), Some(&split.to_string()), Some(token)],
+    )?;
+    Ok(kept(rows))
+}
+
+/// None: none, or more than are kept.
+fn kept(rows: Rows) -> Option<Vec<String>> {
     let keys: Vec<String> = rows.rows.into_iter().flatten().flatten().collect();
-    Ok((!keys.is_empty() && keys.len() <= KEPT).then_some(keys))
+    (!keys.is_empty() && keys.len() <= KEPT).then_some(keys)
 }
 
 /// The version with which a split has taken its keys from here, if it was the last of its keyspace.

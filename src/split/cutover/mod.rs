@@ -30,7 +30,7 @@ use super::sequences::{self, Ahead};
 use super::{record, there, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
-use crate::agent::state::decision::Decided;
+use crate::agent::state::decision::{Decided, Earlier};
 use crate::agent::state::progress::Progress;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
@@ -434,14 +434,16 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 ///    now. Retried for ever.
 pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
-    let decided = Version::Is(Decided::of(&engine.plan, version));
+    let earlier = Earlier::before(&engine.plan, version);
+    let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
     tenure::change(&mut engine.control, id, generation, &side::MOVE, decided)?;
     Ok(())
 }
 
 /// The same in the session whose lock writers wait for, where it still has it: they read it once that commit lets them go.
 fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
-    let decided = Version::Is(Decided::of(&engine.plan, version));
+    let earlier = Earlier::before(&engine.plan, version);
+    let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
     let (reader, change) = (&mut engine.reader, (&side::MOVE, decided));
     if fence::release_with(fence, reader, &engine.plan, engine.generation, change) {
         return Ok(());

@@ -3,7 +3,7 @@
 use super::behind::Found;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::decision::Decided;
+use crate::agent::state::decision::{Decided, Earlier};
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
@@ -64,7 +64,8 @@ fn open_by(
     generation: i64,
     (version, guards): (i64, &OldGuards),
 ) -> Result<()> {
-    let decided = Decided::of(plan, version);
+    let earlier = Earlier::before(plan, version);
+    let decided = Decided::of(plan, version, &earlier);
     if guards.is_empty() {
         return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(decided)).map(|_| ());
     }

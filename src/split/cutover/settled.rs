@@ -17,7 +17,7 @@ use super::record_moved;
 use crate::agent::error::Result;
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
-use crate::agent::state::decision::Decided;
+use crate::agent::state::decision::{Decided, Earlier};
 use crate::agent::state::side::{self, Installed, State, Version};
 use crate::agent::state::{consumed, decision, progress, tenure};
 use crate::catalog::split::Plan;
@@ -54,7 +54,8 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
     }
     record_opened(plan);
     reach(injection_points::CUTOVER_OPENED)?;
-    let decided = Version::Is(Decided::of(plan, version));
+    let earlier = Earlier::before(plan, version);
+    let decided = Version::Is(Decided::of(plan, version, &earlier));
     tenure::change(&mut source.session, plan.id, source.generation, &side::MOVE, decided)?;
     reach(injection_points::CUTOVER_MOVED)?;
     record_moved(plan, None);

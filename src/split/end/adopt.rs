@@ -2,11 +2,16 @@
 //! decided cutovers. Shards are asked first; then, in one transaction on the master, each
 //! keyspace gets one more routing version.
 
+mod call;
+mod fate;
 mod keyspace;
 mod merge;
 mod own;
+mod routes;
 mod row;
 
+use call::Asked;
+pub use call::Call;
 pub use row::Row;
 
 use super::cleanup;
@@ -18,15 +23,16 @@ use crate::catalog::shard::{self, Shard, TopologyError};
 use crate::catalog::shard_decision::{self, Decision};
 use crate::catalog::split;
 use crate::clean;
-use crate::error::Failure;
+use crate::error::{Failure, SqlState};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// For each shard: somebody waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks one shard, or all, and takes over what they know; with `dry_run` it only says so.
-pub fn run(shard_key: Option<&str>, dry_run: bool) -> Result<Vec<Row>, Failure> {
+/// Asks one shard, or all, and takes over what they know.
+pub fn run(call: Call<'_>) -> Result<Vec<Row>, Failure> {
+    let Call { shard_key, dry_run, .. } = call;
     let shards = match shard_key {
         Some(name) => vec![shard_with_rows(name)?],
         None => shard::all().into_iter().filter(|shard| shard.holds_rows() && shard.is_active()).collect(),
@@ -42,7 +48,7 @@ pub fn run(shard_key: Option<&str>, dry_run: bool) -> Result<Vec<Row>, Failure> 
             Err(error) => return Err(error.into_failure()),
         }
     }
-    rows.extend(take_over(asked, dry_run, shard_key.is_some())?);
+    rows.extend(take_over(asked, call)?);
     Ok(rows)
 }
 
@@ -81,29 +87,40 @@ fn ask(shard: &Shard, dry_run: bool) -> Result<(Answer, Option<String>), SplitEr
 }
 
 /// What the shards that were asked have said now, the others when they were last asked. Of one shard alone, what it has a part in.
-fn take_over(asked: Vec<(String, Answer)>, dry_run: bool, is_one: bool) -> Result<Vec<Row>, Failure> {
-    let names: BTreeSet<String> = asked.iter().map(|(name, _)| name.clone()).collect();
-    let stored = shard_decision::lost().into_iter().filter(|(name, _)| !names.contains(name));
+fn take_over(asked: Vec<(String, Answer)>, call: Call<'_>) -> Result<Vec<Row>, Failure> {
+    let names: Asked =
+        asked.iter().map(|(name, answer)| (name.clone(), answer.last_versions.clone())).collect();
+    let stored = shard_decision::lost().into_iter().filter(|(name, _)| !names.contains_key(name));
     let mut said: Vec<(String, Decision)> = stored.collect();
     for (name, answer) in asked {
-        if !dry_run {
+        if !call.dry_run {
             shard_decision::store(&name, &answer.decisions);
             shard_decision::asked(&name, answer.refused.as_deref());
         }
         said.extend(answer.decisions.into_iter().map(|decision| (name.clone(), decision)));
     }
     let mut merged = merge::merged(said);
-    if is_one {
+    require_lost(&merged, call.keep_routes)?;
+    if call.shard_key.is_some() {
         merged.retain(|lost| {
             let Decision { from_shard, to_shard, .. } = &lost.decision;
-            lost.said_by.iter().chain([from_shard, to_shard]).any(|name| names.contains(name))
+            lost.said_by.iter().chain([from_shard, to_shard]).any(|name| names.contains_key(name))
         });
     }
     let keyspaces: BTreeSet<String> = merged.iter().map(|lost| lost.decision.keyspace.clone()).collect();
     let mut rows = Vec::new();
     for keyspace in keyspaces {
         let of: Vec<&merge::Lost> = merged.iter().filter(|lost| lost.decision.keyspace == keyspace).collect();
-        rows.extend(keyspace::take_over(&keyspace, &of, &names, dry_run)?);
+        rows.extend(keyspace::take_over(&keyspace, &of, &names, call)?);
     }
     Ok(rows)
+}
+
+/// The operator's word is about what he was shown.
+fn require_lost(merged: &[merge::Lost], keep_routes: &[i64]) -> Result<(), Failure> {
+    let is_lost = |id: &i64| merged.iter().any(|lost| lost.decision.split_id == *id);
+    let Some(id) = keep_routes.iter().find(|id| !is_lost(id)) else { return Ok(()) };
+    let text = format!("no shard knows a cutover of split {id} that this master does not know");
+    let hint = "SELECT * FROM shard_adopt(dry_run => true) shows what the shards know.";
+    Err(Failure::new(SqlState::UNDEFINED_OBJECT, text).hint(hint))
 }

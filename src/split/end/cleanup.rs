@@ -16,7 +16,7 @@ use crate::catalog::place::Sameness;
 use crate::catalog::redirect::By;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::IS_OVER;
-use crate::catalog::{redirect as stored, split, standing_guard};
+use crate::catalog::{redirect as stored, shard_decision, split, standing_guard};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -104,7 +104,12 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
             continue;
         }
         // Of a copy the original keeps clients off, and this master knows where they are.
-        let why = if is_copy { None } else { keeps_clients_off(connection, &mut names, &found)? };
+        let is_dismissed =
+            found.token.as_ref().is_some_and(|token| shard_decision::are_routes_kept(found.id, token));
+        let why = match is_copy || is_dismissed {
+            true => None,
+            false => keeps_clients_off(connection, &mut names, &found)?,
+        };
         if let Some(why) = why {
             removed.push((object, why));
             kept.push(found.id);
@@ -158,6 +163,8 @@ fn remove_from_redirect(
             }
             // The original goes on refusing them; where they are, this master's routes say.
             Some((_, Is::ACopy)) => {}
+            // The operator has said so.
+            None if shard_decision::are_routes_kept(id, &token) => {}
             None => {
                 let (gone, moved_to) = left::of_split(connection, redirect, by)?;
                 if let Some(route) = names.route(connection, &gone) {

@@ -14,7 +14,7 @@ use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
 use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
-use crate::routing::{RoutingError, buckets, ranges};
+use crate::routing::{RoutingError, after_start, buckets, ranges};
 use crate::server::sql;
 use refusals::{PlanError, check_free, check_keys, check_named, check_shards, require_routed};
 
@@ -90,7 +90,7 @@ pub struct Request<'a> {
 
 /// Stores a plan; returns its id.
 pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
-    let keyspace = keyspace::lock(request.keyspace)?;
+    let keyspace = after_start::lock(request.keyspace)?;
     outdated::require_current(&keyspace.name)?;
     let source = shard::by_key(request.source)?;
     let target = shard::by_key(request.target)?;

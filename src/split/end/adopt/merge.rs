@@ -1,6 +1,6 @@
 //! One decision, as several shards know it.
 
-use crate::agent::decisions::NOTE;
+use crate::agent::decisions::{EARLIER, NOTE};
 use crate::catalog::shard_decision::Decision;
 
 /// A decision that this master does not know.
@@ -13,19 +13,25 @@ pub struct Lost {
     pub is_certain: bool,
 }
 
+/// What stays when all else has gone.
+fn is_noted(decision: &Decision) -> bool {
+    decision.said_by == NOTE || decision.said_by == EARLIER
+}
+
 /// Each decision once, in their order.
 pub fn merged(said: Vec<(String, Decision)>) -> Vec<Lost> {
     let mut merged: Vec<Lost> = Vec::new();
     for (shard, decision) in said {
-        let is_certain = decision.side == "target" || decision.said_by != NOTE;
+        let is_certain = decision.side == "target" || !is_noted(&decision);
         match merged.iter_mut().find(|lost| lost.decision.is_of_same_split(&decision)) {
             None => merged.push(Lost { decision, said_by: vec![shard], is_certain }),
             Some(lost) => {
                 lost.said_by.push(shard);
                 lost.is_certain |= is_certain;
                 // What a redirect or a side has is what it still refuses, a note what had moved.
+                lost.decision.key_count = lost.decision.key_count.max(decision.key_count);
                 if lost.decision.keys.is_none()
-                    || decision.keys.is_some() && lost.decision.said_by == NOTE && decision.said_by != NOTE
+                    || decision.keys.is_some() && is_noted(&lost.decision) && !is_noted(&decision)
                 {
                     lost.decision.keys = decision.keys;
                     lost.decision.said_by = decision.said_by;

@@ -1,0 +1,127 @@
+//! What becomes of a decision that shards know: taken over, or what is to be done first.
+
+use super::call::Asked;
+use super::merge::Lost;
+use super::own;
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::shard;
+use crate::catalog::shard_decision::Decision;
+use crate::keys::strategy::Strategy;
+use crate::remote::quote::literal;
+use crate::words::counted;
+use std::collections::BTreeSet;
+
+/// Versions that a master may have lost. A number further ahead would use up those that are left.
+const MOST_LOST: i64 = 1_000_000;
+
+/// What becomes of a decision.
+pub enum Fate {
+    /// Its keys are routed by it, unless a later one has them.
+    Taken,
+    /// It is known from now on, and their routes stay.
+    Kept,
+    /// Something is to be done first: until then it holds the keyspace up.
+    Waits(String),
+}
+
+/// `later`: the decisions behind it.
+pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep_routes: &[i64]) -> Fate {
+    let decision = &lost.decision;
+    if let Some(why) = none_of_keyspace(keyspace, decision).or_else(|| own::lost_of_plan(decision)) {
+        return Fate::Waits(why);
+    }
+    if keep_routes.contains(&decision.split_id) {
+        return Fate::Kept;
+    }
+    let in_the_way = match have_gone_on(lost, later, asked) {
+        true => None,
+        false => not_asked(lost, asked).or_else(|| not_known_there(lost, asked)),
+    };
+    match (in_the_way, &decision.keys) {
+        (Some(why), _) => Fate::Waits(why),
+        (None, None) => Fate::Waits(without_keys(decision)),
+        (None, Some(keys)) => match own::holder(&keyspace.name, keys) {
+            Some(why) => Fate::Waits(why),
+            None => Fate::Taken,
+        },
+    }
+}
+
+/// What no cutover of this keyspace can have said.
+fn none_of_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
+    let known = keyspace::version(&keyspace.name);
+    if decision.version <= 0 || decision.version > known.saturating_add(MOST_LOST) {
+        return Some(format!(
+            "routing version {} is none of keyspace \"{}\", which is at {known}",
+            decision.version, keyspace.name
+        ));
+    }
+    if Strategy::of_entries(&decision.entries).map(Strategy::kind) != Some(keyspace.strategy.kind()) {
+        return Some(format!(
+            "keyspace \"{}\" is of strategy \"{}\" here, and was of another one",
+            keyspace.name,
+            keyspace.strategy.name()
+        ));
+    }
+    None
+}
+
+/// Whether all of its keys were moved on by decisions that are known for sure: where it led to matters to nobody then.
+fn have_gone_on(lost: &Lost, later: &[&Lost], asked: &Asked) -> bool {
+    let sure = later.iter().filter(|lost| lost.is_certain || asked.contains_key(&lost.decision.to_shard));
+    let gone: BTreeSet<&String> = sure.filter_map(|lost| lost.decision.keys.as_ref()).flatten().collect();
+    lost.decision.keys.as_ref().is_some_and(|keys| keys.iter().all(|key| gone.contains(key)))
+}
+
+/// The shard that the keys have moved to may have moved them on. Until it has said that it has not, nobody is sent
+/// there, and nobody where they were. Nobody is sent to one that is disabled.
+fn not_asked(lost: &Lost, asked: &Asked) -> Option<String> {
+    let to = &lost.decision.to_shard;
+    match shard::by_key(to) {
+        Err(_) => Some(format!(
+            "this master has no shard \"{to}\": add it, then call shard_adopt() again; where it was dropped since, {}",
+            keeping(&lost.decision)
+        )),
+        Ok(shard) if lost.is_certain || asked.contains_key(to) || !shard.is_active() => None,
+        Ok(_) => Some(format!(
+            "shard \"{to}\" may have moved them on, and was not asked: call shard_adopt() once it answers, or disable it first: SELECT shard_set_status({}, 'disabled')",
+            literal(to)
+        )),
+    }
+}
+
+/// The shard that they have moved to has answered, and has taken part neither in this cutover nor in a later one of the
+/// keyspace: it was set back itself, or is another one by now, and may have none of the rows.
+fn not_known_there(lost: &Lost, asked: &Asked) -> Option<String> {
+    let Decision { to_shard, keyspace, version, .. } = &lost.decision;
+    let last = asked.get(to_shard)?.get(keyspace);
+    if lost.said_by.contains(to_shard) || last.is_some_and(|last| last > version) {
+        return None;
+    }
+    Some(format!(
+        "shard \"{to_shard}\" knows nothing of it, and may have been restored, too: {}",
+        by_rows(lost)
+    ))
+}
+
+fn without_keys(decision: &Decision) -> String {
+    let count = usize::try_from(decision.key_count).unwrap_or(0);
+    let which = if count > 0 { counted(count, "entry", "entries") } else { "entries".to_owned() };
+    format!(
+        "no shard knows its {which} any more, nor those of cutovers before it: find their rows with shard_misplaced(), assign their keys with force => true, then {}",
+        keeping(decision)
+    )
+}
+
+/// The operator is to say where the keys are.
+pub fn by_rows(lost: &Lost) -> String {
+    let Decision { from_shard, to_shard, .. } = &lost.decision;
+    format!(
+        "look on \"{from_shard}\" and \"{to_shard}\" for the rows; {} leaves the routes as they are",
+        keeping(&lost.decision)
+    )
+}
+
+fn keeping(decision: &Decision) -> String {
+    format!("SELECT * FROM shard_adopt(keep_routes => '{{{}}}')", decision.split_id)
+}

@@ -1,0 +1,194 @@
+//! Where keys are to be routed by several decisions, one after the other, and what a split of this master that did not know
+//! of them has done meanwhile.
+
+use super::fate;
+use super::merge::Lost;
+use crate::catalog::keyspace::Keyspace;
+use crate::catalog::routing;
+use crate::catalog::shard;
+use crate::catalog::shard_decision::{self, Decision, MovedHere};
+use crate::keys::interval::Interval;
+use crate::keys::strategy::Strategy;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Routes as they would be, once what was taken so far is applied.
+pub struct Routes<'a> {
+    keyspace: &'a Keyspace,
+    /// What the decisions have moved, in their order.
+    taken: Vec<(&'a Lost, Vec<String>)>,
+    /// Keys that have gone on from where the last decision has moved them, by a split of this master.
+    moved_on: BTreeMap<String, i64>,
+}
+
+/// A key that a decision has moved, and what becomes of its route.
+pub struct Step<'a> {
+    pub lost: &'a Lost,
+    pub key: String,
+    pub now: Option<String>,
+    pub becomes: Becomes,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub enum Becomes {
+    Routed,
+    IsThere,
+    /// By a split of this master, or by a decision that was taken over before.
+    MovedOn(i64),
+    /// The shard was dropped: a decision behind it, which waits, has moved it on.
+    NoShard,
+}
+
+impl<'a> Routes<'a> {
+    pub fn of(keyspace: &'a Keyspace) -> Routes<'a> {
+        Routes { keyspace, taken: Vec::new(), moved_on: BTreeMap::new() }
+    }
+
+    /// Adds a decision, unless one of its keys was moved by a split of this master that did not know of it: its rows may be
+    /// on either shard then.
+    pub fn take(&mut self, lost: &'a Lost) -> Result<(), String> {
+        let keys = canonical(self.keyspace, lost.decision.keys.as_deref().unwrap_or_default());
+        let names = self.entries(&keys);
+        let now = routing::current(&self.keyspace.name, &names);
+        let moved = shard_decision::moved_here(&lost.decision, &names);
+        let Decision { from_shard, to_shard, .. } = &lost.decision;
+        let is_unaware = |moved: &&MovedHere| {
+            let is_elsewhere = |now: &String| now != to_shard && (now != from_shard || moved.is_later);
+            !moved.is_behind && !self.has(&moved.key) && now.get(&moved.key).is_some_and(is_elsewhere)
+        };
+        if let Some(MovedHere { key, split, .. }) = moved.iter().find(is_unaware) {
+            let at = now.get(key).map(String::as_str).unwrap_or_default();
+            return Err(format!(
+                "split {split} of this master, which did not know of it, has moved \"{key}\" to \"{at}\": {}",
+                fate::by_rows(lost)
+            ));
+        }
+        let behind: BTreeMap<String, i64> =
+            moved.into_iter().filter(|moved| moved.is_behind).map(|moved| (moved.key, moved.split)).collect();
+        for key in &keys {
+            let entries = self.entries(std::slice::from_ref(key));
+            let splits: Vec<i64> = entries.iter().filter_map(|entry| behind.get(entry).copied()).collect();
+            match splits.first() {
+                None => self.moved_on.remove(key),
+                Some(split) if splits.len() == entries.len() => self.moved_on.insert(key.clone(), *split),
+                Some(split) => {
+                    let part = format!("split {split} of this master has moved a part of \"{key}\" later");
+                    return Err(format!("{part}: {}", fate::by_rows(lost)));
+                }
+            };
+        }
+        self.taken.push((lost, keys));
+        Ok(())
+    }
+
+    /// Whether a decision that was taken has the key, or some of the range.
+    fn has(&self, key: &str) -> bool {
+        let mut all = self.taken.iter().flat_map(|(_, keys)| keys);
+        match self.keyspace.strategy.order() {
+            None => all.any(|taken| taken == key),
+            Some(of) => {
+                let Some(range) = Interval::parse(key, of) else { return false };
+                let is_cut = |taken: &String| {
+                    Interval::parse(taken, of).is_some_and(|taken| taken.intersection(&range, of).is_some())
+                };
+                all.any(is_cut)
+            }
+        }
+    }
+
+    /// What the entries of routing are called that have these keys, or some of these ranges.
+    fn entries(&self, keys: &[String]) -> Vec<String> {
+        let Some(of) = self.keyspace.strategy.order() else { return keys.to_vec() };
+        let ranges = keys.iter().filter_map(|key| Interval::parse(key, of));
+        let entries = ranges.flat_map(|range| routing::ranges(&self.keyspace.name, of, &range));
+        entries.map(|entry| entry.name).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// For each key the last decision that has it; of ranges, which may be cut otherwise each time, all of them in their order.
+    pub fn steps(self) -> Vec<Step<'a>> {
+        let Routes { keyspace, taken, moved_on: by_splits } = self;
+        let shards: BTreeSet<String> = shard::all().into_iter().map(|shard| shard.shard_key).collect();
+        if keyspace.strategy.order().is_some() {
+            let mut steps: Vec<Step<'a>> =
+                taken.into_iter().flat_map(|(lost, keys)| of_ranges(keyspace, lost, keys, &shards)).collect();
+            moved_on(keyspace, &mut steps, (&[], &by_splits));
+            return steps;
+        }
+        let first = taken.iter().map(|(lost, _)| lost.decision.version).min().unwrap_or(i64::MAX);
+        let adopted = shard_decision::adopted_after(&keyspace.name, first);
+        let mut last: BTreeMap<String, &'a Lost> = BTreeMap::new();
+        for (lost, keys) in taken {
+            last.extend(keys.into_iter().map(|key| (key, lost)));
+        }
+        let keys: Vec<String> = last.keys().cloned().collect();
+        let current = routing::current(&keyspace.name, &keys);
+        let mut steps: Vec<Step<'a>> = last
+            .into_iter()
+            .map(|(key, lost)| step(lost, current.get(&key).cloned(), key, &shards))
+            .collect();
+        moved_on(keyspace, &mut steps, (&adopted, &by_splits));
+        steps
+    }
+}
+
+fn step<'a>(lost: &'a Lost, now: Option<String>, key: String, shards: &BTreeSet<String>) -> Step<'a> {
+    let is_there = now.as_ref() == Some(&lost.decision.to_shard);
+    let becomes = match is_there {
+        true => Becomes::IsThere,
+        false if shards.contains(&lost.decision.to_shard) => Becomes::Routed,
+        false => Becomes::NoShard,
+    };
+    Step { lost, key, now, becomes }
+}
+
+/// Those that have gone on from where they are to be routed to, as this master knows already.
+fn moved_on(
+    keyspace: &Keyspace,
+    steps: &mut [Step<'_>],
+    (adopted, by_splits): (&[Decision], &BTreeMap<String, i64>),
+) {
+    let mut by_adopted: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+    for decision in adopted {
+        let keys = canonical(keyspace, decision.keys.as_deref().unwrap_or_default());
+        by_adopted.extend(keys.into_iter().map(|key| (key, (decision.version, decision.split_id))));
+    }
+    for step in steps.iter_mut().filter(|step| step.becomes == Becomes::Routed) {
+        let later = by_adopted.get(&step.key).filter(|(version, _)| *version > step.lost.decision.version);
+        let split = later.map(|(_, split)| *split).or_else(|| by_splits.get(&step.key).copied());
+        if let Some(split) = split {
+            step.becomes = Becomes::MovedOn(split);
+        }
+    }
+}
+
+fn of_ranges<'a>(
+    keyspace: &Keyspace,
+    lost: &'a Lost,
+    keys: Vec<String>,
+    shards: &BTreeSet<String>,
+) -> Vec<Step<'a>> {
+    let Some(of) = keyspace.strategy.order() else { return Vec::new() };
+    let step = |key: String| {
+        let range = Interval::parse(&key, of)?;
+        let there = routing::ranges(&keyspace.name, of, &range);
+        let at: BTreeSet<String> = there.into_iter().map(|entry| entry.shard).collect();
+        let now = at.into_iter().collect::<Vec<_>>().join(", ");
+        Some(self::step(lost, Some(now).filter(|now| !now.is_empty()), key, shards))
+    };
+    keys.into_iter().filter_map(step).collect()
+}
+
+/// As this master names the entries: only those that its keyspace can have.
+pub fn canonical(keyspace: &Keyspace, keys: &[String]) -> Vec<String> {
+    match keyspace.strategy {
+        Strategy::Directory => {
+            keys.iter().map(|key| keyspace.key_type().canonical(key).into_owned()).collect()
+        }
+        Strategy::Hash { buckets, .. } => {
+            let is_one = |key: &&String| key.parse::<u32>().is_ok_and(|bucket| bucket < buckets.get());
+            keys.iter().filter(is_one).cloned().collect()
+        }
+        Strategy::Range { of } => {
+            keys.iter().filter_map(|key| Interval::parse(key, of)).map(|range| range.name(of)).collect()
+        }
+    }
+}
