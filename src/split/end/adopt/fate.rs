@@ -108,7 +108,7 @@ fn without_keys(decision: &Decision) -> String {
     let count = usize::try_from(decision.key_count).unwrap_or(0);
     let which = if count > 0 { counted(count, "entry", "entries") } else { "entries".to_owned() };
     format!(
-        "no shard knows its {which} any more, nor those of cutovers before it: find their rows with shard_misplaced(), assign their keys with force => true, then {}",
+        "no shard knows its {which} any more, and there may be such cutovers before it: find their rows with shard_misplaced(), assign their keys with force => true, then {}",
         keeping(decision)
     )
 }
