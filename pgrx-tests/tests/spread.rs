@@ -130,6 +130,33 @@ fn each_shard_gets_numbers_of_its_own() {
             "ALTER SEQUENCE pool INCREMENT 50 NO MINVALUE NO MAXVALUE",
             "counts down",
         ),
+        // What the numbers come into, where no number of a block would do.
+        (
+            "ALTER TABLE pooled ADD CONSTRAINT small CHECK (id < 1000000)",
+            "ALTER TABLE pooled DROP CONSTRAINT small",
+            "fills id, whose CHECK small",
+        ),
+        (
+            "ALTER TABLE items ADD short int GENERATED ALWAYS AS (id::int) STORED",
+            "ALTER TABLE items DROP short",
+            "fills id, whose generated column short",
+        ),
+        (
+            "CREATE INDEX by_short ON lines ((id::int))",
+            "DROP INDEX by_short",
+            "fills id, whose index public.by_short",
+        ),
+        (
+            "ALTER TABLE pooled ADD label text UNIQUE, ALTER label SET DEFAULT lpad(nextval('pool')::text, 8, '0')",
+            "ALTER TABLE pooled DROP label",
+            "fills label, whose DEFAULT lpad(",
+        ),
+        (
+            "CREATE DOMAIN small AS bigint CHECK (VALUE < 1000); GRANT USAGE ON TYPE small TO PUBLIC;
+             ALTER TABLE pooled ADD label small UNIQUE, ALTER label SET DEFAULT nextval('pool')",
+            "ALTER TABLE pooled DROP label; DROP DOMAIN small",
+            "fills label, whose CHECK small_check of domain public.small",
+        ),
     ] {
         for server in [0, 1] {
             by_owner(&cluster, server, change);
@@ -141,12 +168,23 @@ fn each_shard_gets_numbers_of_its_own() {
         }
     }
     assert_eq!([0, 1].map(|server| sequences(&cluster, server)), before);
+    // What takes every number is in nobody's way.
+    for server in [0, 1] {
+        by_owner(
+            &cluster,
+            server,
+            "CREATE DOMAIN positive AS bigint CHECK (VALUE > 0); GRANT USAGE ON TYPE positive TO PUBLIC; ALTER TABLE pooled ADD CHECK (id >= '-1'::integer), ADD CHECK (id IS NOT NULL),
+                 ADD CHECK (id > 0), ADD named text GENERATED ALWAYS AS ('P-'::text || id::text) STORED, ADD more positive, ALTER more SET DEFAULT nextval('pool');
+             CREATE INDEX ON pooled ((id::text)) WHERE id > 5",
+        );
+    }
 
     // What it would do, and what it does; and that a call made again changes nothing.
     let both = |outcome: &str| -> BTreeSet<_> {
         lines("shard_a", 1, outcome).into_iter().chain(lines("shard_b", 2, outcome)).collect()
     };
     assert_eq!(spread(&cluster, "dry_run => true"), both("given"));
+    by_superusers(&cluster, "ALTER TABLE IF EXISTS pooled DROP more");
     assert_eq!([0, 1].map(|server| sequences(&cluster, server)), before);
     // Somebody has drawn and not ended yet.
     let mut drawer = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();

@@ -3,7 +3,9 @@
 -- and its name, quoted; increment, least, greatest, last number given out (NULL: none yet), whether it cycles; whether the
 -- mover may read it, and set it; whose it is; the greatest number that the column can hold and whatever refers to it, and
 -- which column that is; whether the column is in a unique key without the shard-by column; whether an index begins with it;
--- what has no place for numbers far beyond those of now; whether the column's values are numbers.
+-- what has no place for numbers far beyond those of now; whether the column's values are numbers; what may fail for such numbers, or
+-- make the same of two of them: an expression is harmless that only compares from below, casts to what holds every number, or writes
+-- it into a text.
 WITH RECURSIVE wanted AS (
     SELECT w.ord - 1 AS position, c.oid, w.shard_by
       FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS w (nsp, rel, shard_by, ord)
@@ -81,7 +83,35 @@ SELECT f.position, a.attname, f.sequence, format('%I.%I', n.nspname, s.relname),
           FROM tree t JOIN pg_partitioned_table p ON p.partrelid = t.oid
           JOIN pg_attribute k ON k.attrelid = t.oid AND k.attname = a.attname
          WHERE t.root = f.oid AND p.partstrat IN ('r', 'l') AND p.partdefid = 0 AND k.attnum = ANY (p.partattrs::int2[]) LIMIT 1),
-       b.type = ANY ('{int2,int4,int8,numeric,float4,float8}'::regtype[])
+       b.type = ANY ('{int2,int4,int8,numeric,float4,float8}'::regtype[]),
+       (SELECT format('%I, whose %s', a.attname, x.what) FROM (
+            SELECT format('DEFAULT %s', e.text), e.text !~ '^\(*nextval\(\(*(''([^'']|'''')*''(::(text|character varying))?\)*::regclass)\)[()]*(::(bigint|numeric|text|character varying)\)*)*$'
+              FROM tree t JOIN pg_attribute k ON k.attrelid = t.oid AND k.attname = a.attname
+              JOIN pg_attrdef d ON d.adrelid = t.oid AND d.adnum = k.attnum AND k.attgenerated = ''
+             CROSS JOIN LATERAL (SELECT pg_get_expr(d.adbin, d.adrelid)) e (text)
+             WHERE t.root = f.oid
+            UNION ALL
+            SELECT format('CHECK %I', k.conname),
+                   pg_get_expr(k.conbin, k.conrelid) !~ format('^\(*%s\)* (IS NOT NULL|(>|>=|<>) \(?''?-?[0-9]+''?)(\)|::bigint|::integer|::numeric)*$', regexp_replace(quote_ident(a.attname), '([^A-Za-z0-9_"])', '\\\1', 'g'))
+              FROM tree t JOIN pg_attribute c ON c.attrelid = t.oid AND c.attname = a.attname
+              JOIN pg_constraint k ON k.conrelid = t.oid AND k.contype = 'c' AND c.attnum = ANY (k.conkey)
+             WHERE t.root = f.oid
+            UNION ALL
+            SELECT format('CHECK %I of domain %s', k.conname, k.contypid::regtype),
+                   -- Which is asked of each constraint before its domain is.
+                   CASE WHEN k.contypid <> 0 THEN pg_get_expr(k.conbin, 0) !~ '^\(*VALUE\)* (IS NOT NULL|(>|>=|<>) \(?''?-?[0-9]+''?)(\)|::bigint|::integer|::numeric)*$' END
+              FROM unnest(b.domains) o (oid) JOIN pg_constraint k ON k.contypid = o.oid AND k.contype = 'c'
+            UNION ALL
+            SELECT format('generated column %I', g.attname),
+                   g.atttypid <> ALL ('{int8,numeric,text,varchar}'::regtype[]) OR g.atttypmod <> -1 OR e.text ~ h.pattern
+              FROM pg_attribute g JOIN pg_attrdef d ON d.adrelid = g.attrelid AND d.adnum = g.attnum
+             CROSS JOIN LATERAL (SELECT pg_get_expr(d.adbin, d.adrelid)) e (text)
+             WHERE g.attrelid = f.oid AND g.attgenerated <> '' AND d.adbin::text ~ (':varattno ' || a.attnum || ' ')
+            UNION ALL
+            SELECT format('index %s', i.indexrelid::regclass), concat_ws(' ', pg_get_expr(i.indexprs, i.indrelid), pg_get_expr(i.indpred, i.indrelid)) ~ h.pattern
+              FROM tree t JOIN pg_index i ON i.indrelid = t.oid JOIN pg_attribute c ON c.attrelid = t.oid AND c.attname = a.attname
+             WHERE t.root = f.oid AND concat(i.indexprs::text, i.indpred::text) ~ (':varattno ' || c.attnum || ' ')
+        ) AS x (what, is_narrow) WHERE x.is_narrow LIMIT 1)
   FROM filled f
   JOIN pg_attribute a ON a.attrelid = f.oid AND a.attnum = f.attnum AND NOT a.attisdropped
   JOIN pg_class t ON t.oid = f.oid
@@ -91,7 +121,10 @@ SELECT f.position, a.attname, f.sequence, format('%I.%I', n.nspname, s.relname),
         SELECT a.atttypid
         UNION ALL
         SELECT t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype = 'd')
-    SELECT b.type FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd') b
+    SELECT max(b.type::oid::int8) FILTER (WHERE t.typtype <> 'd')::oid::regtype, array_agg(b.type::oid) FILTER (WHERE t.typtype = 'd')
+      FROM base b JOIN pg_type t ON t.oid = b.type) b (type, domains)
+ -- A call, a product, or a cast to what is narrower.
+ CROSS JOIN (VALUES ('[a-z0-9_"]\(|[*^]|<<|::(?!bigint|text|numeric([^(]|$)|character varying([^(]|$))')) h (pattern)
  CROSS JOIN LATERAL (SELECT has_sequence_privilege(f.sequence, 'USAGE, SELECT') AS may_read) r
  CROSS JOIN LATERAL (SELECT o.greatest, o.of FROM room o WHERE o.oid = f.oid AND o.attnum = f.attnum ORDER BY o.greatest, o.of LIMIT 1) m
  CROSS JOIN LATERAL (

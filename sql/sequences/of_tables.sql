@@ -9,9 +9,7 @@ SELECT w.position, a.attname, f.how,
        CASE WHEN NOT pg_has_role(t.relowner, s.relowner, 'USAGE')
              AND NOT has_sequence_privilege(t.relowner, s.oid, 'UPDATE') THEN t.relowner::regrole END,
        EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = w.relation AND i.indisunique AND a.attnum = ANY (i.indkey)),
-       CASE WHEN y.typcategory = 'N' AND a.attlen = 2 THEN 32767
-            WHEN y.typcategory = 'N' AND a.attlen = 4 THEN 2147483647
-            WHEN y.typcategory = 'N' AND a.attlen = -1 AND v.modifier >= 4 AND v.digits < 19 THEN (10::numeric ^ v.digits)::int8 - 1 END
+       {holds}
   FROM unnest($1::oid[]) WITH ORDINALITY w (relation, position)
  CROSS JOIN LATERAL (
     SELECT p.refobjsubid, p.objid, CASE p.deptype WHEN 'i' THEN 'identity' ELSE 'owned' END FROM pg_depend p

@@ -36,6 +36,8 @@ pub struct Sequence {
     pub is_needed: bool,
     /// What has no place for numbers far beyond those of now.
     pub in_the_way: Option<String>,
+    /// What may fail for such numbers, or make the same of two of them.
+    pub narrow: Option<String>,
     /// Those of them whose rows are looked at.
     pub sought: BTreeSet<Column>,
     /// The greatest number in a row, as far as it was looked for.
@@ -120,6 +122,7 @@ impl Sequence {
         self.sought.extend(other.sought);
         self.is_needed |= other.is_needed;
         self.in_the_way = self.in_the_way.take().or(other.in_the_way);
+        self.narrow = self.narrow.take().or(other.narrow);
         if other.holds < self.holds {
             (self.holds, self.held_by) = (other.holds, other.held_by);
         }
@@ -146,6 +149,7 @@ fn one(row: &[Option<String>]) -> Option<Sequence> {
         held_by: text(13)?,
         is_needed: is(14),
         in_the_way: text(16),
+        narrow: text(18),
         in_rows: None,
         is_behind: false,
     })

@@ -215,6 +215,11 @@ fn fit(
         let text = format!("fills a column by whose values a row finds its partition: {partitions}");
         return Err(problem(state, text, hint.into()));
     }
+    if let Some(narrow) = &sequence.narrow {
+        let hint = "Let it take every bigint, or add the shard-by column to the key.";
+        let text = format!("fills {narrow} may not take numbers of a block");
+        return Err(problem(state, text, hint.into()));
+    }
     let Some(block) = block else {
         let hint = "Say how far numbers may go: below => 9223372036854775807, where no client takes them for floating-point numbers; or smaller blocks: block => 1000000000.";
         let text = format!("has no block left below {}: a greater number is in use", blocks.below);

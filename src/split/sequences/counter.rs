@@ -125,7 +125,11 @@ pub fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String,
         let text = format!(
             "the column that sequence {sequence} fills ends at {end}, and that of the source is at {value}: it is raised half way at most"
         );
-        return Some((text, "Give the column a larger type on the target, as bigint.".to_owned()));
+        return Some((
+            text,
+            "Give the column a larger type on the target, as bigint, or a CHECK that goes further."
+                .to_owned(),
+        ));
     }
     if !state.reaches(value) {
         let text = format!("sequence {sequence} ends before {value}, where that of the source is");

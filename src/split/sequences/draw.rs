@@ -4,12 +4,16 @@ use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::quote::{array_of, text_array};
 use crate::remote::result::Rows;
+use crate::remote::template::{fill, sql};
 use crate::remote::{Connection, RemoteError};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
-const OF_TABLES: &str = include_str!("../../../sql/sequences/of_tables.sql");
-const OF_PARTS: &str = include_str!("../../../sql/sequences/of_parts.sql");
+static OF_TABLES: LazyLock<String> =
+    LazyLock::new(|| with_holds(include_str!("../../../sql/sequences/of_tables.sql")));
+static OF_PARTS: LazyLock<String> =
+    LazyLock::new(|| with_holds(include_str!("../../../sql/sequences/of_parts.sql")));
 const BY_NAME: &str = include_str!("../../../sql/sequences/by_name.sql");
 const FACTS: &str = include_str!("../../../sql/sequences/facts.sql");
 /// What the first is prepared as: it is asked once more behind the fence.
@@ -92,9 +96,13 @@ impl Draw {
     }
 }
 
+fn with_holds(query: &str) -> String {
+    fill(query, &[("holds", sql(include_str!("../../../sql/sequences/holds.sql")))])
+}
+
 /// The statements that ask which sequences columns of tables have, of which one gives rows: to be sent with others.
 pub fn question(connection: &mut Connection, tables: &str) -> Result<String> {
-    Ok(catalogs::statements(connection, PREPARED, OF_TABLES, &[Some(tables)])?)
+    Ok(catalogs::statements(connection, PREPARED, &OF_TABLES, &[Some(tables)])?)
 }
 
 /// Of both sides at once.
@@ -113,7 +121,7 @@ pub fn of_tables(
 
 /// Of partitions and domains.
 pub fn of_parts(connection: &mut Connection, tables: &str) -> Result<Vec<Draw>> {
-    Ok(read(&catalogs::ask(connection, OF_PARTS, &[Some(tables)])?))
+    Ok(read(&catalogs::ask(connection, &OF_PARTS, &[Some(tables)])?))
 }
 
 /// What is no such row is left out: what is missing then, comparing both sides finds.

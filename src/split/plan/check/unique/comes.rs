@@ -156,6 +156,7 @@ mod tests {
             held_by: String::new(),
             is_needed: true,
             in_the_way: None,
+            narrow: None,
             sought: BTreeSet::new(),
             in_rows: None,
             is_behind: false,
