@@ -8,16 +8,15 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(180);
 const COLUMNS: &str = "tenant bigint, id int, \"Mail\" text, n int, PRIMARY KEY (tenant, id)";
 
-/// Key 1 is on the first shard, and a row of key 9 on the second, with the same mail; the
-/// second has an index by which there may be only one of them.
+/// Key 1 is on the first shard, and a row of key 9 on the second, with the same mail; each
+/// has an index by which there may be only one of them.
 fn cluster(index: &str, mail: &str) -> Cluster {
     let cluster = Cluster::servers(3, &["fsync = off", "shardmaster.watch_interval = 0"]).unwrap();
     let rows = |tenant: i32| format!("INSERT INTO items VALUES ({tenant}, 1, {mail}, 7)");
-    let more =
-        [rows(1), format!("CREATE UNIQUE INDEX one_mail ON items ({index}); {}", rows(9)), String::new()];
+    let more = [rows(1), rows(9), String::new()];
     for (shard, more) in cluster.shards.iter().zip(more) {
         let statements = format!(
-            "SET ROLE {OWNER}; CREATE TABLE items ({COLUMNS}); {more}; GRANT ALL ON items TO {CLIENT}"
+            "SET ROLE {OWNER}; CREATE TABLE items ({COLUMNS}); CREATE UNIQUE INDEX one_mail ON items ({index}); {more}; GRANT ALL ON items TO {CLIENT}"
         );
         cluster.owner_of(shard).unwrap().batch_execute(&statements).unwrap();
     }
@@ -96,8 +95,6 @@ fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
 #[test]
 fn two_splits_do_not_wait_for_each_other() {
     let cluster = cluster("\"Mail\", n", "'m'");
-    let index = "SET ROLE app_owner; CREATE UNIQUE INDEX one_mail ON items (\"Mail\", n)";
-    cluster.owner_of(&cluster.shards[0]).unwrap().batch_execute(index).unwrap();
     let splits = [plan(&cluster, "shard_a", "shard_b", "1"), plan(&cluster, "shard_b", "shard_a", "9")];
     splits.iter().for_each(copy);
     let told: String = wait::until("one of them to give up", LIMIT, || {
@@ -116,10 +113,6 @@ fn two_splits_do_not_wait_for_each_other() {
 #[test]
 fn a_ring_of_splits_does_not_wait_for_itself() {
     let cluster = cluster("\"Mail\", n", "'m'");
-    let index = "SET ROLE app_owner; CREATE UNIQUE INDEX one_mail ON items (\"Mail\", n)";
-    for server in [0, 2] {
-        cluster.owner_of(&cluster.shards[server]).unwrap().batch_execute(index).unwrap();
-    }
     let third = "INSERT INTO items VALUES (5, 1, 'm', 7)";
     cluster.owner_of(&cluster.shards[2]).unwrap().batch_execute(third).unwrap();
     cluster.superuser().unwrap().batch_execute("SELECT shard_assign('5', 'shard_c')").unwrap();
@@ -222,9 +215,11 @@ fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
 fn a_row_without_a_key_is_called_so() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
     let columns = "tenant bigint, id int PRIMARY KEY, n int";
-    let more = ["INSERT INTO items VALUES (1, 1, 7)", "CREATE UNIQUE INDEX ON items (n)"];
+    let more = ["INSERT INTO items VALUES (1, 1, 7)", ""];
     for (shard, more) in cluster.shards.iter().zip(more) {
-        let statements = format!("SET ROLE {OWNER}; CREATE TABLE items ({columns}); {more}");
+        let statements = format!(
+            "SET ROLE {OWNER}; CREATE TABLE items ({columns}); CREATE UNIQUE INDEX ON items (n); {more}"
+        );
         cluster.owner_of(shard).unwrap().batch_execute(&statements).unwrap();
     }
     let set_up = "SELECT shard_table_add('items', 'tenant', key_type => 'bigint'); SELECT shard_assign('1', 'shard_a')";

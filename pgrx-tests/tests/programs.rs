@@ -4,6 +4,7 @@
 mod abreast;
 mod analyze;
 mod bad_input;
+mod beside_columns;
 mod by_keys;
 mod callers;
 mod checks;

@@ -168,6 +168,8 @@ fn what_takes_long_comes_after_the_rows_and_locks_nobody_out() {
     );
     made(&mut dba, "SELECT kind, object FROM shard_schema_copy('shard_a', 'shard_b', secondary => false)");
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    // The foreign keys come later.
+    split.accept_remarks().unwrap();
     to_pending(&split);
     // A reader with an old snapshot, and a writer who comes while the index waits for it.
     let writer = || cluster.servers[1].connect(DATABASE, CLIENT).unwrap();

@@ -11,16 +11,35 @@ pub enum Remark {
     ServerValues,
     /// Values that name large objects, which do not move.
     LargeObjects,
+    /// What the source's table has beside its columns, and the target's has not.
+    Lacking,
+    /// What the target's table has alone, and may fail for a row.
+    Alone,
+    /// Rows whose numbers their sequence is yet to give out.
+    NumbersBeyond,
+    /// Sequences of keys that nobody can tell from other words.
+    SequencesOfKeys,
 }
 
 impl Remark {
-    pub const ALL: [Remark; 2] = [Remark::ServerValues, Remark::LargeObjects];
+    pub const ALL: [Remark; 6] = [
+        Remark::ServerValues,
+        Remark::LargeObjects,
+        Remark::Lacking,
+        Remark::Alone,
+        Remark::NumbersBeyond,
+        Remark::SequencesOfKeys,
+    ];
 
     /// As shard_split_check() shows it and shard_split_accept() takes it; kept with plans, so it stays.
     pub fn check_name(self) -> &'static str {
         match self {
             Remark::ServerValues => "source: values of one server",
             Remark::LargeObjects => "source: large objects",
+            Remark::Lacking => "target: missing beside columns",
+            Remark::Alone => "target: of its own beside columns",
+            Remark::NumbersBeyond => "source: numbers beyond their sequence",
+            Remark::SequencesOfKeys => "source: sequences of keys",
         }
     }
 

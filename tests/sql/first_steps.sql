@@ -12,6 +12,7 @@ CREATE TABLE a.account (tenant bigint, id bigint, note text, PRIMARY KEY (tenant
 CREATE TABLE b.account (LIKE a.account INCLUDING ALL);
 CREATE VIEW a.accounts AS SELECT * FROM a.account;
 CREATE MATERIALIZED VIEW a.totals AS SELECT tenant, count(*) FROM a.account GROUP BY 1;
+CREATE MATERIALIZED VIEW b.totals AS SELECT tenant, count(*) FROM b.account GROUP BY 1;
 CREATE SEQUENCE a.numbers;
 INSERT INTO a.account SELECT t, n, 'row ' || n FROM generate_series(1, 6) t, generate_series(1, 100) n;
 SELECT shard_add('a', namespace => 'a') > 0 AS added, shard_add('b', namespace => 'b') > 0 AS added;

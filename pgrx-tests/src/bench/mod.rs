@@ -2,6 +2,7 @@
 
 mod buckets;
 mod capture;
+mod check;
 mod copy;
 mod cutover;
 mod directory;
@@ -62,7 +63,8 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 31] = [
+pub const ALL: [(&str, Benchmark); 32] = [
+    ("check", check::check),
     ("backfill", copy::backfill),
     ("streams", streams::streams),
     ("growth", copy::growth),

@@ -72,6 +72,15 @@ impl<'a> ByKey<'a> {
         }
     }
 
+    /// Whether a word that may be a key says nothing: of buckets and ranges of texts.
+    pub fn is_blind(&self) -> bool {
+        let of = match self.scope {
+            Scope::Keys(_) => return false,
+            Scope::Buckets { of, .. } | Scope::Ranges { of, .. } => *of,
+        };
+        of == Ordered::Text
+    }
+
     /// Those of a shard whose names hold a key that moves, and the others.
     pub fn split(&self, named: Vec<Named>) -> [Vec<Named>; 2] {
         let (of_keys, others) = named.into_iter().partition(|sequence| self.holds(&sequence.relname));

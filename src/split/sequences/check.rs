@@ -1,16 +1,22 @@
 //! What the check says of sequences, before anything moves.
 
+use super::beyond;
 use super::by_key;
+use super::draw::Named;
+use super::lacking;
 use super::make;
 use super::pair::{Pair, Problem};
 use super::positions::{self, Position};
 use super::survey::{self, Survey, Tables};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
 use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{array_of, literal};
+use crate::remote::quote::{array_of, ident_as_needed, literal};
 use crate::split::finding::Finding;
+use crate::split::remark::Remark;
+use crate::words::counted;
 
 const NAME: &str = "target: sequences";
 
@@ -35,7 +41,9 @@ pub fn check(
         target: there.iter().map(Option::as_deref).collect(),
     };
     let found = survey::survey(plan, source, target, &tables)?;
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut findings = beyond::check(plan, source, on_source, &found)?;
+    let schemas = survey::schemas(plan, Side::Source);
+    findings.extend(lacking::check(plan, source, target, &schemas, &found.words)?);
     let name_of = |table: Option<usize>| {
         table.and_then(|table| on_target.tables.get(table)).map(|table| table.name.as_str())
     };
@@ -53,7 +61,7 @@ pub fn check(
     for problem in unfit(source, target, &found)? {
         tell(false, problem);
     }
-    let Survey { problems, remarks, to_make, unknown, .. } = found;
+    let Survey { problems, remarks, to_make, unknown, undecided, .. } = found;
     problems.into_iter().for_each(|problem| tell(false, problem));
     remarks.into_iter().for_each(|remark| tell(true, remark));
     for (wanted, why) in make::may_not(source, target, &to_make)? {
@@ -84,7 +92,24 @@ pub fn check(
         );
         tell(true, Problem { table: None, text, hint });
     }
+    findings.extend(of_unknown_keys(plan, &undecided));
     Ok(findings)
+}
+
+/// Made for keys, perhaps for some that move: who knows of one says so, or that there is none.
+fn of_unknown_keys(plan: &Plan, undecided: &[Named]) -> Option<Finding> {
+    let first = undecided.first()?;
+    let text = format!(
+        "functions may draw from {} of the source by names that they put together: {}; whether one is of a key that moves, and \
+         missing on the target, is not known: SELECT shard_sequence_add() names one that is to be raised there",
+        counted(undecided.len(), "sequence", "sequences"),
+        by_key::examples(undecided)
+    );
+    let remark = Remark::SequencesOfKeys;
+    Some(match plan.reverse_of {
+        Some(_) => Finding::note(remark.check_name(), text, "A way back does not wait for it."),
+        None => Finding::remark(remark, &ident_as_needed(&first.schema), text),
+    })
 }
 
 /// Those that cannot be set to where the source's are; of each table the first.

@@ -6,11 +6,13 @@
 //! the source's last rows are known; and behind the decision, by what the source has given out since, as drawing from a sequence
 //! asks for no lock that a fence could take.
 
+mod beyond;
 mod by_key;
 pub mod check;
 mod counter;
 pub mod draw;
 pub mod functions;
+mod lacking;
 mod make;
 mod pair;
 mod positions;

@@ -44,6 +44,10 @@ pub struct Survey {
     pub remarks: Vec<Problem>,
     /// Sequences of the source that nothing known draws from.
     pub unknown: Vec<Named>,
+    /// Those of them whose names functions may put together of keys that nobody can tell from other words.
+    pub undecided: Vec<Named>,
+    /// Names in the texts of the source's functions.
+    pub words: BTreeSet<String>,
 }
 
 pub fn survey(
@@ -67,13 +71,23 @@ pub fn survey(
 
     let mut found = Survey { of_columns, ..Survey::default() };
     here.extend(said(plan, source, &mut found)?);
-    let is_named = |named: &Named| schemas.contains(&named.schema) || is_made_of(named, &of_functions.words);
+    let is_named = |named: &Named| {
+        let words = &of_functions.words;
+        schemas.contains(&named.schema) || words.contains(&named.schema) || begins_as(named, words)
+    };
     here.extend(by_keys(plan, source, &is_named, &here, &mut found)?);
     let pairing = pair::pair(&here, &there, &maps, places);
     found.pairs = pairing.pairs;
     found.problems.extend(pairing.problems);
     found.remarks.extend(pairing.remarks);
     look_for(target, tables, pairing.wanted, &mut found)?;
+    if ByKey::new(&plan.scope).is_blind() {
+        let (undecided, unknown) = std::mem::take(&mut found.unknown)
+            .into_iter()
+            .partition(|named| begins_as(named, &of_functions.words));
+        (found.undecided, found.unknown) = (undecided, unknown);
+    }
+    found.words = of_functions.words;
     if plan.source.conninfo == plan.target.conninfo {
         found.leave_out_what_both_share();
     }
@@ -82,7 +96,7 @@ pub fn survey(
 }
 
 /// Where a side's tables are.
-fn schemas(plan: &Plan, side: Side) -> Vec<String> {
+pub fn schemas(plan: &Plan, side: Side) -> Vec<String> {
     let (schemas, _) = observe::table_names(plan, side);
     schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -118,11 +132,10 @@ fn of_nothing(by: By, Named { oid, schema, relname, cycles, .. }: Named, role: O
     Draw { table: None, column: None, by, sequence, in_unique: true, holds: None, role, words: Rc::default() }
 }
 
-/// Whether texts of functions have its schema, or what its name begins with: the rest is put together.
-fn is_made_of(named: &Named, words: &BTreeSet<String>) -> bool {
+/// Whether texts of functions have what its name begins with: the rest is put together.
+fn begins_as(named: &Named, words: &BTreeSet<String>) -> bool {
     const SHORTEST: usize = 4;
-    let begins = |word: &String| word.len() >= SHORTEST && named.relname.starts_with(word.as_str());
-    words.contains(&named.schema) || words.iter().any(begins)
+    words.iter().any(|word| word.len() >= SHORTEST && named.relname.starts_with(word.as_str()))
 }
 
 /// Those whose names hold a moving key, where the tables are or functions name them; of the others it is kept that nothing is known.

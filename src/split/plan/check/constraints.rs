@@ -163,7 +163,7 @@ fn is_same(
 
 /// What a text names in one schema, named in another: where shards are namespaces, each has
 /// functions and types of its own.
-fn in_schema(text: &str, from: &str, into: &str) -> String {
+pub fn in_schema(text: &str, from: &str, into: &str) -> String {
     let name = format!("{from}.");
     let mut parts = text.split(&name);
     let mut said = parts.next().unwrap_or_default().to_owned();

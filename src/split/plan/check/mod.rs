@@ -2,6 +2,7 @@
 //! nothing written. The worker repeats it before it installs anything.
 
 mod accepted;
+mod beside;
 mod constraints;
 mod encoding;
 mod expressions;
@@ -195,6 +196,7 @@ fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<V
     let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
     findings.extend(sequences::check::check(plan, (source, on_source), (target, on_target))?);
     findings.extend(server_values::check(plan, (source, on_source), on_target)?);
+    findings.extend(beside::check(plan, (source, on_source), (target, on_target))?);
     findings.extend(long_rows::check(plan, source, target)?);
     findings.extend(partitions::check(plan, (source, on_source), target)?);
     findings.extend(unique::check(plan, (source, on_source), (target, on_target))?);

@@ -21,7 +21,6 @@ pub fn compare(plan: &Plan, source: &Looked, target: &Looked, findings: &mut Vec
             continue;
         }
         findings.extend(columns(policy, from, to));
-        findings.extend(defaults(from, to));
         findings.extend(types(plan, policy, (source, from), (target, to)));
         findings.extend(keys(from, to));
         findings.push(Finding::new(
@@ -54,26 +53,6 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
                 false => computed,
             };
             Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
-        })
-        .collect()
-}
-
-/// Rows come with their values; clients may rely on what fills a column that they leave out.
-fn defaults(from: &TableShape, to: &TableShape) -> Vec<Finding> {
-    let lacks = |column: &&Column| {
-        let target = to.column(&column.name);
-        column.has_default && target.is_some_and(|target| !target.has_default && target.generated.is_none())
-    };
-    let lacking = from.columns().iter().filter(lacks);
-    lacking
-        .map(|column| {
-            let detail =
-                format!("{}: column \"{}\" has a default on the source alone", from.name, column.name);
-            Finding::note(
-                "defaults",
-                detail,
-                "Clients who leave it out find none after the cutover: give it one on the target.",
-            )
         })
         .collect()
 }

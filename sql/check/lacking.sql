@@ -1,0 +1,21 @@
+-- Which of some rights a side's roles do not have. $1: schemas, $2: tables, $3: roles, $4: rights, $5: columns, as granted.sql gives
+-- them. The number of each from 0, and whether there is such a role.
+SELECT g.ord - 1, r.rolname IS NOT NULL OR g.role = 'public'
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS g (nsp, rel, role, privilege, "column", ord)
+  JOIN pg_namespace n ON n.nspname = g.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = g.rel AND c.relkind IN ('r', 'p')
+  LEFT JOIN pg_roles r ON r.rolname = g.role AND g.role <> 'public'
+ WHERE NOT coalesce(CASE
+           WHEN r.rolname IS NULL AND g.role <> 'public' THEN false
+           WHEN g.privilege = 'nextval' THEN (
+               SELECT bool_and(has_sequence_privilege(g.role, s.oid, 'USAGE') OR has_sequence_privilege(g.role, s.oid, 'UPDATE'))
+                 FROM pg_attribute a JOIN pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum
+                 JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
+                 JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
+                WHERE a.attrelid = c.oid AND a.attname = g."column")
+           WHEN NOT has_schema_privilege(g.role, n.oid, 'USAGE') THEN g.role = 'public'
+           WHEN g."column" IS NULL THEN has_table_privilege(g.role, c.oid, g.privilege)
+           -- One that is not there is no question of rights.
+           ELSE (SELECT has_column_privilege(g.role, c.oid, a.attnum, g.privilege)
+                   FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = g."column" AND NOT a.attisdropped)
+       END, true)
+ ORDER BY 1

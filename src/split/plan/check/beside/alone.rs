@@ -1,0 +1,71 @@
+//! What the target's table has alone, and rows of the source need not keep to.
+
+use super::fact::Fact;
+use super::lacks::is_missing;
+use super::pair::Pair;
+use crate::split::finding::Finding;
+
+const NAME: &str = "target: unique keys and exclusions";
+
+/// Keys that keep two rows apart: those of the source were never held to them.
+pub fn keys(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding> {
+    let own = there.iter().filter(|fact| fact.position == pair.position);
+    own.filter(|fact| fact.is(&["unique key", "exclusion"]) && !pair.is_other(&fact.columns))
+        .filter(|fact| !is_promised(pair, fact, given))
+        .map(|fact| {
+            let detail =
+                format!("{}: {}: the source does not keep its rows to it", pair.to.name, fact.text());
+            let hint = "Rows that come are held to it: add it to the source, or drop it on the target and add it after the split.";
+            Finding::new(NAME, false, detail, hint)
+        })
+        .collect()
+}
+
+/// A key of fewer parts keeps the same rows apart, and more.
+fn is_promised(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
+    let mut promises = given.iter().filter(|fact| fact.position == pair.position && fact.is_held);
+    promises.any(|fact| {
+        fact.kind == wanted.kind && fact.says_as(wanted)
+            || fact.is(&["primary key", "unique key"]) && is_of_fewer(fact, wanted)
+    })
+}
+
+fn is_of_fewer(promise: &Fact, wanted: &Fact) -> bool {
+    let (Some(promise), Some(wanted)) = (&promise.index, &wanted.index) else { return false };
+    !promise.is_of_some
+        && promise.parts.is_subset(&wanted.parts)
+        && (promise.are_nulls_equal || !wanted.are_nulls_equal)
+}
+
+/// Indexes and columns that are computed from a row, and what clients meet after the cutover: in words.
+pub fn others(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+    let of_table = |fact: &&Fact| fact.position == pair.position && fact.index.is_some();
+    let here: Vec<&Fact> = given.iter().filter(of_table).filter(|fact| fact.is_held).collect();
+    let own = there.iter().filter(of_table).filter(|fact| !pair.is_other(&fact.columns));
+    // A key that the source does not promise is refused already.
+    let own = own.filter(|fact| fact.kind != "unique key" || is_promised(pair, fact, given));
+    let mut alone: Vec<String> = own
+        .filter(|fact| !here.iter().any(|other| is_tried(other, fact)))
+        .map(|fact| format!("index \"{}\"", fact.name))
+        .collect();
+    let met = there.iter().filter(|fact| fact.position == pair.position);
+    let met = met.filter(|fact| fact.is(&["trigger", "policy", "setting"]) && is_missing(fact, given));
+    alone.extend(met.map(Fact::text));
+    let is_mapped = |name: &str| pair.policy.maps.iter().any(|map| map.column == name);
+    let generated = pair.to.columns().iter().filter(|column| {
+        column.generated.is_some() && pair.from.column(&column.name).is_none() && !is_mapped(&column.name)
+    });
+    alone.extend(generated.map(|column| format!("generated column \"{}\"", column.name)));
+    alone
+}
+
+/// Whether each row of the source has passed what may fail for it.
+fn is_tried(by: &Fact, wanted: &Fact) -> bool {
+    let (Some(by_index), Some(index)) = (&by.index, &wanted.index) else { return true };
+    by.says_as(wanted)
+        || !index.is_of_some
+            && (index.untried.is_empty()
+                || !by_index.is_of_some
+                    && by_index.method == index.method
+                    && index.untried.is_subset(&by_index.parts))
+}

@@ -1,0 +1,85 @@
+//! One thing that a table has beside its columns.
+
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::remote::{Connection, RemoteError};
+use crate::split::plan::check::constraints::in_schema;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+const BESIDE_COLUMNS: &str = include_str!("../../../../../sql/check/beside_columns.sql");
+
+#[derive(Debug, Default)]
+pub struct Fact {
+    pub position: usize,
+    /// `trigger`, `policy`, `unique key` ..
+    pub kind: String,
+    pub name: String,
+    says: String,
+    /// Of the table, by name; of a trigger, a policy or a view none.
+    pub columns: BTreeSet<String>,
+    pub index: Option<Index>,
+    /// Whether it holds for rows from before, too.
+    pub is_held: bool,
+    /// As the server writes it.
+    schema: String,
+}
+
+/// What an index, or the key that it is of, compares rows by.
+#[derive(Deserialize, Debug, Default)]
+pub struct Index {
+    pub method: String,
+    pub parts: BTreeSet<String>,
+    /// Those that are computed, or whose values may be too long for it.
+    pub untried: BTreeSet<String>,
+    /// Not of all rows.
+    pub is_of_some: bool,
+    pub are_nulls_equal: bool,
+}
+
+pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
+    let rows = catalogs::ask(session, BESIDE_COLUMNS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let read = |row: &Vec<Option<String>>| -> Option<Fact> {
+        let [position, kind, name, says, columns, index, is_held, schema] = row.as_slice() else {
+            return None;
+        };
+        Some(Fact {
+            position: position.as_ref()?.parse().ok()?,
+            kind: kind.clone()?,
+            name: name.clone()?,
+            says: says.clone().unwrap_or_default(),
+            columns: columns
+                .as_deref()
+                .map_or(Some(BTreeSet::new()), |text| serde_json::from_str(text).ok())?,
+            index: index.as_deref().map_or(Some(None), |text| serde_json::from_str(text).ok().map(Some))?,
+            is_held: is_held.as_deref() == Some("t"),
+            schema: schema.clone()?,
+        })
+    };
+    let facts: Option<Vec<Fact>> = rows.rows.iter().map(read).collect();
+    Ok(facts
+        .ok_or_else(|| RemoteError::unreadable(session.shard(), "what its tables have beside columns"))?)
+}
+
+impl Fact {
+    pub fn is(&self, kinds: &[&str]) -> bool {
+        kinds.contains(&self.kind.as_str())
+    }
+
+    /// The same kind of thing of the same table.
+    pub fn is_beside(&self, other: &Fact) -> bool {
+        self.position == other.position && self.kind == other.kind
+    }
+
+    /// Whether it says what another one says; where shards are namespaces, each in its own.
+    pub fn says_as(&self, other: &Fact) -> bool {
+        in_schema(&self.says, &self.schema, &other.schema) == other.says
+    }
+
+    pub fn text(&self) -> String {
+        match self.kind.as_str() {
+            "setting" => self.name.clone(),
+            kind => format!("{kind} \"{}\"", self.name),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What both sides' tables have beside their columns. What the source has and the target lacks, applications miss after the
+//! cutover: policies that hide other tenants' rows, triggers, keys, rights. What the target has alone, rows that come may not
+//! keep to. Indexes that keep rows from nothing are the target's own affair, and shard_schema_diff() shows them.
+
+mod alone;
+mod fact;
+mod lacks;
+mod pair;
+mod published;
+mod rights;
+
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::agent::shape::Observation;
+use crate::catalog::split::{Plan, Policy};
+use crate::remote::Connection;
+use crate::remote::quote::{literal, text_array};
+use crate::split::finding::Finding;
+use crate::split::remark::Remark;
+use pair::Pair;
+
+pub fn check(
+    plan: &Plan,
+    (source, on_source): (&mut Connection, &Observation),
+    (target, on_target): (&mut Connection, &Observation),
+) -> Result<Vec<Finding>> {
+    let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
+    let (given, there) = (fact::of(source, &lists[0])?, fact::of(target, &lists[1])?);
+    let missing = rights::missing(plan, (source, &lists[0]), (target, &lists[1]))?;
+    let mut findings = Vec::new();
+    let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables)).enumerate();
+    for (position, (policy, (from, to))) in tables {
+        // One that is missing, or may not be read, is a finding of its own.
+        if from.oid.is_none() || to.oid.is_none() {
+            continue;
+        }
+        let pair = Pair { position, policy, from, to };
+        let mut lacks = lacks::find(&pair, &given, &there);
+        lacks.extend(missing.iter().filter(|(at, _)| *at == position).map(|(_, text)| text.clone()));
+        if !lacks.is_empty() {
+            let copy = format!(
+                "SELECT * FROM shard_schema_copy({}, {}, {})",
+                literal(&plan.source.shard_key),
+                literal(&plan.target.shard_key),
+                literal(&plan.keyspace)
+            );
+            let detail =
+                format!("{}: the target lacks {}; {copy} makes most of such", to.name, lacks.join(", "));
+            findings.push(remark(plan, Remark::Lacking, policy, detail));
+        }
+        findings.extend(alone::keys(&pair, &given, &there));
+        let alone = alone::others(&pair, &given, &there);
+        if !alone.is_empty() {
+            let detail = format!(
+                "{}: the target alone has {}: a row may fail for it, in the split or later",
+                to.name,
+                alone.join(", ")
+            );
+            findings.push(remark(plan, Remark::Alone, policy, detail));
+        }
+    }
+    for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
+        findings.extend(published::check(session, side, shapes)?);
+    }
+    Ok(findings)
+}
+
+/// What has gone over must be able to come back: there it is said, and waits for nobody.
+fn remark(plan: &Plan, remark: Remark, policy: &Policy, detail: String) -> Finding {
+    match plan.reverse_of {
+        Some(_) => Finding::note(remark.check_name(), detail, "A way back does not wait for it."),
+        None => Finding::remark(remark, &policy.table_name, detail),
+    }
+}
+
+/// Schemas and tables of a side.
+fn lists(plan: &Plan, side: Side) -> [String; 2] {
+    let (schemas, names) = observe::table_names(plan, side);
+    [schemas, names].map(|list| text_array(&list))
+}

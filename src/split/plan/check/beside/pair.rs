@@ -1,0 +1,23 @@
+//! A table of both sides.
+
+use crate::agent::shape::TableShape;
+use crate::catalog::split::Policy;
+use std::collections::BTreeSet;
+
+pub struct Pair<'a> {
+    pub position: usize,
+    pub policy: &'a Policy,
+    pub from: &'a TableShape,
+    pub to: &'a TableShape,
+}
+
+impl Pair<'_> {
+    /// Whether one of some columns does not come over as it is. Whoever has said how, has thought about it.
+    pub fn is_other(&self, columns: &BTreeSet<String>) -> bool {
+        columns.iter().any(|name| {
+            self.policy.maps.iter().any(|map| map.column == *name)
+                || self.from.column(name).is_none()
+                || self.to.column(name).is_none()
+        })
+    }
+}
