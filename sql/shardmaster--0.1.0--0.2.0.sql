@@ -399,7 +399,7 @@ COMMENT ON TABLE shardmaster.credential_hold IS 'what of others uses a credentia
 COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'the role that has said so, and may take it back';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.credential_hold', '');
 
-COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are while there is code of others on it; the trigger of each table of the extension';
+COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are for all but the extension''s owner, and while there is code of others on it; the trigger of each table of the extension';
 
 -- What others have put on the extension's tables.
 CREATE FUNCTION shardmaster.code_of_others() RETURNS SETOF text
@@ -474,6 +474,7 @@ BEGIN
            AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation.oid AND t.tgname = chr(1)) THEN
             EXECUTE format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s
                                 FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.no_code_of_others()', chr(1), relation.name);
+            EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', relation.name, chr(1));
         END IF;
         FOR given IN
             SELECT a.privilege_type AS what, coalesce(quote_ident(r.rolname), 'PUBLIC') AS role, '' AS columns
@@ -490,8 +491,22 @@ BEGIN
             END IF;
         END LOOP;
     END LOOP;
+    -- A column or a function of somebody's that is of one of these types would keep updates from changing it. To read rows
+    -- nobody needs a right to their type.
+    FOR relation IN
+        SELECT DISTINCT t.oid::regtype AS name, coalesce(quote_ident(r.rolname), 'PUBLIC') AS role
+          FROM pg_extension e
+          JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+          JOIN pg_type t ON t.typtype = 'c' AND (d.classid = 'pg_type'::regclass AND d.objid = t.oid
+                                                 OR d.classid = 'pg_class'::regclass AND d.objid = t.typrelid)
+         CROSS JOIN LATERAL aclexplode(coalesce(t.typacl, acldefault('T', t.typowner))) a
+          LEFT JOIN pg_roles r ON r.oid = a.grantee
+         WHERE e.extname = 'shardmaster' AND a.grantee <> t.typowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON TYPE %s FROM %s CASCADE', relation.name, relation.role);
+    END LOOP;
 END $$;
-COMMENT ON FUNCTION shardmaster.keep_tables_own(oid[]) IS 'has the tables of the extension looked at before their rows are changed, and takes REFERENCES and TRIGGER away from all others; of tables that were not there before, also whatever default privileges have given. 55000: code of others is there already';
+COMMENT ON FUNCTION shardmaster.keep_tables_own(oid[]) IS 'has the tables of the extension looked at before their rows are changed, and takes REFERENCES and TRIGGER away from all others, and USAGE of the types of rows; of tables that were not there before, also whatever default privileges have given. 55000: code of others is there already';
 
 -- What every role may call, and what members of pg_monitor may. Who needs more is granted it by name; a client needs EXECUTE
 -- on shard_of and shard_route alone.

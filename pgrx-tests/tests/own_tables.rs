@@ -120,9 +120,63 @@ fn no_row_of_ours_fires_code_of_others() {
     // Each table has its trigger, and references of ours to each other are nobody else's.
     let without = "SELECT count(*) FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
                     WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster') AND d.classid = 'pg_class'::regclass AND c.relkind = 'r'
-                      AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = chr(1) AND t.tgtype & 62 = 62 AND t.tgenabled = 'O')";
+                      AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = chr(1) AND t.tgtype & 62 = 62 AND t.tgenabled = 'A')";
     assert_eq!(master.query_one(without, &[]).unwrap().get::<_, i64>(0), 0);
     assert_eq!(listed(&mut master), Vec::<String>::new());
+}
+
+/// Rows of the catalog say as whom shards are reached, and what is run there: who may write all tables would be whoever he
+/// likes. Nor does a column of a row's type keep the extension from being updated.
+#[test]
+fn whoever_may_write_all_data_writes_nothing_of_the_catalog() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA shardmaster TO writer;
+             GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA shardmaster TO writer;
+             CREATE SCHEMA own AUTHORIZATION writer; SELECT shard_grant('writer', 'operator');
+             DO $$ BEGIN IF current_setting('server_version_num')::int >= 140000 THEN GRANT pg_write_all_data TO writer; END IF; END $$;
+             DO $$ BEGIN IF current_setting('server_version_num')::int >= 150000 THEN
+                 GRANT SET ON PARAMETER session_replication_role TO writer; END IF; END $$",
+        )
+        .unwrap();
+    let tables =
+        "SELECT c.oid::regclass::text, a.attname::text FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
+                    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = 1
+                   WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster')
+                     AND d.classid = 'pg_class'::regclass AND c.relkind = 'r'";
+    let mut writer = cluster.master.connect(DATABASE, "writer").unwrap();
+    let tables = master.query(tables, &[]).unwrap();
+    assert!(tables.len() > 30);
+    for row in &tables {
+        let (table, column): (String, String) = (row.get(0), row.get(1));
+        for statement in [
+            format!("INSERT INTO {table} DEFAULT VALUES"),
+            format!("UPDATE {table} SET \"{column}\" = DEFAULT"),
+            format!("DELETE FROM {table}"),
+            format!("TRUNCATE {table} CASCADE"),
+            format!("SET session_replication_role = replica; DELETE FROM {table}"),
+        ] {
+            let error = writer.batch_execute(&statement).expect_err(&statement);
+            assert!(["42501", "428C9"].contains(&state_of(&error)), "{statement}: {error}");
+            let _ = writer.batch_execute("RESET session_replication_role");
+        }
+    }
+    // Its functions write for him what his level may.
+    writer.batch_execute("SELECT shard_assign('somebody', 'shard_a'), shard_unassign('somebody')").unwrap();
+    for of_a_type in [
+        "CREATE TABLE own.t (x shardmaster.split_metrics_row)",
+        "CREATE TABLE own.t OF shardmaster.split_metrics_row",
+        "CREATE TABLE own.t AS SELECT m FROM shard_split_metrics() m",
+        "CREATE TABLE own.t AS SELECT s FROM shardmaster.shard s",
+        "CREATE FUNCTION own.f() RETURNS SETOF shardmaster.split_metrics_row LANGUAGE sql AS 'SELECT * FROM public.shard_split_metrics()'",
+    ] {
+        assert_eq!(state_of(&writer.batch_execute(of_a_type).expect_err(of_a_type)), "42501", "{of_a_type}");
+    }
+    writer
+        .batch_execute("CREATE VIEW own.v AS SELECT * FROM shard_split_metrics(); CREATE TABLE own.t AS SELECT * FROM shard_split_metrics()")
+        .unwrap();
 }
 
 /// What a role has of the extension, but for what everybody may call.

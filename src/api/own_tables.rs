@@ -5,7 +5,8 @@ use crate::error::{Failure, SqlState};
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
 
-/// Fires before any other, and keeps rows as they are while there is code of others that a change would run.
+/// Fires before any other, and keeps rows as they are for whoever is not the extension's owner, and while there is code of
+/// others that a change would run.
 #[pg_trigger(
     sql = "CREATE FUNCTION shardmaster.no_code_of_others() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
 )]
@@ -14,13 +15,27 @@ fn no_code_of_others<'a>(
 ) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
     if let Ok(table) = trigger.relation() {
         // SAFETY: the table whose trigger this is: open and locked while it runs.
-        let found = unsafe { own_tables::code_of_others(table.as_ptr()) };
-        found
-            .map_or(Ok(()), |what| Err(refused(table.name(), &what)))
-            .map_err(ErrorReport::from)
-            .unwrap_or_report();
+        let (may_change, found) = unsafe {
+            let relation = table.as_ptr();
+            (own_tables::may_change(relation), own_tables::code_of_others(relation))
+        };
+        let refused = match (may_change, found) {
+            (true, None) => Ok(()),
+            (false, _) => Err(denied(table.name())),
+            (true, Some(what)) => Err(refused(table.name(), &what)),
+        };
+        refused.map_err(ErrorReport::from).unwrap_or_report();
     }
     Ok(None::<PgHeapTuple<'a, AllocatedByPostgres>>)
+}
+
+fn denied(table: &str) -> Failure {
+    Failure::new(
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        format!("permission denied to change rows of table shardmaster.{table}"),
+    )
+    .detail("Neither pg_write_all_data nor a GRANT is a right to change the extension's catalog: splits do what it says with the rights of others.")
+    .hint("Call the functions of the extension.")
 }
 
 fn refused(table: &str, what: &str) -> Failure {

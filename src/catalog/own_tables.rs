@@ -9,6 +9,16 @@ const INHERITS: u32 = 2611;
 const INHERITS_BY_PARENT: u32 = 2187;
 const PARENT: pg_sys::AttrNumber = 2;
 
+/// Whether the current role has the rights of the table's owner, who is the extension's. Its rows say as whom shards are reached
+/// and what is run there, so a right to write tables is none to write this one.
+///
+/// # Safety
+/// The relation is open.
+pub unsafe fn may_change(relation: pg_sys::Relation) -> bool {
+    // SAFETY: as the caller promises; superusers have the rights of all.
+    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*relation).rd_rel).relowner) }
+}
+
 /// What is on an open table, for people; None: nothing but what is the extension's.
 ///
 /// # Safety
