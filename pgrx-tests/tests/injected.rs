@@ -169,7 +169,7 @@ fn names_of_triggers_hold_neither_a_rollback_nor_a_redirect_up() {
     let first = plan(&cluster);
     first.call("start_dual_write").unwrap();
     first.wait("dual_write", LIMIT).unwrap();
-    let rename = format!("ALTER TRIGGER \"00_shardmaster_{}_s_i\" ON items RENAME TO \"a,b\"", first.id);
+    let rename = format!("ALTER TRIGGER \"00_shardmaster_{}_s_i_1\" ON items RENAME TO \"a,b\"", first.id);
     owner.batch_execute(&rename).unwrap();
     owner.batch_execute(&own(&format!("00_shardmaster_{}_s_x", first.id))).unwrap();
     first.call("rollback").unwrap();

@@ -12,6 +12,7 @@ mod client;
 mod collisions;
 mod credentials;
 mod ddl;
+mod ddl_meanwhile;
 mod deadlines;
 mod decided;
 mod demo;

@@ -169,7 +169,7 @@ fn a_changed_trigger_stops_the_split() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
     to_pending(&split);
-    let change = "ALTER TABLE items DISABLE TRIGGER \"00_shardmaster_1_s_u\"";
+    let change = "ALTER TABLE items DISABLE TRIGGER \"00_shardmaster_1_s_u_1\"";
     source(&cluster).batch_execute(change).unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("55000"), "{error}");

@@ -451,7 +451,7 @@ fn triggers_with_our_names_keep_nothing_from_being_captured() {
             ("d", "DELETE", "ROW"),
             ("t", "TRUNCATE", "STATEMENT"),
         ] {
-            let name = format!("00_shardmaster_1_{side}_{letter}");
+            let name = format!("00_shardmaster_1_{side}_{letter}_1");
             owner
                 .batch_execute(&format!(
                     "CREATE TRIGGER \"{name}\" AFTER {event} ON items FOR EACH {each} EXECUTE FUNCTION public.nothing();

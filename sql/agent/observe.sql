@@ -212,11 +212,11 @@ SELECT json_build_object(
                   JOIN pg_class l ON l.oid = lf.relid JOIN pg_namespace n ON n.oid = l.relnamespace
                  CROSS JOIN LATERAL (
                     -- A clone of a partitioned table's trigger is an internal one before
-                    -- PostgreSQL 15, so the name tells ours.
+                    -- PostgreSQL 15, so the name tells ours: with the table's number, which version 0.1 did not write.
                     SELECT string_agg(concat_ws(' ', t.tgname, t.oid, t.xmin, t.tgenabled), ', ' ORDER BY t.tgname) AS list,
                            count(*) FILTER (
-                               WHERE t.tgname IN ($3 || 'i', $3 || 'u', $3 || 'd', $3 || 't') AND t.tgenabled = 'A'
-                                 AND (t.tgname <> $3 || 't' AND w.relkind = 'p') = (t.tgparentid <> 0)
+                               WHERE substr(t.tgname, length($3) + 1) ~ '^[iudt](_[0-9]+)?$' AND t.tgenabled = 'A'
+                                 AND (substr(t.tgname, length($3) + 1, 1) <> 't' AND w.relkind = 'p') = (t.tgparentid <> 0)
                                  AND EXISTS (SELECT 1 FROM pg_proc f
                                               WHERE f.oid = t.tgfoid AND f.proname = w.function
                                                 AND f.pronamespace = to_regnamespace('shardmaster_agent'))) = 4 AS whole

@@ -260,9 +260,10 @@ impl Event {
     }
 }
 
-/// The name of one of a side's triggers, not quoted.
-pub fn trigger_name(split: i64, side: Side, event: Event) -> String {
-    format!("{}{}", trigger_prefix(split, side), event.letter())
+/// The name of one of a side's triggers, not quoted. Of a table by its number: one that becomes a partition of another has
+/// its own beside the clones of the other's.
+pub fn trigger_name(split: i64, side: Side, ordinal: i32, event: Event) -> String {
+    format!("{}{}_{ordinal}", trigger_prefix(split, side), event.letter())
 }
 
 /// What a row's trigger calls with the values of both versions. Where there is one, it stands for
@@ -299,7 +300,7 @@ pub struct Watched<'a> {
 /// always goes over to clones. Those for rows do all there is to do in their conditions, but for native ones.
 pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event: Event) -> String {
     let Watched { shard_by, ordinal, .. } = watched;
-    let name = ident(&trigger_name(plan.id, side, event));
+    let name = ident(&trigger_name(plan.id, side, ordinal, event));
     let function = trigger_function(plan.id, side, ordinal);
     let rows: &[&str] = match event {
         Event::Insert => &["NEW"],

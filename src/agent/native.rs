@@ -91,7 +91,7 @@ pub fn trigger(plan: &Plan, watched: Watched<'_>, event: Event) -> String {
     let numbers = std::iter::once(by).chain(key.clone()).filter_map(number);
     let arguments: Vec<String> = numbers.map(|number| format!("'{number}'")).collect();
     let prefix = trigger_prefix(plan.id, Side::Source);
-    let name = ident(&super::trigger_name(plan.id, Side::Source, event));
+    let name = ident(&super::trigger_name(plan.id, Side::Source, ordinal, event));
     let function = trigger_function(plan.id, Side::Source, ordinal);
     let trigger = format!(
         "CREATE TRIGGER {name} AFTER {} ON {table} FOR EACH ROW
@@ -105,7 +105,7 @@ pub fn trigger(plan: &Plan, watched: Watched<'_>, event: Event) -> String {
     }
     // One that never fires, whose condition keeps these columns from being dropped or given another type, as those of
     // other captures do.
-    let keeper = ident(&format!("{prefix}c"));
+    let keeper = ident(&format!("{prefix}c_{ordinal}"));
     let is_null: Vec<String> =
         std::iter::once(by).chain(key).map(|column| format!("NEW.{} IS NULL", ident(&column.name))).collect();
     format!(

@@ -3,6 +3,7 @@
 //! through before: a step looks at new ones before it writes, and again at the end, so
 //! that nothing was written to one that came meanwhile.
 
+use super::apart;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::observe;
@@ -294,6 +295,7 @@ pub fn check_source_before_finish(
     let Some(progress) = progress::stored(target, plan)? else { return Ok(()) };
     let now = observe::observe(source, plan, Side::Source)?;
     locked.require_leaves(source.shard(), &now.tables)?;
+    apart::require_to_finish(source.shard(), &now.tables)?;
     let is_upgraded = progress.server.split(':').next() != Some(now.system());
     for ((policy, shape), known) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };

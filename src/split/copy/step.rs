@@ -5,6 +5,7 @@
 //! to positions below each table's cursor; S and the cursors are committed in the
 //! same transaction. So a crash anywhere resumes from what the target holds.
 
+use super::apart;
 use super::compare::{self, Differences};
 use super::computed;
 use super::counted::Counted;
@@ -54,6 +55,8 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
         remember_restart(engine, before, why)?;
         (before, there) = begin_target(engine, &now)?;
     }
+    apart::require(engine.reader.shard(), &now.tables)?;
+    apart::require(engine.target.shard(), &there.tables)?;
     let lost = leaves::admit(engine, &mut before, &there)?;
     let mut differences = compare::compare(engine, &before, &now)?;
     differences.reset.extend(lost);

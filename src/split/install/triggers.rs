@@ -72,7 +72,7 @@ fn of_table<'a>(
     }
     let watched = agent::Watched { shape, shard_by: column, ordinal, is_native };
     let wanted = |name: &str, event: &Event| Wanted {
-        trigger: agent::trigger_name(plan.id, side, *event),
+        trigger: agent::trigger_name(plan.id, side, ordinal, *event),
         function,
         column: None,
         statement: match is_native && *event != Event::Truncate {
@@ -170,8 +170,9 @@ fn create_missing(
         let mut statements = String::new();
         for wanted in &group.wanted {
             let Some(Found::Others(tables)) = found.next() else { continue };
-            let trigger = ident(&wanted.trigger);
-            statements.extend(tables.iter().map(|table| format!("DROP TRIGGER {trigger} ON {table}; ")));
+            let drop =
+                |(table, trigger): &(String, String)| format!("DROP TRIGGER {} ON {table}; ", ident(trigger));
+            statements.extend(tables.iter().map(drop));
             statements.push_str(&wanted.statement);
         }
         if !statements.is_empty() {
@@ -189,8 +190,8 @@ fn create_missing(
 enum Found {
     /// It is there, with its function, and fires always.
     Whole,
-    /// It is to be created; on these tables another one has its name.
-    Others(Vec<String>),
+    /// It is to be created; tables, with triggers in its place.
+    Others(Vec<(String, String)>),
 }
 
 /// Triggers that are looked for in one query.
@@ -212,11 +213,8 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
     let list =
         |of: &dyn Fn(&(&str, &Wanted<'_>)) -> String| text_array(&some.iter().map(of).collect::<Vec<_>>());
     let rows = connection.query(
-        r"SELECT w.position, format('%I.%I', n.nspname, c.relname),
-                t.tgrelid = w.relation AND t.tgenabled = 'A' AND EXISTS (
-                    SELECT 1 FROM pg_proc f
-                     WHERE f.oid = t.tgfoid AND f.proname = w.function
-                       AND f.pronamespace = to_regnamespace('shardmaster_agent'))
+        r"SELECT w.position, format('%I.%I', n.nspname, c.relname), t.tgname,
+                t.tgrelid = w.relation AND t.tgenabled = 'A' AND f.proname IS NOT NULL
                 AND (w.by IS NULL
                      OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
                                  WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
@@ -227,9 +225,11 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
            FROM unnest($1::oid[], $2::text[], $3::text[], $4::text[])
                 WITH ORDINALITY w (relation, trigger, function, by, position)
           CROSS JOIN LATERAL (SELECT w.relation UNION SELECT relid FROM pg_partition_tree(w.relation)) m (relation)
-           -- Version 0.1 gave all tables' redirects and guards one name.
-           JOIN pg_trigger t ON t.tgrelid = m.relation AND t.tgname IN (w.trigger, regexp_replace(w.trigger, '_\d+$', '')) AND t.tgparentid = 0
+           JOIN pg_trigger t ON t.tgrelid = m.relation AND t.tgparentid = 0
+           LEFT JOIN pg_proc f ON f.oid = t.tgfoid AND f.proname = w.function AND f.pronamespace = to_regnamespace('shardmaster_agent')
            JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+           -- Version 0.1 gave the triggers of all tables one name: that of ours alone counts.
+          WHERE t.tgname = w.trigger OR t.tgname = regexp_replace(w.trigger, '_\d+$', '') AND f.proname IS NOT NULL
           ORDER BY w.position, c.oid",
         &[
             Some(&list(&|(oid, _)| (*oid).to_owned())),
@@ -240,12 +240,12 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
     )?;
     let mut found: Vec<Found> = some.iter().map(|_| Found::Others(Vec::new())).collect();
     for row in rows.rows {
-        let [Some(position), Some(table), whole] = row.as_slice() else { continue };
+        let [Some(position), Some(table), Some(trigger), whole] = row.as_slice() else { continue };
         let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
         let Some(found) = position.and_then(|position| found.get_mut(position)) else { continue };
         match (whole.as_deref() == Some("t"), &mut *found) {
             (true, found) => *found = Found::Whole,
-            (false, Found::Others(tables)) => tables.push(table.clone()),
+            (false, Found::Others(tables)) => tables.push((table.clone(), trigger.clone())),
             (false, Found::Whole) => {}
         }
     }
