@@ -31,12 +31,13 @@ pub fn shard_guard_drop(
 pub fn shard_adopt(
     shard_key: default!(Option<String>, "NULL"),
     dry_run: default!(Option<bool>, "false"),
-    keep_routes: default!(Option<Vec<i64>>, "NULL"),
+    keep_routes: default!(Option<Vec<Option<i64>>>, "NULL"),
 ) -> Result<Rows<row::Adopted>, ErrorReport> {
     on_primary("shard_adopt")?;
     let dry_run = required(dry_run, "dry_run")?;
     outside_transaction("shard_adopt", STAYS)?;
-    let keep_routes = keep_routes.unwrap_or_default();
+    let numbers = keep_routes.unwrap_or_default().into_iter().map(|number| required(number, "keep_routes"));
+    let keep_routes = numbers.collect::<Result<Vec<i64>, _>>()?;
     let call = adopt::Call { shard_key: shard_key.as_deref(), dry_run, keep_routes: &keep_routes };
     let rows = adopt::run(call)?;
     Ok(Rows::new(rows.into_iter().map(|row| {
