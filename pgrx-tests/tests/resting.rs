@@ -59,6 +59,12 @@ fn resting(cluster: &Cluster) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
+/// Triggers of a split on the target.
+fn captures(cluster: &Cluster, split: i64) -> i64 {
+    let query = format!("SELECT count(*) FROM pg_trigger WHERE tgname LIKE '00\\_shardmaster\\_{split}\\_%'");
+    cluster.servers[1].superuser(DATABASE).unwrap().query_one(&query, &[]).unwrap().get(0)
+}
+
 /// The master as it was before it had planned them, with numbers that it gives anew.
 fn forget(cluster: &Cluster, back: i64) {
     let forget = ["split_event", "split_key", "split_table", "split_progress", "split_ledger"]
@@ -74,12 +80,11 @@ fn one_that_a_restored_master_has_forgotten_goes_with_its_split() {
     let split = completed(&cluster);
     assert_eq!(resting(&cluster), [split.id + 1]);
     forget(&cluster, split.id + 1);
+    assert!(captures(&cluster, split.id + 1) > 0);
     split.finish(LIMIT).unwrap();
     assert!(resting(&cluster).is_empty(), "{:?}", resting(&cluster));
     // Nobody's writes are captured for it.
-    let left = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%capture%'";
-    let left = cluster.servers[1].superuser(DATABASE).unwrap().query_one(left, &[]).unwrap();
-    assert_eq!(left.get::<_, i64>(0), 0);
+    assert_eq!(captures(&cluster, split.id + 1), 0);
     finished(&Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap());
 }
 
