@@ -512,3 +512,20 @@ fn a_copied_schema_gets_a_block_of_its_own() {
             .collect();
     assert_eq!(spread(&cluster, ""), all);
 }
+
+/// RESTART says to the sequence alone where it begins.
+#[test]
+fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
+    let cluster = cluster();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    let met = || {
+        let found = split.findings().unwrap().into_iter();
+        found.filter(|text| text.contains("items_id_seq")).collect::<Vec<_>>()
+    };
+    by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq INCREMENT BY 2 RESTART 1001");
+    by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq INCREMENT BY 2 RESTART 1002");
+    assert_eq!(met(), [""; 0]);
+    by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq RESTART 1005");
+    let found = met();
+    assert!(found.iter().any(|text| text.contains("may both give out 1005")), "{found:?}");
+}

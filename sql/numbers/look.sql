@@ -125,7 +125,7 @@ SELECT f.position, a.attname, f.sequence, format('%I.%I', n.nspname, s.relname),
       FROM base b JOIN pg_type t ON t.oid = b.type) b (type, domains)
  -- A call, a product, or a cast to what is narrower.
  CROSS JOIN (VALUES ('[a-z0-9_"]\(|[*^]|<<|::(?!bigint|text|numeric([^(]|$)|character varying([^(]|$))')) h (pattern)
- CROSS JOIN LATERAL (SELECT has_sequence_privilege(f.sequence, 'USAGE, SELECT') AS may_read) r
+ CROSS JOIN LATERAL (SELECT has_sequence_privilege(f.sequence, 'SELECT') AS may_read) r
  CROSS JOIN LATERAL (SELECT o.greatest, o.of FROM room o WHERE o.oid = f.oid AND o.attnum = f.attnum ORDER BY o.greatest, o.of LIMIT 1) m
  CROSS JOIN LATERAL (
     SELECT EXISTS (

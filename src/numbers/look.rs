@@ -6,7 +6,7 @@ use crate::agent::{catalogs, session};
 use crate::catalog::place::ITSELF;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{TableName, TablePolicy};
-use crate::remote::quote::text_array;
+use crate::remote::quote::{array_of, literal, text_array};
 use crate::remote::{Connection, RemoteError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -95,7 +95,52 @@ pub fn place_of(session: &mut Connection) -> Result<String> {
 /// The sequences of some tables: lists of their schemas, names and shard-by columns.
 pub fn of_tables(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<Sequence>> {
     let rows = catalogs::ask(session, LOOK, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
-    read(session.shard(), &rows.rows)
+    let mut found = read(session.shard(), &rows.rows)?;
+    let readable = found.iter_mut().filter(|sequence| sequence.may_read);
+    begin(session, readable.map(|of| (of.oid.as_str(), of.name.as_str(), &mut of.numbers)))?;
+    Ok(found)
+}
+
+/// Where those begin that have given out nothing: RESTART and setval(.., false) say it to the sequence alone, and no catalog has it.
+pub fn begin<'a>(
+    session: &mut Connection,
+    sequences: impl Iterator<Item = (&'a str, &'a str, &'a mut Numbers)>,
+) -> Result<()> {
+    let mut new: Vec<(&str, &str, &mut Numbers)> =
+        sequences.filter(|(.., numbers)| numbers.last.is_none()).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let queries: Vec<String> = new
+        .iter()
+        .enumerate()
+        .map(|(number, (_, name, _))| format!("SELECT {number}, last_value FROM {name} WHERE NOT is_called"))
+        .collect();
+    let still = still_sequences(new.iter().map(|(oid, name, _)| (*oid, *name)));
+    let answers = session.run_for_each(&format!("{still}; {}", queries.join(" UNION ALL ")))?;
+    for row in answers.last().map(|rows| rows.rows.as_slice()).unwrap_or_default() {
+        let [Some(number), Some(first)] = row.as_slice() else { continue };
+        let found =
+            number.parse::<usize>().ok().and_then(|number| new.get_mut(number)).zip(first.parse().ok());
+        if let Some(((.., numbers), first)) = found {
+            numbers.begin_with(first);
+        }
+    }
+    Ok(())
+}
+
+/// What fails, and with it the rest of its message, where a name has come to be of something else since it was known: an owner
+/// could have put a view there, whose functions the mover would run. Numbers and names, qualified and quoted.
+pub fn still_sequences<'a>(sequences: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
+    let oids = array_of(sequences.clone().map(|(oid, _)| Some(oid)));
+    let names = array_of(sequences.map(|(_, name)| Some(name)));
+    format!(
+        "SELECT (2147483647::int8 + (
+             SELECT count(*) FROM unnest({}::oid[], {}::text[]) w (known, name)
+              WHERE NOT EXISTS (SELECT 1 FROM pg_class c WHERE c.oid = w.known AND c.relkind = 'S' AND c.oid = to_regclass(w.name))))::int4",
+        literal(&oids),
+        literal(&names)
+    )
 }
 
 fn read(shard: &str, rows: &[Vec<Option<String>>]) -> Result<Vec<Sequence>> {

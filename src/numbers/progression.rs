@@ -75,6 +75,11 @@ impl Numbers {
         (increment != 0 && min <= max).then_some(Numbers { increment, min, max, last, cycles: cycles == "t" })
     }
 
+    /// Of one that has given out nothing: as if it had given out the one before.
+    pub fn begin_with(&mut self, first: i64) {
+        self.last = self.last.or(first.checked_sub(self.increment));
+    }
+
     /// Whether an eighth of its range is left, or less.
     pub fn is_nearly_used_up(self) -> bool {
         let (min, max) = (i128::from(self.min), i128::from(self.max));
@@ -159,6 +164,16 @@ mod tests {
         let down = numbers(-1, i64::MIN, -1, None);
         assert!(down.meet(odd).is_none());
         assert_eq!(down.meet(numbers(-3, -20, -2, Some(-5))), Some(-20));
+    }
+
+    #[test]
+    fn one_that_is_new_begins_where_it_was_set() {
+        let (mut one, mut other) = (numbers(2, 1, i64::MAX, None), numbers(2, 1, i64::MAX, Some(9)));
+        assert_eq!(one.meet(other), Some(11));
+        one.begin_with(1002);
+        other.begin_with(2);
+        assert!(one.meet(other).is_none() && one.may_give(1002) && !one.may_give(1000));
+        assert!(other.may_give(11));
     }
 
     #[test]

@@ -6,8 +6,9 @@ use super::draw::{Sequence, no_numbers};
 use super::pair::Pair;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
+use crate::numbers::look;
 use crate::remote::Connection;
-use crate::remote::quote::{array_of, literal};
+use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::wait;
 use std::time::{Duration, Instant};
@@ -49,18 +50,9 @@ fn question<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> String {
     )
 }
 
-/// What fails, and with it the rest of its message, where a name has come to be of something else since it was known: an owner
-/// could have put a view there, whose functions the mover would run.
+/// What fails where a name has come to be of something else since it was known.
 pub fn still_sequences<'a>(sequences: impl Iterator<Item = &'a Sequence> + Clone) -> String {
-    let oids = array_of(sequences.clone().map(|sequence| Some(sequence.oid.as_str())));
-    let names = array_of(sequences.map(|sequence| Some(sequence.name.as_str())));
-    format!(
-        "SELECT (2147483647::int8 + (
-             SELECT count(*) FROM unnest({}::oid[], {}::text[]) w (known, name)
-              WHERE NOT EXISTS (SELECT 1 FROM pg_class c WHERE c.oid = w.known AND c.relkind = 'S' AND c.oid = to_regclass(w.name))))::int4",
-        literal(&oids),
-        literal(&names)
-    )
+    look::still_sequences(sequences.map(|sequence| (sequence.oid.as_str(), sequence.name.as_str())))
 }
 
 /// The SQLSTATE of that.

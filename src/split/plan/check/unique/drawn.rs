@@ -4,6 +4,7 @@ use super::index::Part;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
+use crate::numbers::look;
 use crate::numbers::progression::Numbers;
 use crate::remote::quote::array_of;
 use crate::remote::{Connection, RemoteError};
@@ -55,12 +56,22 @@ pub fn of(session: &mut Connection, tables: &Observation, schemas: &[String]) ->
     }
     let sequences = array_of(draws.iter().map(|draw| Some(draw.sequence.oid.as_str())));
     let mut numbers: BTreeMap<String, Numbers> = BTreeMap::new();
+    let mut readable = BTreeSet::new();
     for row in catalogs::ask(session, NUMBERS, &[Some(&sequences)])?.rows {
-        let read = row.split_first().and_then(|(oid, rest)| Some((oid.clone()?, Numbers::read(rest)?)));
-        let (oid, read) =
-            read.ok_or_else(|| RemoteError::unreadable(session.shard(), "what its sequences are like"))?;
-        numbers.insert(oid, read);
+        let read = || {
+            let (oid, may_read) = (row.first()?.clone()?, row.get(6)?.as_deref() == Some("t"));
+            Some((oid, Numbers::read(row.get(1..6)?)?, may_read))
+        };
+        let (oid, read, may_read) =
+            read().ok_or_else(|| RemoteError::unreadable(session.shard(), "what its sequences are like"))?;
+        numbers.insert(oid.clone(), read);
+        readable.extend(may_read.then_some(oid));
     }
+    let names: BTreeMap<&str, &str> =
+        draws.iter().map(|draw| (draw.sequence.oid.as_str(), draw.sequence.name.as_str())).collect();
+    let new = numbers.iter_mut().filter(|(oid, _)| readable.contains(*oid));
+    let new = new.filter_map(|(oid, numbers)| Some((oid.as_str(), *names.get(oid.as_str())?, numbers)));
+    look::begin(session, new)?;
     let drawn = draws.into_iter().filter_map(|draw| {
         let Draw { table: Some(table), column, by: By::Function(by), sequence, words, .. } = draw else {
             return None;
