@@ -6,6 +6,7 @@ pub mod catalogs;
 pub mod check;
 pub mod credential;
 pub mod decisions;
+pub mod deparsed;
 pub mod error;
 pub mod filter;
 pub mod inquiry;

@@ -1,5 +1,6 @@
 //! A thing that a shard's tables are made of, or need, written down without the schema that they are in.
 
+use crate::agent::deparsed::canonical;
 use crate::remote::result::Rows;
 
 /// What the schema of a shard's tables is called in what is written down.
@@ -30,7 +31,7 @@ impl Object {
                 kind: kind.clone()?,
                 name: name.clone()?,
                 on_table: on_table.clone(),
-                definition: definition.clone().unwrap_or_default(),
+                definition: canonical(definition.as_deref().unwrap_or_default()),
                 statement: statement.clone(),
             };
             Some((step.as_deref()?.parse().ok()?, object))

@@ -1,6 +1,7 @@
 //! One thing that a table has beside its columns.
 
 use crate::agent::catalogs;
+use crate::agent::deparsed::canonical;
 use crate::agent::error::Result;
 use crate::remote::{Connection, RemoteError};
 use crate::split::plan::check::constraints::in_schema;
@@ -37,6 +38,14 @@ pub struct Index {
     pub are_nulls_equal: bool,
 }
 
+impl Index {
+    fn read(text: &str) -> Option<Index> {
+        let read: Index = serde_json::from_str(text).ok()?;
+        let again = |parts: BTreeSet<String>| parts.iter().map(|part| canonical(part)).collect();
+        Some(Index { parts: again(read.parts), untried: again(read.untried), ..read })
+    }
+}
+
 pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
     let rows = catalogs::ask(session, BESIDE_COLUMNS, &[Some(&lists[0]), Some(&lists[1])])?;
     let read = |row: &Vec<Option<String>>| -> Option<Fact> {
@@ -47,11 +56,11 @@ pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
             position: position.as_ref()?.parse().ok()?,
             kind: kind.clone()?,
             name: name.clone()?,
-            says: says.clone().unwrap_or_default(),
+            says: canonical(says.as_deref().unwrap_or_default()),
             columns: columns
                 .as_deref()
                 .map_or(Some(BTreeSet::new()), |text| serde_json::from_str(text).ok())?,
-            index: index.as_deref().map_or(Some(None), |text| serde_json::from_str(text).ok().map(Some))?,
+            index: index.as_deref().map_or(Some(None), |text| Index::read(text).map(Some))?,
             is_held: is_held.as_deref() == Some("t"),
             schema: schema.clone()?,
         })

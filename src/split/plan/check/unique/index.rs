@@ -1,6 +1,7 @@
 //! A key of a table that holds over all of its rows.
 
 use crate::agent::catalogs;
+use crate::agent::deparsed::canonical;
 use crate::agent::error::Result;
 use crate::remote::{Connection, RemoteError};
 use serde::Deserialize;
@@ -77,10 +78,11 @@ impl Index {
 
     /// Whether it compares the same of the same rows.
     pub fn is_like(&self, other: &Index) -> bool {
-        let texts = |index: &Index| index.parts.iter().map(|part| part.text.clone()).collect::<Vec<_>>();
+        let texts = |index: &Index| index.parts.iter().map(|part| canonical(&part.text)).collect::<Vec<_>>();
+        let predicate = |index: &Index| index.predicate.as_deref().map(canonical);
         self.position == other.position
             && self.is_of_partition == other.is_of_partition
-            && self.predicate == other.predicate
+            && predicate(self) == predicate(other)
             && texts(self) == texts(other)
     }
 }

@@ -1,0 +1,139 @@
+//! What servers write of expressions. Of a list of literals, as `x IN ('a', 'b')` over a varchar makes one, a server writes a cast
+//! of the list; from that text it makes casts of the literals, and writes them next time. A dump that was restored says the same
+//! otherwise.
+
+/// In the form that stays.
+pub fn canonical(text: &str) -> String {
+    let mut said = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, inner, after)) = next_list(rest) {
+        let items = items(inner);
+        let is_plain = items.iter().all(|item| literal(item).is_some());
+        let in_parentheses = before.ends_with('(') && after.starts_with(')');
+        let (before, behind) = match in_parentheses {
+            true => (&before[..before.len() - 1], &after[1..]),
+            false => (before, after),
+        };
+        match cast(behind).filter(|_| is_plain) {
+            Some((of, remains)) => {
+                let items = items.iter().filter_map(|item| Some(format!("{}::{of}", literal(item)?)));
+                said += &format!("{before}ARRAY[{}]", items.collect::<Vec<_>>().join(", "));
+                rest = remains;
+            }
+            None => {
+                let items = items.iter().map(|item| literal(item).unwrap_or_else(|| (*item).to_owned()));
+                let open = if in_parentheses { "(" } else { "" };
+                said += &format!("{before}{open}ARRAY[{}]", items.collect::<Vec<_>>().join(", "));
+                rest = after;
+            }
+        }
+    }
+    said + rest
+}
+
+/// What is before a list, in it, and behind it.
+fn next_list(text: &str) -> Option<(&str, &str, &str)> {
+    const BEGIN: &str = "ARRAY[";
+    let at = text.find(BEGIN)?;
+    let inner = &text[at + BEGIN.len()..];
+    let end = ends(inner).last().copied()?;
+    Some((&text[..at], &inner[..end], &inner[end + 1..]))
+}
+
+/// Where the items of a list end, the last one with the list; nothing: it has no end.
+fn ends(inner: &str) -> Vec<usize> {
+    let (mut depth, mut is_quoted, mut ends) = (0, false, Vec::new());
+    for (at, c) in inner.char_indices() {
+        match c {
+            '\'' => is_quoted = !is_quoted,
+            _ if is_quoted => {}
+            '(' | '[' => depth += 1,
+            ']' if depth == 0 => {
+                ends.push(at);
+                return ends;
+            }
+            ')' | ']' => depth -= 1,
+            ',' if depth == 0 => ends.push(at),
+            _ => {}
+        }
+    }
+    Vec::new()
+}
+
+fn items(inner: &str) -> Vec<&str> {
+    let closed = format!("{inner}]");
+    let mut from = 0;
+    let mut items = Vec::new();
+    for end in ends(&closed) {
+        items.push(inner[from..end].trim());
+        from = end + 1;
+    }
+    items
+}
+
+/// A literal with its casts, without parentheses between them; None: it is another expression.
+fn literal(item: &str) -> Option<String> {
+    let plain: String = item.trim_start_matches('(').to_owned();
+    let body = plain.strip_prefix('\'')?;
+    let mut quote = 0;
+    let bytes = body.as_bytes();
+    while quote < bytes.len() {
+        match (bytes[quote], bytes.get(quote + 1)) {
+            (b'\'', Some(b'\'')) => quote += 2,
+            (b'\'', _) => break,
+            _ => quote += 1,
+        }
+    }
+    let casts = body.get(quote + 1..)?.replace(")::", "::");
+    let is_type = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || " _:.\"".contains(c);
+    let value = &body[..quote];
+    casts.chars().all(is_type).then(|| format!("'{value}'{casts}"))
+}
+
+/// The type of the items of a list that is cast as a whole, and what follows.
+fn cast(behind: &str) -> Option<(&str, &str)> {
+    let (of, remains) = behind.strip_prefix("::")?.split_once("[]")?;
+    of.chars().all(|c| c.is_ascii_lowercase() || c == ' ').then_some((of, remains))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::canonical;
+
+    #[test]
+    fn a_list_of_literals_is_the_same_however_it_was_read() {
+        let kept =
+            "((st)::text = ANY (ARRAY['a, ]'::character varying::text, 'it''s'::character varying::text]))";
+        for text in [
+            "((st)::text = ANY ((ARRAY['a, ]'::character varying, 'it''s'::character varying])::text[]))",
+            "((st)::text = ANY (ARRAY[('a, ]'::character varying)::text, ('it''s'::character varying)::text]))",
+            kept,
+        ] {
+            assert_eq!(canonical(text), kept);
+        }
+        let pretty =
+            "st::text = ANY (ARRAY['a'::character varying::text, 'b'::character varying::text]) OR true";
+        assert_eq!(
+            canonical(
+                "st::text = ANY (ARRAY['a'::character varying, 'b'::character varying]::text[]) OR true"
+            ),
+            pretty
+        );
+        assert_eq!(canonical(pretty), pretty);
+    }
+
+    #[test]
+    fn other_texts_stay_as_they_are() {
+        for text in [
+            "",
+            "(a > 1)",
+            "(n = ANY (ARRAY[1, 2]))",
+            "(x = ANY ((ARRAY[(a || b), c])::text[]))",
+            "('ARRAY[' || v)",
+            "(v = ANY (ARRAY['a'::text, 'b'::text]))",
+            "f(ARRAY['a'",
+        ] {
+            assert_eq!(canonical(text), text);
+        }
+    }
+}
