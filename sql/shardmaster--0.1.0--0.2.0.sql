@@ -1047,6 +1047,9 @@ CREATE VIEW shardmaster.lost_decision AS
                         WHERE p.id = d.split_id AND p.token = d.token AND p.phase = 'completed')
        AND NOT EXISTS (SELECT FROM shardmaster.adopted_decision a
                         WHERE a.token = d.token AND a.split_id = d.split_id)
+       -- What was taken back moves nothing any more.
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan p JOIN shardmaster.split_plan back ON back.reverse_of = p.id
+                        WHERE p.id = d.split_id AND p.token = d.token AND back.phase = 'completed')
        AND NOT EXISTS (SELECT FROM shardmaster.split_plan p JOIN shardmaster.shard_decision s
                                ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by IN ('redirect', 'side')
                         WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL

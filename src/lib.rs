@@ -71,6 +71,7 @@ pub extern "C-unwind" fn _PG_init() {
         keychain::unlogged::register();
         keychain::unshown::register();
         placement::sweep_clock::register();
+        routing::after_start::register();
         snowflake::register();
         worker::register();
     }

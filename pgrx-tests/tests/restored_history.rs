@@ -130,6 +130,8 @@ fn a_target_that_knows_nothing_of_the_move_gets_no_writers() {
     split.wait("completed", LIMIT).unwrap();
     disk.restore_server(&mut cluster.servers[1]).unwrap();
     let mut master = restored(&cluster, &dump);
+    // The first one waits until the shards were asked.
+    assert_eq!(refused(&mut master, "SELECT shard_of('k')"), "55000");
     for arguments in ["dry_run => true", "", "'shard_b'"] {
         let said = adopt(&mut master, arguments);
         assert!(said.contains("\"shard_b\" knows nothing of it, and may have been restored, too"), "{said}");
@@ -237,4 +239,24 @@ fn a_database_that_is_made_anew_again_and_again_has_its_workers_soon() {
         // The launcher looks every five seconds for a database that nobody announces.
         assert!(took < Duration::from_secs(8), "{took:?}");
     }
+}
+
+/// Its goal was another one when the disk was copied.
+#[test]
+fn a_split_whose_cutover_was_taken_over_runs_to_its_end() {
+    let mut cluster = cluster();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["k"]).unwrap();
+    to_pending(&split);
+    let id = split.id;
+    let disk = Disk::of(&cluster).unwrap();
+    let split = Split::of(&cluster, id);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    disk.restore(&mut cluster).unwrap();
+    Split::of(&cluster, id).wait("completed", LIMIT).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let next = "SELECT next_call FROM shard_split_metrics(1)";
+    assert!(text(&mut master, next).contains("shard_split_finish"), "{}", text(&mut master, next));
+    master.batch_execute("SET statement_timeout = '90s'").unwrap();
+    master.batch_execute(&format!("CALL shard_split_run({id}, 'finished')")).unwrap();
 }

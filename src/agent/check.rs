@@ -10,7 +10,6 @@ use crate::catalog::{outdated, shard_decision};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};
-use pgrx::pg_sys;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -100,11 +99,7 @@ fn master_of(connection: &mut Connection) -> Result<Found> {
 /// Whether it knows a cutover that this master does not: what it says is kept, where that can be written.
 fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<Found> {
     let unknown = decisions::unknown(connection, shard)?;
-    // SAFETY: these read the state of the server and of the transaction.
-    let is_writable = unsafe { !pg_sys::RecoveryInProgress() && !pg_sys::XactReadOnly };
-    if is_writable && shard_decision::is_here() {
-        shard_decision::store(&shard.shard_key, &unknown);
-    }
+    decisions::keep(shard, &unknown);
     let keyspaces: BTreeSet<&String> = unknown.iter().map(|decision| &decision.keyspace).collect();
     let of = |keyspace: &String| {
         unknown.iter().filter(|lost| lost.keyspace == *keyspace).cloned().collect::<Vec<_>>()

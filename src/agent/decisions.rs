@@ -21,6 +21,7 @@ use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::server::txn;
+use pgrx::pg_sys;
 use std::collections::BTreeMap;
 
 /// By what a shard knows a decision: what has left it, the state of a side, the note that stays.
@@ -63,18 +64,27 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
     Ok(unknown)
 }
 
-/// Refuses a shard that knows a decision of a split of which this master has no plan.
+/// Refuses a shard that knows a decision of a split of which this master has no plan. What it has said is kept: from then on
+/// the keyspace is closed to writers, whoever has asked.
 pub fn require_known(connection: &mut Connection, shard: &Shard) -> Result<()> {
-    let unknown = unknown_heads(connection, shard)?;
-    let lost = unknown.iter().map(|(decision, _)| decision);
+    let heads = unknown_heads(connection, shard)?;
+    let lost = heads.iter().map(|(decision, _)| decision);
     let Some(lost) = lost.into_iter().find(|d| txn::in_one(|| shard_decision::plan_of(d)).is_none()) else {
         return Ok(());
     };
-    Err(SplitError::failed(
-        SqlState::NOT_IN_STATE,
-        format!("shard \"{}\" knows that {}, and this master does not", shard.shard_key, lost.told()),
-        outdated::ADOPT,
-    ))
+    let said = format!("shard \"{}\" knows that {}, and this master does not", shard.shard_key, lost.told());
+    let unknown = unknown(connection, shard)?;
+    txn::in_one(|| keep(shard, &unknown));
+    Err(SplitError::failed(SqlState::NOT_IN_STATE, said, outdated::ADOPT))
+}
+
+/// Where that can be written.
+pub fn keep(shard: &Shard, unknown: &[Decision]) {
+    // SAFETY: these read the state of the server and of the transaction.
+    let is_writable = unsafe { !pg_sys::RecoveryInProgress() && !pg_sys::XactReadOnly };
+    if is_writable && shard_decision::is_here() {
+        shard_decision::store(&shard.shard_key, unknown);
+    }
 }
 
 /// The same without their keys. A shard that knows one in several ways is asked for the keys by the first of them.

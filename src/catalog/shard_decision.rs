@@ -141,12 +141,20 @@ pub fn keys_are_unknown(keyspace: &str) -> bool {
 
 /// Whether the catalog has these tables: the library may be newer.
 pub fn is_here() -> bool {
+    relation().is_some()
+}
+
+/// The number of their table, by which an installation is known from another one of this database.
+pub fn relation() -> Option<u32> {
     // SAFETY: look-ups in the system cache with NUL-terminated names, in a transaction.
-    unsafe {
+    let relation = unsafe {
         let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
-        schema != pg_sys::Oid::INVALID
-            && pg_sys::get_relname_relid(c"lost_decision".as_ptr(), schema) != pg_sys::Oid::INVALID
-    }
+        match schema {
+            pg_sys::Oid::INVALID => pg_sys::Oid::INVALID,
+            schema => pg_sys::get_relname_relid(c"lost_decision".as_ptr(), schema),
+        }
+    };
+    (relation != pg_sys::Oid::INVALID).then(|| relation.to_u32())
 }
 
 /// Which of these this master knows, in their order.
@@ -162,7 +170,10 @@ pub fn known_of(decisions: &[&Decision]) -> Vec<bool> {
     sql::read(
         &format!(
             "SELECT {adopted} OR EXISTS (SELECT FROM shardmaster.split_plan p
-                                          WHERE p.id = d.id AND p.token = d.token AND p.phase = 'completed')
+                                          WHERE p.id = d.id AND p.token = d.token
+                                            AND (p.phase = 'completed'
+                                                 OR EXISTS (SELECT FROM shardmaster.split_plan back
+                                                             WHERE back.reverse_of = p.id AND back.phase = 'completed')))
                FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY d (id, token, at) ORDER BY d.at"
         ),
         &[ids.into(), tokens.into()],
@@ -239,17 +250,24 @@ pub fn forget_asked(shard_key: &str) {
     );
 }
 
-/// Whether each shard that was here before the server's start was asked since, be it in vain; or nobody asks them, who would have
-/// begun by now.
+/// How long a dump that is restored may take to be seen by who asks its shards.
+const NEW: &str = "30 seconds";
+
+/// Whether each shard that was here before the server's start, or is of a dump that was restored since, was asked, be it in vain;
+/// or nobody asks them, who would have begun by now.
 pub fn are_asked() -> bool {
-    let query = "SELECT NOT EXISTS (SELECT FROM shardmaster.shard s LEFT JOIN shardmaster.shard_asked a ON a.shard_key = s.shard_key
-                         WHERE s.kind = 'postgres' AND s.status <> 'disabled' AND s.created_at < pg_postmaster_start_time()
-                           AND (a.asked_at IS NULL OR a.asked_at < pg_postmaster_start_time()))
+    let query = format!(
+        "SELECT NOT EXISTS (SELECT FROM shardmaster.shard s LEFT JOIN shardmaster.shard_asked a ON a.shard_key = s.shard_key
+                         WHERE s.kind = 'postgres' AND s.status <> 'disabled' AND s.created_at < i.since
+                           AND (a.asked_at IS NULL OR a.asked_at < i.since))
             OR NOT EXISTS (SELECT FROM pg_stat_activity p
-                            WHERE p.backend_start > clock_timestamp() - interval '5 seconds'
+                            WHERE (p.backend_start > clock_timestamp() - interval '5 seconds'
+                                   OR i.made > clock_timestamp() - interval '{NEW}')
                               AND (p.backend_type = 'shardmaster launcher'
-                                   OR p.backend_type = 'shardmaster coordinator' AND p.datname = current_database()))";
-    sql::read_latest(query, &[], |row| row.value(1)).into_iter().next().unwrap_or(true)
+                                   OR p.backend_type = 'shardmaster coordinator' AND p.datname = current_database()))
+           FROM (SELECT greatest(pg_postmaster_start_time(), max(created_at)), max(created_at) FROM shardmaster.installation) i (since, made)"
+    );
+    sql::read_latest(&query, &[], |row| row.value(1)).into_iter().next().unwrap_or(true)
 }
 
 /// Shards that are asked at all.

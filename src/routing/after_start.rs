@@ -7,8 +7,9 @@ use super::owner::as_owner;
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::shard_decision;
 use crate::server::{preload, sql, wait};
-use pgrx::pg_sys;
+use pgrx::{PgAtomic, pg_guard, pg_shmem_init, pg_sys};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// For each session, once. Whoever asks the shards gives each less than that.
@@ -17,6 +18,16 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 thread_local! {
     static IS_OVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The installation whose shards were asked, for the sessions to come: its database, and a table of it. A pooler that opens a
+/// session for each request would have each of them look.
+// SAFETY: named once in this library.
+static ASKED: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster asked") };
+
+/// At the server's start.
+pub fn register() {
+    pg_shmem_init!(ASKED);
 }
 
 /// An error where waiting cannot help. `key`: what is to be written.
@@ -28,9 +39,13 @@ pub fn wait(key: &str) -> Result<(), RoutingError> {
     if unsafe { pg_sys::RecoveryInProgress() } {
         return Ok(());
     }
+    let Some(installation) = installation() else { return Ok(()) };
     let began = Instant::now();
-    while !as_owner(|| !shard_decision::is_here() || shard_decision::are_asked()) && began.elapsed() < LONGEST
-    {
+    while ASKED.get().load(Ordering::Acquire) != installation && began.elapsed() < LONGEST {
+        if as_owner(shard_decision::are_asked) {
+            ASKED.get().store(installation, Ordering::Release);
+            break;
+        }
         // It would not see what they have said.
         if sql::keeps_its_snapshot() {
             return Err(RoutingError::Serialization(key.to_owned()));
@@ -39,6 +54,14 @@ pub fn wait(key: &str) -> Result<(), RoutingError> {
     }
     IS_OVER.set(true);
     Ok(())
+}
+
+/// None: the catalog is one that keeps no decisions.
+fn installation() -> Option<u64> {
+    let relation = shard_decision::relation()?;
+    // SAFETY: the session's database.
+    let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
+    Some(u64::from(database) << 32 | u64::from(relation))
 }
 
 /// Locks a keyspace whose routes are to change. Nobody waits for the shards behind that lock.

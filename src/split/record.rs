@@ -433,6 +433,11 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
 pub fn decided(id: i64, version: i64) -> Result<()> {
     cutover_request::forget(id);
     verification::cut_over(id);
+    // A master that was set back has forgotten that it was asked for.
+    sql::write(
+        "UPDATE shardmaster.split_plan SET goal = $2 WHERE id = $1 AND goal NOT IN ($2, 'finished', 'rolled_back')",
+        &[id.into(), Goal::Completed.as_str().into()],
+    );
     change_phase(id, Phase::CutoverPending, Phase::Completed, &format!("routing version {version}"))
 }
 
