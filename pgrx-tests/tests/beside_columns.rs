@@ -21,7 +21,11 @@ const SOURCE: &str = "
         ADD UNIQUE (tenant, val), ADD COLUMN kind text, ADD FOREIGN KEY (kind) REFERENCES public.kinds,
         ADD COLUMN at timestamptz DEFAULT now(), ALTER val SET NOT NULL;
     CREATE VIEW public.of_items AS SELECT tenant, id FROM items;
-    CREATE ROLE reporting; CREATE ROLE moved_away;
+    CREATE ROLE reporting; CREATE ROLE moved_away; GRANT USAGE ON SCHEMA public TO app; GRANT SELECT ON items TO PUBLIC;
+    CREATE FUNCTION public.sees(t text) RETURNS boolean LANGUAGE sql AS $$ SELECT t = 'x' $$;
+    CREATE POLICY seen ON items TO app USING (public.sees(tenant));
+    CREATE TABLE public.owners (id int PRIMARY KEY); GRANT SELECT ON public.owners TO mover, app_owner; ALTER TABLE items ADD owner int;
+    ALTER TABLE items ADD CONSTRAINT owned FOREIGN KEY (owner) REFERENCES public.owners ON DELETE CASCADE;
     GRANT SELECT ON items TO reporting, moved_away;
     GRANT UPDATE (val) ON items TO reporting;
     CREATE SEQUENCE public.item_numbers; ALTER SEQUENCE public.item_numbers OWNER TO app_owner;
@@ -34,7 +38,11 @@ const TARGET: &str = "
     CREATE POLICY named ON items TO app USING (tenant <> 'y');
     CREATE SEQUENCE public.item_numbers; ALTER SEQUENCE public.item_numbers OWNER TO app_owner;
     ALTER TABLE items ALTER id SET DEFAULT nextval('item_numbers');
-    CREATE ROLE reporting";
+    CREATE ROLE reporting; REVOKE USAGE ON SCHEMA public FROM PUBLIC, app; GRANT USAGE ON SCHEMA public TO app_owner, mover;
+    CREATE FUNCTION public.sees(t text) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+    CREATE POLICY seen ON items TO app USING (public.sees(tenant));
+    CREATE TABLE public.owners (id int PRIMARY KEY); GRANT SELECT ON public.owners TO mover, app_owner; ALTER TABLE items ADD owner int;
+    ALTER TABLE items ADD CONSTRAINT owned FOREIGN KEY (owner) REFERENCES public.owners";
 
 #[test]
 fn what_the_target_lacks_is_accepted_by_name() {
@@ -61,8 +69,11 @@ fn what_the_target_lacks_is_accepted_by_name() {
         "view \"of_items\"",
         "DEFAULT of column \"at\"",
         "NOT NULL of column \"val\"",
-        "DELETE and nextval of \"id\" for app",
+        "DELETE and nextval of \"id\" and schema USAGE for app",
         "SELECT for moved_away, which is no role there",
+        "policy \"seen\" as it is on the source",
+        "foreign key \"owned\" as it is on the source",
+        "SELECT and schema USAGE for public",
         "UPDATE of \"val\" for reporting",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");

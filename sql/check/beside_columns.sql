@@ -20,13 +20,17 @@ WITH wanted AS (
     -- Which roles: by their names, since numbers are a server's own.
     SELECT w.position, 'policy', p.polname, concat_ws(' ', p.polcmd, p.polpermissive,
                (SELECT string_agg(CASE r.oid WHEN 0 THEN 'PUBLIC' ELSE r.oid::regrole::text END, ',' ORDER BY r.oid::regrole::text) FROM unnest(p.polroles) r (oid)),
-               'USING', pg_get_expr(p.polqual, p.polrelid), 'CHECK', pg_get_expr(p.polwithcheck, p.polrelid)),
+               'USING', pg_get_expr(p.polqual, p.polrelid), 'CHECK', pg_get_expr(p.polwithcheck, p.polrelid),
+               -- What its functions say, without the schema's name.
+               (SELECT string_agg(format('%s %s', f.proname, md5(replace(f.prosrc, w.schema || '.', ''))), ', ' ORDER BY f.proname, f.oid::regprocedure::text)
+                  FROM pg_depend d JOIN pg_proc f ON f.oid = d.refobjid
+                 WHERE d.classid = 'pg_policy'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass AND f.oid >= 16384)),
            NULL, NULL, true, w.oid, w.schema
       FROM wanted w JOIN pg_policy p ON p.polrelid = w.oid
     UNION ALL
     SELECT w.position, CASE k.contype WHEN 'c' THEN 'check' WHEN 'x' THEN 'exclusion' ELSE 'foreign key' END, k.conname,
            -- Of a CHECK that is not valid the text says so.
-           CASE k.contype WHEN 'c' THEN pg_get_expr(k.conbin, k.conrelid) ELSE pg_get_constraintdef(k.oid) END,
+           CASE k.contype WHEN 'c' THEN pg_get_expr(k.conbin, k.conrelid) ELSE regexp_replace(pg_get_constraintdef(k.oid), ' NOT VALID$', '') END,
            k.conkey || ARRAY(SELECT v[1]::int2 FROM pg_index i, regexp_matches(concat(i.indexprs::text, i.indpred::text), ':varattno (\d+)', 'g') v
                               WHERE k.contype = 'x' AND i.indexrelid = k.conindid),
            NULL, k.convalidated, w.oid, w.schema

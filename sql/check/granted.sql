@@ -1,7 +1,7 @@
 -- Which roles may read and write a side's tables. $1: schemas, $2: tables. Position of the table, role ('public': everybody), right;
 -- its column, or the column whose sequence it is about (NULL: the table).
 WITH wanted AS (
-    SELECT w.ord - 1 AS position, c.oid, c.relowner, c.relacl
+    SELECT w.ord - 1 AS position, c.oid, c.relowner, c.relacl, n.nspowner, n.nspacl
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
      WHERE c.relkind IN ('r', 'p')
@@ -20,10 +20,16 @@ WITH wanted AS (
       JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
      CROSS JOIN aclexplode(coalesce(s.relacl, acldefault('s', s.relowner))) x
      WHERE x.privilege_type IN ('USAGE', 'UPDATE')
+    UNION
+    -- Of who has a right on the table.
+    SELECT w.position, x.grantee, 'schema USAGE', NULL
+      FROM wanted w CROSS JOIN aclexplode(coalesce(w.nspacl, acldefault('n', w.nspowner))) x
+     WHERE x.privilege_type = 'USAGE'
+       AND (x.grantee = 0 OR EXISTS (SELECT FROM aclexplode(coalesce(w.relacl, acldefault('r', w.relowner))) t WHERE t.grantee = x.grantee))
 )
 SELECT g.position, CASE WHEN g.grantee = 0 THEN 'public' ELSE r.rolname END, g.privilege_type, g."column"
   FROM given g LEFT JOIN pg_roles r ON r.oid = g.grantee
- WHERE g.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'nextval')
+ WHERE g.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'nextval', 'schema USAGE')
    -- Who passes all checks passes them there, or is somebody else.
    AND (g.grantee = 0 OR NOT r.rolsuper)
  ORDER BY 1, 2, 3, 4

@@ -12,7 +12,7 @@ SELECT g.ord - 1, r.rolname IS NOT NULL OR g.role = 'public'
                  JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
                  JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
                 WHERE a.attrelid = c.oid AND a.attname = g."column")
-           WHEN NOT has_schema_privilege(g.role, n.oid, 'USAGE') THEN g.role = 'public'
+           WHEN g.privilege = 'schema USAGE' THEN has_schema_privilege(g.role, n.oid, 'USAGE')
            WHEN g."column" IS NULL THEN has_table_privilege(g.role, c.oid, g.privilege)
            -- One that is not there is no question of rights.
            ELSE (SELECT has_column_privilege(g.role, c.oid, a.attnum, g.privilege)

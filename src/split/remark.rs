@@ -43,6 +43,11 @@ impl Remark {
         }
     }
 
+    /// Whether it stops a split that has begun, too, which nobody can accept it for any more: rows would lose what they mean.
+    pub fn is_of_rows(self) -> bool {
+        matches!(self, Remark::ServerValues | Remark::LargeObjects)
+    }
+
     pub fn parse(text: &str) -> Option<Remark> {
         Remark::ALL.into_iter().find(|remark| remark.check_name() == text)
     }

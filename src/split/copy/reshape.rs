@@ -44,7 +44,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     if let Some(table) = engine.tables.iter().find(|table| !table.differences.is_empty()) {
         return Err(SplitError::Reshaped(waits(why.clone(), Some(differs(table, &why)))));
     }
-    check::require(&tenure.plan, &tenure.identity).map_err(|error| match error {
+    check::require_again(&tenure.plan, &tenure.identity).map_err(|error| match error {
         SplitError::Failed(found) => SplitError::Reshaped(waits(why.clone(), found.detail)),
         other => other,
     })?;

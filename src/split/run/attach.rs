@@ -72,7 +72,7 @@ impl Worker {
         }
         // Nothing is copied yet.
         if phases::is_only_installed(state.phase) && !state.goes_back {
-            check::require(&tenure.plan, &tenure.identity)?;
+            check::require_again(&tenure.plan, &tenure.identity)?;
             install::install(tenure)?;
             let text = format!("installed again: {}", why.message);
             transaction(|| split::event(self.id, None, None, &text));

@@ -40,6 +40,7 @@ use crate::server::txn::in_one;
 use crate::split::copy::computed;
 use crate::split::end::copies;
 use crate::split::finding::Finding;
+use crate::split::remark::Remark;
 use crate::split::{owners, readers, references, sequences, unregistered};
 use crate::words::counted;
 use looked::Looked;
@@ -206,7 +207,19 @@ fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<V
 /// Before the start: whatever is not well stops the split. A server that cannot be
 /// reached may come back.
 pub fn require(plan: &Plan, identity: &str) -> Result<()> {
-    let bad: Vec<Finding> = run(plan, identity).into_iter().filter(|f| !f.ok).collect();
+    require_of(plan, run(plan, identity).into_iter().filter(|finding| !finding.ok).collect())
+}
+
+/// The same where tables have changed while it runs. What clients may miss after the cutover is for the operator to see.
+pub fn require_again(plan: &Plan, identity: &str) -> Result<()> {
+    let stops = |finding: &Finding| {
+        let remark = finding.object.as_ref().and_then(|_| Remark::parse(&finding.name));
+        !finding.ok && remark.is_none_or(Remark::is_of_rows)
+    };
+    require_of(plan, run(plan, identity).into_iter().filter(stops).collect())
+}
+
+fn require_of(plan: &Plan, bad: Vec<Finding>) -> Result<()> {
     let Some(first) = bad.first() else { return Ok(()) };
     if let Some(away) = bad.iter().find(|finding| finding.transient) {
         return Err(SplitError::Retry(told(&away.detail, away.hint.as_deref())));

@@ -15,16 +15,13 @@ pub fn find(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
 }
 
 fn lacking(fact: &Fact, there: &[Fact]) -> Option<String> {
-    let is_named = |other: &Fact| other.is_beside(fact) && other.name == fact.name;
+    let is_same = || there.iter().any(|other| other.is_beside(fact) && fact.says_as(other));
+    // By the same name it may do another thing, which is for the table's owner to know; but a policy decides who sees whose
+    // rows, and a foreign key what becomes of rows that refer to others.
     match is_missing(fact, there) {
         true => Some(fact.text()),
-        // By the same name it may do another thing, which is for the table's owner to know; but a policy decides who sees
-        // whose rows.
-        false
-            if fact.kind == "policy"
-                && !there.iter().any(|other| other.is_beside(fact) && fact.says_as(other)) =>
-        {
-            there.iter().any(is_named).then(|| format!("{} as it is on the source", fact.text()))
+        false if fact.is(&["policy", "foreign key"]) && !is_same() => {
+            Some(format!("{} as it is on the source", fact.text()))
         }
         false => None,
     }
