@@ -260,3 +260,46 @@ fn a_split_whose_cutover_was_taken_over_runs_to_its_end() {
     master.batch_execute("SET statement_timeout = '90s'").unwrap();
     master.batch_execute(&format!("CALL shard_split_run({id}, 'finished')")).unwrap();
 }
+
+/// The plan has a range of which a lost cutover has moved a part: it is named with the call that ends it, and what is of other
+/// keyspaces is taken over.
+#[test]
+fn a_plan_over_a_range_stands_in_the_way_of_its_own_keyspace_alone() {
+    let mut cluster = cluster();
+    for shard in &cluster.shards {
+        let table = format!(
+            "SET ROLE {OWNER}; CREATE TABLE events (k text, id int, PRIMARY KEY (k, id)); GRANT ALL ON events TO {CLIENT}"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let setup = "SELECT shard_keyspace_add('ranges', 'range', key_type => 'text');
+                 SELECT shard_assign_range(NULL, NULL, 'shard_b', 'ranges');
+                 SELECT shard_table_add('events', 'k', 'ranges')";
+    cluster.superuser().unwrap().batch_execute(setup).unwrap();
+    let all = "SELECT shard_split_plan_all('shard_b', 'shard_a', keyspace => 'ranges')";
+    let id = {
+        let split = Split::plan_by(&cluster, all).unwrap();
+        to_pending(&split);
+        split.id
+    };
+    let disk = Disk::of(&cluster).unwrap();
+    let split = Split::of(&cluster, id);
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let part = "SELECT shard_split_plan_range('shard_b', 'shard_c', 'l', 'm', keyspace => 'ranges')";
+    finished(&Split::plan_by(&cluster, part).unwrap());
+    moves(&cluster, "shard_a", "shard_b", &["k"]);
+    disk.restore(&mut cluster).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    for arguments in ["dry_run => true", ""] {
+        let said = adopt(&mut master, arguments);
+        assert!(said.contains(&format!("SELECT shard_split_rollback({id})")), "{arguments}: {said}");
+    }
+    assert_eq!(text(&mut master, "SELECT shard_of('k')"), "shard_b");
+    let split = Split::of(&cluster, id);
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let said = adopt(&mut master, "");
+    assert!(said.contains("is routed there now"), "{said}");
+    assert_eq!(text(&mut master, "SELECT shard_of('l', keyspace => 'ranges')"), "shard_c");
+}

@@ -40,7 +40,7 @@ pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep
     match (in_the_way, &decision.keys) {
         (Some(why), _) => Fate::Waits(why),
         (None, None) => Fate::Waits(without_keys(decision)),
-        (None, Some(keys)) => match own::holder(&keyspace.name, keys) {
+        (None, Some(keys)) => match own::holder(keyspace, keys) {
             Some(why) => Fate::Waits(why),
             None => Fate::Taken,
         },

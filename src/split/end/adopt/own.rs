@@ -1,9 +1,12 @@
 //! Plans of this master that stand between it and what shards know: each has to go on, or to end, first, by the call
 //! that is named.
 
+use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard_decision::{self, Decision};
 use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::{in_use, split, way_back};
+use crate::catalog::{in_use, routing, split, way_back};
+use crate::keys::interval::Interval;
+use std::collections::BTreeSet;
 
 /// The decision is of a plan of this master, whose worker takes it over. One that nobody has asked for has no worker.
 pub fn lost_of_plan(decision: &Decision) -> Option<String> {
@@ -23,12 +26,20 @@ pub fn lost_of_plan(decision: &Decision) -> Option<String> {
 }
 
 /// A plan of this master has one of the keys, and on the shards somebody else has moved it since: it has ended there.
-pub fn holder(keyspace: &str, keys: &[String]) -> Option<String> {
-    let (id, key) = in_use::split_of_keys(keyspace, keys)?;
+pub fn holder(keyspace: &Keyspace, keys: &[String]) -> Option<String> {
+    let (id, key) = in_use::split_of_keys(&keyspace.name, &entries(keyspace, keys))?;
     let call = if is_decided(id) { "finish" } else { "rollback" };
     Some(format!(
         "split {id} of this master has key \"{key}\", and has ended on the shards: SELECT shard_split_{call}({id}), then call shard_adopt() again"
     ))
+}
+
+/// What the entries of routing are called that have these keys, or some of these ranges.
+pub fn entries(keyspace: &Keyspace, keys: &[String]) -> Vec<String> {
+    let Some(of) = keyspace.strategy.order() else { return keys.to_vec() };
+    let ranges = keys.iter().filter_map(|key| Interval::parse(key, of));
+    let entries = ranges.flat_map(|range| routing::ranges(&keyspace.name, of, &range));
+    entries.map(|entry| entry.name).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn is_decided(id: i64) -> bool {

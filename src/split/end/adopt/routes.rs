@@ -3,6 +3,7 @@
 
 use super::fate;
 use super::merge::Lost;
+use super::own;
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::routing;
 use crate::catalog::shard;
@@ -47,7 +48,7 @@ impl<'a> Routes<'a> {
     /// on either shard then.
     pub fn take(&mut self, lost: &'a Lost) -> Result<(), String> {
         let keys = canonical(self.keyspace, lost.decision.keys.as_deref().unwrap_or_default());
-        let names = self.entries(&keys);
+        let names = own::entries(self.keyspace, &keys);
         let now = routing::current(&self.keyspace.name, &names);
         let moved = shard_decision::moved_here(&lost.decision, &names);
         let Decision { from_shard, to_shard, .. } = &lost.decision;
@@ -65,7 +66,7 @@ impl<'a> Routes<'a> {
         let behind: BTreeMap<String, i64> =
             moved.into_iter().filter(|moved| moved.is_behind).map(|moved| (moved.key, moved.split)).collect();
         for key in &keys {
-            let entries = self.entries(std::slice::from_ref(key));
+            let entries = own::entries(self.keyspace, std::slice::from_ref(key));
             let splits: Vec<i64> = entries.iter().filter_map(|entry| behind.get(entry).copied()).collect();
             match splits.first() {
                 None => self.moved_on.remove(key),
@@ -93,14 +94,6 @@ impl<'a> Routes<'a> {
                 all.any(is_cut)
             }
         }
-    }
-
-    /// What the entries of routing are called that have these keys, or some of these ranges.
-    fn entries(&self, keys: &[String]) -> Vec<String> {
-        let Some(of) = self.keyspace.strategy.order() else { return keys.to_vec() };
-        let ranges = keys.iter().filter_map(|key| Interval::parse(key, of));
-        let entries = ranges.flat_map(|range| routing::ranges(&self.keyspace.name, of, &range));
-        entries.map(|entry| entry.name).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// For each key the last decision that has it; of ranges, which may be cut otherwise each time, all of them in their order.
