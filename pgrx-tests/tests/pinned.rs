@@ -217,7 +217,7 @@ BEGIN
                     EXECUTE format('CREATE %s public.%I(%s) %s LANGUAGE plpgsql AS ''BEGIN RAISE ''''hijacked %s''''; END''',
                                    CASE f.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, f.proname,
                                    (SELECT string_agg(t, ', ' ORDER BY i) FROM unnest(types) WITH ORDINALITY u (t, i)),
-                                   CASE f.prokind WHEN 'p' THEN '' ELSE 'RETURNS ' || (SELECT CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END || CASE WHEN p.prorettype = 'record'::regtype THEN 'text' ELSE format_type(p.prorettype, NULL) END FROM pg_proc p WHERE p.oid = f.oid) END,
+                                   CASE f.prokind WHEN 'p' THEN '' ELSE 'RETURNS ' || (SELECT CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END || CASE WHEN p.prorettype = 'record'::regtype OR EXISTS (SELECT FROM pg_type y WHERE y.oid = p.prorettype AND y.typnamespace = 'shardmaster'::regnamespace) THEN 'text' ELSE format_type(p.prorettype, NULL) END FROM pg_proc p WHERE p.oid = f.oid) END,
                                    f.proname);
                 EXCEPTION WHEN duplicate_function OR invalid_function_definition THEN NULL;
                 END;
