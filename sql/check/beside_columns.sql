@@ -29,7 +29,7 @@ WITH wanted AS (
       FROM wanted w JOIN pg_policy p ON p.polrelid = w.oid
     UNION ALL
     SELECT w.position, CASE k.contype WHEN 'c' THEN 'check' WHEN 'x' THEN 'exclusion' ELSE 'foreign key' END, k.conname,
-           -- Of a CHECK that is not valid the text says so.
+           -- Whether it is valid is said apart.
            CASE k.contype WHEN 'c' THEN pg_get_expr(k.conbin, k.conrelid) ELSE regexp_replace(pg_get_constraintdef(k.oid), ' NOT VALID$', '') END,
            k.conkey || ARRAY(SELECT v[1]::int2 FROM pg_index i, regexp_matches(concat(i.indexprs::text, i.indpred::text), ':varattno (\d+)', 'g') v
                               WHERE k.contype = 'x' AND i.indexrelid = k.conindid),

@@ -37,6 +37,18 @@ impl Finding {
         Finding { object, ..Finding::new(remark.check_name(), false, detail, "") }
     }
 
+    /// The same of a plan that may take another one back (`reverse_of`): there it is said, and stops nothing.
+    pub fn remark_of(reverse_of: Option<i64>, remark: Remark, object: &str, detail: String) -> Finding {
+        match reverse_of {
+            Some(there) => Finding::note(
+                remark.check_name(),
+                detail,
+                &format!("Taking split {there} back does not wait for it."),
+            ),
+            None => Finding::remark(remark, object, detail),
+        }
+    }
+
     pub fn unreachable(side: Side, error: SplitError) -> Finding {
         let transient = error.is_transient();
         let failure = error.into_failure();

@@ -108,13 +108,6 @@ fn of_column(
         draw.sequence.name,
         literal(&draw.sequence.name)
     );
-    match plan.reverse_of {
-        Some(_) => {
-            Finding::note(Remark::NumbersBeyond.check_name(), detail, "A way back does not wait for it.")
-        }
-        None => {
-            let object = format!("{}.{}", policy.table_name, ident_as_needed(&column.name));
-            Finding::remark(Remark::NumbersBeyond, &object, detail)
-        }
-    }
+    let object = format!("{}.{}", policy.table_name, ident_as_needed(&column.name));
+    Finding::remark_of(plan.reverse_of, Remark::NumbersBeyond, &object, detail)
 }

@@ -105,11 +105,8 @@ fn of_unknown_keys(plan: &Plan, undecided: &[Named]) -> Option<Finding> {
         counted(undecided.len(), "sequence", "sequences"),
         by_key::examples(undecided)
     );
-    let remark = Remark::SequencesOfKeys;
-    Some(match plan.reverse_of {
-        Some(_) => Finding::note(remark.check_name(), text, "A way back does not wait for it."),
-        None => Finding::remark(remark, &ident_as_needed(&first.schema), text),
-    })
+    let object = ident_as_needed(&first.schema);
+    Some(Finding::remark_of(plan.reverse_of, Remark::SequencesOfKeys, &object, text))
 }
 
 /// Those that cannot be set to where the source's are; of each table the first.

@@ -44,12 +44,7 @@ pub fn check(
         let detail = format!(
             "{kind} {object}, which the target lacks, is named by functions that writes to the moving tables call"
         );
-        match plan.reverse_of {
-            Some(_) => {
-                Finding::note(Remark::Lacking.check_name(), detail, "A way back does not wait for it.")
-            }
-            None => Finding::remark(Remark::Lacking, &object, detail),
-        }
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     };
     let found = things(source, schemas, &words)?;
     Ok(found.into_iter().filter(lacks).map(finding).collect())

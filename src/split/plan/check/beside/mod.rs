@@ -13,7 +13,7 @@ use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::split::finding::Finding;
@@ -47,7 +47,7 @@ pub fn check(
             );
             let detail =
                 format!("{}: the target lacks {}; {copy} makes most of such", to.name, lacks.join(", "));
-            findings.push(remark(plan, Remark::Lacking, policy, detail));
+            findings.push(Finding::remark_of(plan.reverse_of, Remark::Lacking, &policy.table_name, detail));
         }
         findings.extend(alone::keys(&pair, &given, &there));
         let alone = alone::others(&pair, &given, &there);
@@ -57,21 +57,13 @@ pub fn check(
                 to.name,
                 alone.join(", ")
             );
-            findings.push(remark(plan, Remark::Alone, policy, detail));
+            findings.push(Finding::remark_of(plan.reverse_of, Remark::Alone, &policy.table_name, detail));
         }
     }
     for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
         findings.extend(published::check(session, side, shapes)?);
     }
     Ok(findings)
-}
-
-/// What has gone over must be able to come back: there it is said, and waits for nobody.
-fn remark(plan: &Plan, remark: Remark, policy: &Policy, detail: String) -> Finding {
-    match plan.reverse_of {
-        Some(_) => Finding::note(remark.check_name(), detail, "A way back does not wait for it."),
-        None => Finding::remark(remark, &policy.table_name, detail),
-    }
 }
 
 /// Schemas and tables of a side.
