@@ -93,6 +93,7 @@ fn of_slow_rows<'a>(cluster: &'a Cluster, talker: &Talker) -> Split<'a> {
          CREATE INDEX ON items (slow(val))",
     );
     let split = Split::plan(cluster, "loud", "shard_b", &["slow"]).unwrap();
+    split.accept_remarks().unwrap();
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
     split

@@ -66,7 +66,10 @@ impl Stage {
 
     fn add_other(&self) -> Result<()> {
         let shard = &self.cluster.shards[SHARDS - 1];
-        prepare_shard(&mut self.cluster.owner_of(shard)?, OTHER)?;
+        let mut owner = self.cluster.owner_of(shard)?;
+        prepare_shard(&mut owner, OTHER)?;
+        // As everybody may with the schemas of the others.
+        owner.batch_execute(&format!("GRANT USAGE ON SCHEMA {OTHER} TO PUBLIC"))?;
         self.add_shard(&shard.key)
     }
 
