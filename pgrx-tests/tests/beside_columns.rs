@@ -55,8 +55,12 @@ fn what_the_target_lacks_is_accepted_by_name() {
     let found = split.findings().unwrap();
     let lacks: Vec<&String> =
         found.iter().filter(|found| found.starts_with("target: missing beside columns")).collect();
-    let [helper, audit, text] = lacks.as_slice() else { panic!("{found:#?}") };
+    let [helper, audit, sees, text] = lacks.as_slice() else { panic!("{found:#?}") };
     assert!(audit.contains("table public.\"Audit\", which the target lacks"), "{audit}");
+    assert!(
+        sees.contains("function public.sees(text), which writes to the moving tables call, is another one"),
+        "{sees}"
+    );
     assert!(helper.contains("function public.helper, which the target lacks"), "{helper}");
     for wanted in [
         "trigger \"stamp\"",

@@ -6,6 +6,7 @@ mod analyze;
 mod bad_input;
 mod beside_columns;
 mod by_keys;
+mod called_functions;
 mod callers;
 mod checks;
 mod client;

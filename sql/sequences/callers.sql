@@ -1,5 +1,5 @@
 -- Functions that fill columns of tables, or run when clients write to them: of defaults, of the defaults of domains, of
--- triggers. And defaults that name a sequence by a text, of which there is no dependency: nextval('s'::text). $1: tables.
+-- triggers, of constraints, of policies. And defaults that name a sequence by a text, of which there is no dependency: nextval('s'::text). $1: tables.
 -- Position of the table, counted from 1, column of which it is the default, what calls it, the function's number or the text.
 SELECT DISTINCT w.position, f.column_name, f.what, coalesce(o.oprcode::oid, f.function), f.expression
   FROM unnest($1::oid[]) WITH ORDINALITY w (relation, position)
@@ -28,6 +28,20 @@ SELECT DISTINCT w.position, f.column_name, f.what, coalesce(o.oprcode::oid, f.fu
     SELECT NULL, format('trigger %I', g.tgname), 'pg_proc'::regclass, g.tgfoid, NULL
       FROM pg_trigger g
      WHERE g.tgrelid = m.relation AND NOT g.tgisinternal AND g.tgenabled <> 'D'
+    UNION
+    SELECT NULL, format('constraint %I', k.conname), p.refclassid, p.refobjid, NULL
+      FROM pg_constraint k
+      JOIN pg_depend p ON p.classid = 'pg_constraint'::regclass AND p.objid = k.oid AND p.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+     WHERE k.conrelid = m.relation AND k.contype = 'c'
+    UNION
+    SELECT NULL, format('policy %I', y.polname), p.refclassid, p.refobjid, NULL
+      FROM pg_policy y
+      JOIN pg_depend p ON p.classid = 'pg_policy'::regclass AND p.objid = y.oid AND p.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+     WHERE y.polrelid = m.relation
+    UNION
+    -- Other tables, which decide who sees what.
+    SELECT NULL, format('policy %I', y.polname), NULL, NULL, concat_ws(' ', pg_get_expr(y.polqual, y.polrelid), pg_get_expr(y.polwithcheck, y.polrelid))
+      FROM pg_policy y WHERE y.polrelid = m.relation
     UNION
     -- What a trigger's function is told: which sequence, perhaps.
     SELECT NULL, format('trigger %I', g.tgname), NULL, NULL, encode(g.tgargs, 'escape')

@@ -19,16 +19,19 @@ pub enum Remark {
     NumbersBeyond,
     /// Sequences of keys that nobody can tell from other words.
     SequencesOfKeys,
+    /// Tables in no keyspace that functions of the moving tables read or write.
+    NamedTables,
 }
 
 impl Remark {
-    pub const ALL: [Remark; 6] = [
+    pub const ALL: [Remark; 7] = [
         Remark::ServerValues,
         Remark::LargeObjects,
         Remark::Lacking,
         Remark::Alone,
         Remark::NumbersBeyond,
         Remark::SequencesOfKeys,
+        Remark::NamedTables,
     ];
 
     /// As shard_split_check() shows it and shard_split_accept() takes it; kept with plans, so it stays.
@@ -40,6 +43,7 @@ impl Remark {
             Remark::Alone => "target: of its own beside columns",
             Remark::NumbersBeyond => "source: numbers beyond their sequence",
             Remark::SequencesOfKeys => "source: sequences of keys",
+            Remark::NamedTables => "source: tables that functions name",
         }
     }
 

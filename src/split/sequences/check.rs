@@ -3,8 +3,8 @@
 use super::beyond;
 use super::by_key;
 use super::draw::Named;
-use super::lacking;
 use super::make;
+use super::named;
 use super::pair::{Pair, Problem};
 use super::positions::{self, Position};
 use super::survey::{self, Survey, Tables};
@@ -43,7 +43,7 @@ pub fn check(
     let found = survey::survey(plan, source, target, &tables)?;
     let mut findings = beyond::check(plan, source, on_source, &found)?;
     let schemas = survey::schemas(plan, Side::Source);
-    findings.extend(lacking::check(plan, source, target, &schemas, &found.words)?);
+    findings.extend(named::check(plan, source, target, &schemas, &found.texts)?);
     let name_of = |table: Option<usize>| {
         table.and_then(|table| on_target.tables.get(table)).map(|table| table.name.as_str())
     };

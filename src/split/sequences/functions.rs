@@ -39,11 +39,21 @@ struct Body {
     sequences: Vec<String>,
 }
 
-/// What functions draw from, and all names that are in their texts.
+/// What functions draw from, and what their texts name.
 #[derive(Default)]
 pub struct Found {
     pub draws: Vec<Draw>,
+    pub texts: Texts,
+}
+
+#[derive(Default)]
+pub struct Texts {
+    /// All names that are in them.
     pub words: BTreeSet<String>,
+    /// What the functions are called themselves.
+    pub names: BTreeSet<String>,
+    /// The numbers of those that no text calls, but something of a table.
+    pub called: BTreeSet<String>,
 }
 
 /// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
@@ -63,8 +73,11 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[Str
     if !known.is_empty() {
         sequences.extend(draw::by_number(connection, &known)?);
     }
-    let found = drawn(&callers, &bodies, &sequences, schemas);
-    Ok(Found { draws: describe(connection, tables, found)?, words })
+    let draws = describe(connection, tables, drawn(&callers, &bodies, &sequences, schemas))?;
+    let names = bodies.into_values().map(|body| body.name).filter(|name| !name.is_empty()).collect();
+    let calls = callers.into_iter().filter(|caller| caller.text.is_none());
+    let called = calls.map(|caller| caller.function).collect();
+    Ok(Found { draws, texts: Texts { words, names, called } })
 }
 
 fn callers(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {

@@ -3,7 +3,7 @@
 
 use super::by_key::{self, ByKey};
 use super::draw::{self, Asked, By, Draw, Named, Sequence};
-use super::functions;
+use super::functions::{self, Texts};
 use super::pair::{self, Pair, Places, Problem, Wanted};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -46,8 +46,8 @@ pub struct Survey {
     pub unknown: Vec<Named>,
     /// Those of them whose names functions may put together of keys that nobody can tell from other words.
     pub undecided: Vec<Named>,
-    /// Names in the texts of the source's functions.
-    pub words: BTreeSet<String>,
+    /// Of the source's functions.
+    pub texts: Texts,
 }
 
 pub fn survey(
@@ -72,7 +72,7 @@ pub fn survey(
     let mut found = Survey { of_columns, ..Survey::default() };
     here.extend(said(plan, source, &mut found)?);
     let is_named = |named: &Named| {
-        let words = &of_functions.words;
+        let words = &of_functions.texts.words;
         schemas.contains(&named.schema) || words.contains(&named.schema) || begins_as(named, words)
     };
     here.extend(by_keys(plan, source, &is_named, &here, &mut found)?);
@@ -84,10 +84,10 @@ pub fn survey(
     if ByKey::new(&plan.scope).is_blind() {
         let (undecided, unknown) = std::mem::take(&mut found.unknown)
             .into_iter()
-            .partition(|named| begins_as(named, &of_functions.words));
+            .partition(|named| begins_as(named, &of_functions.texts.words));
         (found.undecided, found.unknown) = (undecided, unknown);
     }
-    found.words = of_functions.words;
+    found.texts = of_functions.texts;
     if plan.source.conninfo == plan.target.conninfo {
         found.leave_out_what_both_share();
     }

@@ -1,0 +1,114 @@
+//! What writes to moving tables call, and what that names: functions that are others on the target, and tables in no keyspace whose
+//! rows stay on the source.
+
+use shardmaster_tests::cluster::{Cluster, OWNER};
+use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, cluster, plan};
+use shardmaster_tests::split::Split;
+
+/// On both sides. {} is what differs.
+const BOTH: &str = r#"
+    CREATE SCHEMA log; CREATE ROLE auditor; CREATE ROLE helper_user;
+    CREATE TABLE counters (name text PRIMARY KEY, n bigint); CREATE TABLE log."Audit" (at timestamptz, what text);
+    CREATE TABLE kinds (kind text); CREATE TABLE members (who text); CREATE TABLE settings (name text, value text);
+    CREATE TABLE unread (a int); CREATE TABLE of_no_matter (a int);
+    GRANT SELECT ON counters, log."Audit", kinds, members, settings TO mover, app_owner;
+    INSERT INTO settings SELECT i::text, 'x' FROM generate_series(1, 700) i ORDER BY random();
+    CREATE FUNCTION next_of(text) RETURNS bigint LANGUAGE sql AS
+        'INSERT INTO counters VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = counters.n + 1 RETURNING n';
+    CREATE FUNCTION number() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN NEW.code := public.next_of(NEW.tenant); PERFORM FROM settings, unread; RETURN NEW; END';
+    CREATE TRIGGER number BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION number();
+    CREATE FUNCTION is_kind(text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog AS 'BEGIN RETURN EXISTS (SELECT FROM public.kinds WHERE kind = $1); END';
+    ALTER TABLE items ADD CONSTRAINT kind CHECK (val <> 'a' OR is_kind(val));
+    CREATE POLICY seen ON items USING (EXISTS (SELECT FROM members WHERE who = current_user));"#;
+
+const SOURCE: &str = r#"
+    CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log."Audit" VALUES (now(), 'row'); RETURN NULL; END $$;
+    CREATE TRIGGER stamp AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION stamp();
+    INSERT INTO counters VALUES ('moves', 41); INSERT INTO log."Audit" VALUES (now(), 'row');
+    INSERT INTO kinds VALUES ('a'); INSERT INTO members VALUES ('app'), ('x'); INSERT INTO unread SELECT 1; INSERT INTO of_no_matter SELECT 1"#;
+
+const TARGET: &str = r#"
+    CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+    CREATE TRIGGER stamp AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION stamp();
+    REVOKE EXECUTE ON FUNCTION next_of FROM PUBLIC; GRANT EXECUTE ON FUNCTION next_of TO helper_user;
+    ALTER FUNCTION is_kind SECURITY DEFINER"#;
+
+fn said(split: &Split<'_>, name: &str) -> Vec<String> {
+    split.findings().unwrap().into_iter().filter(|found| found.starts_with(name)).collect()
+}
+
+#[test]
+fn what_functions_are_and_name_is_the_same_on_the_target_or_accepted() {
+    let cluster = cluster(&[]);
+    by_superusers(&cluster, BOTH);
+    by_superuser(&cluster, 0, SOURCE);
+    by_superuser(&cluster, 1, TARGET);
+    let split = plan(&cluster);
+    let found = said(&split, "target: missing beside columns");
+    for wanted in [
+        "function public.stamp(), which writes to the moving tables call, is another one on the target",
+        "function public.is_kind(text), which writes to the moving tables call, is another one on the target",
+        "function public.next_of(text), which writes to the moving tables call: the target lacks EXECUTE for public",
+    ] {
+        assert!(found.iter().any(|text| text.contains(wanted)), "{wanted}: {found:#?}");
+    }
+    assert_eq!(found.len(), 3, "{found:#?}");
+    let found = said(&split, "source: tables that functions name");
+    for wanted in [
+        "public.counters is named by functions that writes to the moving tables call and is in no keyspace: it has 1 row, which",
+        "log.\"Audit\" is",
+        "public.kinds is",
+        "public.members is named by functions that writes to the moving tables call and is in no keyspace: it has 2 rows, which",
+        "public.unread is named by functions that writes to the moving tables call and is in no keyspace: it has rows that cannot be read (permission denied for table unread)",
+    ] {
+        assert!(found.iter().any(|text| text.contains(wanted)), "{wanted}: {found:#?}");
+    }
+    assert_eq!(found.len(), 5, "{found:#?}");
+    // What is registered stays, and the same rows on both sides are no question.
+    by_superusers(
+        &cluster,
+        "TRUNCATE kinds; INSERT INTO kinds VALUES ('a'), ('b'); GRANT SELECT ON unread TO mover",
+    );
+    let calls = ["counters", "log.\"Audit\"", "members"]
+        .map(|table| format!("SELECT shard_table_add('{table}', NULL, policy => 'global');"));
+    cluster.superuser().unwrap().batch_execute(&calls.concat()).unwrap();
+    let found = said(&split, "source: tables that functions name");
+    assert!(found.len() == 1 && found[0].contains("public.unread is"), "{found:#?}");
+    by_superuser(&cluster, 1, "INSERT INTO unread SELECT 1");
+    assert_eq!(said(&split, "source: tables that functions name"), Vec::<String>::new());
+    split.accept_remarks().unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+/// Schemas of one database are called otherwise, and what is in them says the same.
+#[test]
+fn functions_of_two_schemas_are_compared_without_their_names() {
+    let cluster = Cluster::namespaces(2, &[]).unwrap();
+    let definition = |schema: &str| {
+        format!(
+            "SET ROLE {OWNER}; SET search_path = {schema};
+             CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
+             CREATE FUNCTION first() RETURNS int LANGUAGE sql AS 'SELECT 1 FROM {schema}.items';
+             CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql SET search_path = {schema} AS
+                 'BEGIN PERFORM {schema}.first(); RETURN NEW; END';
+             CREATE TRIGGER stamp BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION stamp()"
+        )
+    };
+    for shard in &cluster.shards {
+        cluster.owner_of(shard).unwrap().batch_execute(&definition(&shard.namespace)).unwrap();
+    }
+    let set_up = "SELECT shard_table_add('items', 'tenant'); SELECT shard_assign('moves', 'shard_a')";
+    cluster.superuser().unwrap().batch_execute(set_up).unwrap();
+    let split = plan(&cluster);
+    assert_eq!(said(&split, "target: missing"), Vec::<String>::new());
+    let shard = &cluster.shards[1];
+    let other = format!(
+        "CREATE OR REPLACE FUNCTION {0}.first() RETURNS int LANGUAGE sql AS 'SELECT 2 FROM {0}.items'",
+        shard.namespace
+    );
+    cluster.owner_of(shard).unwrap().batch_execute(&other).unwrap();
+    let found = said(&split, "target: missing");
+    assert!(found.len() == 1 && found[0].contains(".first(), which"), "{found:#?}");
+}

@@ -1,0 +1,171 @@
+//! What functions of defaults, triggers, constraints and policies are, and what they name: on the target it is to be there, and the
+//! same. What is asked for is what the texts were read for already.
+
+use super::functions::Texts;
+use super::named_rows;
+use super::pair::Places;
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::catalog::shard;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::quote::{ident_as_needed, text_array};
+use crate::server::txn::in_one;
+use crate::split::finding::Finding;
+use crate::split::remark::Remark;
+use std::collections::{BTreeMap, BTreeSet};
+
+const NAMED: &str = include_str!("../../../sql/check/named.sql");
+const DEFINITIONS: &str = include_str!("../../../sql/check/definitions.sql");
+
+const CALLED: &str = "writes to the moving tables call";
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Thing {
+    kind: String,
+    schema: String,
+    name: String,
+}
+
+pub fn check(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    schemas: &[String],
+    texts: &Texts,
+) -> Result<Vec<Finding>> {
+    if texts.words.is_empty() && texts.names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let words: Vec<String> = texts.words.iter().cloned().collect();
+    // A text may name the schema, too; that of another shard in the same database is none of this one's.
+    let of_others = in_one(|| shard::schemas_of_others(&plan.source));
+    let looked_in: BTreeSet<&String> = schemas.iter().chain(&texts.words).collect();
+    let here: Vec<String> =
+        looked_in.into_iter().filter(|schema| !of_others.contains(schema)).cloned().collect();
+    let there: Vec<String> = here.iter().map(|schema| places.there(schema)).collect();
+    let own: BTreeSet<Thing> = things(target, &there, &words)?.into_iter().collect();
+    let is_there = |kind: &str, thing: &Thing| {
+        let (kind, schema, name) = (kind.to_owned(), places.there(&thing.schema), thing.name.clone());
+        own.contains(&Thing { kind, schema, name })
+    };
+    let lacks = |thing: &Thing| match thing.kind.as_str() {
+        "function" => !is_there("function", thing),
+        // A view may stand for a table.
+        _ => !["table", "view", "materialized view"].iter().any(|kind| is_there(kind, thing)),
+    };
+    let (lacking, both): (Vec<Thing>, Vec<Thing>) =
+        things(source, &here, &words)?.into_iter().partition(lacks);
+    let missing = lacking.iter().map(|thing| {
+        let kind = &thing.kind;
+        let object = format!("{}.{}", ident_as_needed(&thing.schema), ident_as_needed(&thing.name));
+        let detail = format!("{kind} {object}, which the target lacks, is named by functions that {CALLED}");
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
+    });
+    let mut findings: Vec<Finding> = missing.collect();
+    findings.extend(otherwise(plan, source, target, &here, texts)?);
+    let tables = both.into_iter().filter(|thing| thing.kind == "table" && is_there("table", thing));
+    let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
+    findings.extend(named_rows::check(plan, source, target, &tables)?);
+    Ok(findings)
+}
+
+fn things(session: &mut Connection, schemas: &[String], words: &[String]) -> Result<Vec<Thing>> {
+    let lists = [text_array(schemas), text_array(words)];
+    let rows = catalogs::ask(session, NAMED, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+    let thing = |row: Vec<Option<String>>| {
+        let [kind, schema, name] = <[_; 3]>::try_from(row).ok()?;
+        Some(Thing { kind: kind?, schema: schema?, name: name? })
+    };
+    Ok(rows.into_iter().filter_map(thing).collect())
+}
+
+/// A function that can be read.
+struct Definition {
+    oid: String,
+    schema: String,
+    name: String,
+    signature: String,
+    /// None: an extension's.
+    says: Option<String>,
+    callers: BTreeSet<String>,
+}
+
+/// Functions that are another one on the target, or may not be called by the same roles.
+fn otherwise(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    schemas: &[String],
+    texts: &Texts,
+) -> Result<Vec<Finding>> {
+    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let names: Vec<String> = texts.names.iter().cloned().collect();
+    let is_renamed = places.source != places.target;
+    let key = |definition: &Definition, schema: String| (schema, definition.signature.clone());
+    let there: BTreeMap<(String, String), Definition> =
+        definitions(target, &names, is_renamed.then_some(places.target))?
+            .into_iter()
+            .map(|definition| (key(&definition, definition.schema.clone()), definition))
+            .collect();
+    let mut here = definitions(source, &names, is_renamed.then_some(places.source))?;
+    // One of a schema that nothing names is another function of that name.
+    here.retain(|one| {
+        one.says.is_some() && (schemas.contains(&one.schema) || texts.called.contains(&one.oid))
+    });
+    let mut findings = Vec::new();
+    for one in here {
+        let schema = places.there(&one.schema);
+        let object = format!("{}.{}", ident_as_needed(&one.schema), one.signature);
+        let is_named_there = there.values().any(|other| other.schema == schema && other.name == one.name);
+        let detail = match there.get(&key(&one, schema)) {
+            Some(other) if other.says != one.says => {
+                format!("function {object}, which {CALLED}, is another one on the target")
+            }
+            Some(other) => {
+                let lacking = lacking(&one.callers, &other.callers);
+                if lacking.is_empty() {
+                    continue;
+                }
+                format!(
+                    "function {object}, which {CALLED}: the target lacks EXECUTE for {}",
+                    lacking.join(", ")
+                )
+            }
+            None if is_named_there => {
+                format!("function {object}, which the target lacks, is one that {CALLED}")
+            }
+            // That there is none of its name is said already, or that what calls it is missing.
+            None => continue,
+        };
+        findings.push(Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail));
+    }
+    Ok(findings)
+}
+
+fn lacking<'a>(wanted: &'a BTreeSet<String>, given: &BTreeSet<String>) -> Vec<&'a str> {
+    let is_given = |role: &String| given.contains("public") || given.contains(role);
+    wanted.iter().filter(|role| !is_given(role)).map(String::as_str).collect()
+}
+
+fn definitions(
+    session: &mut Connection,
+    names: &[String],
+    namespace: Option<&str>,
+) -> Result<Vec<Definition>> {
+    let names = text_array(names);
+    let rows = catalogs::ask(session, DEFINITIONS, &[Some(&names), namespace])?.rows;
+    let definition = |row: Vec<Option<String>>| {
+        let [oid, schema, name, signature, says, callers] = <[_; 6]>::try_from(row).ok()?;
+        Some(Definition {
+            oid: oid?,
+            schema: schema?,
+            name: name?,
+            signature: signature?,
+            says,
+            callers: callers.map_or(Some(BTreeSet::new()), |text| serde_json::from_str(&text).ok())?,
+        })
+    };
+    Ok(rows.into_iter().filter_map(definition).collect())
+}

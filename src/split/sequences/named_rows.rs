@@ -1,0 +1,104 @@
+//! Tables that such functions name, and that no keyspace has: their rows stay where they are. A counter that a trigger raises
+//! begins anew on the target, what a function looks up is not there. Rows that are the same on both sides are no question.
+
+use super::pair::Places;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::catalog::split::Plan;
+use crate::catalog::table_policy;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
+use crate::server::txn::in_one;
+use crate::split::finding::Finding;
+use crate::split::remark::Remark;
+use crate::words::counted;
+use std::collections::BTreeSet;
+
+/// Rows of one table that are compared.
+const MOST: usize = 1_000;
+/// Tables that are looked at: whoever has more of them has been told of some by then.
+const TABLES: usize = 200;
+
+const OF_PARTITIONS: &str = "SELECT p.n FROM unnest($1::text[]) WITH ORDINALITY p (name, n)
+    JOIN pg_class c ON c.oid = to_regclass(p.name) AND c.relispartition";
+
+/// `tables`: those of both sides, by schema and name on the source.
+pub fn check(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &[(String, String)],
+) -> Result<Vec<Finding>> {
+    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let known = known(plan);
+    let open: Vec<&(String, String)> =
+        tables.iter().filter(|table| !known.contains(table)).take(TABLES).collect();
+    let parts = parts(source, &open)?;
+    let mut findings = Vec::new();
+    for (_, (schema, table)) in open.iter().enumerate().filter(|(number, _)| !parts.contains(number)) {
+        let there = format!("{}.{}", ident(&places.there(schema)), ident(table));
+        let here = rows(source, &format!("{}.{}", ident(schema), ident(table)))?;
+        let many = match &here {
+            Ok((0, _)) => continue,
+            Ok((n, _)) if *n > MOST => format!("more than {MOST} rows"),
+            Ok(found) if rows(target, &there)?.as_ref() == Ok(found) => continue,
+            Ok((n, _)) => counted(*n, "row", "rows"),
+            Err(problem) => format!("rows that cannot be read ({problem})"),
+        };
+        let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
+        let name = if schema == places.source { ident_as_needed(table) } else { text.clone() };
+        let detail = format!(
+            "{text} is named by functions that writes to the moving tables call and is in no keyspace: it has {many}, which stay, \
+             and the target's are others; if that is right, SELECT shard_table_add({}, NULL, {}, policy => 'global') says so for good",
+            literal(&name),
+            literal(&plan.keyspace)
+        );
+        findings.push(Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail));
+    }
+    Ok(findings)
+}
+
+/// Those of the split and whatever else is registered, by schema and name on the source.
+fn known(plan: &Plan) -> BTreeSet<(String, String)> {
+    let (schemas, names) = observe::table_names(plan, Side::Source);
+    let (others, keyless) = in_one(|| {
+        let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
+        (table_policy::of_other_keyspaces(&plan.keyspace, shards), table_policy::keyless(&plan.keyspace))
+    });
+    let keyless = keyless
+        .into_iter()
+        .map(|table| (table.name.schema.unwrap_or_else(|| plan.source.namespace.clone()), table.name.name));
+    let others = others.into_iter().map(|table| (table.schema, table.name));
+    schemas.into_iter().zip(names).chain(keyless).chain(others).collect()
+}
+
+/// Which are partitions: a table that is asked for by itself stands for them.
+fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeSet<usize>> {
+    let names: Vec<String> =
+        tables.iter().map(|(schema, table)| format!("{}.{}", ident(schema), ident(table))).collect();
+    if names.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let rows = source.query(OF_PARTITIONS, &[Some(&text_array(&names))])?.rows;
+    let number = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse::<usize>().ok()?.checked_sub(1);
+    Ok(rows.iter().filter_map(number).collect())
+}
+
+/// How many rows, of the first ones, and what they are; or why they cannot be read.
+fn rows(session: &mut Connection, table: &str) -> Result<std::result::Result<(usize, String), String>> {
+    let query = format!(
+        "SELECT count(*), md5(string_agg(r.row, '' ORDER BY r.row))
+           FROM (SELECT md5((t.*)::text) AS row FROM {table} t LIMIT {}) r",
+        MOST + 1
+    );
+    match session.undone(|session| session.query(&query, &[])) {
+        Ok(found) => {
+            let row = found.rows.into_iter().next().unwrap_or_default();
+            let count = row.first().cloned().flatten().and_then(|count| count.parse().ok()).unwrap_or(0);
+            Ok(Ok((count, row.get(1).cloned().flatten().unwrap_or_default())))
+        }
+        Err(error) if error.is_verdict() => Ok(Err(error.message)),
+        Err(error) => Err(SplitError::from(error)),
+    }
+}
