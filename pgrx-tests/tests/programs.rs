@@ -133,6 +133,7 @@ mod scopes;
 mod secrets;
 mod security;
 mod sequences;
+mod sequences_by_text;
 mod servers;
 mod set_back;
 mod settings;

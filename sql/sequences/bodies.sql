@@ -1,6 +1,6 @@
 -- What functions are made of, where that can be read. $1: their numbers, $2: other names, of whatever functions have them.
 -- Number, how it is called in SQL, its name, its settings (a search_path) and its text, and of a body of standard SQL the functions and sequences that it needs.
-SELECT p.oid, p.oid::regprocedure, p.proname, concat_ws(' ', array_to_string(p.proconfig, ' '), left(p.prosrc, 200000)),
+SELECT p.oid, p.oid::regprocedure, p.proname, concat_ws(' ', array_to_string(p.proconfig, ' '), left(CASE WHEN p.prosrc = '' THEN pg_get_functiondef(p.oid) ELSE p.prosrc END, 200000)),
        CASE WHEN p.prosrc = '' THEN (
            SELECT array_agg(d.refobjid::text) FROM pg_depend d
             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass) END,

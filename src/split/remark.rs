@@ -21,10 +21,12 @@ pub enum Remark {
     SequencesOfKeys,
     /// Tables in no keyspace that functions of the moving tables read or write.
     NamedTables,
+    /// Sequences that functions may draw from, and that cannot be raised.
+    SequencesOfFunctions,
 }
 
 impl Remark {
-    pub const ALL: [Remark; 7] = [
+    pub const ALL: [Remark; 8] = [
         Remark::ServerValues,
         Remark::LargeObjects,
         Remark::Lacking,
@@ -32,6 +34,7 @@ impl Remark {
         Remark::NumbersBeyond,
         Remark::SequencesOfKeys,
         Remark::NamedTables,
+        Remark::SequencesOfFunctions,
     ];
 
     /// As shard_split_check() shows it and shard_split_accept() takes it; kept with plans, so it stays.
@@ -44,6 +47,7 @@ impl Remark {
             Remark::NumbersBeyond => "source: numbers beyond their sequence",
             Remark::SequencesOfKeys => "source: sequences of keys",
             Remark::NamedTables => "source: tables that functions name",
+            Remark::SequencesOfFunctions => "source: sequences of functions",
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::beyond;
 use super::by_key;
+use super::doubts::Doubt;
 use super::draw::Named;
 use super::make;
 use super::named;
@@ -40,7 +41,8 @@ pub fn check(
         source: here.iter().map(Option::as_deref).collect(),
         target: there.iter().map(Option::as_deref).collect(),
     };
-    let found = survey::survey(plan, source, target, &tables)?;
+    let mut found = survey::survey(plan, source, target, &tables)?;
+    unfit(source, target, &mut found)?;
     let mut findings = beyond::check(plan, source, on_source, &found)?;
     let schemas = survey::schemas(plan, Side::Source);
     findings.extend(named::check(plan, source, target, &schemas, &found.texts)?);
@@ -58,10 +60,7 @@ pub fn check(
             Finding::new(NAME, false, text, &hint)
         });
     };
-    for problem in unfit(source, target, &found)? {
-        tell(false, problem);
-    }
-    let Survey { problems, remarks, to_make, unknown, undecided, .. } = found;
+    let Survey { problems, remarks, to_make, unknown, undecided, doubts, .. } = found;
     problems.into_iter().for_each(|problem| tell(false, problem));
     remarks.into_iter().for_each(|remark| tell(true, remark));
     for (wanted, why) in make::may_not(source, target, &to_make)? {
@@ -93,6 +92,9 @@ pub fn check(
         tell(true, Problem { table: None, text, hint });
     }
     findings.extend(of_unknown_keys(plan, &undecided));
+    findings.extend(doubts.all.into_iter().map(|Doubt { sequence, text }| {
+        Finding::remark_of(plan.reverse_of, Remark::SequencesOfFunctions, &sequence, text)
+    }));
     Ok(findings)
 }
 
@@ -110,8 +112,7 @@ fn of_unknown_keys(plan: &Plan, undecided: &[Named]) -> Option<Finding> {
 }
 
 /// Those that cannot be set to where the source's are; of each table the first.
-fn unfit(source: &mut Connection, target: &mut Connection, found: &Survey) -> Result<Vec<Problem>> {
-    let mut problems = Vec::new();
+fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -> Result<()> {
     // Who may not set it may not read it either, perhaps.
     let names = array_of(found.pairs.iter().map(|pair| Some(pair.to.oid.as_str())));
     let owners = target.query(
@@ -131,7 +132,7 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &Survey) -> Re
             (format!("sequence {} belongs to {owner}", pair.to.name), hint)
         });
         match positions::not_to_be_set(pair).or(belongs) {
-            Some((text, hint)) => problems.push(Problem { table: pair.table, text, hint }),
+            Some((text, hint)) => found.problems.push(Problem { table: pair.table, text, hint }),
             None => readable.push(pair.clone()),
         }
     }
@@ -139,20 +140,14 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &Survey) -> Re
         let asks = positions::questions(pairs).unwrap_or_default();
         source.undone(|source| target.undone(|target| positions::ask(source, target, pairs, &asks)))
     };
-    let unfit = |pair: &Pair, position: &Position| {
-        let (text, hint) = positions::unfit(pair, position)?;
-        Some(Problem { table: pair.table, text, hint })
-    };
     match ask(&readable) {
-        Ok(all) => {
-            problems.extend(readable.iter().zip(&all).filter_map(|(pair, position)| unfit(pair, position)))
-        }
+        Ok(all) => readable.iter().zip(&all).for_each(|(pair, position)| found.judge(pair, position)),
         // Of which of them that is said, each by itself tells.
         Err(SplitError::Remote(error)) if error.is_verdict() => {
             for pair in &readable {
                 match ask(std::slice::from_ref(pair)) {
-                    Ok(all) => problems.extend(all.first().and_then(|position| unfit(pair, position))),
-                    Err(SplitError::Remote(error)) if error.is_verdict() => problems.push(Problem {
+                    Ok(all) => all.iter().for_each(|position| found.judge(pair, position)),
+                    Err(SplitError::Remote(error)) if error.is_verdict() => found.problems.push(Problem {
                         table: pair.table,
                         text: error.message,
                         hint: "Grant the sequence's owner to the mover.".to_owned(),
@@ -163,5 +158,16 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &Survey) -> Re
         }
         Err(error) => return Err(error),
     }
-    Ok(problems)
+    Ok(())
+}
+
+impl Survey {
+    fn judge(&mut self, pair: &Pair, position: &Position) {
+        let problem = |(text, hint): (String, String)| Problem { table: pair.table, text, hint };
+        match positions::unfit(pair, position) {
+            Some(why) if pair.is_sure => self.problems.push(problem(why)),
+            Some((why, _)) => self.doubts.add_pair(pair, &why),
+            None => {}
+        }
+    }
 }

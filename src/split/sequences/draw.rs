@@ -31,6 +31,10 @@ pub struct Sequence {
     pub cycles: bool,
     /// Who would have it set by a split, and may not set it himself.
     pub may_not: Option<String>,
+    /// The mover may not read it. Asked where it is not sure that anybody draws from it, as is the next.
+    pub is_closed: bool,
+    /// Its owner, of whom the mover is no member.
+    pub of_others: Option<String>,
 }
 
 /// What draws from a sequence.
@@ -44,6 +48,8 @@ pub enum By {
     Owned,
     /// A function of a default or a trigger names it: what calls which function.
     Function(String),
+    /// A function may have a number of it, and nobody knows whether it does: what calls which function.
+    Perhaps(String),
     /// The operator has said so.
     Said,
     /// Its name holds a key that moves.
@@ -73,13 +79,13 @@ impl Draw {
     pub fn is_of_column(&self) -> bool {
         match self.by {
             By::Identity | By::Default | By::Owned => true,
-            By::Function(_) | By::Said | By::Key => false,
+            By::Function(_) | By::Perhaps(_) | By::Said | By::Key => false,
         }
     }
 
     /// Which column a trigger fills, its text may tell.
     pub fn is_of_trigger(&self) -> bool {
-        matches!(self.by, By::Function(_)) && self.column.is_none()
+        matches!(self.by, By::Function(_) | By::Perhaps(_)) && self.column.is_none()
     }
 
     /// Whether it may fill a column of its table that its text names.
@@ -87,11 +93,15 @@ impl Draw {
         self.is_of_trigger() && self.words.contains(column)
     }
 
+    pub fn is_sure(&self) -> bool {
+        !matches!(self.by, By::Perhaps(_))
+    }
+
     /// Whether a row that leaves the column out draws from it.
     pub fn is_drawn(&self) -> bool {
         match self.by {
             By::Identity | By::Default => true,
-            By::Owned | By::Function(_) | By::Said | By::Key => false,
+            By::Owned | By::Function(_) | By::Perhaps(_) | By::Said | By::Key => false,
         }
     }
 }
@@ -146,6 +156,7 @@ pub fn read(rows: &Rows) -> Vec<Draw> {
                 relname: relname?,
                 cycles: is_true(cycles.as_deref()),
                 may_not,
+                ..Sequence::default()
             },
             in_unique: is_true(in_unique.as_deref()),
             holds: holds.and_then(|most| most.parse().ok()),
@@ -189,12 +200,13 @@ pub fn by_number(connection: &mut Connection, oids: &[String]) -> Result<Vec<Nam
 }
 
 pub fn named(rows: &Rows) -> Vec<Named> {
-    let one = |row: &Vec<Option<String>>| {
-        let [oid, schema, relname, owner, cycles] = <[_; 5]>::try_from(row.clone()).ok()?;
-        let cycles = is_true(cycles.as_deref());
-        Some(Named { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner?, cycles })
-    };
-    rows.rows.iter().filter_map(one).collect()
+    rows.rows.iter().filter_map(|row| one_named(row)).collect()
+}
+
+pub fn one_named(row: &[Option<String>]) -> Option<Named> {
+    let [oid, schema, relname, owner, cycles] = <[_; 5]>::try_from(row.to_vec()).ok()?;
+    let cycles = is_true(cycles.as_deref());
+    Some(Named { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner?, cycles })
 }
 
 /// For whom a sequence would be set.
@@ -216,9 +228,11 @@ pub fn facts(connection: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Opt
     let roles = array_of(asked.iter().map(|asked| asked.role));
     let rows = catalogs::ask(connection, FACTS, &[Some(&tables), Some(&oids), Some(&roles)])?.rows;
     let mut found = rows.into_iter().filter_map(|row| {
-        let [oid, name, schema, relname, cycles, may_not] = <[_; 6]>::try_from(row).ok()?;
-        let cycles = is_true(cycles.as_deref());
-        Some(Sequence { oid: oid?, name: name?, schema: schema?, relname: relname?, cycles, may_not })
+        let [oid, name, schema, relname, cycles, may_not, is_closed, of_others] =
+            <[_; 8]>::try_from(row).ok()?;
+        let (cycles, is_closed) = (is_true(cycles.as_deref()), is_true(is_closed.as_deref()));
+        let (oid, name, schema, relname) = (oid?, name?, schema?, relname?);
+        Some(Sequence { oid, name, schema, relname, cycles, may_not, is_closed, of_others })
     });
     // In the order that was asked in, without those that are gone.
     let mut next = found.next();

@@ -2,32 +2,22 @@
 //! is in bodies of standard SQL; of others the text is read for names of sequences and functions. Which name a text means, and
 //! whether it ever draws, is not to be known: one too many is raised as well, which takes numbers away and gives none out twice.
 
+use super::by_table::{self, OfTable};
+use super::callers::{self, Caller};
 use super::draw::{self, Asked, By, Draw, Named};
+use super::names::names_in;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::Connection;
-use crate::remote::quote::{array_of, text_array};
+use crate::remote::quote::text_array;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-const CALLERS: &str = include_str!("../../../sql/sequences/callers.sql");
 const BODIES: &str = include_str!("../../../sql/sequences/bodies.sql");
 
 /// Functions that call functions are followed so far, and so many of them in all.
 const DEPTH: usize = 6;
 const MOST_FUNCTIONS: usize = 2_000;
-/// Names that are looked for of one text.
-const MOST_NAMES: usize = 20_000;
-
-/// A function that something of a table calls.
-struct Caller {
-    table: usize,
-    column: Option<String>,
-    what: String,
-    /// Its number, or what stands for it where a default's own text names a sequence.
-    function: String,
-    text: Option<String>,
-}
 
 #[derive(Default)]
 struct Body {
@@ -35,6 +25,8 @@ struct Body {
     signature: String,
     name: String,
     words: BTreeSet<String>,
+    /// Names in what pg_get_serial_sequence() is asked for.
+    serials: BTreeSet<String>,
     functions: Vec<String>,
     sequences: Vec<String>,
 }
@@ -58,7 +50,7 @@ pub struct Texts {
 
 /// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
 pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
-    let callers = callers(connection, tables)?;
+    let callers = callers::find(connection, tables)?;
     if callers.is_empty() {
         return Ok(Found::default());
     }
@@ -73,41 +65,38 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[Str
     if !known.is_empty() {
         sequences.extend(draw::by_number(connection, &known)?);
     }
-    let draws = describe(connection, tables, drawn(&callers, &bodies, &sequences, schemas))?;
-    let names = bodies.into_values().map(|body| body.name).filter(|name| !name.is_empty()).collect();
-    let calls = callers.into_iter().filter(|caller| caller.text.is_none());
-    let called = calls.map(|caller| caller.function).collect();
-    Ok(Found { draws, texts: Texts { words, names, called } })
-}
-
-fn callers(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {
-    let rows = catalogs::ask(connection, CALLERS, &[Some(&array_of(tables.iter().copied()))])?.rows;
-    let caller = |row: Vec<Option<String>>| {
-        let [position, column, what, function, text] = <[_; 5]>::try_from(row).ok()?;
-        let (position, what) = (position?, what?);
-        let function = function.unwrap_or_else(|| format!("{position} {what}"));
-        Some(Caller { table: position.parse::<usize>().ok()?.checked_sub(1)?, column, what, function, text })
+    let of_tables = match by_table::may_draw(|word| words.contains(word)) {
+        true => by_table::find(connection, &places, &listed)?,
+        false => Vec::new(),
     };
-    Ok(rows.into_iter().filter_map(caller).collect())
+    // Where settings have it, a name may mean another one as well.
+    let paths = callers::search_paths(connection)?;
+    let perhaps = draw::by_name(connection, &paths, &listed)?;
+    let known = Known { sequences: &sequences, perhaps: &perhaps, of_tables: &of_tables, schemas };
+    let draws = describe(connection, tables, drawn(&callers, &bodies, &known))?;
+    let names = bodies.into_values().map(|body| body.name).filter(|name| !name.is_empty()).collect();
+    let called = callers.into_iter().filter_map(|caller| caller.function).collect();
+    Ok(Found { draws, texts: Texts { words, names, called } })
 }
 
 /// Those that are called, and those that these may call, by their numbers.
 fn bodies(connection: &mut Connection, callers: &[Caller]) -> Result<BTreeMap<String, Body>> {
-    let texts = callers.iter().filter_map(|caller| {
-        let words = names_in(caller.text.as_ref()?);
-        Some((caller.function.clone(), Body { words, ..Body::default() }))
-    });
-    let mut found: BTreeMap<String, Body> = texts.collect();
-    let calls = callers.iter().filter(|caller| caller.text.is_none());
-    let mut oids: Vec<String> = calls.map(|caller| caller.function.clone()).collect();
-    let mut names: Vec<String> = Vec::new();
-    let mut asked: BTreeSet<String> = BTreeSet::new();
+    let mut found: BTreeMap<String, Body> = BTreeMap::new();
+    for caller in callers.iter().filter(|caller| caller.text.is_some() || caller.sequence.is_some()) {
+        let body = found.entry(caller.key()).or_default();
+        body.read(caller.text.as_deref().unwrap_or_default());
+        body.sequences.extend(caller.sequence.clone());
+    }
+    let mut oids: Vec<String> = callers.iter().filter_map(|caller| caller.function.clone()).collect();
+    let mut asked: BTreeSet<String> = found.values().flat_map(|body| body.words.iter().cloned()).collect();
+    let mut names: Vec<String> = asked.iter().cloned().collect();
+    let texts = found.len();
     for _ in 0..DEPTH {
         let lists = [text_array(&oids), text_array(&names)];
         let rows = catalogs::ask(connection, BODIES, &[Some(&lists[0]), Some(&lists[1])])?.rows;
         let new: Vec<(String, Body)> =
             rows.into_iter().filter_map(body).filter(|(oid, _)| !found.contains_key(oid)).collect();
-        if new.is_empty() || found.len() > MOST_FUNCTIONS {
+        if new.is_empty() || found.len() - texts > MOST_FUNCTIONS {
             break;
         }
         oids = new.iter().flat_map(|(_, body)| body.functions.iter().cloned()).collect();
@@ -128,26 +117,22 @@ fn body(row: Vec<Option<String>>) -> Option<(String, Body)> {
         let items = cell.trim_matches(['{', '}']).split(',').filter(|item| item.parse::<u32>().is_ok());
         items.map(str::to_owned).collect()
     };
-    let body = Body {
+    let mut body = Body {
         signature: signature?,
         name: name?,
-        words: names_in(&text.unwrap_or_default()),
         functions: list(functions),
         sequences: list(sequences),
+        ..Body::default()
     };
+    body.read(&text.unwrap_or_default());
     Some((oid?, body))
 }
 
-/// Names that a text has, in quotes or not: as it writes them, and as SQL reads them without quotes.
-fn names_in(text: &str) -> BTreeSet<String> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-    // A quote in a comment turns inside and outside around: both are taken.
-    let quoted = text.split('"');
-    let plain =
-        text.split(|c: char| !is_part(c)).filter(|word| word.starts_with(|c: char| !c.is_ascii_digit()));
-    let plain = plain.flat_map(|word| [word.to_owned(), word.to_lowercase()]);
-    let names = plain.chain(quoted.map(str::to_owned));
-    names.filter(|name| !name.is_empty() && name.len() < 64).take(MOST_NAMES).collect()
+impl Body {
+    fn read(&mut self, text: &str) {
+        self.words.extend(names_in(text));
+        self.serials.extend(by_table::asked_for(text));
+    }
 }
 
 /// What a caller reaches.
@@ -156,25 +141,59 @@ struct Reached<'a> {
     /// As SQL calls the function that names it.
     signature: String,
     sequence: &'a Named,
+    is_sure: bool,
     /// Names in all texts that the caller reaches.
     words: Rc<BTreeSet<String>>,
 }
 
-fn drawn<'a>(
-    callers: &'a [Caller],
-    bodies: &BTreeMap<String, Body>,
+/// The sequences that texts may mean.
+struct Known<'a> {
     sequences: &'a [Named],
-    schemas: &[String],
-) -> Vec<Reached<'a>> {
+    /// Of schemas where names are looked for by somebody's settings.
+    perhaps: &'a [Named],
+    of_tables: &'a [OfTable],
+    schemas: &'a [String],
+}
+
+impl<'a> Known<'a> {
+    /// Those that a text means, and whether that is sure. `told`: what it is called with.
+    fn named_by(&self, body: &Body, told: Option<&Body>) -> Vec<(&'a Named, bool)> {
+        let has =
+            |word: &str| body.words.contains(word) || told.is_some_and(|told| told.words.contains(word));
+        let is_near = |schema: &String| self.schemas.contains(schema) || has(schema);
+        let by_name = |sequence: &&Named| {
+            body.sequences.contains(&sequence.oid)
+                || body.words.contains(&sequence.relname)
+                    && (self.schemas.contains(&sequence.schema) || body.words.contains(&sequence.schema))
+        };
+        let sure: Vec<&Named> = self.sequences.iter().filter(by_name).collect();
+        let is_elsewhere = |sequence: &&Named| {
+            body.words.contains(&sequence.relname)
+                && !sure.iter().any(|other| other.relname == sequence.relname)
+        };
+        let mut found: Vec<(&Named, bool)> =
+            self.perhaps.iter().filter(is_elsewhere).map(|sequence| (sequence, false)).collect();
+        found.extend(sure.into_iter().map(|sequence| (sequence, true)));
+        if by_table::may_draw(has) {
+            let named = self.of_tables.iter().filter(|of| has(&of.table) && is_near(&of.schema));
+            found.extend(named.map(|of| (&of.sequence, body.serials.contains(&of.table))));
+        }
+        found
+    }
+}
+
+fn drawn<'a>(callers: &'a [Caller], bodies: &BTreeMap<String, Body>, known: &Known<'a>) -> Vec<Reached<'a>> {
     let mut by_name: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
     for (oid, body) in bodies {
         by_name.entry(&body.name).or_default().push(oid);
     }
     let mut found = Vec::new();
     for caller in callers {
+        let key = caller.key();
+        let told = bodies.get(&key);
         let mut reached: BTreeSet<&String> = BTreeSet::new();
         let mut named = Vec::new();
-        let mut left = vec![&caller.function];
+        let mut left: Vec<&String> = caller.function.iter().chain([&key]).collect();
         while let Some(oid) = left.pop() {
             let Some(body) = bodies.get(oid) else { continue };
             if !reached.insert(oid) {
@@ -182,19 +201,19 @@ fn drawn<'a>(
             }
             left.extend(&body.functions);
             left.extend(body.words.iter().filter_map(|word| by_name.get(word.as_str())).flatten().copied());
-            let names = |sequence: &&Named| {
-                body.sequences.contains(&sequence.oid)
-                    || body.words.contains(&sequence.relname)
-                        && (schemas.contains(&sequence.schema) || body.words.contains(&sequence.schema))
-            };
-            named.extend(sequences.iter().filter(names).map(|sequence| (body.signature.clone(), sequence)));
+            named.extend(known.named_by(body, told).into_iter().map(|of| (body.signature.clone(), of)));
         }
         if !named.is_empty() {
             let bodies = reached.iter().filter_map(|oid| bodies.get(*oid));
-            let words: Rc<BTreeSet<String>> =
-                Rc::new(bodies.flat_map(|body| body.words.iter().cloned()).collect());
-            let of = |(signature, sequence)| Reached { caller, signature, sequence, words: words.clone() };
-            found.extend(named.into_iter().map(of));
+            let words = bodies.flat_map(|body| &body.words).chain(&caller.fills).cloned();
+            let words: Rc<BTreeSet<String>> = Rc::new(words.collect());
+            found.extend(named.into_iter().map(|(signature, (sequence, is_sure))| Reached {
+                caller,
+                signature,
+                sequence,
+                is_sure,
+                words: words.clone(),
+            }));
         }
     }
     found
@@ -215,15 +234,16 @@ fn describe(
         .collect();
     let facts = draw::facts(connection, &asked)?;
     let draws = found.into_iter().zip(facts).filter_map(|(reached, sequence)| {
-        let Reached { caller, signature, words, .. } = reached;
+        let Reached { caller, signature, words, is_sure, .. } = reached;
+        let who = match signature.is_empty() {
+            true => caller.what.clone(),
+            false => format!("{}, by function {signature}", caller.what),
+        };
         Some(Draw {
             words,
             table: Some(caller.table),
             column: caller.column.clone(),
-            by: By::Function(match signature.is_empty() {
-                true => caller.what.clone(),
-                false => format!("{}, by function {signature}", caller.what),
-            }),
+            by: if is_sure { By::Function(who) } else { By::Perhaps(who) },
             sequence: sequence?,
             in_unique: true,
             holds: None,
@@ -231,20 +251,4 @@ fn describe(
         })
     });
     Ok(draws.collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::names_in;
-
-    #[test]
-    fn names_of_a_text_are_read_as_sql_reads_them() {
-        let text = r#"BEGIN NEW.id := nextval('Codes_seq'); PERFORM nextval('app."Odd seq"'); -- 42
-            NEW.n := "Next"(); RETURN NEW; END"#;
-        let names = names_in(text);
-        for name in ["codes_seq", "Codes_seq", "app", "Odd seq", "Next", "next", "nextval"] {
-            assert!(names.contains(name), "{name}: {names:?}");
-        }
-        assert!(!names.contains("42") && !names.contains(""));
-    }
 }

@@ -8,13 +8,17 @@
 
 mod beyond;
 mod by_key;
+mod by_table;
+mod callers;
 pub mod check;
 mod counter;
+mod doubts;
 pub mod draw;
 pub mod functions;
 mod make;
 mod named;
 mod named_rows;
+mod names;
 mod pair;
 mod positions;
 mod survey;

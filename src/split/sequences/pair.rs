@@ -17,6 +17,8 @@ pub struct Pair {
     pub table: Option<usize>,
     /// A number that comes again may be refused by an index.
     pub in_unique: bool,
+    /// Something draws from it, as far as can be known; else it is raised where it can be.
+    pub is_sure: bool,
     /// The greatest number that all columns hold which the target's fills; None: any, or it is not known.
     pub holds: Option<i64>,
 }
@@ -108,14 +110,15 @@ pub fn pair(from: &[Draw], to: &[Draw], maps: &[&[Map]], places: Places<'_>) -> 
     for there in to.iter().filter(|draw| draw.column.is_some()) {
         of_column(&mut pairing, from, there, maps);
     }
-    for there in to.iter().filter(|draw| draw.is_of_trigger()) {
+    // A function that may draw names columns of other tables, perhaps.
+    for there in to.iter().filter(|draw| draw.is_of_trigger() && draw.is_sure()) {
         of_trigger(&mut pairing, from, there, maps);
     }
     for here in from.iter().filter(|draw| draw.by == By::Owned) {
         without_counterpart(&mut pairing, here, from, to, maps, places);
     }
     by_functions(&mut pairing, from, to, places);
-    let named = from.iter().filter(|draw| matches!(draw.by, By::Said | By::Key));
+    let named = from.iter().filter(|draw| matches!(draw.by, By::Said | By::Key | By::Perhaps(_)));
     pairing.wanted.extend(named.map(|here| wanted(here, places)));
     pairing.pairs = merged(std::mem::take(&mut pairing.pairs));
     pairing
@@ -197,6 +200,7 @@ impl Pairing {
             to: there.sequence.clone(),
             table: there.table,
             in_unique: there.in_unique,
+            is_sure: there.is_sure(),
             holds: there.holds,
         });
     }
@@ -301,6 +305,7 @@ fn of_function(here: &Draw, there: &Draw) -> Pair {
         to: there.sequence.clone(),
         table: there.table,
         in_unique: here.in_unique || there.in_unique,
+        is_sure: true,
         holds: there.holds,
     }
 }
@@ -321,6 +326,7 @@ pub fn merged(pairs: Vec<Pair>) -> Vec<Pair> {
                     known.to.may_not = None;
                 }
                 known.in_unique |= pair.in_unique;
+                known.is_sure |= pair.is_sure;
                 known.holds = [known.holds, pair.holds].into_iter().flatten().min();
             }
         }
@@ -338,6 +344,7 @@ impl Wanted {
     pub fn why(&self) -> String {
         match (&self.from.by, &self.from.column) {
             (By::Function(who), _) => format!("{who} names it"),
+            (By::Perhaps(who), _) => format!("{who} may draw from it"),
             (By::Said, _) => "shard_sequence_add() names it".to_owned(),
             (By::Key, _) => "its name holds a key that moves".to_owned(),
             (By::Identity | By::Default | By::Owned, Some(column)) => {

@@ -215,12 +215,13 @@ fn raise_one(
     let fail = |(text, hint): (String, String)| {
         SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
     };
+    if let Some(why) = unfit(pair, position) {
+        // Of what may be drawn from, the check has said so.
+        return if pair.is_sure { Err(fail(why)) } else { Ok(None) };
+    }
     let (Some(state), Some(value)) = (position.to, position.value(to).map_err(fail)?) else {
         return Ok(None);
     };
-    if let Some(why) = out_of_reach(state, to, value) {
-        return Err(fail(why));
-    }
     // Never lowered, so what is there is there for good: nobody has to be waited for. ALTER SEQUENCE takes from sessions what they
     // have in advance.
     if state.have_all_passed(state.beyond(value, 1)) {

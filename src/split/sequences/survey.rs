@@ -2,6 +2,7 @@
 //! target lacks, and what keeps a split from giving out each number once.
 
 use super::by_key::{self, ByKey};
+use super::doubts::{self, Doubts};
 use super::draw::{self, Asked, By, Draw, Named, Sequence};
 use super::functions::{self, Texts};
 use super::pair::{self, Pair, Places, Problem, Wanted};
@@ -42,6 +43,8 @@ pub struct Survey {
     pub problems: Vec<Problem>,
     /// What is worth a look.
     pub remarks: Vec<Problem>,
+    /// What may be drawn from and is not raised.
+    pub doubts: Doubts,
     /// Sequences of the source that nothing known draws from.
     pub unknown: Vec<Named>,
     /// Those of them whose names functions may put together of keys that nobody can tell from other words.
@@ -70,6 +73,8 @@ pub fn survey(
     there.extend(functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?.draws);
 
     let mut found = Survey { of_columns, ..Survey::default() };
+    [&mut here, &mut there].into_iter().for_each(doubts::settle);
+    found.doubts.set_closed_aside(&mut here);
     here.extend(said(plan, source, &mut found)?);
     let is_named = |named: &Named| {
         let words = &of_functions.texts.words;
@@ -91,6 +96,7 @@ pub fn survey(
     if plan.source.conninfo == plan.target.conninfo {
         found.leave_out_what_both_share();
     }
+    found.doubts.set_pairs_aside(&mut found.pairs);
     found.leave_out_what_begins_anew();
     Ok(found)
 }
@@ -197,7 +203,8 @@ fn look_for(
     let facts = draw::facts(target, &asked)?;
     let pairs = present.iter().zip(facts).filter_map(|(wanted, to)| {
         let from = vec![wanted.from.sequence.clone()];
-        Some(Pair { from, to: to?, table: wanted.from.table, in_unique: wanted.from.in_unique, holds: None })
+        let Draw { table, in_unique, .. } = wanted.from;
+        Some(Pair { from, to: to?, table, in_unique, is_sure: wanted.from.is_sure(), holds: None })
     });
     let pairs = found.pairs.drain(..).chain(pairs).collect();
     found.pairs = pair::merged(pairs);
@@ -215,6 +222,12 @@ impl Survey {
             self.problems.push(begins_anew(table, "source", &wanted.from.sequence.name));
         } else if wanted.from.by == By::Key {
             self.to_make.push(wanted);
+        } else if !wanted.from.is_sure() {
+            self.remarks.push(Problem {
+                table,
+                text: format!("sequence {name} is missing on the target; {why}"),
+                hint: format!("Create {name} on the target if numbers of it are in rows that move."),
+            });
         } else if wanted.is_old {
             self.remarks.push(Problem {
                 table,

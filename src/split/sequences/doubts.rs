@@ -1,0 +1,93 @@
+//! Sequences that functions may draw from, and nobody knows whether they do. They are raised where that can be done; what
+//! cannot be raised keeps no split from its cutover, and is named before, for the operator to accept.
+
+use super::draw::{By, Draw, Sequence};
+use super::pair::Pair;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub struct Doubt {
+    /// Qualified and quoted.
+    pub sequence: String,
+    pub text: String,
+}
+
+#[derive(Default)]
+pub struct Doubts {
+    pub all: Vec<Doubt>,
+    /// Who may draw from which of the source, by their numbers.
+    who: BTreeMap<String, String>,
+}
+
+/// Of each side's: what something surely draws from is in no doubt, and each is known once of a table.
+pub fn settle(draws: &mut Vec<Draw>) {
+    let sure: BTreeSet<String> =
+        draws.iter().filter(|draw| draw.is_sure()).map(|draw| draw.sequence.oid.clone()).collect();
+    let mut known = BTreeSet::new();
+    draws.retain(|draw| {
+        draw.is_sure()
+            || !sure.contains(&draw.sequence.oid)
+                && known.insert((draw.table, draw.column.clone(), draw.sequence.oid.clone()))
+    });
+}
+
+impl Doubts {
+    /// Takes out those of the source that the mover may not read.
+    pub fn set_closed_aside(&mut self, draws: &mut Vec<Draw>) {
+        let may = draws.iter().filter_map(|draw| match &draw.by {
+            By::Perhaps(who) => Some((draw.sequence.oid.clone(), who.clone())),
+            By::Identity | By::Default | By::Owned | By::Function(_) | By::Said | By::Key => None,
+        });
+        self.who = may.collect();
+        let (closed, open): (Vec<Draw>, Vec<Draw>) =
+            std::mem::take(draws).into_iter().partition(|draw| !draw.is_sure() && draw.sequence.is_closed);
+        *draws = open;
+        for draw in closed {
+            self.add(&draw.sequence, &draw.sequence, "the mover may not read it on the source");
+        }
+    }
+
+    /// The same of pairs that the mover could not raise, and of those whose numbers say nothing.
+    pub fn set_pairs_aside(&mut self, pairs: &mut Vec<Pair>) {
+        pairs.retain(|pair| match why_not(pair).filter(|_| !pair.is_sure) {
+            Some(why) => {
+                self.add_pair(pair, &why);
+                false
+            }
+            None => true,
+        });
+    }
+
+    pub fn add_pair(&mut self, pair: &Pair, why: &str) {
+        if let Some(from) = pair.from.first() {
+            self.add(from, &pair.to, why);
+        }
+    }
+
+    fn add(&mut self, of_source: &Sequence, sequence: &Sequence, why: &str) {
+        if self.all.iter().any(|known| known.sequence == sequence.name) {
+            return;
+        }
+        let who = self.who.get(&of_source.oid).map_or("a function", String::as_str);
+        let text = format!(
+            "{who} may draw from sequence {}, which is not raised on the target: {why}; \
+             if a number of it is in rows that move, it is given out again there",
+            sequence.name
+        );
+        self.all.push(Doubt { sequence: sequence.name.clone(), text });
+    }
+}
+
+fn why_not(pair: &Pair) -> Option<String> {
+    let to = &pair.to;
+    if let Some(role) = &to.may_not {
+        return Some(format!("role {role}, to whom the table belongs, may not set it"));
+    }
+    if to.is_closed {
+        return Some("the mover may not read it".to_owned());
+    }
+    if let Some(owner) = &to.of_others {
+        return Some(format!("it belongs to {owner}, of whom the mover is no member"));
+    }
+    let cycles = to.cycles || pair.from.iter().any(|from| from.cycles);
+    cycles.then(|| "it begins anew at its end (CYCLE)".to_owned())
+}
