@@ -134,6 +134,7 @@ mod secrets;
 mod security;
 mod sequences;
 mod sequences_by_text;
+mod sequences_near_their_end;
 mod servers;
 mod set_back;
 mod settings;

@@ -164,10 +164,10 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
 impl Survey {
     fn judge(&mut self, pair: &Pair, position: &Position) {
         let problem = |(text, hint): (String, String)| Problem { table: pair.table, text, hint };
-        match positions::unfit(pair, position) {
+        match positions::unfit(pair, position).or_else(|| positions::used_up(pair, position)) {
             Some(why) if pair.is_sure => self.problems.push(problem(why)),
             Some((why, _)) => self.doubts.add_pair(pair, &why),
-            None => {}
+            None => self.remarks.extend(positions::scarce(pair, position).map(problem)),
         }
     }
 }

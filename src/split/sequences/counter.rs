@@ -13,6 +13,10 @@ pub struct State {
     now: i64,
     /// Where the numbers begin at least that sessions have taken in advance (CACHE); None: nobody knows.
     taken_from: Option<i64>,
+    /// So many are taken at once.
+    pub cache: i64,
+    /// It has given out the number where it is.
+    is_called: bool,
     /// The column that it fills ends before it does.
     is_held: bool,
 }
@@ -20,7 +24,7 @@ pub struct State {
 impl State {
     /// None: no server makes such a sequence.
     pub fn read(numbers: &[i64]) -> Option<State> {
-        let [increment, min, max, start, now, cache] = *numbers else { return None };
+        let [increment, min, max, start, now, cache, is_called] = *numbers else { return None };
         let range = min..=max;
         (increment != 0 && range.contains(&start) && range.contains(&now)).then_some(State {
             increment,
@@ -29,6 +33,8 @@ impl State {
             start,
             now,
             taken_from: (cache <= 1).then_some(now),
+            cache,
+            is_called: is_called != 0,
             is_held: false,
         })
     }
@@ -66,8 +72,27 @@ impl State {
 
     /// The same once it was raised: it is there or further on, and what sessions had taken is void.
     pub fn raised_to(self, wanted: i64) -> State {
-        let now = if self.has_passed(wanted) { self.now } else { wanted };
-        State { now, taken_from: Some(now), ..self }
+        let (now, is_called) =
+            if self.has_passed(wanted) { (self.now, self.is_called) } else { (wanted, false) };
+        State { now, is_called, taken_from: Some(now), ..self }
+    }
+
+    /// Where it is set for a source that is at a value.
+    pub fn wanted(self, value: i64, margins: i64) -> i64 {
+        let beyond = self.beyond(value, margins);
+        if self.has_passed(beyond) { self.now } else { self.next_of_its_own(beyond) }
+    }
+
+    /// The same once that has been done by twice the margin, where it is to be done at all.
+    pub fn after(self, value: i64) -> State {
+        if self.have_all_passed(self.beyond(value, 1)) { self } else { self.raised_to(self.wanted(value, 2)) }
+    }
+
+    /// How many numbers it is yet to give out.
+    pub fn left(self) -> i128 {
+        let end = if self.is_up() { self.max } else { self.min };
+        let way = (i128::from(end) - i128::from(self.now)) / i128::from(self.increment);
+        way + i128::from(!self.is_called)
     }
 
     /// Numbers that were taken in advance begin where they were known to begin before, or later.
@@ -88,10 +113,14 @@ impl State {
         if self.is_up() { value < self.max } else { value > self.min }
     }
 
-    /// Some margins beyond the source's value.
+    /// Some margins beyond the source's value, and no more than half of what lies between that and its end: else a small one
+    /// had no number left.
     pub fn beyond(self, value: i64, margins: i64) -> i64 {
-        let margin = guc::sequence_margin().saturating_mul(self.increment);
-        self.within(i128::from(value) + i128::from(margin) * i128::from(margins))
+        let (value, increment) = (i128::from(value), i128::from(self.increment));
+        let end = i128::from(if self.is_up() { self.max } else { self.min });
+        let half = (end - value) / increment / 2;
+        let steps = (i128::from(guc::sequence_margin()) * i128::from(margins)).min(half).max(1);
+        self.within(value + steps * increment)
     }
 
     fn within(self, value: i128) -> i64 {
@@ -157,7 +186,17 @@ mod tests {
 
     fn state(increment: i64, now: i64) -> State {
         let (min, max) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
-        State { increment, min, max, start: increment.signum(), now, taken_from: Some(now), is_held: false }
+        State {
+            increment,
+            min,
+            max,
+            start: increment.signum(),
+            now,
+            taken_from: Some(now),
+            cache: 1,
+            is_called: true,
+            is_held: false,
+        }
     }
 
     #[test]
@@ -181,12 +220,12 @@ mod tests {
 
     #[test]
     fn what_is_no_sequence_is_none() {
-        assert!(State::read(&[1, 1, 10, 1, 10, 1]).is_some());
+        assert!(State::read(&[1, 1, 10, 1, 10, 1, 0]).is_some());
         for numbers in [
-            &[0, 1, 10, 1, 1, 1][..],
-            &[1, 10, 1, 1, 1, 1],
-            &[1, 1, 10, 11, 1, 1],
-            &[1, 1, 10, 1, 0, 1],
+            &[0, 1, 10, 1, 1, 1, 0][..],
+            &[1, 10, 1, 1, 1, 1, 0],
+            &[1, 1, 10, 11, 1, 1, 0],
+            &[1, 1, 10, 1, 0, 1, 0],
             &[1, 1, 10, 1, 1],
         ] {
             assert!(State::read(numbers).is_none(), "{numbers:?}");
@@ -210,24 +249,32 @@ mod tests {
         assert!(!state(-1, -1).is_out_of_bounds(-1_000_000));
         // Nor past what its column holds.
         let small = state(1, 1).held(Some(32_767));
-        assert_eq!(small.beyond(32_000, 1), 32_767);
+        assert_eq!(small.beyond(32_000, 1), 32_383);
         assert!(out_of_reach(small, "s", 17_000).is_some_and(|(text, _)| text.contains("ends at 32767")));
         assert!(out_of_reach(small, "s", 1_000).is_none());
         // Where it is past that already nobody inserts any more.
         assert!(out_of_reach(state(1, 40_000).held(Some(32_767)), "s", 1_000).is_none());
         let down = state(-1, -1).held(Some(32_767));
-        assert_eq!(down.beyond(-32_700, 1), -32_767);
+        assert_eq!(down.beyond(-32_700, 1), -32_733);
+        // One that is small keeps half of what is left to it.
+        let tiny = State { max: 100, is_called: false, ..state(1, 1) };
+        assert_eq!([tiny.left(), tiny.beyond(10, 1).into(), tiny.after(10).left()], [100, 55, 46]);
+        assert_eq!(tiny.after(99).left(), 1);
+        let past = State { max: 100, ..state(1, 100) };
+        assert_eq!([past.after(10).left(), State { is_called: false, ..past }.after(10).left()], [0, 1]);
+        let tens = State { min: -1_000, ..state(-10, -5) };
+        assert_eq!((tens.left(), tens.after(-900).now(), tens.after(-900).left()), (99, -955, 5));
     }
 
     #[test]
     fn what_sessions_have_taken_in_advance_counts() {
-        let cached = State::read(&[1, 1, 10_000, 1, 5_000, 20]).unwrap();
+        let cached = State::read(&[1, 1, 10_000, 1, 5_000, 20, 1]).unwrap();
         assert!(cached.has_passed(5_000) && !cached.have_all_passed(1));
         let raised = cached.raised_to(2_000);
         assert!(raised.now() == 5_000 && raised.have_all_passed(5_000));
         // Further on, they begin no earlier.
-        let later = State::read(&[1, 1, 10_000, 1, 6_000, 20]).unwrap().known_as(Some(raised));
+        let later = State::read(&[1, 1, 10_000, 1, 6_000, 20, 1]).unwrap().known_as(Some(raised));
         assert!(later.have_all_passed(5_000) && !later.have_all_passed(5_001));
-        assert!(State::read(&[1, 1, 10_000, 1, 5_000, 1]).unwrap().have_all_passed(5_000));
+        assert!(State::read(&[1, 1, 10_000, 1, 5_000, 1, 1]).unwrap().have_all_passed(5_000));
     }
 }

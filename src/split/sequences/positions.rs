@@ -11,6 +11,7 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::wait;
+use crate::words::counted;
 use std::time::{Duration, Instant};
 
 /// How far a sequence of the target is set ahead of the source's.
@@ -41,11 +42,11 @@ pub fn questions(pairs: &[Pair]) -> Option<[String; 2]> {
 fn question<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> String {
     let parts = sequences.enumerate().map(|(number, sequence)| {
         let name = &sequence.name;
-        format!("SELECT {number}, {}::regclass, last_value FROM {name}", literal(name))
+        format!("SELECT {number}, {}::regclass, last_value, is_called::int FROM {name}", literal(name))
     });
     format!(
-        "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now, seqcache
-           FROM ({}) v (number, relation, now) JOIN pg_sequence ON seqrelid = v.relation",
+        "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now, seqcache, v.is_called
+           FROM ({}) v (number, relation, now, is_called) JOIN pg_sequence ON seqrelid = v.relation",
         parts.collect::<Vec<_>>().join(" UNION ALL ")
     )
 }
@@ -155,6 +156,41 @@ pub fn unfit(pair: &Pair, position: &Position) -> Option<(String, String)> {
     }
 }
 
+/// Fewer are worth a word: they are used up soon. A session takes as many in advance as CACHE says.
+const FEW: i128 = 1_000;
+
+/// A sequence of the target that has no number left once it is raised, or none by now.
+pub fn used_up(pair: &Pair, position: &Position) -> Option<(String, String)> {
+    let (left, more) = (left(pair, position)?, more(pair));
+    (left == 0).then(|| (format!("sequence {} has no number left", pair.to.name), more))
+}
+
+/// One that has few.
+pub fn scarce(pair: &Pair, position: &Position) -> Option<(String, String)> {
+    let (left, more) = (left(pair, position)?, more(pair));
+    let few = FEW.max(i128::from(position.to?.cache));
+    (1..few).contains(&left).then(|| {
+        let numbers = counted(usize::try_from(left).unwrap_or_default(), "number", "numbers");
+        (
+            format!("sequence {} has {numbers} left once it is raised past that of the source", pair.to.name),
+            more,
+        )
+    })
+}
+
+fn more(pair: &Pair) -> String {
+    let name = &pair.to.name;
+    format!(
+        "Give it more on the target: ALTER SEQUENCE {name} with another MAXVALUE (MINVALUE, if it counts down), or AS bigint."
+    )
+}
+
+/// How many numbers the target's is to give out before its end; None: nothing is known of it, or it is not raised.
+fn left(pair: &Pair, position: &Position) -> Option<i128> {
+    let (state, value) = (position.to?, position.value(&pair.to.name).ok()?);
+    Some(value.map_or(state, |value| state.after(value)).left())
+}
+
 /// Raises those of the target that are behind; how far each is then. One that cannot be raised keeps no other from it.
 pub fn raise_all(
     target: &mut Connection,
@@ -230,8 +266,7 @@ fn raise_one(
     if let Some(why) = not_to_be_set(pair) {
         return Err(fail(why));
     }
-    let beyond = state.beyond(value, if ahead == Ahead::Plenty { 2 } else { 1 });
-    let wanted = if state.has_passed(beyond) { state.now() } else { state.next_of_its_own(beyond) };
+    let wanted = state.wanted(value, if ahead == Ahead::Plenty { 2 } else { 1 });
     let increment = state.increment;
     let behind = if state.is_up() { "<" } else { ">" };
     // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.
