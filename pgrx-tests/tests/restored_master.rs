@@ -54,7 +54,13 @@ fn refuses_and_adopts(cluster: &Cluster) {
         "SELECT * FROM shard_route('stays')",
         "SELECT shard_assign('new', 'shard_a')",
         "SELECT shard_unassign('stays')",
+        "SELECT shard_assign_many('{new}', 'shard_a')",
+        "SELECT shard_place_tenant('new')",
+        "SELECT shard_routing_rollback(0)",
         "SELECT shard_split_plan('shard_a', 'shard_b', '{stays}')",
+        "SELECT shard_split_plan_all('shard_a', 'shard_b')",
+        "CALL shard_misplaced_move('shard_a', '{stays}')",
+        "SELECT shard_gateway_config('nginx')",
     ] {
         let (state, said) = refused(&mut master, statement);
         assert_eq!(state, "55000", "{statement}: {said}");
