@@ -28,7 +28,7 @@ fn notes(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
 }
 
 /// What draws, and the sequence. Each is 70,000 further on the source than on the target.
-const DRAWN: [(&str, &str); 13] = [
+const DRAWN: [(&str, &str); 16] = [
     // A default of a view, and a function of one.
     (
         "CREATE SEQUENCE of_view; CREATE VIEW va AS SELECT tenant, id, code FROM items;
@@ -102,6 +102,24 @@ const DRAWN: [(&str, &str); 13] = [
              'BEGIN NEW.code := nextval(''\"Odd one\".\"a\"\"b\"''::regclass); RETURN NEW; END';
          CREATE TRIGGER number_l BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.code IS NULL) EXECUTE FUNCTION number_l()",
         "\"Odd one\".\"a\"\"b\"",
+    ),
+    // What functions have that clients call, or another relation's trigger.
+    (
+        "CREATE TABLE registry (n bigserial); CREATE FUNCTION register(text) RETURNS void LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO items (tenant, id) VALUES ($1, nextval(''registry_n_seq'')); END'",
+        "registry_n_seq",
+    ),
+    (
+        "CREATE SEQUENCE of_procedure; CREATE FUNCTION next_of_procedure() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''of_procedure'')';
+         CREATE PROCEDURE write_item(text) LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO public.items (tenant, id) VALUES ($1, next_of_procedure()); END'",
+        "of_procedure",
+    ),
+    (
+        "CREATE TABLE plain_inbox (whose text); CREATE SEQUENCE of_other_trigger; CREATE FUNCTION pass_on() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO items (tenant, id) VALUES (NEW.whose, nextval(''of_other_trigger'')); RETURN NULL; END';
+         CREATE TRIGGER pass_on BEFORE INSERT ON plain_inbox FOR EACH ROW EXECUTE FUNCTION pass_on()",
+        "of_other_trigger",
     ),
 ];
 

@@ -14,7 +14,11 @@ static CALLERS: LazyLock<String> =
     LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/callers.sql")));
 static VIEWS: LazyLock<String> =
     LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/views.sql")));
+const WRITERS: &str = include_str!("../../../sql/sequences/writers.sql");
 const SEARCH_PATHS: &str = include_str!("../../../sql/sequences/search_paths.sql");
+
+/// Functions that may write to a table are looked at, so many at most.
+const MOST_WRITERS: usize = 1_000;
 
 /// A call of nextval() with anything but a sequence that PostgreSQL itself knows the expression to depend on.
 const BY_TEXT: &str = r"nextval\((?!'([^']|'')+'::regclass\))";
@@ -54,6 +58,13 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<
         found.extend(rows.into_iter().filter_map(caller));
     }
     Ok(found)
+}
+
+/// Functions whose texts name a table and write, perhaps to it. Whether anybody calls them is not known.
+pub fn writers(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {
+    let (tables, most) = (array_of(tables.iter().copied()), MOST_WRITERS.to_string());
+    let rows = catalogs::ask(connection, WRITERS, &[Some(&tables), Some(&most)])?.rows;
+    Ok(rows.into_iter().filter_map(caller).collect())
 }
 
 fn caller(mut row: Vec<Option<String>>) -> Option<Caller> {

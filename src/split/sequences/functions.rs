@@ -51,6 +51,31 @@ pub struct Texts {
 /// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
 pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
     let callers = callers::find(connection, tables)?;
+    look(connection, tables, schemas, callers)
+}
+
+/// The same of functions that write to the tables, and of which nobody knows whether they are called: they may draw.
+pub fn of_writers(
+    connection: &mut Connection,
+    tables: &[Option<&str>],
+    schemas: &[String],
+) -> Result<Vec<Draw>> {
+    let callers = callers::writers(connection, tables)?;
+    let mut draws = look(connection, tables, schemas, callers)?.draws;
+    for draw in &mut draws {
+        if let By::Function(who) = &draw.by {
+            draw.by = By::Perhaps(who.clone());
+        }
+    }
+    Ok(draws)
+}
+
+fn look(
+    connection: &mut Connection,
+    tables: &[Option<&str>],
+    schemas: &[String],
+    callers: Vec<Caller>,
+) -> Result<Found> {
     if callers.is_empty() {
         return Ok(Found::default());
     }

@@ -154,10 +154,12 @@ fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]
             if sequences.is_empty() {
                 sequences = each_once(from.iter().filter(by_trigger));
             }
-            if sequences.is_empty() {
+            let is_sure = from.iter().any(|here| here.is_sure() && (is_of(&here) || by_trigger(&here)));
+            if !is_sure {
                 pairing.remarks.extend(filled_there_alone(from, there, table, &name));
-            } else {
-                pairing.passes(sequences, there);
+            }
+            if !sequences.is_empty() {
+                pairing.passes(sequences, there, is_sure);
             }
         }
     }
@@ -178,7 +180,7 @@ fn of_trigger(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]
     };
     let sequences = each_once(from.iter().filter(is_of));
     if !sequences.is_empty() {
-        pairing.passes(sequences, there);
+        pairing.passes(sequences, there, true);
     }
 }
 
@@ -194,13 +196,13 @@ fn each_once<'a>(draws: impl Iterator<Item = &'a Draw>) -> Vec<Sequence> {
 }
 
 impl Pairing {
-    fn passes(&mut self, from: Vec<Sequence>, there: &Draw) {
+    fn passes(&mut self, from: Vec<Sequence>, there: &Draw, is_sure: bool) {
         self.pairs.push(Pair {
             from,
             to: there.sequence.clone(),
             table: there.table,
             in_unique: there.in_unique,
-            is_sure: there.is_sure(),
+            is_sure: is_sure && there.is_sure(),
             holds: there.holds,
         });
     }
@@ -209,7 +211,9 @@ impl Pairing {
 /// Rows come with numbers of which no sequence of the source is known: where the target's has to go on, nobody can say.
 fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -> Option<Problem> {
     let may_fill = |here: &Draw| {
-        here.table == Some(table) && here.column.as_deref().is_none_or(|filled| filled == column)
+        here.is_sure()
+            && here.table == Some(table)
+            && here.column.as_deref().is_none_or(|filled| filled == column)
     };
     if !there.is_drawn() || !there.in_unique || from.iter().any(may_fill) {
         return None;

@@ -68,6 +68,7 @@ pub fn survey(
     let schemas = schemas(plan, Side::Source);
     let of_functions = functions::find(source, &tables.source, &schemas)?;
     here.extend(of_functions.draws);
+    here.extend(functions::of_writers(source, &tables.source, &schemas)?);
     let mut there = of_columns[1].clone();
     there.extend(draw::of_parts(target, &lists[1])?);
     there.extend(functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?.draws);
@@ -81,6 +82,7 @@ pub fn survey(
         schemas.contains(&named.schema) || words.contains(&named.schema) || begins_as(named, words)
     };
     here.extend(by_keys(plan, source, &is_named, &here, &mut found)?);
+    doubts::settle(&mut here);
     let pairing = pair::pair(&here, &there, &maps, places);
     found.pairs = pairing.pairs;
     found.problems.extend(pairing.problems);
@@ -155,9 +157,14 @@ fn by_keys(
     let (most, others) =
         (by_key::MOST.to_string(), text_array(&in_one(|| shard::schemas_of_others(&plan.source))));
     let alone = draw::named(&catalogs::ask(source, ALONE, &[Some(&others), Some(&most)])?);
-    let is_known: BTreeSet<&str> = known.iter().map(|draw| draw.sequence.oid.as_str()).collect();
+    let oids = |is_sure: bool| -> BTreeSet<&str> {
+        let draws = known.iter().filter(|draw| draw.is_sure() == is_sure);
+        draws.map(|draw| draw.sequence.oid.as_str()).collect()
+    };
+    let (is_known, may_be) = (oids(true), oids(false));
     let alone = alone.into_iter().filter(|named| !is_known.contains(named.oid.as_str())).collect();
     let [of_keys, mut unknown] = ByKey::new(&plan.scope).split(alone);
+    unknown.retain(|named| !may_be.contains(named.oid.as_str()));
     let (of_keys, elsewhere): (Vec<Named>, Vec<Named>) = of_keys.into_iter().partition(is_named);
     // Those that may well be the tenant's are named first.
     unknown.splice(0..0, elsewhere);
