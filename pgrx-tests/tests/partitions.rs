@@ -215,6 +215,7 @@ fn rows_attached_on_the_target_are_refused() {
     run(&cluster, 0, &partition("items_4", 1000));
     run(&cluster, 1, &loose("items_4", 1000));
     let split = plan(&cluster);
+    split.accept_remarks().unwrap();
     to_pending(&split);
     run(&cluster, 1, &attach("items_4", 1000));
     let text = split.failure(LIMIT).unwrap();
@@ -259,6 +260,7 @@ fn a_partition_of_the_target_that_comes_within_a_step() {
     let cluster = cluster_of(&[], TREE);
     run(&cluster, 0, &partition("items_4", 1000));
     let split = plan(&cluster);
+    split.accept_remarks().unwrap();
     cluster.hold("step_window").unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();

@@ -1,15 +1,31 @@
 -- What a side's tables have beside their columns. $1: schemas, $2: tables. Position of the table, kind, name, what it is, the columns
 -- that it is of, of an index what it is made of, whether it holds for old rows too, and the table's schema. Of an index' parts those are
--- untried that are computed, or whose values may be too long for it.
-WITH wanted AS (
-    SELECT w.ord - 1 AS position, c.oid, c.relrowsecurity, c.relforcerowsecurity, quote_ident(w.nsp) AS schema
+-- untried that are computed, or whose values may be too long for it. What several tables have, a view or a cast, is of the first one.
+WITH RECURSIVE wanted AS (
+    SELECT w.ord - 1 AS position, c.oid, c.relkind, c.relrowsecurity, c.relforcerowsecurity, quote_ident(w.nsp) AS schema
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
      WHERE c.relkind IN ('r', 'p')
+), reader (position, oid, is_guarded) AS (
+    -- The tables, views over them, and views over those.
+    SELECT w.position, w.oid, w.relrowsecurity FROM wanted w
+    UNION
+    SELECT o.position, r.ev_class, o.is_guarded
+      FROM reader o JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = o.oid AND d.classid = 'pg_rewrite'::regclass
+      JOIN pg_rewrite r ON r.oid = d.objid
+), shown AS (
+    SELECT v.position, c.oid, c.relkind, c.relname, c.relowner, c.reloptions, w.oid AS of_table, w.schema, v.is_guarded
+      FROM (SELECT min(o.position) AS position, o.oid, bool_or(o.is_guarded) AS is_guarded FROM reader o GROUP BY o.oid) v
+      JOIN pg_class c ON c.oid = v.oid AND c.relkind IN ('v', 'm') AND c.relpersistence <> 't'
+      JOIN wanted w ON w.position = v.position
 ), found AS (
-    SELECT w.position, 'trigger' AS kind, t.tgname::text AS name, concat_ws(' ', t.tgtype, p.proname, encode(t.tgargs, 'hex')) AS says,
-           NULL::smallint[] AS columns, NULL::json AS of_index, true AS is_held, w.oid, w.schema
-      FROM wanted w JOIN pg_trigger t ON t.tgrelid = w.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+    -- One that fires in a replica's session alone, no client meets.
+    SELECT w.position, CASE WHEN w.view IS NULL THEN 'trigger' ELSE 'view trigger' END AS kind, concat(w.view || '.', t.tgname) AS name,
+           replace(pg_get_triggerdef(t.oid), format(' TRIGGER %I ', t.tgname), ' TRIGGER ') AS says,
+           NULL::smallint[] AS columns, NULL::json AS of_index, true AS is_held, w.of_table AS oid, w.schema
+      FROM (SELECT w.position, w.oid, w.oid AS of_table, w.schema, NULL AS view FROM wanted w
+            UNION ALL SELECT v.position, v.oid, v.of_table, v.schema, v.relname FROM shown v) w
+      JOIN pg_trigger t ON t.tgrelid = w.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
       JOIN pg_proc p ON p.oid = t.tgfoid
      WHERE p.pronamespace IS DISTINCT FROM to_regnamespace('shardmaster_agent')
     UNION ALL
@@ -40,10 +56,12 @@ WITH wanted AS (
     SELECT w.position, CASE WHEN i.indisprimary THEN 'primary key' WHEN i.indisunique THEN 'unique key' ELSE 'index' END, x.relname,
            concat_ws(' ', m.amname, p.list, 'WHERE ' || pg_get_expr(i.indpred, i.indrelid, true), CASE WHEN p.nulls THEN 'NULLS NOT DISTINCT' END),
            i.indkey::int2[] || ARRAY(SELECT v[1]::int2 FROM regexp_matches(concat(i.indexprs::text, i.indpred::text), ':varattno (\d+)', 'g') v),
-           json_build_object('method', m.amname, 'parts', p.list, 'untried', p.untried, 'is_of_some', i.indpred IS NOT NULL, 'are_nulls_equal', p.nulls),
+           json_build_object('method', m.amname, 'parts', p.list, 'untried', p.untried, 'is_of_some', i.indpred IS NOT NULL, 'are_nulls_equal', p.nulls,
+                             'constraint', k.conname, 'is_deferrable', coalesce(k.condeferrable, false)),
            i.indisvalid, w.oid, w.schema
       FROM wanted w JOIN pg_index i ON i.indrelid = w.oid AND i.indislive AND NOT i.indisexclusion
       JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+      LEFT JOIN pg_constraint k ON k.conrelid = w.oid AND k.conindid = i.indexrelid AND k.contype IN ('p', 'u')
      CROSS JOIN LATERAL (
         SELECT json_agg(e.text ORDER BY e.ord), coalesce(json_agg(e.text) FILTER (WHERE e.is_untried), '[]'),
                coalesce(to_jsonb(i) ->> 'indnullsnotdistinct' = 'true', false)
@@ -58,12 +76,44 @@ WITH wanted AS (
                   LEFT JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum = k.attnum AND k.attnum > 0
                  WHERE k.ord <= i.indnkeyatts) AS e) AS p (list, untried, nulls)
     UNION ALL
-    SELECT v.position, CASE v.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, v.relname, '', NULL, NULL, true, v.oid, v.schema
-      FROM (SELECT DISTINCT w.position, c.relkind, c.relname, w.oid, w.schema
-              FROM wanted w
-              JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = w.oid AND d.classid = 'pg_rewrite'::regclass
-              JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class c ON c.oid = r.ev_class
-             WHERE c.relkind IN ('v', 'm') AND c.relpersistence <> 't') AS v
+    -- By its owner's rights, where not all see the same rows.
+    SELECT v.position, CASE v.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, v.relname,
+           concat_ws(' ', pg_get_viewdef(v.oid), (SELECT string_agg(o.text, ' ' ORDER BY o.text COLLATE "C") FROM unnest(v.reloptions) o (text)),
+                     CASE WHEN v.is_guarded THEN format('OWNER %s', v.relowner::regrole) END),
+           ARRAY(SELECT d.refobjsubid::int2 FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                  WHERE r.ev_class = v.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid = v.of_table AND d.refobjsubid > 0),
+           NULL, true, v.of_table, v.schema
+      FROM shown v
+    UNION ALL
+    SELECT v.position, 'view rule', format('%s.%s', v.relname, r.rulename), replace(pg_get_ruledef(r.oid), format(' RULE %I ', r.rulename), ' RULE '),
+           NULL, NULL, true, v.of_table, v.schema
+      FROM shown v JOIN pg_rewrite r ON r.ev_class = v.oid AND r.rulename <> '_RETURN' AND r.ev_enabled IN ('O', 'A')
+    UNION ALL
+    -- Its own, or else its domain's. What a sequence is called is said elsewhere.
+    SELECT e.position, 'default', e.attname, regexp_replace(e.says, 'nextval\([^()]*(\([^()]*\)[^()]*)?\)', 'nextval()', 'g'), ARRAY[e.attnum], NULL, true, e.oid, e.schema
+      FROM (SELECT w.position, w.oid, w.schema, a.attname, a.attnum,
+                   CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'nextval()'
+                        ELSE coalesce(pg_get_expr(e.adbin, e.adrelid), pg_get_expr(t.typdefaultbin, 0)) END AS says
+              FROM wanted w JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+                                               AND (a.atthasdef OR a.attidentity <> '' OR a.atttypid >= 16384)
+              JOIN pg_type t ON t.oid = a.atttypid
+              LEFT JOIN pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum) AS e
+     WHERE e.says !~ '^NULL(::|$)'
+    UNION ALL
+    SELECT w.position, 'partition key', '', pg_get_partkeydef(w.oid), NULL, NULL, true, w.oid, w.schema FROM wanted w WHERE w.relkind = 'p'
+    UNION ALL
+    SELECT w.position, 'partition', c.relname, pg_get_expr(c.relpartbound, c.oid), NULL, NULL, true, w.oid, w.schema
+      FROM wanted w JOIN pg_inherits i ON i.inhparent = w.oid AND w.relkind = 'p' JOIN pg_class c ON c.oid = i.inhrelid
+    UNION ALL
+    SELECT k.position, 'cast', format('%s AS %s', o.typname, t.typname),
+           concat_ws(' ', k.castsource::regtype, k.casttarget::regtype, k.castcontext, k.castmethod, nullif(k.castfunc, 0)::regprocedure),
+           NULL, NULL, true, w.oid, w.schema
+      FROM (SELECT k.oid, k.castsource, k.casttarget, k.castcontext, k.castmethod, k.castfunc, min(w.position) AS position
+              FROM pg_cast k JOIN wanted w ON k.oid >= 16384
+              JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0 AND a.atttypid IN (k.castsource, k.casttarget)
+             WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'e')
+             GROUP BY k.oid, k.castsource, k.casttarget, k.castcontext, k.castmethod, k.castfunc) k
+      JOIN wanted w ON w.position = k.position JOIN pg_type o ON o.oid = k.castsource JOIN pg_type t ON t.oid = k.casttarget
 )
 SELECT f.position, f.kind, f.name, f.says,
        (SELECT json_agg(a.attname) FROM pg_attribute a WHERE a.attrelid = f.oid AND a.attnum = ANY (f.columns) AND a.attnum > 0),

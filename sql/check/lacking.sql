@@ -1,10 +1,15 @@
--- Which of some rights a side's roles do not have. $1: schemas, $2: tables, $3: roles, $4: rights, $5: columns, as granted.sql gives
--- them. The number of each from 0, and whether there is such a role.
+-- Which of some rights a side's roles do not have. $1: schemas, $2: tables (NULL: of all), $3: roles, $4: rights, $5: columns, as granted.sql
+-- gives them. The number of each from 0, and whether there is such a role.
 SELECT g.ord - 1, r.rolname IS NOT NULL OR g.role = 'public'
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS g (nsp, rel, role, privilege, "column", ord)
-  JOIN pg_namespace n ON n.nspname = g.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = g.rel AND c.relkind IN ('r', 'p')
+  LEFT JOIN pg_namespace n ON n.nspname = g.nsp LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = g.rel AND c.relkind IN ('r', 'p')
   LEFT JOIN pg_roles r ON r.rolname = g.role AND g.role <> 'public'
- WHERE NOT coalesce(CASE
+ CROSS JOIN LATERAL (SELECT c.relrowsecurity AND NOT (r.rolsuper OR r.rolbypassrls)
+                            AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE'))) AS s (is_guarded)
+ WHERE (g.nsp IS NULL OR c.oid IS NOT NULL) AND NOT coalesce(CASE
+           -- Who is not there sees nothing.
+           WHEN g.privilege = 'ROW LEVEL SECURITY' THEN r.rolname IS NULL OR NOT c.relrowsecurity OR s.is_guarded
+           WHEN g.privilege = 'BYPASSRLS' THEN r.rolname IS NULL OR NOT s.is_guarded
            WHEN r.rolname IS NULL AND g.role <> 'public' THEN false
            WHEN g.privilege = 'nextval' THEN (
                SELECT bool_and(has_sequence_privilege(g.role, s.oid, 'USAGE') OR has_sequence_privilege(g.role, s.oid, 'UPDATE'))
@@ -12,6 +17,14 @@ SELECT g.ord - 1, r.rolname IS NOT NULL OR g.role = 'public'
                  JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
                  JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
                 WHERE a.attrelid = c.oid AND a.attname = g."column")
+           WHEN g.privilege = 'LOGIN' THEN r.rolcanlogin AND r.rolconnlimit <> 0 AND coalesce(r.rolvaliduntil > now(), true)
+           WHEN g.privilege = 'CONNECT' THEN has_database_privilege(g.role, current_database(), 'CONNECT')
+           WHEN g.privilege IN ('rights of', 'SET ROLE to') THEN (
+               SELECT pg_has_role(g.role, m.oid, CASE g.privilege WHEN 'rights of' THEN 'USAGE' ELSE 'MEMBER' END) FROM pg_roles m WHERE m.rolname = g."column")
+           -- One that is not there is said of the views.
+           WHEN g.privilege LIKE 'view %' THEN (
+               SELECT has_table_privilege(g.role, v.oid, substr(g.privilege, 6)) AND has_schema_privilege(g.role, v.relnamespace, 'USAGE')
+                 FROM pg_class v WHERE v.oid = to_regclass(g."column"))
            WHEN g.privilege = 'schema USAGE' THEN has_schema_privilege(g.role, n.oid, 'USAGE')
            WHEN g."column" IS NULL THEN has_table_privilege(g.role, c.oid, g.privilege)
            -- One that is not there is no question of rights.

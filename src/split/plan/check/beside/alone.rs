@@ -1,10 +1,13 @@
 //! What the target's table has alone, and rows of the source need not keep to.
 
+use super::columns;
 use super::fact::Fact;
 use super::lacks::is_missing;
 use super::pair::Pair;
 use crate::split::finding::Finding;
 
+/// What every statement of a client meets, on the target alone.
+const MET: [&str; 6] = ["trigger", "view trigger", "view rule", "policy", "setting", "foreign key"];
 const NAME: &str = "target: unique keys and exclusions";
 
 /// Keys that keep two rows apart: those of the source were never held to them.
@@ -23,11 +26,17 @@ pub fn keys(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding> {
 
 /// A key of fewer parts keeps the same rows apart, and more.
 fn is_promised(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
-    let mut promises = given.iter().filter(|fact| fact.position == pair.position && fact.is_held);
+    let mut promises = given.iter().filter(|fact| fact.position == pair.position);
     promises.any(|fact| {
-        fact.kind == wanted.kind && fact.says_as(wanted)
-            || fact.is(&["primary key", "unique key"]) && is_of_fewer(fact, wanted)
+        is_held_alike(pair, fact, wanted)
+            && (fact.kind == wanted.kind && fact.says_as(wanted)
+                || fact.is_held && fact.is(&["primary key", "unique key"]) && is_of_fewer(fact, wanted))
     })
+}
+
+/// Whether the source's holds for each of its rows, or neither for those of all partitions.
+fn is_held_alike(pair: &Pair<'_>, fact: &Fact, wanted: &Fact) -> bool {
+    fact.is_held || !wanted.is_held && pair.to.is_partitioned()
 }
 
 fn is_of_fewer(promise: &Fact, wanted: &Fact) -> bool {
@@ -40,17 +49,18 @@ fn is_of_fewer(promise: &Fact, wanted: &Fact) -> bool {
 /// Indexes and columns that are computed from a row, and what clients meet after the cutover: in words.
 pub fn others(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let of_table = |fact: &&Fact| fact.position == pair.position && fact.index.is_some();
-    let here: Vec<&Fact> = given.iter().filter(of_table).filter(|fact| fact.is_held).collect();
+    let here: Vec<&Fact> = given.iter().filter(of_table).collect();
     let own = there.iter().filter(of_table).filter(|fact| !pair.is_other(&fact.columns));
     // A key that the source does not promise is refused already.
     let own = own.filter(|fact| fact.kind != "unique key" || is_promised(pair, fact, given));
     let mut alone: Vec<String> = own
-        .filter(|fact| !here.iter().any(|other| is_tried(other, fact)))
+        .filter(|fact| !here.iter().any(|other| is_held_alike(pair, other, fact) && is_tried(other, fact)))
         .map(|fact| format!("index \"{}\"", fact.name))
         .collect();
     let met = there.iter().filter(|fact| fact.position == pair.position);
-    let met = met.filter(|fact| fact.is(&["trigger", "policy", "setting"]) && is_missing(fact, given));
+    let met = met.filter(|fact| fact.is(&MET) && !pair.is_other(&fact.columns) && is_missing(fact, given));
     alone.extend(met.map(Fact::text));
+    alone.extend(columns::defaults_alone(pair, given, there));
     let is_mapped = |name: &str| pair.policy.maps.iter().any(|map| map.column == name);
     let generated = pair.to.columns().iter().filter(|column| {
         column.generated.is_some() && pair.from.column(&column.name).is_none() && !is_mapped(&column.name)

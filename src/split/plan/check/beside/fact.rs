@@ -16,15 +16,20 @@ pub struct Fact {
     /// `trigger`, `policy`, `unique key` ..
     pub kind: String,
     pub name: String,
-    says: String,
-    /// Of the table, by name; of a trigger, a policy or a view none.
+    pub says: String,
+    /// Of the table, by name; of a trigger or a policy none.
     pub columns: BTreeSet<String>,
     pub index: Option<Index>,
     /// Whether it holds for rows from before, too.
     pub is_held: bool,
     /// As the server writes it.
     schema: String,
+    /// Whether the server writes columns of views without their table, where there is one alone.
+    is_brief: bool,
 }
+
+/// Servers from this version on do.
+const BRIEF: i32 = 160_000;
 
 /// What an index, or the key that it is of, compares rows by.
 #[derive(Deserialize, Debug, Default)]
@@ -36,6 +41,9 @@ pub struct Index {
     /// Not of all rows.
     pub is_of_some: bool,
     pub are_nulls_equal: bool,
+    /// The constraint's name; None: it is an index alone.
+    pub constraint: Option<String>,
+    pub is_deferrable: bool,
 }
 
 impl Index {
@@ -48,6 +56,7 @@ impl Index {
 
 pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
     let rows = catalogs::ask(session, BESIDE_COLUMNS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let is_brief = session.server_version() >= BRIEF;
     let read = |row: &Vec<Option<String>>| -> Option<Fact> {
         let [position, kind, name, says, columns, index, is_held, schema] = row.as_slice() else {
             return None;
@@ -63,6 +72,7 @@ pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
             index: index.as_deref().map_or(Some(None), |text| Index::read(text).map(Some))?,
             is_held: is_held.as_deref() == Some("t"),
             schema: schema.clone()?,
+            is_brief,
         })
     };
     let facts: Option<Vec<Fact>> = rows.rows.iter().map(read).collect();
@@ -82,7 +92,11 @@ impl Fact {
 
     /// Whether it says what another one says; where shards are namespaces, each in its own.
     pub fn says_as(&self, other: &Fact) -> bool {
-        in_schema(&self.says, &self.schema, &other.schema) == other.says
+        let says = in_schema(&self.says, &self.schema, &other.schema);
+        says == other.says
+            || self.is_brief != other.is_brief
+                && self.is(&["view", "materialized view", "view rule"])
+                && brief(&says) == brief(&other.says)
     }
 
     pub fn text(&self) -> String {
@@ -90,5 +104,38 @@ impl Fact {
             "setting" => self.name.clone(),
             kind => format!("{kind} \"{}\"", self.name),
         }
+    }
+}
+
+/// A query without what its names are qualified by.
+fn brief(query: &str) -> String {
+    let is_letter = |c: char| c.is_alphanumeric() || "_$\"".contains(c);
+    let mut said = String::with_capacity(query.len());
+    let mut name = String::new();
+    for c in query.chars() {
+        match c {
+            '.' if name.starts_with(|first: char| !first.is_ascii_digit()) => {
+                said.truncate(said.len() - name.len());
+                name.clear();
+            }
+            _ => {
+                said.push(c);
+                if is_letter(c) { name.push(c) } else { name.clear() }
+            }
+        }
+    }
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::brief;
+
+    #[test]
+    fn versions_that_qualify_columns_say_the_same_view() {
+        let older = " SELECT items.tenant,\n    (items.\"Id\" * 1.5)\n   FROM public.items;";
+        let newer = " SELECT tenant,\n    (\"Id\" * 1.5)\n   FROM public.items;";
+        assert_eq!(brief(older), brief(newer));
+        assert_eq!(brief(newer), "SELECT tenant, (\"Id\" * 1.5) FROM items;");
     }
 }

@@ -2,26 +2,34 @@
 
 use super::fact::Fact;
 use super::pair::Pair;
-use crate::agent::shape::Column;
+use super::{columns, keys, partitions};
+
+/// Facts that are compared by themselves.
+const APART: [&str; 6] = ["index", "primary key", "unique key", "default", "partition key", "partition"];
+const VIEWS: [&str; 2] = ["view", "materialized view"];
 
 /// In words, one for each.
 pub fn find(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
-    let here =
-        given.iter().filter(|fact| fact.position == pair.position && !fact.is(&["index", "primary key"]));
-    let mut lacks: Vec<String> =
-        here.filter(|fact| !pair.is_other(&fact.columns)).filter_map(|fact| lacking(fact, there)).collect();
-    lacks.extend(pair.from.columns().iter().filter_map(|column| of_column(pair, column)));
+    let here = given.iter().filter(|fact| fact.position == pair.position && !fact.is(&APART));
+    let here = here.filter(|fact| fact.is(&VIEWS) || !pair.is_other(&fact.columns));
+    let mut lacks: Vec<String> = here.filter_map(|fact| lacking(pair, fact, there)).collect();
+    lacks.extend(keys::lacks(pair, given, there));
+    lacks.extend(columns::lacks(pair, given, there));
+    lacks.extend(partitions::lacks(pair, given, there));
     lacks
 }
 
-fn lacking(fact: &Fact, there: &[Fact]) -> Option<String> {
-    let is_same = || there.iter().any(|other| other.is_beside(fact) && fact.says_as(other));
-    // By the same name it may do another thing, which is for the table's owner to know; but a policy decides who sees whose
-    // rows, and a foreign key what becomes of rows that refer to others.
+fn lacking(pair: &Pair<'_>, fact: &Fact, there: &[Fact]) -> Option<String> {
+    let same = || there.iter().filter(|other| other.is_beside(fact) && fact.says_as(other));
+    // A setting says nothing but its name. By the same name a CHECK of the target may keep out less, and what it keeps out
+    // besides is looked at elsewhere.
     match is_missing(fact, there) {
         true => Some(fact.text()),
-        false if fact.is(&["policy", "foreign key"]) && !is_same() => {
-            Some(format!("{} as it is on the source", fact.text()))
+        false if fact.is(&["setting", "check"]) || pair.is_other(&fact.columns) => None,
+        false if same().next().is_none() => Some(format!("{} as it is on the source", fact.text())),
+        // By which ON CONFLICT names it.
+        false if fact.is(&["exclusion"]) && !same().any(|other| other.name == fact.name) => {
+            Some(keys::by_name(&fact.name))
         }
         false => None,
     }
@@ -31,21 +39,4 @@ fn lacking(fact: &Fact, there: &[Fact]) -> Option<String> {
 pub fn is_missing(fact: &Fact, there: &[Fact]) -> bool {
     let does_the_same = |other: &Fact| fact.kind != "setting" && fact.says_as(other);
     !there.iter().any(|other| other.is_beside(fact) && (other.name == fact.name || does_the_same(other)))
-}
-
-/// What clients rely on who leave a column out, or send a NULL.
-fn of_column(pair: &Pair<'_>, column: &Column) -> Option<String> {
-    let there = pair.to.column(&column.name)?;
-    let name = &column.name;
-    if pair.is_other(&[name.clone()].into()) || there.generated.is_some() {
-        return None;
-    }
-    let lacks_default = column.has_default && !there.has_default;
-    let lacks_not_null = column.not_null && !there.not_null;
-    match (lacks_default, lacks_not_null) {
-        (true, true) => Some(format!("DEFAULT and NOT NULL of column \"{name}\"")),
-        (true, false) => Some(format!("DEFAULT of column \"{name}\"")),
-        (false, true) => Some(format!("NOT NULL of column \"{name}\"")),
-        (false, false) => None,
-    }
 }

@@ -3,11 +3,15 @@
 //! keep to. Indexes that keep rows from nothing are the target's own affair, and shard_schema_diff() shows them.
 
 mod alone;
+mod columns;
 mod fact;
+mod keys;
 mod lacks;
 mod pair;
+mod partitions;
 mod published;
 mod rights;
+mod settings;
 
 use crate::agent::error::Result;
 use crate::agent::observe;
@@ -19,6 +23,7 @@ use crate::remote::quote::{literal, text_array};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use pair::Pair;
+use rights::Missing;
 
 pub fn check(
     plan: &Plan,
@@ -28,7 +33,7 @@ pub fn check(
     let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
     let (given, there) = (fact::of(source, &lists[0])?, fact::of(target, &lists[1])?);
     let missing = rights::missing(plan, (source, &lists[0]), (target, &lists[1]))?;
-    let mut findings = Vec::new();
+    let mut findings = of_roles(plan, &missing);
     let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables)).enumerate();
     for (position, (policy, (from, to))) in tables {
         // One that is missing, or may not be read, is a finding of its own.
@@ -37,7 +42,9 @@ pub fn check(
         }
         let pair = Pair { position, policy, from, to };
         let mut lacks = lacks::find(&pair, &given, &there);
-        lacks.extend(missing.iter().filter(|(at, _)| *at == position).map(|(_, text)| text.clone()));
+        lacks.extend(
+            missing.rights.iter().filter(|(at, _)| *at == Some(position)).map(|(_, text)| text.clone()),
+        );
         if !lacks.is_empty() {
             let copy = format!(
                 "SELECT * FROM shard_schema_copy({}, {}, {})",
@@ -64,6 +71,22 @@ pub fn check(
         findings.extend(published::check(session, side, shapes)?);
     }
     Ok(findings)
+}
+
+/// What is of no table: who logs in, and what sessions begin with.
+fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
+    let rights: Vec<&str> =
+        missing.rights.iter().filter(|(at, _)| at.is_none()).map(|(_, text)| text.as_str()).collect();
+    let settings: Vec<&str> = missing.settings.iter().map(String::as_str).collect();
+    let finding = |object: &str, items: Vec<&str>, what: &str| {
+        (!items.is_empty()).then(|| {
+            let detail = format!("{what} {}", items.join(", "));
+            Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail)
+        })
+    };
+    let roles = finding("login roles", rights, "of roles that use the tables, the target lacks");
+    let settings = finding("database settings", settings, "otherwise on the target:");
+    roles.into_iter().chain(settings).collect()
 }
 
 /// Schemas and tables of a side.

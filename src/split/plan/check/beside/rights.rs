@@ -1,35 +1,53 @@
-//! Who may read and write the source's tables, and may not do so on the target.
+//! Who may read and write the source's tables, and may not do so on the target; and who may no longer log in there.
 
+use super::settings::{self, Settings};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
-use crate::remote::quote::array_of;
+use crate::remote::quote::{array_of, ident_as_needed};
 use crate::remote::{Connection, RemoteError};
+use crate::split::plan::check::constraints::in_schema;
 use std::collections::{BTreeMap, BTreeSet};
 
 const GRANTED: &str = include_str!("../../../../../sql/check/granted.sql");
 const LACKING: &str = include_str!("../../../../../sql/check/lacking.sql");
 
-/// A right of a role: the table's position, the role, the right, and its column.
-type Right = (usize, String, String, Option<String>);
+/// A right of a role: the table's position (None: of all), the role, the right, and what it is of: a column, a view or a role.
+type Right = (Option<usize>, String, String, Option<String>);
 
-/// By the table's position, in words.
+/// What a side's roles bring there.
+#[derive(Default)]
+struct Granted {
+    rights: Vec<Right>,
+    settings: Settings,
+}
+
+/// What the target's roles lack, in words.
+#[derive(Default)]
+pub struct Missing {
+    /// By the table's position; None: of no table.
+    pub rights: Vec<(Option<usize>, String)>,
+    pub settings: Vec<String>,
+}
+
 pub fn missing(
     plan: &Plan,
     (source, given): (&mut Connection, &[String; 2]),
     (target, there): (&mut Connection, &[String; 2]),
-) -> Result<Vec<(usize, String)>> {
-    let own: BTreeSet<Right> = rights(target, there)?.into_iter().collect();
+) -> Result<Missing> {
+    let (here, own) = (granted(source, given)?, granted(target, there)?);
+    let settings = settings::others(plan, &here.settings, &own.settings);
+    let known: BTreeSet<Right> = own.rights.into_iter().collect();
     let (schemas, names) = observe::table_names(plan, Side::Target);
-    let wanted: Vec<Right> =
-        rights(source, given)?.into_iter().filter(|right| !own.contains(right)).collect();
+    let wanted = in_schemas(here.rights, &observe::table_names(plan, Side::Source).0, &schemas);
+    let wanted: Vec<Right> = wanted.into_iter().filter(|right| !known.contains(right)).collect();
     if wanted.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Missing { settings, ..Missing::default() });
     }
     let of = |cell: fn(&Right) -> Option<&str>| array_of(wanted.iter().map(cell));
-    let place = |list: &[String]| array_of(wanted.iter().map(|right| list.get(right.0).map(String::as_str)));
+    let place = |list: &[String]| array_of(wanted.iter().map(|right| list.get(right.0?).map(String::as_str)));
     let lists = [
         place(&schemas),
         place(&names),
@@ -38,34 +56,67 @@ pub fn missing(
         of(|right| right.3.as_deref()),
     ];
     let lists: Vec<Option<&str>> = lists.iter().map(|list| Some(list.as_str())).collect();
-    let mut missing: BTreeMap<(usize, String), BTreeSet<String>> = BTreeMap::new();
+    let mut missing: BTreeMap<(Option<usize>, String), BTreeSet<String>> = BTreeMap::new();
     for row in catalogs::ask(target, LACKING, &lists)?.rows {
         let [Some(number), Some(is_there)] = row.as_slice() else { continue };
-        let Some((position, role, right, column)) =
-            number.parse::<usize>().ok().and_then(|number| wanted.get(number))
-        else {
+        let Some(right) = number.parse::<usize>().ok().and_then(|number| wanted.get(number)) else {
             continue;
         };
-        let right = match column {
-            Some(column) => format!("{right} of \"{column}\""),
-            None => right.clone(),
-        };
+        let role = &right.1;
         let who = if is_there == "t" { role.clone() } else { format!("{role}, which is no role there") };
-        missing.entry((*position, who)).or_default().insert(right);
+        missing.entry((right.0, who)).or_default().insert(text(right));
     }
-    let text = |((position, role), rights): ((usize, String), BTreeSet<String>)| {
+    let text = |((position, role), rights): ((Option<usize>, String), BTreeSet<String>)| {
         let rights: Vec<String> = rights.into_iter().collect();
         (position, format!("{} for {role}", rights.join(" and ")))
     };
-    Ok(missing.into_iter().map(text).collect())
+    Ok(Missing { rights: missing.into_iter().map(text).collect(), settings })
 }
 
-fn rights(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Right>> {
-    let rows = catalogs::ask(session, GRANTED, &[Some(&lists[0]), Some(&lists[1])])?;
-    let read = |row: &Vec<Option<String>>| {
-        let [Some(position), Some(role), Some(right), column] = row.as_slice() else { return None };
-        Some((position.parse().ok()?, role.clone(), right.clone(), column.clone()))
+fn text((_, _, right, of): &Right) -> String {
+    match (right.strip_prefix("view "), of) {
+        (Some(right), Some(view)) => format!("{right} of view {view}"),
+        (None, Some(role)) if ["rights of", "SET ROLE to"].contains(&right.as_str()) => {
+            format!("{right} {role}")
+        }
+        (None, Some(column)) => format!("{right} of \"{column}\""),
+        (_, None) => right.clone(),
+    }
+}
+
+/// Views that are in the schema of their table, as the target has them.
+fn in_schemas(rights: Vec<Right>, from: &[String], into: &[String]) -> Vec<Right> {
+    let there = |(position, role, right, of): Right| {
+        let pair = position.and_then(|at| Some((from.get(at)?, into.get(at)?)));
+        let of = match pair.filter(|_| right.starts_with("view ")) {
+            Some((from, into)) => {
+                of.map(|view| in_schema(&view, &ident_as_needed(from), &ident_as_needed(into)))
+            }
+            None => of,
+        };
+        (position, role, right, of)
     };
-    let rights: Option<Vec<Right>> = rows.rows.iter().map(read).collect();
-    Ok(rights.ok_or_else(|| RemoteError::unreadable(session.shard(), "who may read its tables"))?)
+    rights.into_iter().map(there).collect()
+}
+
+fn granted(session: &mut Connection, lists: &[String; 2]) -> Result<Granted> {
+    let rows = catalogs::ask(session, GRANTED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let mut granted = Granted::default();
+    let mut read = |row: &Vec<Option<String>>| -> Option<()> {
+        let [position, Some(role), Some(right), of, value] = row.as_slice() else { return None };
+        match right.as_str() {
+            "setting" => {
+                granted.settings.insert((role.clone(), of.clone()?), value.clone()?);
+            }
+            _ => {
+                let position = position.as_ref().map_or(Some(None), |at| at.parse().ok().map(Some))?;
+                granted.rights.push((position, role.clone(), right.clone(), of.clone()));
+            }
+        }
+        Some(())
+    };
+    let is_read = rows.rows.iter().all(|row| read(row).is_some());
+    is_read
+        .then_some(granted)
+        .ok_or_else(|| RemoteError::unreadable(session.shard(), "who may read its tables").into())
 }

@@ -1,0 +1,119 @@
+//! What clients rely on who leave a column out, give it, send a NULL, or name no columns.
+
+use super::fact::Fact;
+use super::pair::Pair;
+use crate::agent::shape::Column;
+
+/// An identity that takes no value of a client; it draws one as others do.
+const ALWAYS: &str = "ALWAYS";
+const DRAWN: &str = "nextval()";
+
+pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+    let columns = pair.from.columns().iter();
+    let mut lacks: Vec<String> =
+        columns.filter_map(|column| of_column(pair, (given, there), column)).collect();
+    if is_in_another_order(pair) {
+        lacks.push("the order of its columns".to_owned());
+    }
+    lacks
+}
+
+fn of_column(pair: &Pair<'_>, (given, there): (&[Fact], &[Fact]), column: &Column) -> Option<String> {
+    let other = pair.to.column(&column.name)?;
+    let name = &column.name;
+    // Two that are generated are compared elsewhere.
+    if pair.is_other(&[name.clone()].into()) || other.generated.is_some() {
+        return None;
+    }
+    let (here, own) = (default(pair, given, name), default(pair, there, name));
+    let is_given = |fact: Option<&Fact>| fact.is_none_or(|fact| fact.says != ALWAYS);
+    if column.generated.is_none() && is_given(here) && !is_given(own) {
+        return Some(format!("column \"{name}\" as one that statements may give a value"));
+    }
+    let mut lost = Vec::new();
+    match (here, own) {
+        _ if column.generated.is_some() => lost.push("what generates it"),
+        (Some(_), None) => lost.push("DEFAULT"),
+        (Some(here), Some(own)) if !is_alike(here, own) => lost.push("the same DEFAULT"),
+        (None | Some(_), _) => {}
+    }
+    if column.not_null && !other.not_null {
+        lost.push("NOT NULL");
+    }
+    if bare(column.collation.as_deref()) != bare(other.collation.as_deref()) {
+        lost.push("the same COLLATE");
+    }
+    (!lost.is_empty()).then(|| format!("{} of column \"{name}\"", lost.join(" and ")))
+}
+
+/// Columns that the target alone gives a value where a statement leaves them out.
+pub fn defaults_alone(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+    let columns = pair.from.columns().iter().filter(|column| !column.not_null && column.generated.is_none());
+    let columns = columns.filter(|column| !pair.is_other(&[column.name.clone()].into()));
+    let is_alone = |column: &&Column| {
+        let own = default(pair, there, &column.name).filter(|fact| fact.says != ALWAYS);
+        own.is_some() && default(pair, given, &column.name).is_none()
+    };
+    columns.filter(is_alone).map(|column| format!("DEFAULT of column \"{}\"", column.name)).collect()
+}
+
+fn default<'a>(pair: &Pair<'_>, facts: &'a [Fact], name: &str) -> Option<&'a Fact> {
+    facts.iter().find(|fact| fact.position == pair.position && fact.is(&["default"]) && fact.name == name)
+}
+
+fn is_alike(here: &Fact, own: &Fact) -> bool {
+    let drawn = |fact: &Fact| [ALWAYS, DRAWN].contains(&fact.says.as_str());
+    drawn(here) && drawn(own) || here.says_as(own) || value(&here.says) == value(&own.says)
+}
+
+/// A literal without its type, which may be wider on the target.
+fn value(text: &str) -> &str {
+    let quoted = text.strip_prefix('\'').and_then(|rest| {
+        let (value, of_type) = rest.rsplit_once("'::")?;
+        let is_type = of_type.chars().all(|c| c.is_alphanumeric() || " _.\"(),[]".contains(c));
+        (is_type && !value.replace("''", "").contains('\'')).then_some(value)
+    });
+    quoted.unwrap_or_else(|| text.trim_start_matches('(').trim_end_matches(')'))
+}
+
+/// A collation's name without its schema.
+fn bare(name: Option<&str>) -> Option<&str> {
+    name.and_then(|name| name.rsplit('.').next())
+}
+
+/// Whether a statement without names of columns gives values to others than on the source. What the target has alone at its
+/// end, such a statement does not reach.
+fn is_in_another_order(pair: &Pair<'_>) -> bool {
+    let is_mapped = |name: &str| pair.policy.maps.iter().any(|map| map.column == name);
+    let names = |columns: &'_ [Column]| -> Vec<String> {
+        columns.iter().map(|column| column.name.clone()).filter(|name| !is_mapped(name)).collect()
+    };
+    let mut here = names(pair.from.columns());
+    here.retain(|name| pair.to.column(name).is_some());
+    let mut own = names(pair.to.columns());
+    let end = own.iter().rposition(|name| pair.from.column(name).is_some()).map_or(0, |last| last + 1);
+    own.truncate(end);
+    here != own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value;
+
+    #[test]
+    fn a_literal_is_the_same_in_a_wider_type() {
+        for (here, own) in [
+            ("'new'::character varying", "'new'::text"),
+            ("0", "'0'::bigint"),
+            ("(-1)", "'-1'::integer"),
+            ("'it''s'::character varying(9)", "'it''s'::text"),
+        ] {
+            assert_eq!(value(here), value(own));
+        }
+        for (here, own) in
+            [("'a'::text", "'b'::text"), ("now()", "'now'::text"), ("f('a'::text)", "'a'::text")]
+        {
+            assert_ne!(value(here), value(own));
+        }
+    }
+}

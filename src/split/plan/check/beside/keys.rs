@@ -1,0 +1,38 @@
+//! Keys that clients name: by their columns in ON CONFLICT, or by the constraint's name there and in SET CONSTRAINTS.
+
+use super::fact::Fact;
+use super::pair::Pair;
+
+pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+    let is_key = |fact: &&Fact| fact.position == pair.position && fact.is(&["primary key", "unique key"]);
+    let own: Vec<&Fact> = there.iter().filter(is_key).collect();
+    let here = given.iter().filter(is_key).filter(|fact| !pair.is_other(&fact.columns));
+    here.filter_map(|fact| lacking(fact, &own)).collect()
+}
+
+fn lacking(fact: &Fact, own: &[&Fact]) -> Option<String> {
+    // One that is not valid answers no ON CONFLICT.
+    let alike: Vec<&&Fact> =
+        own.iter().filter(|other| fact.says_as(other) && (other.is_held || !fact.is_held)).collect();
+    if alike.is_empty() {
+        // Two primary keys that differ are refused.
+        let is_there = own.iter().any(|other| other.name == fact.name);
+        let text = fact.text();
+        let text = if is_there { format!("{text} as it is on the source") } else { text };
+        return (!fact.is(&["primary key"])).then_some(text);
+    }
+    let index = fact.index.as_ref()?;
+    let name = index.constraint.as_ref()?;
+    let named = alike.iter().filter_map(|other| other.index.as_ref());
+    let named: Vec<_> = named.filter(|other| other.constraint.as_ref() == Some(name)).collect();
+    if named.is_empty() {
+        return Some(by_name(name));
+    }
+    let is_lost = index.is_deferrable && !named.iter().any(|other| other.is_deferrable);
+    is_lost.then(|| format!("DEFERRABLE of constraint \"{name}\""))
+}
+
+/// Of what is there by another name.
+pub fn by_name(name: &str) -> String {
+    format!("constraint \"{name}\" by its name")
+}

@@ -1,0 +1,37 @@
+//! Partitions that the source has and the target lacks, also without rows: the rows of next year have none there.
+
+use super::fact::Fact;
+use super::pair::Pair;
+
+const DEFAULT: &str = "DEFAULT";
+/// Named in a remark.
+const MOST: usize = 3;
+
+pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+    let keys = (of(pair, given, "partition key"), of(pair, there, "partition key"));
+    let is_alike = keys.0.iter().any(|here| keys.1.iter().any(|own| here.says_as(own)));
+    let own = of(pair, there, "partition");
+    // A default takes every row.
+    if !is_alike || own.iter().any(|fact| fact.says == DEFAULT) {
+        return Vec::new();
+    }
+    let here = of(pair, given, "partition");
+    let (defaults, bounds): (Vec<&Fact>, Vec<&Fact>) =
+        here.into_iter().partition(|fact| fact.says == DEFAULT);
+    let missing: Vec<&Fact> =
+        bounds.iter().filter(|fact| !own.iter().any(|other| fact.says_as(other))).copied().collect();
+    let mut lacks: Vec<String> = defaults.iter().map(|fact| format!("{} {DEFAULT}", fact.text())).collect();
+    // Of one that is cut in other places nobody can tell which rows have no partition.
+    if missing.len() * 2 < bounds.len() {
+        let named = missing.iter().take(MOST).map(|fact| format!("{} {}", fact.text(), fact.says));
+        lacks.extend(named);
+        if missing.len() > MOST {
+            lacks.push(format!("{} partitions more", missing.len() - MOST));
+        }
+    }
+    lacks
+}
+
+fn of<'a>(pair: &Pair<'_>, facts: &'a [Fact], kind: &str) -> Vec<&'a Fact> {
+    facts.iter().filter(|fact| fact.position == pair.position && fact.is(&[kind])).collect()
+}

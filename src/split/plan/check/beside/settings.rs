@@ -1,0 +1,41 @@
+//! What the database and roles set for their sessions: by it the same statement may do something else on the target.
+
+use crate::catalog::split::Plan;
+use crate::remote::quote::ident_as_needed;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// By role and name; of no role (''): the database's.
+pub type Settings = BTreeMap<(String, String), String>;
+
+/// Those that the target lacks, has otherwise or has alone, in words. Values may be secrets, and are not shown.
+pub fn others(plan: &Plan, given: &Settings, there: &Settings) -> Vec<String> {
+    let names: BTreeSet<&(String, String)> = given.keys().chain(there.keys()).collect();
+    let is_other = |(role, name): &&&(String, String)| {
+        let (here, own) = (of(given, role, name), of(there, role, name));
+        here != own && here.map(|here| meant(plan, name, here)) != own.map(|own| meant(plan, name, own))
+    };
+    let text = |(role, name): &(String, String)| match role.as_str() {
+        "" => format!("{name} of the database"),
+        role => format!("{name} of role {role}"),
+    };
+    names.iter().filter(is_other).map(|key| text(key)).collect()
+}
+
+fn of<'a>(settings: &'a Settings, role: &str, name: &str) -> Option<&'a str> {
+    let get = |role: &str| settings.get(&(role.to_owned(), name.to_owned())).map(String::as_str);
+    get(role).or_else(|| get(""))
+}
+
+/// The same on both sides: servers write names of locales in several ways, and a path names each shard's own schema.
+fn meant(plan: &Plan, name: &str, value: &str) -> String {
+    match name {
+        "lc_collate" | "lc_ctype" => value.to_lowercase().replace('-', ""),
+        "search_path" => {
+            let own = [&plan.source.namespace, &plan.target.namespace].map(|name| ident_as_needed(name));
+            let schemas = value.split(',').map(str::trim);
+            let schemas = schemas.map(|schema| if own.iter().any(|own| own == schema) { "" } else { schema });
+            schemas.collect::<Vec<_>>().join(", ")
+        }
+        _ => value.to_owned(),
+    }
+}
