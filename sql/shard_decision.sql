@@ -74,8 +74,8 @@ CREATE VIEW shardmaster.lost_decision AS
                                ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by IN ('redirect', 'side')
                         WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused')
-                          -- One that nobody has begun has no worker that would take it over.
-                          AND NOT (p.phase = 'planning' AND p.goal = 'planning'));
+                          -- One that has installed nothing takes nothing over: it would begin anew.
+                          AND p.phase <> 'planning');
 COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::fixture::{LIMIT, cluster, finished, plan, to_pending};
-use shardmaster_tests::restoring::Dump;
+use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -44,6 +44,9 @@ fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
     let first = master.query_one("SELECT shard_of('moves')", &[]).map(|row| row.get::<_, String>(0));
     let is_sent_back = first.as_ref().is_ok_and(|first| first != shard);
     assert!(!(name.starts_with("planning") && is_sent_back), "{name}: {first:?}");
+    if name.starts_with("planning") {
+        begins(&mut master, shard);
+    }
     let began = Instant::now();
     let mut history = Vec::new();
     while began.elapsed() < Duration::from_secs(90) {
@@ -76,6 +79,46 @@ fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
     wait::until_true(&mut master, "plans to be still", LIMIT, STILL).unwrap();
     assert_eq!(text(&mut master, OPEN), "", "{name}: {history}");
     assert_eq!(text(&mut master, "SELECT shard_of('moves')"), shard, "{name}: {history}");
+}
+
+/// Nor by a worker that begins such a plan: it refuses, and nobody is sent to where the key was meanwhile.
+fn begins(master: &mut Client, shard: &str) {
+    let id =
+        "SELECT min(id)::text FROM shardmaster.split_plan WHERE phase = 'planning' AND reverse_of IS NULL";
+    let id = text(master, id);
+    master.simple_query(&format!("SELECT shard_split_start_dual_write({id})")).unwrap();
+    let failed = format!(
+        "SELECT coalesce(error_message, '') FROM shardmaster.split_plan WHERE id = {id} AND activity = 'failed'"
+    );
+    let began = Instant::now();
+    let said = loop {
+        let routed = master.query_one("SELECT shard_of('moves')", &[]).map(|row| row.get::<_, String>(0));
+        assert!(routed.as_ref().map_or(true, |routed| routed == shard), "{routed:?}");
+        if let Some(row) = master.query_opt(&failed, &[]).unwrap() {
+            break row.get::<_, String>(0);
+        }
+        assert!(began.elapsed() < LIMIT, "split {id} goes on");
+    };
+    assert!(said.contains("and this master does not") || said.contains("another master"), "{said}");
+}
+
+/// A promoted standby, or a disk that was set back, is the master that the shards know.
+#[test]
+fn a_plan_that_has_not_begun_is_taken_back_before_its_decision_is_taken_over() {
+    let mut cluster = cluster(&[]);
+    let id = plan(&cluster).id;
+    let disk = Disk::of(&cluster).unwrap();
+    let split = Split::of(&cluster, id);
+    split.run(|_| ()).unwrap();
+    disk.restore(&mut cluster).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    begins(&mut master, "shard_b");
+    let named = calls(&text(&mut master, ADOPT));
+    assert!(named.len() == 1 && named[0].contains("shard_split_rollback"), "{named:?}");
+    master.simple_query(&named[0]).unwrap();
+    wait::until_true(&mut master, "the plan to be taken back", LIMIT, STILL).unwrap();
+    assert_eq!(calls(&text(&mut master, ADOPT)), Vec::<String>::new());
+    assert_eq!(text(&mut master, "SELECT shard_of('moves')"), "shard_b");
 }
 
 fn dump(cluster: &Cluster, dumps: &mut Vec<(String, Dump)>, name: &str) {

@@ -64,12 +64,12 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
     Ok(unknown)
 }
 
-/// Refuses a shard that knows a decision of a split of which this master has no plan. What it has said is kept: from then on
+/// Refuses a shard that knows a decision of a split of which this master has no plan that has begun. What it has said is kept: from then on
 /// the keyspace is closed to writers, whoever has asked.
 pub fn require_known(connection: &mut Connection, shard: &Shard) -> Result<()> {
     let heads = unknown_heads(connection, shard)?;
     let lost = heads.iter().map(|(decision, _)| decision);
-    let Some(lost) = lost.into_iter().find(|d| txn::in_one(|| shard_decision::plan_of(d)).is_none()) else {
+    let Some(lost) = lost.into_iter().find(|d| !txn::in_one(|| shard_decision::is_of_begun_plan(d))) else {
         return Ok(());
     };
     let said = format!("shard \"{}\" knows that {}, and this master does not", shard.shard_key, lost.told());

@@ -1,7 +1,8 @@
 //! Decided cutovers that shards know and this master does not (`shardmaster.shard_decision`), those that
 //! it has taken over (`adopted_decision`), and which shards were asked (`shard_asked`).
 
-use super::split_state::IS_OVER;
+use super::split;
+use super::split_state::{IS_OVER, Phase};
 use crate::server::{instance, sql};
 use crate::words::counted;
 use pgrx::pg_sys;
@@ -69,6 +70,11 @@ pub fn plan_of(decision: &Decision) -> Option<i64> {
         &[decision.split_id.into(), decision.token.as_str().into()],
         |row| row.value(1),
     )
+}
+
+/// Whether such a plan has installed its capture, and takes the decision over when it goes on.
+pub fn is_of_begun_plan(decision: &Decision) -> bool {
+    plan_of(decision).is_some_and(|id| split::state(id).is_ok_and(|now| now.phase != Phase::Planning))
 }
 
 /// An entry that a split of this master has moved last.
