@@ -72,6 +72,8 @@ fn refuses_and_adopts(cluster: &Cluster) {
     assert!(text(&mut master, status).contains("shard_adopt"), "{}", text(&mut master, status));
     let check = "SELECT detail FROM shard_check('shard_b') WHERE NOT ok AND item = 'decisions'";
     assert!(text(&mut master, check).contains("from shard \"shard_a\" to \"shard_b\""));
+    let reserved = "SELECT last_value::text FROM shardmaster.shard_reservation_id_seq";
+    let reserved: i64 = text(&mut master, reserved).parse().unwrap();
     let before = text(&mut master, "SELECT shard_routing_version()::text");
     let shown = adopt(&mut master, "dry_run => true");
     assert!(shown.contains("default moves shard_a shard_b is to be routed there"), "{shown}");
@@ -81,6 +83,9 @@ fn refuses_and_adopts(cluster: &Cluster) {
     assert_eq!(text(&mut master, WRITE), "shard_b");
     assert_ne!(text(&mut master, "SELECT shard_routing_version()::text"), before);
     assert_eq!(adopt(&mut master, ""), "");
+    // Of a reservation that this master has forgotten somebody has the number.
+    let now = "SELECT nextval('shardmaster.shard_reservation_id_seq')::text";
+    assert!(text(&mut master, now).parse::<i64>().unwrap() > reserved + 999_999);
     let wrong = "SELECT count(*)::text FROM shard_status() WHERE NOT ok AND item ~ 'routing of|decisions of'";
     assert_eq!(text(&mut master, wrong), "0");
 }

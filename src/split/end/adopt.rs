@@ -24,11 +24,15 @@ use crate::catalog::shard_decision::{self, Decision};
 use crate::catalog::split;
 use crate::clean;
 use crate::error::{Failure, SqlState};
+use crate::server::sql;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// For each shard: somebody waits.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reservations that a master may have forgotten.
+const FORGOTTEN: i64 = 1_000_000;
 
 /// Asks one shard, or all, and takes over what they know.
 pub fn run(call: Call<'_>) -> Result<Vec<Row>, Failure> {
@@ -49,7 +53,22 @@ pub fn run(call: Call<'_>) -> Result<Vec<Row>, Failure> {
         }
     }
     rows.extend(take_over(asked, call)?);
+    if !dry_run && !rows.is_empty() {
+        pass_reservations();
+    }
     Ok(rows)
+}
+
+/// Whoever holds a reservation that this master has forgotten has its number, and would act on a stranger's of the same number.
+/// How many there were nobody knows.
+fn pass_reservations() {
+    sql::write(
+        &format!(
+            "SELECT setval('shardmaster.shard_reservation_id_seq', s.last_value + {FORGOTTEN})
+               FROM shardmaster.shard_reservation_id_seq s"
+        ),
+        &[],
+    );
 }
 
 fn shard_with_rows(name: &str) -> Result<Shard, Failure> {
