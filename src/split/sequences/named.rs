@@ -6,12 +6,15 @@ use super::named_rows;
 use super::pair::Places;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
 use crate::catalog::shard;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{ident_as_needed, text_array};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
+use crate::split::plan::check::beside::rights;
 use crate::split::remark::Remark;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +71,40 @@ pub fn check(
     let tables = both.into_iter().filter(|thing| thing.kind == "table" && is_there("table", thing));
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
     findings.extend(named_rows::check(plan, source, target, &tables)?);
+    findings.extend(rights(plan, source, target, &tables)?);
     Ok(findings)
+}
+
+/// Of tables that functions name: the roles that write to the moving tables read and write these, too.
+fn rights(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &[(String, String)],
+) -> Result<Vec<Finding>> {
+    let moving: BTreeSet<(String, String)> = {
+        let (schemas, names) = observe::table_names(plan, Side::Source);
+        schemas.into_iter().zip(names).collect()
+    };
+    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let (here, names): (Vec<String>, Vec<String>) =
+        tables.iter().filter(|table| !moving.contains(table)).cloned().unzip();
+    let there: Vec<String> = here.iter().map(|schema| places.there(schema)).collect();
+    let missing = rights::of_tables((source, &here), (target, &there), &names)?;
+    let mut lacking: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for (position, text) in missing {
+        position.map(|position| lacking.entry(position).or_default().push(text));
+    }
+    let finding = |(position, texts): (usize, Vec<String>)| {
+        let object =
+            format!("{}.{}", ident_as_needed(here.get(position)?), ident_as_needed(names.get(position)?));
+        let detail = format!(
+            "table {object}, which is named by functions that {CALLED}: the target lacks {}",
+            texts.join(", ")
+        );
+        Some(Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail))
+    };
+    Ok(lacking.into_iter().filter_map(finding).collect())
 }
 
 fn things(session: &mut Connection, schemas: &[String], words: &[String]) -> Result<Vec<Thing>> {

@@ -2,7 +2,7 @@
 //! nothing written. The worker repeats it before it installs anything.
 
 mod accepted;
-mod beside;
+pub mod beside;
 mod constraints;
 mod encoding;
 mod expressions;

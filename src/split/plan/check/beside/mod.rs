@@ -10,7 +10,7 @@ mod lacks;
 mod pair;
 mod partitions;
 mod published;
-mod rights;
+pub mod rights;
 mod settings;
 
 use crate::agent::error::Result;

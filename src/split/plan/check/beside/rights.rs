@@ -6,7 +6,7 @@ use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
-use crate::remote::quote::{array_of, ident_as_needed};
+use crate::remote::quote::{array_of, ident_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
 use crate::split::plan::check::constraints::in_schema;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,14 +43,34 @@ pub fn missing(
     let (schemas, names) = observe::table_names(plan, Side::Target);
     let wanted = in_schemas(here.rights, &observe::table_names(plan, Side::Source).0, &schemas);
     let wanted: Vec<Right> = wanted.into_iter().filter(|right| !known.contains(right)).collect();
+    Ok(Missing { rights: lacking(target, &wanted, (&schemas, &names))?, settings })
+}
+
+/// The same of tables by their names, without what no single table is asked for. Each side's schemas, and names.
+pub fn of_tables(
+    (source, here): (&mut Connection, &[String]),
+    (target, there): (&mut Connection, &[String]),
+    names: &[String],
+) -> Result<Vec<(Option<usize>, String)>> {
+    let rights = granted(source, &[text_array(here), text_array(names)])?.rights;
+    let wanted: Vec<Right> = rights.into_iter().filter(|right| right.0.is_some()).collect();
+    lacking(target, &wanted, (there, names))
+}
+
+/// What the target's roles lack of it.
+fn lacking(
+    target: &mut Connection,
+    wanted: &[Right],
+    (schemas, names): (&[String], &[String]),
+) -> Result<Vec<(Option<usize>, String)>> {
     if wanted.is_empty() {
-        return Ok(Missing { settings, ..Missing::default() });
+        return Ok(Vec::new());
     }
     let of = |cell: fn(&Right) -> Option<&str>| array_of(wanted.iter().map(cell));
     let place = |list: &[String]| array_of(wanted.iter().map(|right| list.get(right.0?).map(String::as_str)));
     let lists = [
-        place(&schemas),
-        place(&names),
+        place(schemas),
+        place(names),
         of(|right| Some(&right.1)),
         of(|right| Some(&right.2)),
         of(|right| right.3.as_deref()),
@@ -70,7 +90,7 @@ pub fn missing(
         let rights: Vec<String> = rights.into_iter().collect();
         (position, format!("{} for {role}", rights.join(" and ")))
     };
-    Ok(Missing { rights: missing.into_iter().map(text).collect(), settings })
+    Ok(missing.into_iter().map(text).collect())
 }
 
 fn text((_, _, right, of): &Right) -> String {
