@@ -92,8 +92,8 @@ fn rights(
     let there: Vec<String> = here.iter().map(|schema| places.there(schema)).collect();
     let missing = rights::of_tables((source, &here), (target, &there), &names)?;
     let mut lacking: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (position, text) in missing {
-        position.map(|position| lacking.entry(position).or_default().push(text));
+    for (position, text) in missing.into_iter().filter_map(|(position, text)| Some((position?, text))) {
+        lacking.entry(position).or_default().push(text);
     }
     let finding = |(position, texts): (usize, Vec<String>)| {
         let object =
