@@ -10,7 +10,8 @@ WITH tree AS (
                 ELSE regexp_replace(coalesce(pg_get_partition_constraintdef(l.oid), ''), '''\d+''::oid', '', 'g') END AS bounds
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
-      JOIN pg_class l ON l.oid IN (SELECT c.oid UNION ALL SELECT p.relid FROM pg_partition_tree(c.oid) p)
+     CROSS JOIN LATERAL (SELECT c.oid UNION SELECT p.relid FROM pg_partition_tree(c.oid) p) m
+      JOIN pg_class l ON l.oid = m.oid
 )
 SELECT t.position, t.oid::regclass, k.conname, t.bounds,
        pg_get_expr(k.conbin, k.conrelid),

@@ -8,7 +8,8 @@ WITH RECURSIVE tree AS (
     SELECT w.ord - 1 AS position, l.oid
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
-      JOIN pg_class l ON l.oid IN (SELECT c.oid UNION ALL SELECT p.relid FROM pg_partition_tree(c.oid) p)
+     CROSS JOIN LATERAL (SELECT c.oid UNION SELECT p.relid FROM pg_partition_tree(c.oid) p) m
+      JOIN pg_class l ON l.oid = m.oid
 ), part (position, attname, oid) AS (
     SELECT t.position, a.attname, a.atttypid FROM tree t JOIN pg_attribute a ON a.attrelid = t.oid
      WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384

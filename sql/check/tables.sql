@@ -8,8 +8,8 @@ WITH wanted AS (
 ), tree AS (
     -- The table, its partitions and those between: statements may name each of them.
     SELECT w.name, w.oid AS root, w.shard_by, c.oid, c.relkind, c.relpersistence, c.relowner
-      FROM wanted w JOIN pg_class c
-        ON c.oid IN (SELECT w.oid UNION ALL SELECT p.relid FROM pg_partition_tree(w.oid) p)
+      FROM wanted w CROSS JOIN LATERAL (SELECT w.oid UNION SELECT p.relid FROM pg_partition_tree(w.oid) p) m
+      JOIN pg_class c ON c.oid = m.oid
 )
 SELECT 'table exists', oid IS NOT NULL AND relkind IN ('r', 'p'),
        name || CASE relkind WHEN 'v' THEN ' is a view' WHEN 'm' THEN ' is a materialized view' WHEN 'f' THEN ' is a foreign table'
