@@ -76,11 +76,11 @@ UNION ALL
 SELECT NULL, l.rolname, CASE WHEN pg_has_role(l.oid, l.via, 'USAGE') THEN 'rights of' ELSE 'SET ROLE to' END, v.rolname, NULL
   FROM client l JOIN pg_roles v ON v.oid = l.via AND l.via <> l.oid AND l.is_login
 UNION ALL
--- Not what bounds time and memory, or goes to a log.
+-- Not what bounds time and memory, goes to a log, or says where new tables are.
 SELECT NULL, CASE s.setrole WHEN 0 THEN '' ELSE (SELECT r.rolname FROM pg_roles r WHERE r.oid = s.setrole) END, 'setting', s.name, s.value
   FROM said s LEFT JOIN pg_settings p ON lower(p.name) = s.name
  WHERE coalesce(p.category, '') ~ '^($|Client Connection Defaults|Version and Platform|Customized)'
-   AND s.name !~ '_timeout$|^vacuum_|^gin_|^temp_|^client_min_messages$|^(auto_explain|pg_stat_statements|shardmaster)\.'
+   AND s.name !~ '_timeout$|^vacuum_|^gin_|^temp_|^default_ta|^default_toast_|^client_min_messages$|^(auto_explain|pg_stat_statements|shardmaster)\.'
 UNION ALL
 SELECT NULL, '', 'setting', s.name, s.value
   FROM pg_database d CROSS JOIN LATERAL to_jsonb(d) AS j (facts)
