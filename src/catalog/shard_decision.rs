@@ -1,8 +1,7 @@
 //! Decided cutovers that shards know and this master does not (`shardmaster.shard_decision`), those that
 //! it has taken over (`adopted_decision`), and which shards were asked (`shard_asked`).
 
-use super::split;
-use super::split_state::{IS_OVER, Phase};
+use super::split_state::IS_OVER;
 use crate::server::{instance, sql};
 use crate::words::counted;
 use pgrx::pg_sys;
@@ -72,9 +71,10 @@ pub fn plan_of(decision: &Decision) -> Option<i64> {
     )
 }
 
-/// Whether such a plan has installed its capture, and takes the decision over when it goes on.
+/// Whether such a plan has installed its capture, or its split has done so for it, and it takes the decision over when it goes on.
 pub fn is_of_begun_plan(decision: &Decision) -> bool {
-    plan_of(decision).is_some_and(|id| split::state(id).is_ok_and(|now| now.phase != Phase::Planning))
+    let query = "SELECT true FROM shardmaster.split_plan WHERE id = $1 AND (phase <> 'planning' OR reverse_of IS NOT NULL)";
+    plan_of(decision).is_some_and(|id| sql::read_one(query, &[id.into()], |_| ()).is_some())
 }
 
 /// An entry that a split of this master has moved last.

@@ -3,7 +3,7 @@
 
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard_decision::{self, Decision};
-use crate::catalog::split_state::Phase;
+use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{in_use, routing, split, way_back};
 use crate::keys::interval::Interval;
 use std::collections::BTreeSet;
@@ -11,7 +11,12 @@ use std::collections::BTreeSet;
 /// The decision is of a plan of this master, whose worker takes it over. One that has installed nothing would begin anew.
 pub fn lost_of_plan(decision: &Decision) -> Option<String> {
     let id = shard_decision::plan_of(decision)?;
-    let has_begun = |id: i64| split::state(id).is_ok_and(|now| now.phase != Phase::Planning);
+    // A way back was installed by its split.
+    let has_begun = |id: i64| {
+        split::state(id).is_ok_and(|now| {
+            now.phase != Phase::Planning || now.goal != Goal::Planning && way_back::there(id).is_some()
+        })
+    };
     let call = match way_back::there(id) {
         _ if has_begun(id) => format!("does that once it goes on: SELECT shard_split_resume({id})"),
         Some(there) if is_decided(there) => {
