@@ -39,6 +39,7 @@ fn keys_that_are_ordered_otherwise_on_the_target_are_read_once() {
     );
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('names', 'tenant')").unwrap();
     let split = plan(&cluster);
+    split.accept_remarks().unwrap();
     to_pending(&split);
     let told = verify(&split);
     let said: Vec<_> = told.iter().map(|told| (told.status.as_str(), told.differing)).collect();
