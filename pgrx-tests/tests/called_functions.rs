@@ -11,6 +11,8 @@ const BOTH: &str = r#"
     CREATE TABLE counters (name text PRIMARY KEY, n bigint); CREATE TABLE log."Audit" (at timestamptz, what text);
     CREATE TABLE kinds (kind text); CREATE TABLE members (who text); CREATE TABLE settings (name text, value text);
     CREATE TABLE unread (a int); CREATE TABLE of_no_matter (a int);
+    CREATE FUNCTION evil(members) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''run by %'', current_user; END';
+    CREATE CAST (members AS text) WITH FUNCTION evil(members);
     GRANT SELECT ON counters, log."Audit", kinds, members, settings TO mover, app_owner;
     GRANT INSERT ON log."Audit" TO auditor; GRANT USAGE ON SCHEMA log TO auditor;
     INSERT INTO settings SELECT i::text, 'x' FROM generate_series(1, 700) i ORDER BY random();

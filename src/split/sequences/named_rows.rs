@@ -20,6 +20,7 @@ const MOST: usize = 1_000;
 /// Tables that are looked at: whoever has more of them has been told of some by then.
 const TABLES: usize = 200;
 
+const PLAIN: &str = include_str!("../../../sql/check/plain.sql");
 const OF_PARTITIONS: &str = "SELECT p.n FROM unnest($1::text[]) WITH ORDINALITY p (name, n)
     JOIN pg_class c ON c.oid = to_regclass(p.name) AND c.relispartition";
 
@@ -85,15 +86,25 @@ fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeS
     Ok(rows.iter().filter_map(number).collect())
 }
 
-/// How many rows, of the first ones, and what they are; or why they cannot be read.
+/// How many rows, of the first ones, and what they are; or why they cannot be read. Its owner may be anybody: what a table is stays so
+/// while it is locked, and no cast of its rows is asked for, which could be his.
 fn rows(session: &mut Connection, table: &str) -> Result<std::result::Result<(usize, String), String>> {
     let query = format!(
-        "SELECT count(*), md5(string_agg(r.row, '' ORDER BY r.row))
-           FROM (SELECT md5((t.*)::text) AS row FROM {table} t LIMIT {}) r",
+        "SELECT pg_catalog.count(*), pg_catalog.md5(pg_catalog.string_agg(r.row, '' ORDER BY r.row COLLATE pg_catalog.\"C\"))
+           FROM (SELECT pg_catalog.md5(pg_catalog.textin(pg_catalog.record_out(t.*))) AS row FROM {table} t LIMIT {}) r",
         MOST + 1
     );
-    match session.undone(|session| session.query(&query, &[])) {
-        Ok(found) => {
+    let found = session.undone(|session| {
+        session.run(&format!("LOCK TABLE {table} IN ACCESS SHARE MODE"))?;
+        let is_plain = session.query(PLAIN, &[Some(table)])?;
+        match is_plain.rows.first().and_then(|row| row.first()?.as_deref()) {
+            Some("t") => session.query(&query, &[]).map(Some),
+            _ => Ok(None),
+        }
+    });
+    match found {
+        Ok(None) => Ok(Err("not all of it is a table".to_owned())),
+        Ok(Some(found)) => {
             let row = found.rows.into_iter().next().unwrap_or_default();
             let count = row.first().cloned().flatten().and_then(|count| count.parse().ok()).unwrap_or(0);
             Ok(Ok((count, row.get(1).cloned().flatten().unwrap_or_default())))
