@@ -179,7 +179,7 @@ CREATE TABLE shardmaster.reference_copy (
 );
 COMMENT ON TABLE shardmaster.reference_copy IS 'how far each shard is with a set of reference tables; a row comes before anything is created there';
 COMMENT ON COLUMN shardmaster.reference_copy.filled IS 'tables, by their numbers, that have been there as a whole';
-COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'what was committed on the origin by then is there';
+COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'of the tables in filled, what was committed on the origin by then is there';
 
 CREATE TABLE shardmaster.routing_version (
     keyspace   text NOT NULL REFERENCES shardmaster.keyspace (name),

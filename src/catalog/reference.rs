@@ -387,15 +387,27 @@ pub struct Behind {
     pub failure: Option<(String, Option<String>)>,
 }
 
+/// A condition on a set `s` and its copy `c`: a table has come that the copy does not have yet, or none is known to be as
+/// its origin was by then. A worker says when it was there last for the tables that it knew of.
+fn lacks(by: &str) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM shardmaster.reference_table t
+                  WHERE t.set_id = s.id AND NOT t.dropped
+                    AND (coalesce(c.as_of < {by}, true) OR t.ordinal <> ALL (c.filled)))"
+    )
+}
+
 /// Why one shard is not known to have what was committed on the origins by then.
 pub fn holds_up(keyspace: &str, shard_key: &str, by: TimestampWithTimeZone) -> Option<String> {
     sql::read_one_again(
-        "SELECT concat('shard \"', $2, '\" to have its reference tables as of now', ': ' || c.error)
+        &format!(
+            "SELECT concat('shard \"', $2, '\" to have its reference tables as of now', ': ' || c.error)
            FROM shardmaster.reference_set s
            LEFT JOIN shardmaster.reference_copy c ON c.set_id = s.id AND c.shard_key = $2
-          WHERE s.keyspace = $1 AND s.origin <> $2 AND coalesce(c.as_of < $3, true)
-            AND EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = s.id AND NOT t.dropped)
+          WHERE s.keyspace = $1 AND s.origin <> $2 AND {}
           ORDER BY s.id LIMIT 1",
+            lacks("$3")
+        ),
         &[keyspace.into(), shard_key.into(), by.into()],
         |row| row.value(1),
     )
@@ -404,13 +416,15 @@ pub fn holds_up(keyspace: &str, shard_key: &str, by: TimestampWithTimeZone) -> O
 /// The first shard that is not known to have what was committed on an origin by then; one that has failed before others.
 pub fn behind(keyspace: &str, by: TimestampWithTimeZone) -> Option<Behind> {
     sql::read_one_again(
-        "SELECT w.shard_key, coalesce(c.state, 'filling'), c.error, c.hint
+        &format!(
+            "SELECT w.shard_key, coalesce(c.state, 'filling'), c.error, c.hint
            FROM shardmaster.reference_set s
            JOIN shardmaster.shard w ON w.kind = $3 AND w.status <> 'disabled' AND w.shard_key <> s.origin
            LEFT JOIN shardmaster.reference_copy c ON c.set_id = s.id AND c.shard_key = w.shard_key
-          WHERE s.keyspace = $1 AND coalesce(c.as_of < $2, true)
-            AND EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = s.id AND NOT t.dropped)
+          WHERE s.keyspace = $1 AND {}
           ORDER BY c.state IS NOT DISTINCT FROM 'failed' DESC, w.shard_key COLLATE \"C\" LIMIT 1",
+            lacks("$2")
+        ),
         &[keyspace.into(), by.into(), shard::POSTGRES.into()],
         |row| Behind {
             shard: row.value(1),

@@ -45,6 +45,28 @@ mod tests {
         assert_eq!(refused(confirm).state, "SM005");
     }
 
+    /// What follows says when a shard was as its origin of the tables that it knew of then.
+    #[pg_test]
+    fn a_wait_for_reference_tables_knows_one_that_has_just_come() {
+        shards("text");
+        let add = |table: &str| {
+            run(&format!(
+                "SELECT shard_table_add('{table}', policy => 'reference', origin => 'a', shard_by => NULL)"
+            ))
+        };
+        add("old");
+        run("INSERT INTO shardmaster.reference_copy (set_id, shard_key, state, filled, as_of)
+             SELECT id, 'b', 'following', '{1}', 'infinity' FROM shardmaster.reference_set");
+        run("SELECT shard_reference_wait(timeout => '0 s')");
+        add("new");
+        let refusal = refused("SELECT shard_reference_wait(timeout => '0 s')");
+        assert_eq!(
+            (refusal.state.as_str(), refusal.message.contains("\"b\" is behind")),
+            ("57014", true),
+            "{refusal:?}"
+        );
+    }
+
     #[pg_test]
     fn a_missing_argument_is_named() {
         expect("SELECT shard_of(NULL)", "22004", "argument \"key\" must not be NULL");

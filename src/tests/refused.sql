@@ -8,7 +8,7 @@ DECLARE
 BEGIN
     EXECUTE statement;
     RETURN NULL;
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN OTHERS OR query_canceled THEN
     GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
                             detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
     RETURN ARRAY[state, message, detail, hint];
