@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cluster_of, finished, insert, outcome, plan, source,
+    LIMIT, client, cluster, cluster_of, finished, forget_splits, insert, outcome, plan, source,
 };
 use shardmaster_tests::matrix::{AGENT_HAS_MORE, leftovers};
 use shardmaster_tests::split::Split;
@@ -450,6 +450,43 @@ fn each_schema_and_keyspace_has_a_redirect_of_its_own() {
         "SELECT NOT ({AGENT_HAS_MORE}) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname LIKE '%shardmaster%')"
     );
     assert!(master.query_one(&agent, &[]).unwrap().get::<_, bool>(0));
+}
+
+/// Where a key is now is in the same database: only its schema tells that nobody is led to what has left.
+#[test]
+fn cleanup_of_one_schema_keeps_nothing_for_another() {
+    let cluster = Cluster::namespaces(2, &[]).unwrap();
+    for shard in &cluster.shards {
+        let table = format!(
+            "SET ROLE {OWNER}; CREATE TABLE items (tenant text, id int, PRIMARY KEY (tenant, id)); GRANT ALL ON items TO {CLIENT}"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_table_add('items', 'tenant', key_type => 'text'), shard_assign('1', 'shard_a');
+             INSERT INTO shard_a.items VALUES ('1', 1)",
+        )
+        .unwrap();
+    finished(&Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap());
+    forget_splits(&mut master);
+    let write = "INSERT INTO shard_a.items VALUES ('1', 7)";
+    let mut client = cluster.client().unwrap();
+    assert_eq!(outcome(&mut client, write), "SM001");
+    let mut clean_up = || -> String {
+        let query = "SELECT string_agg(action, '; ') FROM shard_cleanup('shard_a')";
+        master.query_one(query, &[]).unwrap().get::<_, Option<String>>(0).unwrap_or_default()
+    };
+    // Routed to where it has left, it stays.
+    let route = |shard: &str| {
+        format!("UPDATE shardmaster.routing_entry SET write_shard = '{shard}' WHERE valid_to IS NULL")
+    };
+    cluster.superuser().unwrap().batch_execute(&route("shard_a")).unwrap();
+    assert!(clean_up().starts_with("kept: key \"1\" is routed to this shard"));
+    cluster.superuser().unwrap().batch_execute(&route("shard_b")).unwrap();
+    assert_eq!(clean_up(), "removed");
+    assert_eq!(outcome(&mut client, write), "ok");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod routes;
 use super::cleanup::routes::{Names, Route};
 use super::copies::{Copies, Is};
 use super::redirect::{self, Ending};
+use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::redirect::{self as redirects, Redirect};
@@ -167,7 +168,8 @@ fn remove_from_redirect(
             None if shard_decision::are_routes_kept(id, &token) => {}
             None => {
                 let (gone, moved_to) = left::of_split(connection, redirect, by)?;
-                if let Some(route) = names.route(connection, &gone) {
+                let schemas = routes::schemas(connection, &redirect.trigger_prefix())?;
+                if let Some(route) = names.route(connection, &gone, &schemas) {
                     removed.push((object, kept(&route, &moved_to)));
                     continue;
                 }
@@ -203,7 +205,8 @@ fn keeps_clients_off(
 ) -> Result<Option<String>> {
     let Some((moved_to, entries)) = &found.moved else { return Ok(None) };
     let left = scope::read(connection, found.id, *entries)?;
-    Ok(names.route(connection, &left).map(|route| kept(&route, moved_to)))
+    let schemas = routes::schemas(connection, &agent::trigger_prefix(found.id, found.side))?;
+    Ok(names.route(connection, &left, &schemas).map(|route| kept(&route, moved_to)))
 }
 
 fn kept(route: &Route, moved_to: &str) -> String {

@@ -1,5 +1,6 @@
 //! What this master routes to a shard of all that a split has taken away from it.
 
+use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::{self, Sameness};
@@ -22,7 +23,7 @@ pub struct Route {
 
 /// The shards that are in the database of a session: by their addresses, or perhaps.
 pub struct Names {
-    known: Vec<String>,
+    known: Vec<Shard>,
     unknown: Vec<Shard>,
     /// Until when they are asked.
     until: Option<Instant>,
@@ -36,40 +37,59 @@ impl Names {
         let (known, unknown): (Vec<_>, Vec<_>) =
             place::in_database(shard).into_iter().partition(|(_, sameness)| *sameness == Sameness::Same);
         Names {
-            known: known.into_iter().map(|(shard, _)| shard.shard_key).collect(),
+            known: known.into_iter().map(|(shard, _)| shard).collect(),
             unknown: unknown.into_iter().map(|(shard, _)| shard).collect(),
             until: None,
         }
     }
 
-    /// The first entry that leads clients of what has left to the database. A shard of another
-    /// address is asked when something leads to it; one that does not answer, or for whose
-    /// answer there is no time left, may be there.
-    pub fn route(&mut self, connection: &mut Connection, left: &Scope) -> Option<Route> {
+    /// The first entry that leads clients of what has left to tables in these schemas of the database. A shard of another
+    /// address is asked when something leads to it; one that does not answer, or for whose answer there is no time left,
+    /// may be there.
+    pub fn route(&mut self, connection: &mut Connection, left: &Scope, schemas: &[String]) -> Option<Route> {
         loop {
-            if let Some(route) = to_shards(left, &self.known) {
+            let known: Vec<&Shard> = self.known.iter().filter(|shard| self.may_use(shard, schemas)).collect();
+            if let Some(route) = to_shards(left, &known) {
                 return Some(route);
             }
-            let leads = |shard: &Shard| to_shards(left, std::slice::from_ref(&shard.shard_key)).is_some();
+            let leads = |shard: &Shard| self.may_use(shard, schemas) && to_shards(left, &[shard]).is_some();
             let at = self.unknown.iter().position(leads)?;
             let asked = self.unknown.remove(at);
             let until = *self.until.get_or_insert_with(|| Instant::now() + PATIENCE);
             if Instant::now() >= until || shares_locks(connection, &asked).unwrap_or(true) {
-                self.known.push(asked.shard_key);
+                self.known.push(asked);
             }
         }
     }
+
+    /// Clients of a shard that is a schema of the database use no tables of another such shard's schema.
+    fn may_use(&self, shard: &Shard, schemas: &[String]) -> bool {
+        let is_a_shards =
+            |schema: &String| self.known.iter().chain(&self.unknown).any(|other| other.namespace == *schema);
+        schemas.is_empty() || schemas.contains(&shard.namespace) || !schemas.iter().all(is_a_shards)
+    }
+}
+
+/// The schemas of the tables that have triggers of these names.
+pub fn schemas(connection: &mut Connection, trigger_prefix: &str) -> Result<Vec<String>> {
+    let found = connection.query(
+        "SELECT DISTINCT n.nspname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+           JOIN pg_namespace n ON n.oid = c.relnamespace WHERE starts_with(t.tgname, $1)",
+        &[Some(trigger_prefix)],
+    )?;
+    Ok(found.rows.into_iter().flatten().flatten().collect())
 }
 
 /// By whatever keyspace it can be of.
-fn to_shards(left: &Scope, shards: &[String]) -> Option<Route> {
+fn to_shards(left: &Scope, shards: &[&Shard]) -> Option<Route> {
     if shards.is_empty() {
         return None;
     }
+    let shards: Vec<String> = shards.iter().map(|shard| shard.shard_key.clone()).collect();
     keyspace::all().iter().filter(|keyspace| left.is_of(keyspace.strategy)).find_map(|keyspace| {
         let entry = match left.entries() {
-            Entries::Named(names) => named(keyspace, names, shards)?,
-            Entries::Ranges(of, ranges) => overlapping(keyspace, of, ranges, shards)?,
+            Entries::Named(names) => named(keyspace, names, &shards)?,
+            Entries::Ranges(of, ranges) => overlapping(keyspace, of, ranges, &shards)?,
         };
         let (what, assigned_by) = keyspace.strategy.entry_is();
         Some(Route { what, entry, keyspace: keyspace.name.clone(), assigned_by })
