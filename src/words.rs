@@ -8,6 +8,17 @@ pub fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, more: &s
     format!("{number} {word}")
 }
 
+/// Names: some of them, and how many there are besides.
+pub fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    let more = names.len().saturating_sub(SHOWN);
+    match more {
+        0 => shown.join(", "),
+        _ => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 /// `1 row of the moved keys is`, `2 rows of the moved keys are`.
 pub fn moved<N: Display + PartialEq + From<u8>>(number: N) -> String {
     counted(number, "row of the moved keys is", "rows of the moved keys are")

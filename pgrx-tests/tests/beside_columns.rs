@@ -61,7 +61,12 @@ fn what_the_target_lacks_is_accepted_by_name() {
     let found = split.findings().unwrap();
     let lacks: Vec<&String> =
         found.iter().filter(|found| found.starts_with("target: missing beside columns")).collect();
-    let [helper, audit, sees, text] = lacks.as_slice() else { panic!("{found:#?}") };
+    let [helper, audit, sees, there, text, functions] = lacks.as_slice() else { panic!("{found:#?}") };
+    assert!(
+        there.contains("table there") && there.contains("is otherwise on the target: column there.at"),
+        "{there}"
+    );
+    assert!(functions.contains("the target lacks function stamp()"), "{functions}");
     assert!(audit.contains("table public.\"Audit\", which the target lacks"), "{audit}");
     assert!(
         sees.contains("function public.sees(text), which writes to the moving tables call, is another one"),
@@ -370,4 +375,89 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
         ),
     );
     assert_eq!(split.findings().unwrap(), [""; 0]);
+}
+
+/// What clients' statements come to by things that are no part of a table.
+const USED: &str = r#"
+    CREATE ROLE reader; CREATE ROLE lord LOGIN SUPERUSER;
+    CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    CREATE TEXT SEARCH CONFIGURATION words (COPY = english);
+    CREATE TABLE currencies (id int PRIMARY KEY, code text); INSERT INTO currencies VALUES (1, 'EUR');
+    GRANT SELECT ON currencies TO mover, app_owner; GRANT REFERENCES ON currencies TO app_owner;
+    CREATE TABLE units (id int PRIMARY KEY); GRANT SELECT ON units TO mover, app_owner; GRANT REFERENCES ON units TO app_owner;
+    ALTER TABLE items ADD unit int CONSTRAINT of_unit REFERENCES units ON DELETE CASCADE, ADD c text COLLATE ci, ADD currency int CONSTRAINT of_currency REFERENCES currencies DEFERRABLE,
+        ADD ts tsvector GENERATED ALWAYS AS (to_tsvector('public.words', coalesce(val, ''))) STORED,
+        ADD a int, ADD b int, ADD n bigint,
+        ADD CONSTRAINT once UNIQUE (tenant, a) DEFERRABLE INITIALLY DEFERRED, ADD CONSTRAINT at_once UNIQUE (tenant, b);
+    CREATE SEQUENCE by_fifty INCREMENT 50; ALTER SEQUENCE by_fifty OWNER TO app_owner; ALTER TABLE items ALTER n SET DEFAULT nextval('by_fifty');
+    CREATE FUNCTION add_one() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.a := NEW.a + 1; RETURN NEW; END';
+    CREATE FUNCTION twice() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.a := NEW.a * 2; RETURN NEW; END';
+    CREATE TRIGGER a_add BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION add_one();
+    CREATE TRIGGER b_twice BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION twice();
+    CREATE FUNCTION shout(text) RETURNS text LANGUAGE sql AS 'SELECT upper($1)';
+    CREATE VIEW seen AS SELECT tenant, id, public.shout(val) AS said, code FROM items;
+    ALTER VIEW seen ALTER code SET DEFAULT 42; GRANT SELECT (tenant, id) ON seen TO reader;
+    CREATE MATERIALIZED VIEW counted AS SELECT tenant, count(*) FROM items GROUP BY tenant; CREATE UNIQUE INDEX ON counted (tenant);
+    CREATE FUNCTION label(items) RETURNS text LANGUAGE sql AS 'SELECT $1.val';
+    CREATE FUNCTION fmt(numeric) RETURNS text LANGUAGE sql AS 'SELECT $1::text';
+    CREATE FUNCTION formats() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM fmt(1); RETURN NEW; END';
+    CREATE TRIGGER formats BEFORE UPDATE ON items FOR EACH ROW EXECUTE FUNCTION formats();"#;
+
+/// What it is on the target instead, and what the check says of it.
+const OTHERWISE: [(&str, &str, &str); 15] = [
+    ("'und-u-ks-level2'", "'und-u-ks-level1'", "collation ci, which"),
+    ("COPY = english", "COPY = simple", "text search configuration words, which"),
+    ("(1, 'EUR')", "(1, 'USD')", "public.currencies is referenced by the moving tables"),
+    ("CONSTRAINT of_currency", "CONSTRAINT there", "constraint \"of_currency\" by its name"),
+    ("INITIALLY DEFERRED", "INITIALLY IMMEDIATE", "DEFERRABLE INITIALLY DEFERRED of constraint \"once\""),
+    ("(tenant, b)", "(tenant, b) DEFERRABLE", "NOT DEFERRABLE of constraint \"at_once\""),
+    ("INCREMENT 50", "INCREMENT 1", "goes on by 1 on the target, and by 50 on the source"),
+    ("a_add", "c_add", "trigger \"b_twice\" by a name that fires as late"),
+    ("upper($1)", "lower($1)", "another one on the target: function shout(text)"),
+    ("DEFAULT 42", "DEFAULT 43", "view default \"seen.code\" as it is on the source"),
+    ("(tenant, id) ON seen", "(tenant) ON seen", "SELECT (id) of view public.seen for reader"),
+    (
+        "GROUP BY tenant;",
+        "GROUP BY tenant WITH NO DATA;",
+        "materialized view \"counted\" as it is on the source",
+    ),
+    (
+        "CREATE FUNCTION label(items)",
+        "CREATE FUNCTION other(items)",
+        "the target lacks function label(items)",
+    ),
+    (
+        "CREATE FUNCTION fmt(",
+        "CREATE FUNCTION fmt(bigint) RETURNS text LANGUAGE sql AS 'SELECT 1::text'; CREATE FUNCTION fmt(",
+        "function public.fmt(bigint) of the target has the name",
+    ),
+    ("LOGIN SUPERUSER", "LOGIN", "SUPERUSER for lord"),
+];
+
+#[test]
+fn what_statements_use_beside_tables_is_compared() {
+    let cluster = cluster(&[]);
+    by_superuser(&cluster, 0, USED);
+    let mut there = USED.to_owned();
+    for (from, into, _) in OTHERWISE {
+        assert!(there.contains(from), "{from}");
+        there = there.replacen(from, into, 1);
+    }
+    let off = "ALTER TABLE units DISABLE TRIGGER ALL";
+    by_superuser(&cluster, 1, &format!("{there} {off}; REVOKE TEMPORARY ON DATABASE {DATABASE} FROM PUBLIC"));
+    let split = plan(&cluster);
+    let found = split.findings().unwrap().join("\n");
+    let wanted = OTHERWISE
+        .iter()
+        .map(|(.., says)| *says)
+        .chain(["TEMPORARY for app", "foreign key \"of_unit\" as it is on the source"]);
+    let missed: Vec<&str> = wanted.filter(|says| !found.contains(says)).collect();
+    assert!(missed.is_empty(), "{missed:#?} of\n{found}");
+}
+
+#[test]
+fn the_same_on_both_sides_is_no_remark() {
+    let cluster = cluster(&[]);
+    by_superusers(&cluster, USED);
+    assert_eq!(plan(&cluster).findings().unwrap(), [""; 0]);
 }

@@ -104,7 +104,8 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
     master.batch_execute(&map("before", "NULL")).unwrap();
     // Nobody can tell from its text that a function does no more than a serial.
     let found = findings(&split);
-    assert!(found.len() == 1 && found[0].contains("lacks the same DEFAULT of column \"h\";"), "{found:?}");
+    assert!(found.len() == 2 && found[0].contains("lacks the same DEFAULT of column \"h\";"), "{found:?}");
+    assert!(found[1].contains("the target lacks function number_h()"), "{found:?}");
     split.accept_remarks().unwrap();
     assert_eq!(findings(&split), [""; 0]);
     let named = remarks(&cluster, &split);

@@ -33,7 +33,7 @@ const TABLES: &str = r#"
     CREATE TABLE billing.bills (tenant text, id int, PRIMARY KEY (tenant, id));
     CREATE TABLE billing.extra (tenant text);
     CREATE TABLE other.elsewhere (tenant text);
-    CREATE TABLE by_id ("tenantId" text);
+    CREATE TABLE by_id ("tenant.Id" text);
     -- Nothing of these is left behind.
     CREATE TABLE other.numbered (tenant_id int);
     CREATE TABLE plain (id int PRIMARY KEY);
@@ -62,7 +62,8 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
     by_superuser(
         &cluster,
         0,
-        "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE far (tenant text) SERVER s",
+        "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE far (tenant text) SERVER s;
+         ALTER EXTENSION plpgsql ADD TABLE seen",
     );
     let mut master = cluster.superuser().unwrap();
     master

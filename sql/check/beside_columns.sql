@@ -14,10 +14,14 @@ WITH RECURSIVE wanted AS (
       FROM reader o JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = o.oid AND d.classid = 'pg_rewrite'::regclass
       JOIN pg_rewrite r ON r.oid = d.objid
 ), shown AS (
-    SELECT v.position, c.oid, c.relkind, c.relname, c.relowner, c.reloptions, w.oid AS of_table, w.schema, v.is_guarded
+    SELECT v.position, c.oid, c.relkind, c.relname, c.relowner, c.reloptions, c.relispopulated, w.oid AS of_table, w.schema, v.is_guarded
       FROM (SELECT min(o.position) AS position, o.oid, bool_or(o.is_guarded) AS is_guarded FROM reader o GROUP BY o.oid) v
       JOIN pg_class c ON c.oid = v.oid AND c.relkind IN ('v', 'm') AND c.relpersistence <> 't'
       JOIN wanted w ON w.position = v.position
+), off (constraints) AS MATERIALIZED (
+    -- Constraints that ALTER TABLE .. DISABLE TRIGGER ALL keeps nothing from, on either table or in a partition.
+    SELECT array_agg(coalesce(nullif(k.conparentid, 0), k.oid)) FROM pg_trigger t JOIN pg_constraint k ON k.oid = t.tgconstraint
+     WHERE t.tgisinternal AND t.tgenabled NOT IN ('O', 'A')
 ), found AS (
     -- One that fires in a replica's session alone, no client meets.
     SELECT w.position, CASE WHEN w.view IS NULL THEN 'trigger' ELSE 'view trigger' END AS kind, concat(w.view || '.', t.tgname) AS name,
@@ -46,21 +50,24 @@ WITH RECURSIVE wanted AS (
     UNION ALL
     SELECT w.position, CASE k.contype WHEN 'c' THEN 'check' WHEN 'x' THEN 'exclusion' ELSE 'foreign key' END, k.conname,
            -- Whether it is valid is said apart.
-           CASE k.contype WHEN 'c' THEN pg_get_expr(k.conbin, k.conrelid) ELSE regexp_replace(pg_get_constraintdef(k.oid), ' NOT VALID$', '') END,
+           concat(CASE k.contype WHEN 'c' THEN pg_get_expr(k.conbin, k.conrelid) ELSE regexp_replace(pg_get_constraintdef(k.oid), ' NOT VALID$', '') END,
+                  CASE WHEN k.oid = ANY (o.constraints) THEN ' DISABLED' END),
            k.conkey || ARRAY(SELECT v[1]::int2 FROM pg_index i, regexp_matches(concat(i.indexprs::text, i.indpred::text), ':varattno (\d+)', 'g') v
                               WHERE k.contype = 'x' AND i.indexrelid = k.conindid),
            NULL, k.convalidated, w.oid, w.schema
-      FROM wanted w JOIN pg_constraint k ON k.conrelid = w.oid AND k.contype IN ('c', 'x', 'f') AND k.conparentid = 0
+      FROM wanted w JOIN pg_constraint k ON k.conrelid = w.oid AND k.contype IN ('c', 'x', 'f') AND k.conparentid = 0 CROSS JOIN off o
      WHERE coalesce(to_jsonb(k) ->> 'conenforced', 'true')::boolean
     UNION ALL
     SELECT w.position, CASE WHEN i.indisprimary THEN 'primary key' WHEN i.indisunique THEN 'unique key' ELSE 'index' END, x.relname,
            concat_ws(' ', m.amname, p.list, 'WHERE ' || pg_get_expr(i.indpred, i.indrelid, true), CASE WHEN p.nulls THEN 'NULLS NOT DISTINCT' END),
            i.indkey::int2[] || ARRAY(SELECT v[1]::int2 FROM regexp_matches(concat(i.indexprs::text, i.indpred::text), ':varattno (\d+)', 'g') v),
            json_build_object('method', m.amname, 'parts', p.list, 'untried', p.untried, 'is_of_some', i.indpred IS NOT NULL, 'are_nulls_equal', p.nulls,
-                             'constraint', k.conname, 'is_deferrable', coalesce(k.condeferrable, false)),
+                             'constraint', k.conname,
+                             'checked', concat(CASE WHEN k.condeferrable THEN 'DEFERRABLE' END, CASE WHEN k.condeferred THEN ' INITIALLY DEFERRED' END,
+                                               CASE WHEN k.oid = ANY (o.constraints) THEN ' DISABLED' END)),
            i.indisvalid, w.oid, w.schema
       FROM wanted w JOIN pg_index i ON i.indrelid = w.oid AND i.indislive AND NOT i.indisexclusion
-      JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+      JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam CROSS JOIN off o
       LEFT JOIN pg_constraint k ON k.conrelid = w.oid AND k.conindid = i.indexrelid AND k.contype IN ('p', 'u')
      CROSS JOIN LATERAL (
         SELECT json_agg(e.text ORDER BY e.ord), coalesce(json_agg(e.text) FILTER (WHERE e.is_untried), '[]'),
@@ -79,7 +86,10 @@ WITH RECURSIVE wanted AS (
     -- By its owner's rights, where not all see the same rows.
     SELECT v.position, CASE v.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, v.relname,
            concat_ws(' ', pg_get_viewdef(v.oid), (SELECT string_agg(o.text, ' ' ORDER BY o.text COLLATE "C") FROM unnest(v.reloptions) o (text)),
-                     CASE WHEN v.is_guarded THEN format('OWNER %s', v.relowner::regrole) END),
+                     CASE WHEN v.is_guarded THEN format('OWNER %s', v.relowner::regrole) END, CASE WHEN NOT v.relispopulated THEN 'WITH NO DATA' END,
+                     -- Those that REFRESH .. CONCURRENTLY needs.
+                     (SELECT string_agg(regexp_replace(pg_get_indexdef(i.indexrelid), '^.*? USING ', 'UNIQUE '), ' ' ORDER BY i.indkey::text)
+                        FROM pg_index i WHERE i.indrelid = v.oid AND v.relkind = 'm' AND i.indisunique AND i.indisvalid)),
            ARRAY(SELECT d.refobjsubid::int2 FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
                   WHERE r.ev_class = v.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid = v.of_table AND d.refobjsubid > 0),
            NULL, true, v.of_table, v.schema
@@ -88,6 +98,9 @@ WITH RECURSIVE wanted AS (
     SELECT v.position, 'view rule', format('%s.%s', v.relname, r.rulename), replace(pg_get_ruledef(r.oid), format(' RULE %I ', r.rulename), ' RULE '),
            NULL, NULL, true, v.of_table, v.schema
       FROM shown v JOIN pg_rewrite r ON r.ev_class = v.oid AND r.rulename <> '_RETURN' AND r.ev_enabled IN ('O', 'A')
+    UNION ALL
+    SELECT v.position, 'view default', format('%s.%s', v.relname, a.attname), pg_get_expr(d.adbin, d.adrelid), NULL, NULL, true, v.of_table, v.schema
+      FROM shown v JOIN pg_attrdef d ON d.adrelid = v.oid JOIN pg_attribute a ON a.attrelid = v.oid AND a.attnum = d.adnum
     UNION ALL
     -- Its own, or else its domain's. What a sequence is called is said elsewhere.
     SELECT e.position, 'default', e.attname, regexp_replace(e.says, 'nextval\([^()]*(\([^()]*\)[^()]*)?\)', 'nextval()', 'g'), ARRAY[e.attnum], NULL, true, e.oid, e.schema

@@ -40,6 +40,13 @@ WITH RECURSIVE wanted AS (
       JOIN pg_class c ON c.oid = v.oid AND c.relkind IN ('v', 'm') AND c.relpersistence <> 't' JOIN pg_namespace n ON n.oid = c.relnamespace
      CROSS JOIN aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) x
      WHERE x.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') AND (x.grantee = 0 OR has_schema_privilege(x.grantee, n.oid, 'USAGE'))
+    UNION
+    SELECT v.position, x.grantee, format('view %s (%I)', x.privilege_type, a.attname), format('%I.%I', n.nspname, c.relname)
+      FROM (SELECT min(o.position) AS position, o.oid FROM reader o GROUP BY o.oid) v
+      JOIN pg_class c ON c.oid = v.oid AND c.relkind IN ('v', 'm') AND c.relpersistence <> 't' JOIN pg_namespace n ON n.oid = c.relnamespace
+      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND a.attacl IS NOT NULL AND NOT a.attisdropped
+     CROSS JOIN aclexplode(a.attacl) x
+     WHERE x.privilege_type IN ('SELECT', 'INSERT', 'UPDATE') AND (x.grantee = 0 OR has_schema_privilege(x.grantee, n.oid, 'USAGE'))
 ), held (oid, via) AS (
     -- Who has such a right, and who is a member of such a role.
     SELECT r.oid, r.oid FROM (SELECT DISTINCT g.grantee FROM given g) g JOIN pg_roles r ON r.oid = g.grantee AND NOT r.rolsuper
@@ -70,8 +77,12 @@ SELECT DISTINCT w.position, l.rolname, CASE WHEN l.rolbypassrls OR NOT w.relforc
   FROM wanted w JOIN client l ON w.relrowsecurity
 UNION ALL
 SELECT DISTINCT NULL::bigint, l.rolname, r.name, NULL, NULL
-  FROM client l JOIN (VALUES ('LOGIN'), ('CONNECT')) AS r (name) ON l.is_login
- WHERE r.name = 'LOGIN' OR has_database_privilege(l.oid, current_database(), 'CONNECT')
+  FROM client l JOIN (VALUES ('LOGIN'), ('CONNECT'), ('TEMPORARY')) AS r (name) ON l.is_login
+ WHERE r.name = 'LOGIN' OR has_database_privilege(l.oid, current_database(), r.name)
+UNION ALL
+-- One passes all checks. The server's own is its administrator's, and the mover is no client.
+SELECT NULL, r.rolname, 'SUPERUSER', NULL, NULL
+  FROM pg_roles r WHERE r.rolsuper AND r.rolcanlogin AND r.oid >= 16384 AND r.rolname <> current_user
 UNION ALL
 SELECT NULL, l.rolname, CASE WHEN pg_has_role(l.oid, l.via, 'USAGE') THEN 'rights of' ELSE 'SET ROLE to' END, v.rolname, NULL
   FROM client l JOIN pg_roles v ON v.oid = l.via AND l.via <> l.oid AND l.is_login

@@ -18,10 +18,15 @@ SELECT g.ord - 1, r.rolname IS NOT NULL OR g.role = 'public'
                  JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
                 WHERE a.attrelid = c.oid AND a.attname = g."column")
            WHEN g.privilege = 'LOGIN' THEN r.rolcanlogin AND r.rolconnlimit <> 0 AND coalesce(r.rolvaliduntil > now(), true)
-           WHEN g.privilege = 'CONNECT' THEN has_database_privilege(g.role, current_database(), 'CONNECT')
+           WHEN g.privilege IN ('CONNECT', 'TEMPORARY') THEN has_database_privilege(g.role, current_database(), g.privilege)
+           WHEN g.privilege = 'SUPERUSER' THEN r.rolsuper
            WHEN g.privilege IN ('rights of', 'SET ROLE to') THEN (
                SELECT pg_has_role(g.role, m.oid, CASE g.privilege WHEN 'rights of' THEN 'USAGE' ELSE 'MEMBER' END) FROM pg_roles m WHERE m.rolname = g."column")
            -- One that is not there is said of the views.
+           WHEN g.privilege LIKE 'view % (%)' THEN (
+               SELECT has_column_privilege(g.role, v.oid, a.attnum, split_part(g.privilege, ' ', 2)) AND has_schema_privilege(g.role, v.relnamespace, 'USAGE')
+                 FROM pg_class v JOIN pg_attribute a ON a.attrelid = v.oid AND NOT a.attisdropped AND format('(%I)', a.attname) = substring(g.privilege FROM '\(.*')
+                WHERE v.oid = to_regclass(g."column"))
            WHEN g.privilege LIKE 'view %' THEN (
                SELECT has_table_privilege(g.role, v.oid, substr(g.privilege, 6)) AND has_schema_privilege(g.role, v.relnamespace, 'USAGE')
                  FROM pg_class v WHERE v.oid = to_regclass(g."column"))

@@ -22,7 +22,7 @@ WITH RECURSIVE sharded AS MATERIALIZED (
 ), names AS MATERIALIZED (
     -- However it is written; with "id" behind it or without, where it has the same type. A column "id" that alone is its table's
     -- key names what every table has.
-    SELECT DISTINCT replace(lower(s.shard_by), '_', '') AS name, s.type
+    SELECT DISTINCT regexp_replace(lower(s.shard_by), '[^[:alnum:]]', '', 'g') AS name, s.type
       FROM sharded s
      WHERE lower(s.shard_by) <> 'id'
         OR NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -30,11 +30,13 @@ WITH RECURSIVE sharded AS MATERIALIZED (
 ), named AS (
     SELECT c.oid, a.attname
       FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute a ON a.attrelid = c.oid
-     CROSS JOIN LATERAL (SELECT replace(lower(a.attname), '_', '')) w (name)
+     CROSS JOIN LATERAL (SELECT regexp_replace(lower(a.attname), '[^[:alnum:]]', '', 'g')) w (name)
      WHERE n.nspname <> ALL ($6::text[]) AND n.nspname NOT LIKE 'pg\_%' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
        AND a.attnum > 0 AND NOT a.attisdropped
        AND EXISTS (SELECT FROM names s WHERE w.name = s.name OR a.atttypid = s.type AND (w.name = s.name || 'id' OR w.name || 'id' = s.name))
-       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+       -- An application may be an extension. Ours has tables of its own.
+       AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'shardmaster'
+                        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e')
 ), keys AS MATERIALIZED (
     -- A key may be one partition's alone: of what it is a part is what rows come by.
     SELECT DISTINCT f.conrelid AS oid, coalesce(pg_partition_root(f.conrelid)::oid, f.conrelid) AS root,

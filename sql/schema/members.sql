@@ -1,6 +1,7 @@
 -- What is looked at: tables, their partitions, and what they need. The query is read with the
 -- server's own names alone. Before an object is written down, the search_path becomes that of the
 -- shard's tables, so that their schema is in none of the texts: it may be another one elsewhere.
+-- {with_views}: whether what views over them need is looked at as well, and text search configurations, which texts name.
 -- {tables}: a JSON list of {nsp, rel}; {path}: the search_path; {schema}: the schema of the shard's tables, which is
 -- called "(namespace)".
 WITH RECURSIVE path AS MATERIALIZED (
@@ -16,6 +17,11 @@ WITH RECURSIVE path AS MATERIALIZED (
      WHERE c.oid IN (SELECT oid FROM wanted UNION SELECT p.relid FROM wanted w, pg_partition_tree(w.oid) p)
 ), agent AS (
     SELECT oid FROM pg_namespace WHERE nspname = 'shardmaster_agent'
+), shown (oid) AS (
+    SELECT m.oid FROM member m WHERE {with_views}
+    UNION
+    SELECT r.ev_class FROM shown s JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = s.oid AND d.classid = 'pg_rewrite'::regclass
+      JOIN pg_rewrite r ON r.oid = d.objid
 ), part (classid, objid) AS MATERIALIZED (
     -- What belongs to the tables.
     SELECT 'pg_class'::regclass::oid, m.oid FROM member m
@@ -26,6 +32,9 @@ WITH RECURSIVE path AS MATERIALIZED (
     UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM member m JOIN pg_statistic_ext s ON s.stxrelid = m.oid
     UNION ALL SELECT 'pg_trigger'::regclass, t.oid FROM member m JOIN pg_trigger t ON t.tgrelid = m.oid
      WHERE NOT t.tgisinternal AND NOT EXISTS (SELECT 1 FROM pg_proc f JOIN agent a ON a.oid = f.pronamespace WHERE f.oid = t.tgfoid)
+    UNION ALL SELECT 'pg_rewrite'::regclass, r.oid FROM shown s JOIN pg_rewrite r ON r.ev_class = s.oid
+     WHERE NOT EXISTS (SELECT 1 FROM member m WHERE m.oid = s.oid)
+    UNION ALL SELECT 'pg_ts_config'::regclass, c.oid FROM pg_ts_config c WHERE {with_views} AND c.oid >= 16384
 ), needed (classid, objid) AS (
     SELECT classid, objid FROM part
     UNION
@@ -35,7 +44,7 @@ WITH RECURSIVE path AS MATERIALIZED (
         SELECT d.refclassid, d.refobjid FROM pg_depend d
          WHERE d.classid = n.classid AND d.objid = n.objid AND d.refobjid >= 16384
            AND d.refclassid IN ('pg_type'::regclass, 'pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass,
-                                'pg_collation'::regclass, 'pg_class'::regclass)
+                                'pg_collation'::regclass, 'pg_class'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass)
            -- Of other relations the sequences, and those of composite types.
            AND (d.refclassid <> 'pg_class'::regclass
                 OR EXISTS (SELECT 1 FROM pg_class c WHERE c.oid = d.refobjid AND c.relkind IN ('S', 'c')))

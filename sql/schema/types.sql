@@ -75,6 +75,14 @@ SELECT 2, x.kind, x.name, NULL, x.definition, NULL, o.objid::bigint
            concat_ws(' ', g.aggkind, g.aggtransfn::regprocedure, g.aggtranstype::regtype, g.aggfinalfn, g.aggcombinefn, g.agginitval)
       FROM pg_aggregate g WHERE o.classid = 'pg_proc'::regclass AND g.aggfnoid = o.objid
     UNION ALL
+    SELECT 'text search configuration', c.oid::regconfig::text,
+           concat_ws(' ', p.prsname, (SELECT string_agg(format('%s %s', m.maptokentype, m.mapdict::regdictionary), ', ' ORDER BY m.maptokentype, m.mapseqno)
+                                        FROM pg_ts_config_map m WHERE m.mapcfg = c.oid))
+      FROM pg_ts_config c JOIN pg_ts_parser p ON p.oid = c.cfgparser WHERE o.classid = 'pg_ts_config'::regclass AND c.oid = o.objid
+    UNION ALL
+    SELECT 'text search dictionary', d.oid::regdictionary::text, concat_ws(' ', t.tmplname, d.dictinitoption)
+      FROM pg_ts_dict d JOIN pg_ts_template t ON t.oid = d.dicttemplate WHERE o.classid = 'pg_ts_dict'::regclass AND d.oid = o.objid
+    UNION ALL
     SELECT 'base type', t.oid::regtype::text, concat_ws(' ', t.typinput, t.typoutput, t.typlen, t.typalign, t.typstorage)
       FROM pg_type t WHERE o.classid = 'pg_type'::regclass AND t.oid = o.objid AND t.typtype = 'b' AND NOT EXISTS (SELECT 1 FROM pg_type e WHERE e.typarray = t.oid)
   ) AS x (kind, name, definition)

@@ -11,17 +11,18 @@ use crate::error::Failure;
 use crate::query::login::{self, Entrance};
 use crate::query::opening::Manners;
 use crate::query::sessions::Sessions;
-use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::ident;
-use crate::remote::template::{fill, text};
+use crate::remote::template::{fill, sql, text};
+use crate::remote::{Connection, RemoteError};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 const MEMBERS: &str = include_str!("../../sql/schema/members.sql");
 const LAST: &str = include_str!("../../sql/schema/last.sql");
+const TYPES: &str = include_str!("../../sql/schema/types.sql");
 const PARTS: [&str; 4] = [
-    include_str!("../../sql/schema/types.sql"),
+    TYPES,
     include_str!("../../sql/schema/tables.sql"),
     include_str!("../../sql/schema/keys.sql"),
     include_str!("../../sql/schema/rights.sql"),
@@ -154,22 +155,65 @@ impl Look {
     }
 }
 
-/// Within a transaction as well.
 fn question(part: &str, entrance: &Entrance, tables: &[TableName]) -> String {
     let namespace = &entrance.shard.namespace;
-    let tables: Vec<serde_json::Value> = tables
-        .iter()
-        .map(
-            |table| serde_json::json!({"nsp": table.schema.as_ref().unwrap_or(namespace), "rel": table.name}),
-        )
-        .collect();
+    let place = |table: &TableName| (table.schema.as_ref().unwrap_or(namespace).clone(), table.name.clone());
+    let tables: Vec<(String, String)> = tables.iter().map(place).collect();
+    filled(part, namespace, &tables, false)
+}
+
+/// Tables by schema and name. Within a transaction as well.
+fn filled(part: &str, namespace: &str, tables: &[(String, String)], with_views: bool) -> String {
+    let tables: Vec<serde_json::Value> =
+        tables.iter().map(|(schema, name)| serde_json::json!({"nsp": schema, "rel": name})).collect();
     let values = [
         ("tables", text(serde_json::Value::Array(tables).to_string())),
         ("path", text(path(namespace))),
         ("schema", text(namespace)),
+        ("with_views", sql(if with_views { "true" } else { "false" })),
     ];
     let parts = [MEMBERS, part, LAST].map(|part| fill(part, &values)).concat();
     format!("SET search_path = pg_catalog, pg_temp; {parts}")
+}
+
+/// What tables and the views over them need beside themselves, and the functions of their schemas, as any session may ask it.
+pub fn beside(
+    session: &mut Connection,
+    namespace: &str,
+    tables: &[(String, String)],
+) -> Result<Vec<Object>, RemoteError> {
+    let [types, mut unmade] = ask(session, [TYPES, UNMADE[0]], namespace, tables, true)?;
+    // Whether a function is needed or not, it is written down in one way.
+    unmade.extend(types.into_iter().filter(|object| object.kind != "function"));
+    Ok(unmade)
+}
+
+/// What some tables are, with their constraints.
+pub fn of_tables(
+    session: &mut Connection,
+    namespace: &str,
+    tables: &[(String, String)],
+) -> Result<Vec<Object>, RemoteError> {
+    Ok(ask(session, [PARTS[1], PARTS[2]], namespace, tables, false)?.into_iter().flatten().collect())
+}
+
+fn ask<const N: usize>(
+    session: &mut Connection,
+    parts: [&str; N],
+    namespace: &str,
+    tables: &[(String, String)],
+    with_views: bool,
+) -> Result<[Vec<Object>; N], RemoteError> {
+    session.undone(|session| {
+        let mut found = [const { Vec::new() }; N];
+        for (part, objects) in parts.iter().zip(&mut found) {
+            let rows = session.run(&filled(part, namespace, tables, with_views))?;
+            let read = Object::read(&rows)
+                .ok_or_else(|| RemoteError::unreadable(session.shard(), "what its tables need"))?;
+            *objects = read.into_iter().map(|(_, object)| object).collect();
+        }
+        Ok(found)
+    })
 }
 
 /// Where names are looked up that are written down without a schema.

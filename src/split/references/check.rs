@@ -15,6 +15,7 @@ use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::ident;
 use crate::split::copy::computed;
 use crate::split::finding::Finding;
+use crate::split::sequences::named_rows::{self, Why};
 use crate::split::table::{self, Table};
 use std::collections::BTreeSet;
 
@@ -50,6 +51,7 @@ pub fn run(
         }
     }
     prepare(plan, target)?;
+    findings.extend(named_rows::check(plan, source, target, &parents(plan, &references), Why::Referenced)?);
     findings.extend(promised_by_target(source, target, plan)?);
     let mut theirs = load(target, plan, Side::Target)?;
     theirs.retain(|reference| !is_closed(reference));
@@ -82,6 +84,15 @@ pub fn run(
             .extend(source.undone(|source| target.undone(|target| values.missing(source, target, number)))?);
     }
     Ok(findings)
+}
+
+/// The tables in no keyspace that rows which move refer to.
+fn parents(plan: &Plan, references: &[Reference]) -> Vec<(String, String)> {
+    let open = references.iter().filter(|r| {
+        r.from_position.is_some() && r.to_position.is_none() && keyless(plan, Side::Source, r).is_none()
+    });
+    let names: BTreeSet<(String, String)> = open.map(|r| (r.to_schema.clone(), r.to_name.clone())).collect();
+    names.into_iter().collect()
 }
 
 /// In a replica's session the target checks no foreign key. One that carries the shard-by

@@ -5,6 +5,7 @@ use super::draw::Named;
 use crate::keys::interval::position;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
+use crate::words::some_of;
 use std::collections::HashSet;
 
 /// Names that no known thing draws from which are looked at; of one shard.
@@ -104,17 +105,7 @@ fn spelled(of: Ordered, part: &str) -> Option<String> {
 /// Names for people: some of them, and how many there are besides.
 pub fn examples(named: &[Named]) -> String {
     let names = named.iter().map(|sequence| format!("{}.{}", sequence.schema, sequence.relname));
-    list(&names.collect::<Vec<_>>())
-}
-
-pub fn list(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
-    let more = names.len().saturating_sub(SHOWN);
-    match more {
-        0 => shown.join(", "),
-        _ => format!("{} and {more} more", shown.join(", ")),
-    }
+    some_of(&names.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

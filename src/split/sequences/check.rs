@@ -60,7 +60,7 @@ pub fn check(
             Finding::new(NAME, false, text, &hint)
         });
     };
-    let Survey { problems, remarks, to_make, unknown, undecided, doubts, .. } = found;
+    let Survey { problems, remarks, to_make, unknown, undecided, doubts, by_less, .. } = found;
     problems.into_iter().for_each(|problem| tell(false, problem));
     remarks.into_iter().for_each(|remark| tell(true, remark));
     for (wanted, why) in make::may_not(source, target, &to_make)? {
@@ -92,9 +92,11 @@ pub fn check(
         tell(true, Problem { table: None, text, hint });
     }
     findings.extend(of_unknown_keys(plan, &undecided));
-    findings.extend(doubts.all.into_iter().map(|Doubt { sequence, text }| {
-        Finding::remark_of(plan.reverse_of, Remark::SequencesOfFunctions, &sequence, text)
-    }));
+    for (remark, doubts) in [(Remark::SequencesOfFunctions, doubts.all), (Remark::Lacking, by_less)] {
+        let finding =
+            |Doubt { sequence, text }: Doubt| Finding::remark_of(plan.reverse_of, remark, &sequence, text);
+        findings.extend(doubts.into_iter().map(finding));
+    }
     Ok(findings)
 }
 
@@ -164,10 +166,15 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
 impl Survey {
     fn judge(&mut self, pair: &Pair, position: &Position) {
         let problem = |(text, hint): (String, String)| Problem { table: pair.table, text, hint };
+        let by_less = positions::by_less(pair, position);
+        self.by_less.extend(by_less.map(|text| Doubt { sequence: pair.to.name.clone(), text }));
         match positions::unfit(pair, position).or_else(|| positions::used_up(pair, position)) {
             Some(why) if pair.is_sure => self.problems.push(problem(why)),
             Some((why, _)) => self.doubts.add_pair(pair, &why),
-            None => self.remarks.extend(positions::scarce(pair, position).map(problem)),
+            None => {
+                let notes = [positions::scarce(pair, position), positions::otherwise_called(pair)];
+                self.remarks.extend(notes.into_iter().flatten().map(problem));
+            }
         }
     }
 }

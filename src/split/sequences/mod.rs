@@ -17,7 +17,7 @@ pub mod draw;
 pub mod functions;
 mod make;
 mod named;
-mod named_rows;
+pub mod named_rows;
 mod names;
 mod pair;
 mod positions;
@@ -34,6 +34,7 @@ use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::words::some_of;
 use counter::State;
 use draw::Draw;
 use pair::{Pair, Problem};
@@ -113,7 +114,7 @@ fn complete(
     }
     make::make(source, target, &found.to_make)?;
     let names: Vec<String> = found.to_make.iter().map(pair::Wanted::name).collect();
-    let text = format!("made on the target, as the source has them: {}", by_key::list(&names));
+    let text = format!("made on the target, as the source has them: {}", some_of(&names));
     transaction(|| split::event(plan.id, None, None, &text));
     let found = survey::survey(plan, source, target, tables)?;
     match found.to_make.first() {

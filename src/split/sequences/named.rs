@@ -2,7 +2,7 @@
 //! same. What is asked for is what the texts were read for already.
 
 use super::functions::Texts;
-use super::named_rows;
+use super::named_rows::{self, Why};
 use super::pair::Places;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -12,10 +12,13 @@ use crate::catalog::shard;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{ident_as_needed, text_array};
+use crate::schema::compare::{self, Difference};
+use crate::schema::inventory;
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::plan::check::beside::rights;
 use crate::split::remark::Remark;
+use crate::words::some_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMED: &str = include_str!("../../../sql/check/named.sql");
@@ -68,11 +71,53 @@ pub fn check(
     });
     let mut findings: Vec<Finding> = missing.collect();
     findings.extend(otherwise(plan, source, target, &here, texts)?);
-    let tables = both.into_iter().filter(|thing| thing.kind == "table" && is_there("table", thing));
+    let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
-    findings.extend(named_rows::check(plan, source, target, &tables)?);
+    findings.extend(named_rows::check(plan, source, target, &tables, Why::Named)?);
     findings.extend(rights(plan, source, target, &tables)?);
+    findings.extend(made_otherwise(plan, source, target, &tables)?);
     Ok(findings)
+}
+
+/// Of tables that functions name: what the target's would refuse, or the source's.
+fn made_otherwise(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &[(String, String)],
+) -> Result<Vec<Finding>> {
+    const KINDS: [&str; 6] = ["column", "check", "primary key", "unique", "exclusion", "foreign key"];
+    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let moving = moving(plan);
+    let here: Vec<(String, String)> =
+        tables.iter().filter(|table| !moving.contains(table)).cloned().collect();
+    if here.is_empty() {
+        return Ok(Vec::new());
+    }
+    let there: Vec<(String, String)> =
+        here.iter().map(|(schema, table)| (places.there(schema), table.clone())).collect();
+    let given = inventory::of_tables(source, places.source, &here)?;
+    let own = inventory::of_tables(target, places.target, &there)?;
+    let mut by_table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Difference { one, other } in compare::differences(&given, &own) {
+        let object = one.or(other).filter(|object| object.is(&KINDS));
+        if let Some((object, table)) = object.and_then(|object| Some((object, object.on_table.as_deref()?))) {
+            by_table.entry(table).or_default().push(object.text());
+        }
+    }
+    let finding = |(table, objects): (&str, Vec<String>)| {
+        let detail = format!(
+            "table {table}, which is named by functions that {CALLED}, is otherwise on the target: {}",
+            some_of(&objects)
+        );
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, table, detail)
+    };
+    Ok(by_table.into_iter().map(finding).collect())
+}
+
+fn moving(plan: &Plan) -> BTreeSet<(String, String)> {
+    let (schemas, names) = observe::table_names(plan, Side::Source);
+    schemas.into_iter().zip(names).collect()
 }
 
 /// Of tables that functions name: the roles that write to the moving tables read and write these, too.
@@ -82,10 +127,7 @@ fn rights(
     target: &mut Connection,
     tables: &[(String, String)],
 ) -> Result<Vec<Finding>> {
-    let moving: BTreeSet<(String, String)> = {
-        let (schemas, names) = observe::table_names(plan, Side::Source);
-        schemas.into_iter().zip(names).collect()
-    };
+    let moving = moving(plan);
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
     let (here, names): (Vec<String>, Vec<String>) =
         tables.iter().filter(|table| !moving.contains(table)).cloned().unzip();
@@ -146,10 +188,14 @@ fn otherwise(
             .map(|definition| (key(&definition, definition.schema.clone()), definition))
             .collect();
     let mut here = definitions(source, &names, is_renamed.then_some(places.source))?;
+    let given: BTreeSet<(String, String)> =
+        here.iter().map(|one| key(one, places.there(&one.schema))).collect();
     // One of a schema that nothing names is another function of that name.
     here.retain(|one| {
         one.says.is_some() && (schemas.contains(&one.schema) || texts.called.contains(&one.oid))
     });
+    let called: BTreeSet<(String, String)> =
+        here.iter().map(|one| (places.there(&one.schema), one.name.clone())).collect();
     let mut findings = Vec::new();
     for one in here {
         let schema = places.there(&one.schema);
@@ -177,6 +223,19 @@ fn otherwise(
         };
         findings.push(Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail));
     }
+    // A call may mean it, or either of two.
+    let more = there.iter().filter(|(key, other)| {
+        other.says.is_some()
+            && !given.contains(*key)
+            && called.contains(&(other.schema.clone(), other.name.clone()))
+    });
+    findings.extend(more.map(|(_, other)| {
+        let object = format!("{}.{}", ident_as_needed(&other.schema), other.signature);
+        let detail = format!(
+            "function {object} of the target has the name of one that {CALLED}, and calls may mean it"
+        );
+        Finding::remark_of(plan.reverse_of, Remark::Alone, &object, detail)
+    }));
     Ok(findings)
 }
 

@@ -1,4 +1,4 @@
-//! Tables that such functions name, and that no keyspace has: their rows stay where they are. A counter that a trigger raises
+//! Tables that functions of the moving tables name, or their foreign keys, and that no keyspace has: their rows stay where they are. A counter that a trigger raises
 //! begins anew on the target, what a function looks up is not there. Rows that are the same on both sides are no question.
 
 use super::pair::Places;
@@ -15,8 +15,6 @@ use crate::split::remark::Remark;
 use crate::words::counted;
 use std::collections::BTreeSet;
 
-/// Rows of one table that are compared.
-const MOST: usize = 1_000;
 /// Tables that are looked at: whoever has more of them has been told of some by then.
 const TABLES: usize = 200;
 
@@ -24,12 +22,51 @@ const PLAIN: &str = include_str!("../../../sql/check/plain.sql");
 const OF_PARTITIONS: &str = "SELECT p.n FROM unnest($1::text[]) WITH ORDINALITY p (name, n)
     JOIN pg_class c ON c.oid = to_regclass(p.name) AND c.relispartition";
 
-/// `tables`: those of both sides, by schema and name on the source.
+/// Why tables in no keyspace are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    Named,
+    /// By foreign keys of the moving tables: which keys are there is looked at elsewhere.
+    Referenced,
+}
+
+impl Why {
+    fn text(self) -> &'static str {
+        match self {
+            Why::Named => "is named by functions that writes to the moving tables call",
+            Why::Referenced => "is referenced by the moving tables",
+        }
+    }
+
+    /// What ends the remark for good.
+    fn mended(self, table: &str, plan: &Plan) -> String {
+        let (keyspace, origin) = (literal(&plan.keyspace), literal(&plan.source.shard_key));
+        match self {
+            Why::Named => format!(
+                "if that is right, SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global') says so for good"
+            ),
+            Why::Referenced => format!(
+                "SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'reference', origin => {origin}) keeps them alike"
+            ),
+        }
+    }
+
+    /// Rows of one table that are compared.
+    fn most(self) -> usize {
+        match self {
+            Why::Named => 1_000,
+            Why::Referenced => 10_000,
+        }
+    }
+}
+
+/// `tables`: by schema and name on the source; each, or a view, is on the target.
 pub fn check(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
     tables: &[(String, String)],
+    why: Why,
 ) -> Result<Vec<Finding>> {
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
     let known = known(plan);
@@ -39,21 +76,21 @@ pub fn check(
     let mut findings = Vec::new();
     for (_, (schema, table)) in open.iter().enumerate().filter(|(number, _)| !parts.contains(number)) {
         let there = format!("{}.{}", ident(&places.there(schema)), ident(table));
-        let here = rows(source, &format!("{}.{}", ident(schema), ident(table)))?;
+        let most = why.most();
+        let here = rows(source, &format!("{}.{}", ident(schema), ident(table)), most)?;
         let many = match &here {
             Ok((0, _)) => continue,
-            Ok((n, _)) if *n > MOST => format!("more than {MOST} rows"),
-            Ok(found) if rows(target, &there)?.as_ref() == Ok(found) => continue,
+            Ok((n, _)) if *n > most => format!("more than {most} rows"),
+            Ok(found) if rows(target, &there, most)?.as_ref() == Ok(found) => continue,
             Ok((n, _)) => counted(*n, "row", "rows"),
             Err(problem) => format!("rows that cannot be read ({problem})"),
         };
         let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
         let name = if schema == places.source { ident_as_needed(table) } else { text.clone() };
         let detail = format!(
-            "{text} is named by functions that writes to the moving tables call and is in no keyspace: it has {many}, which stay, \
-             and the target's are others; if that is right, SELECT shard_table_add({}, NULL, {}, policy => 'global') says so for good",
-            literal(&name),
-            literal(&plan.keyspace)
+            "{text} {} and is in no keyspace: it has {many}, which stay, and the target's are others; {}",
+            why.text(),
+            why.mended(&literal(&name), plan)
         );
         findings.push(Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail));
     }
@@ -88,11 +125,15 @@ fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeS
 
 /// How many rows, of the first ones, and what they are; or why they cannot be read. Its owner may be anybody: what a table is stays so
 /// while it is locked, and no cast of its rows is asked for, which could be his.
-fn rows(session: &mut Connection, table: &str) -> Result<std::result::Result<(usize, String), String>> {
+fn rows(
+    session: &mut Connection,
+    table: &str,
+    most: usize,
+) -> Result<std::result::Result<(usize, String), String>> {
     let query = format!(
         "SELECT pg_catalog.count(*), pg_catalog.md5(pg_catalog.string_agg(r.row, '' ORDER BY r.row COLLATE pg_catalog.\"C\"))
            FROM (SELECT pg_catalog.md5(pg_catalog.textin(pg_catalog.record_out(t.*))) AS row FROM {table} t LIMIT {}) r",
-        MOST + 1
+        most + 1
     );
     let found = session.undone(|session| {
         session.run(&format!("LOCK TABLE {table} IN ACCESS SHARE MODE"))?;

@@ -8,7 +8,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
 use crate::numbers::look;
 use crate::remote::Connection;
-use crate::remote::quote::literal;
+use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::server::wait;
 use crate::words::counted;
@@ -154,6 +154,35 @@ pub fn unfit(pair: &Pair, position: &Position) -> Option<(String, String)> {
         Ok(None) => None,
         Ok(Some(value)) => out_of_reach(position.to?, sequence, value),
     }
+}
+
+/// Who takes each number for so many as the source's goes on by, as mappers of objects do, would take some twice.
+pub fn by_less(pair: &Pair, position: &Position) -> Option<String> {
+    let there = position.to?.increment;
+    let here = position.from.iter().map(|state| state.increment).max_by_key(|step| step.unsigned_abs())?;
+    (there.unsigned_abs() < here.unsigned_abs()).then(|| {
+        let name = &pair.to.name;
+        format!(
+            "sequence {name} goes on by {there} on the target, and by {here} on the source: clients that take {} numbers with each of its \
+             would give out some twice; ALTER SEQUENCE {name} INCREMENT BY {here} makes both alike",
+            here.unsigned_abs()
+        )
+    })
+}
+
+/// Clients may name it.
+pub fn otherwise_called(pair: &Pair) -> Option<(String, String)> {
+    let (name, here) = (&pair.to.name, pair.from.first()?);
+    let is_called_so = pair.from.iter().any(|from| from.relname == pair.to.relname);
+    (!is_called_so).then(|| {
+        (
+            format!(
+                "sequence {name} stands for {} of the source: clients that name that one fail",
+                here.name
+            ),
+            format!("If some do: ALTER SEQUENCE {name} RENAME TO {} on the target.", ident(&here.relname)),
+        )
+    })
 }
 
 /// Fewer are worth a word: they are used up soon. A session takes as many in advance as CACHE says.

@@ -2,7 +2,7 @@
 //! target lacks, and what keeps a split from giving out each number once.
 
 use super::by_key::{self, ByKey};
-use super::doubts::{self, Doubts};
+use super::doubts::{self, Doubt, Doubts};
 use super::draw::{self, Asked, By, Draw, Named, Sequence};
 use super::functions::{self, Texts};
 use super::pair::{self, Pair, Places, Problem, Wanted};
@@ -45,6 +45,8 @@ pub struct Survey {
     pub remarks: Vec<Problem>,
     /// What may be drawn from and is not raised.
     pub doubts: Doubts,
+    /// Those of the target that go on by less than the source's.
+    pub by_less: Vec<Doubt>,
     /// Sequences of the source that nothing known draws from.
     pub unknown: Vec<Named>,
     /// Those of them whose names functions may put together of keys that nobody can tell from other words.

@@ -7,7 +7,8 @@ use super::pair::Pair;
 use crate::split::finding::Finding;
 
 /// What every statement of a client meets, on the target alone.
-const MET: [&str; 6] = ["trigger", "view trigger", "view rule", "policy", "setting", "foreign key"];
+const MET: [&str; 7] =
+    ["trigger", "view trigger", "view rule", "view default", "policy", "setting", "foreign key"];
 const NAME: &str = "target: unique keys and exclusions";
 
 /// Keys that keep two rows apart: those of the source were never held to them.

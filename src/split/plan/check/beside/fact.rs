@@ -43,7 +43,8 @@ pub struct Index {
     pub are_nulls_equal: bool,
     /// The constraint's name; None: it is an index alone.
     pub constraint: Option<String>,
-    pub is_deferrable: bool,
+    /// When the constraint is, where that is not at once: `DEFERRABLE INITIALLY DEFERRED`; or that its triggers are off.
+    pub checked: String,
 }
 
 impl Index {

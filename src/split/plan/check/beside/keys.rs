@@ -22,14 +22,19 @@ fn lacking(fact: &Fact, own: &[&Fact]) -> Option<String> {
         return (!fact.is(&["primary key"])).then_some(text);
     }
     let index = fact.index.as_ref()?;
-    let name = index.constraint.as_ref()?;
-    let named = alike.iter().filter_map(|other| other.index.as_ref());
-    let named: Vec<_> = named.filter(|other| other.constraint.as_ref() == Some(name)).collect();
+    let mut indexes = alike.iter().filter_map(|other| other.index.as_ref());
+    let Some(name) = &index.constraint else {
+        // Nor does one that is checked later.
+        let is_lost = !indexes.any(|other| other.checked.is_empty());
+        return is_lost.then(|| format!("{} as one that is checked at once", fact.text()));
+    };
+    let named: Vec<_> = indexes.filter(|other| other.constraint.as_ref() == Some(name)).collect();
     if named.is_empty() {
         return Some(by_name(name));
     }
-    let is_lost = index.is_deferrable && !named.iter().any(|other| other.is_deferrable);
-    is_lost.then(|| format!("DEFERRABLE of constraint \"{name}\""))
+    let is_lost = !named.iter().any(|other| other.checked == index.checked);
+    let checked = if index.checked.is_empty() { "NOT DEFERRABLE" } else { index.checked.trim() };
+    is_lost.then(|| format!("{checked} of constraint \"{name}\""))
 }
 
 /// Of what is there by another name.

@@ -7,6 +7,7 @@ mod columns;
 mod fact;
 mod keys;
 mod lacks;
+mod needed;
 mod pair;
 mod partitions;
 mod published;
@@ -24,11 +25,14 @@ use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use pair::Pair;
 use rights::Missing;
+use std::collections::BTreeSet;
 
+/// `named`: objects that other findings name already.
 pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
     (target, on_target): (&mut Connection, &Observation),
+    named: &BTreeSet<&str>,
 ) -> Result<Vec<Finding>> {
     let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
     let (given, there) = (fact::of(source, &lists[0])?, fact::of(target, &lists[1])?);
@@ -67,6 +71,7 @@ pub fn check(
             findings.push(Finding::remark_of(plan.reverse_of, Remark::Alone, &policy.table_name, detail));
         }
     }
+    findings.extend(needed::check(plan, source, target, named)?);
     for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
         findings.extend(published::check(session, side, shapes)?);
     }

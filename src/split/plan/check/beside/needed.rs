@@ -1,0 +1,128 @@
+//! What tables, views over them and clients use that is no part of the tables: collations, operators, text search, extensions,
+//! functions of the tables' schemas. By the inventory that shard_schema_diff() shows.
+
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::schema::inventory;
+use crate::schema::object::Object;
+use crate::split::finding::Finding;
+use crate::split::remark::Remark;
+use crate::words::some_of;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// By which values are compared, found and shown.
+const USED: [&str; 7] = [
+    "collation",
+    "operator",
+    "operator class",
+    "aggregate",
+    "base type",
+    "text search configuration",
+    "text search dictionary",
+];
+const FUNCTIONS: [&str; 3] = ["function", "procedure", "aggregate"];
+const EXTENSIONS: [&str; 2] = ["extension", "unused extension"];
+/// Extensions that an administrator's tools use, and no client's statements.
+const OF_TOOLS: [&str; 6] =
+    ["shardmaster", "pg_stat_statements", "pg_buffercache", "pg_prewarm", "pgstattuple", "pageinspect"];
+
+/// `named`: objects that other findings name already.
+pub fn check(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    named: &BTreeSet<&str>,
+) -> Result<Vec<Finding>> {
+    let (here, there) = (of(plan, source, Side::Source)?, of(plan, target, Side::Target)?);
+    let mut findings = Vec::new();
+    let mut tell = |object: &str, detail: String| {
+        findings.push(Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail));
+    };
+    for difference in differences(&here, &there, &USED) {
+        let object = difference.object.text();
+        let detail = match difference.is_missing {
+            true => format!("{object}, which the tables or views over them use, is missing on the target"),
+            false => {
+                format!("{object}, which the tables or views over them use, is another one on the target")
+            }
+        };
+        tell(&object, detail);
+    }
+    let of_clients = |object: &&Object| !OF_TOOLS.contains(&object.name.as_str());
+    let extensions: BTreeSet<&str> =
+        there.iter().filter(|object| object.is(&EXTENSIONS)).map(|object| object.name.as_str()).collect();
+    let lacking = here.iter().filter(|object| object.is(&EXTENSIONS)).filter(of_clients);
+    for object in lacking.filter(|object| !extensions.contains(object.name.as_str())) {
+        let object = format!("extension {}", object.name);
+        tell(&object, format!("{object} is missing on the target"));
+    }
+    let is_named = |object: &Object| {
+        let name = object.name.split('(').next().unwrap_or_default();
+        named.iter().any(|known| known.split('(').next().is_some_and(|known| is_name_of(known, name)))
+    };
+    let functions: Vec<Difference<'_>> =
+        differences(&here, &there, &FUNCTIONS).filter(|difference| !is_named(difference.object)).collect();
+    let names = |is_missing: bool| -> Vec<String> {
+        let of = functions.iter().filter(|difference| difference.is_missing == is_missing);
+        of.map(|difference| difference.object.text()).collect()
+    };
+    for (object, names, what) in [
+        ("functions that are missing", names(true), "the target lacks"),
+        ("functions that are others", names(false), "another one on the target:"),
+    ] {
+        if !names.is_empty() {
+            let text = format!(
+                "clients may call what is in the tables' schemas, or used by views; {what} {}",
+                some_of(&names)
+            );
+            tell(object, text);
+        }
+    }
+    Ok(findings)
+}
+
+/// Whether a name with its schema is the same as one that may stand without.
+fn is_name_of(qualified: &str, name: &str) -> bool {
+    qualified == name || qualified.rsplit_once('.').is_some_and(|(_, last)| last == name)
+}
+
+struct Difference<'a> {
+    object: &'a Object,
+    is_missing: bool,
+}
+
+/// What of these kinds the source has, and the target has not, or otherwise.
+fn differences<'a>(
+    here: &'a [Object],
+    there: &'a [Object],
+    kinds: &'a [&str],
+) -> impl Iterator<Item = Difference<'a>> {
+    // Which of a schema's functions is needed, and so shown as a whole, is not the same on both sides.
+    let mut known: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for object in there {
+        known.entry((&object.kind, &object.name)).or_default().push(&object.definition);
+    }
+    here.iter().filter(|object| object.is(kinds)).filter_map(move |object| {
+        let same = known.get(&(object.kind.as_str(), object.name.as_str()));
+        match same {
+            None => Some(Difference { object, is_missing: true }),
+            Some(same) if !same.contains(&object.definition.as_str()) => {
+                Some(Difference { object, is_missing: false })
+            }
+            Some(_) => None,
+        }
+    })
+}
+
+fn of(plan: &Plan, session: &mut Connection, side: Side) -> Result<Vec<Object>> {
+    let (schemas, names) = observe::table_names(plan, side);
+    let tables: Vec<(String, String)> = schemas.into_iter().zip(names).collect();
+    let namespace = match side {
+        Side::Source => &plan.source.namespace,
+        Side::Target => &plan.target.namespace,
+    };
+    Ok(inventory::beside(session, namespace, &tables)?)
+}
