@@ -1180,3 +1180,5 @@ BEGIN
     END LOOP;
     PERFORM shardmaster.keep_tables_own(there);
 END $$;
+
+COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'of the tables in filled, what was committed on the origin by then is there';

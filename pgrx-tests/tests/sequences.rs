@@ -105,7 +105,7 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
     // Nobody can tell from its text that a function does no more than a serial.
     let found = findings(&split);
     assert!(found.len() == 2 && found[0].contains("lacks the same DEFAULT of column \"h\";"), "{found:?}");
-    assert!(found[1].contains("the target lacks function number_h()"), "{found:?}");
+    assert!(found[1].contains("function number_h(), which clients may call"), "{found:?}");
     split.accept_remarks().unwrap();
     assert_eq!(findings(&split), [""; 0]);
     let named = remarks(&cluster, &split);

@@ -152,7 +152,9 @@ fn whatever_names_it_not_a_sequence_is_raised() {
     // A statement that leaves it out writes a number there.
     let found = findings(&split);
     assert!(
-        found.len() == 1 && found[0].contains("the target alone has DEFAULT of column \"m\":"),
+        found.len() == 2
+            && found[0].contains("lacks view default \"vm.m\";")
+            && found[1].contains("the target alone has DEFAULT of column \"m\":"),
         "{found:?}"
     );
     split.accept_remarks().unwrap();

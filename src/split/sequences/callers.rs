@@ -81,6 +81,13 @@ fn caller(mut row: Vec<Option<String>>) -> Option<Caller> {
     })
 }
 
+/// What columns of the tables are called.
+pub fn columns(connection: &mut Connection, tables: &[Option<&str>]) -> Result<BTreeSet<String>> {
+    let query = "SELECT DISTINCT attname FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped";
+    let rows = catalogs::ask(connection, query, &[Some(&array_of(tables.iter().copied()))])?.rows;
+    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
 /// Schemas where names without one may be looked for, as settings of roles and of the database have it.
 pub fn search_paths(connection: &mut Connection) -> Result<Vec<String>> {
     let rows = catalogs::ask(connection, SEARCH_PATHS, &[])?.rows;

@@ -70,7 +70,7 @@ pub struct Draw {
     pub holds: Option<i64>,
     /// For whom it is raised, where no table is known of it.
     pub role: Option<String>,
-    /// Names in the texts of the functions that draw.
+    /// Columns of the tables that the texts of the functions name which draw.
     pub words: Rc<BTreeSet<String>>,
 }
 

@@ -98,7 +98,8 @@ fn look(
     let paths = callers::search_paths(connection)?;
     let perhaps = draw::by_name(connection, &paths, &listed)?;
     let known = Known { sequences: &sequences, perhaps: &perhaps, of_tables: &of_tables, schemas };
-    let draws = describe(connection, tables, drawn(&callers, &bodies, &known))?;
+    let columns = callers::columns(connection, tables)?;
+    let draws = describe(connection, tables, drawn(&callers, &columns, &bodies, &known))?;
     let names = bodies.into_values().map(|body| body.name).filter(|name| !name.is_empty()).collect();
     let called = callers.into_iter().filter_map(|caller| caller.function).collect();
     Ok(Found { draws, texts: Texts { words, names, called } })
@@ -167,7 +168,7 @@ struct Reached<'a> {
     signature: String,
     sequence: &'a Named,
     is_sure: bool,
-    /// Names in all texts that the caller reaches.
+    /// Columns that all texts name which the caller reaches.
     words: Rc<BTreeSet<String>>,
 }
 
@@ -181,11 +182,8 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Those that a text means, and whether that is sure. `told`: what it is called with.
-    fn named_by(&self, body: &Body, told: Option<&Body>) -> Vec<(&'a Named, bool)> {
-        let has =
-            |word: &str| body.words.contains(word) || told.is_some_and(|told| told.words.contains(word));
-        let is_near = |schema: &String| self.schemas.contains(schema) || has(schema);
+    /// Those that a text means by their names, and whether that is sure.
+    fn named_by(&self, body: &Body) -> Vec<(&'a Named, bool)> {
         let by_name = |sequence: &&Named| {
             body.sequences.contains(&sequence.oid)
                 || body.words.contains(&sequence.relname)
@@ -199,47 +197,100 @@ impl<'a> Known<'a> {
         let mut found: Vec<(&Named, bool)> =
             self.perhaps.iter().filter(is_elsewhere).map(|sequence| (sequence, false)).collect();
         found.extend(sure.into_iter().map(|sequence| (sequence, true)));
-        if by_table::may_draw(has) {
-            let named = self.of_tables.iter().filter(|of| has(&of.table) && is_near(&of.schema));
-            found.extend(named.map(|of| (&of.sequence, body.serials.contains(&of.table))));
-        }
         found
+    }
+
+    /// The same by the tables that they belong to. `told`: what it is called with.
+    fn of_tables_in(&self, body: &Body, told: Option<&Body>) -> Vec<(&'a Named, bool)> {
+        let has =
+            |word: &str| body.words.contains(word) || told.is_some_and(|told| told.words.contains(word));
+        if !by_table::may_draw(has) {
+            return Vec::new();
+        }
+        let is_near = |schema: &String| self.schemas.contains(schema) || has(schema);
+        let named = self.of_tables.iter().filter(|of| has(&of.table) && is_near(&of.schema));
+        named.map(|of| (&of.sequence, body.serials.contains(&of.table))).collect()
     }
 }
 
-fn drawn<'a>(callers: &'a [Caller], bodies: &BTreeMap<String, Body>, known: &Known<'a>) -> Vec<Reached<'a>> {
-    let mut by_name: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
-    for (oid, body) in bodies {
-        by_name.entry(&body.name).or_default().push(oid);
+/// Functions and texts, and which of them each may call: as numbers, since thousands of functions may call each other.
+struct Calls<'a> {
+    number: BTreeMap<&'a str, usize>,
+    bodies: Vec<&'a Body>,
+    may_call: Vec<Vec<usize>>,
+}
+
+impl<'a> Calls<'a> {
+    fn new(bodies: &'a BTreeMap<String, Body>) -> Calls<'a> {
+        let number: BTreeMap<&str, usize> =
+            bodies.keys().enumerate().map(|(number, key)| (key.as_str(), number)).collect();
+        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (number, body) in bodies.values().enumerate() {
+            by_name.entry(&body.name).or_default().push(number);
+        }
+        let calls = |body: &'a Body| -> Vec<usize> {
+            let known = body.functions.iter().filter_map(|oid| number.get(oid.as_str()));
+            let named = body.words.iter().filter_map(|word| by_name.get(word.as_str())).flatten();
+            known.chain(named).copied().collect()
+        };
+        let may_call = bodies.values().map(calls).collect();
+        Calls { number, bodies: bodies.values().collect(), may_call }
+    }
+
+    /// What the first ones reach, they among it.
+    fn reached(&self, first: impl Iterator<Item = usize>) -> Vec<usize> {
+        let mut is_reached = vec![false; self.bodies.len()];
+        let mut left: Vec<usize> = first.collect();
+        let mut reached = Vec::new();
+        while let Some(number) = left.pop() {
+            if !std::mem::replace(&mut is_reached[number], true) {
+                reached.push(number);
+                left.extend(&self.may_call[number]);
+            }
+        }
+        reached
+    }
+}
+
+/// Callers that differ only in the function that they call are one.
+fn drawn<'a>(
+    callers: &'a [Caller],
+    columns: &BTreeSet<String>,
+    bodies: &BTreeMap<String, Body>,
+    known: &Known<'a>,
+) -> Vec<Reached<'a>> {
+    let calls = Calls::new(bodies);
+    let named: Vec<Vec<(&Named, bool)>> = calls.bodies.iter().map(|body| known.named_by(body)).collect();
+    let columns: Vec<Vec<&String>> =
+        calls.bodies.iter().map(|body| columns.intersection(&body.words).collect()).collect();
+    let mut alike: BTreeMap<(String, &Option<String>), Vec<&Caller>> = BTreeMap::new();
+    for caller in callers {
+        alike.entry((caller.key(), &caller.column)).or_default().push(caller);
     }
     let mut found = Vec::new();
-    for caller in callers {
-        let key = caller.key();
+    for ((key, _), alike) in alike {
+        pgrx::check_for_interrupts!();
         let told = bodies.get(&key);
-        let mut reached: BTreeSet<&String> = BTreeSet::new();
-        let mut named = Vec::new();
-        let mut left: Vec<&String> = caller.function.iter().chain([&key]).collect();
-        while let Some(oid) = left.pop() {
-            let Some(body) = bodies.get(oid) else { continue };
-            if !reached.insert(oid) {
-                continue;
+        let first = alike.iter().filter_map(|caller| caller.function.as_ref()).chain([&key]);
+        let reached = calls.reached(first.filter_map(|key| calls.number.get(key.as_str()).copied()));
+        let mut sequences: BTreeMap<(&str, bool), (&Named, usize)> = BTreeMap::new();
+        for number in &reached {
+            let of_tables = known.of_tables_in(calls.bodies[*number], told);
+            for (sequence, is_sure) in named[*number].iter().copied().chain(of_tables) {
+                sequences.entry((&sequence.oid, is_sure)).or_insert((sequence, *number));
             }
-            left.extend(&body.functions);
-            left.extend(body.words.iter().filter_map(|word| by_name.get(word.as_str())).flatten().copied());
-            named.extend(known.named_by(body, told).into_iter().map(|of| (body.signature.clone(), of)));
         }
-        if !named.is_empty() {
-            let bodies = reached.iter().filter_map(|oid| bodies.get(*oid));
-            let words = bodies.flat_map(|body| &body.words).chain(&caller.fills).cloned();
-            let words: Rc<BTreeSet<String>> = Rc::new(words.collect());
-            found.extend(named.into_iter().map(|(signature, (sequence, is_sure))| Reached {
-                caller,
-                signature,
-                sequence,
-                is_sure,
-                words: words.clone(),
-            }));
-        }
+        let Some(caller) = alike.first().filter(|_| !sequences.is_empty()) else { continue };
+        let words = reached.iter().flat_map(|number| columns[*number].iter().copied());
+        let fills = alike.iter().flat_map(|caller| &caller.fills);
+        let words: Rc<BTreeSet<String>> = Rc::new(words.chain(fills).cloned().collect());
+        found.extend(sequences.into_iter().map(|((_, is_sure), (sequence, number))| Reached {
+            caller,
+            signature: calls.bodies[number].signature.clone(),
+            sequence,
+            is_sure,
+            words: words.clone(),
+        }));
     }
     found
 }

@@ -49,27 +49,24 @@ pub fn check(
         lacks.extend(
             missing.rights.iter().filter(|(at, _)| *at == Some(position)).map(|(_, text)| text.clone()),
         );
-        if !lacks.is_empty() {
-            let copy = format!(
-                "SELECT * FROM shard_schema_copy({}, {}, {})",
-                literal(&plan.source.shard_key),
-                literal(&plan.target.shard_key),
-                literal(&plan.keyspace)
-            );
-            let detail =
-                format!("{}: the target lacks {}; {copy} makes most of such", to.name, lacks.join(", "));
-            findings.push(Finding::remark_of(plan.reverse_of, Remark::Lacking, &policy.table_name, detail));
-        }
+        let copy = format!(
+            "SELECT * FROM shard_schema_copy({}, {}, {})",
+            literal(&plan.source.shard_key),
+            literal(&plan.target.shard_key),
+            literal(&plan.keyspace)
+        );
+        findings.extend(lacks.into_iter().map(|text| {
+            let detail = format!("{}: the target lacks {text}; {copy} makes most of such", to.name);
+            remark(plan, Remark::Lacking, &policy.table_name, &text, detail)
+        }));
         findings.extend(alone::keys(&pair, &given, &there));
-        let alone = alone::others(&pair, &given, &there);
-        if !alone.is_empty() {
+        findings.extend(alone::others(&pair, &given, &there).into_iter().map(|text| {
             let detail = format!(
-                "{}: the target alone has {}: a row may fail for it, in the split or later",
-                to.name,
-                alone.join(", ")
+                "{}: the target alone has {text}: a row may fail for it, in the split or later",
+                to.name
             );
-            findings.push(Finding::remark_of(plan.reverse_of, Remark::Alone, &policy.table_name, detail));
-        }
+            remark(plan, Remark::Alone, &policy.table_name, &text, detail)
+        }));
     }
     findings.extend(needed::check(plan, source, target, named)?);
     for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
@@ -78,20 +75,22 @@ pub fn check(
     Ok(findings)
 }
 
+/// Of each thing one: what comes later is not accepted with it.
+fn remark(plan: &Plan, remark: Remark, of: &str, text: &str, detail: String) -> Finding {
+    Finding::remark_of(plan.reverse_of, remark, &format!("{of}: {text}"), detail)
+}
+
 /// What is of no table: who logs in, and what sessions begin with.
 fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
-    let rights: Vec<&str> =
-        missing.rights.iter().filter(|(at, _)| at.is_none()).map(|(_, text)| text.as_str()).collect();
-    let settings: Vec<&str> = missing.settings.iter().map(String::as_str).collect();
-    let finding = |object: &str, items: Vec<&str>, what: &str| {
-        (!items.is_empty()).then(|| {
-            let detail = format!("{what} {}", items.join(", "));
-            Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail)
-        })
-    };
-    let roles = finding("login roles", rights, "of roles that use the tables, the target lacks");
-    let settings = finding("database settings", settings, "otherwise on the target:");
-    roles.into_iter().chain(settings).collect()
+    let rights = missing.rights.iter().filter(|(at, _)| at.is_none()).map(|(_, text)| {
+        let detail = format!("of roles that use the tables, the target lacks {text}");
+        remark(plan, Remark::Lacking, "login roles", text, detail)
+    });
+    let settings = missing.settings.iter().map(|text| {
+        let detail = format!("otherwise on the target: {text}");
+        remark(plan, Remark::Lacking, "database settings", text, detail)
+    });
+    rights.chain(settings).collect()
 }
 
 /// Schemas and tables of a side.

@@ -10,7 +10,6 @@ use crate::schema::inventory;
 use crate::schema::object::Object;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
-use crate::words::some_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// By which values are compared, found and shown.
@@ -63,23 +62,12 @@ pub fn check(
         let name = object.name.split('(').next().unwrap_or_default();
         named.iter().any(|known| known.split('(').next().is_some_and(|known| is_name_of(known, name)))
     };
-    let functions: Vec<Difference<'_>> =
-        differences(&here, &there, &FUNCTIONS).filter(|difference| !is_named(difference.object)).collect();
-    let names = |is_missing: bool| -> Vec<String> {
-        let of = functions.iter().filter(|difference| difference.is_missing == is_missing);
-        of.map(|difference| difference.object.text()).collect()
-    };
-    for (object, names, what) in [
-        ("functions that are missing", names(true), "the target lacks"),
-        ("functions that are others", names(false), "another one on the target:"),
-    ] {
-        if !names.is_empty() {
-            let text = format!(
-                "clients may call what is in the tables' schemas, or used by views; {what} {}",
-                some_of(&names)
-            );
-            tell(object, text);
-        }
+    for difference in differences(&here, &there, &FUNCTIONS).filter(|difference| !is_named(difference.object))
+    {
+        let object = difference.object.text();
+        let what =
+            if difference.is_missing { "is missing on the target" } else { "is another one on the target" };
+        tell(&object, format!("{object}, which clients may call, or views over the tables, {what}"));
     }
     Ok(findings)
 }
