@@ -260,7 +260,12 @@ fn drawn<'a>(
     known: &Known<'a>,
 ) -> Vec<Reached<'a>> {
     let calls = Calls::new(bodies);
-    let named: Vec<Vec<(&Named, bool)>> = calls.bodies.iter().map(|body| known.named_by(body)).collect();
+    let named = calls.bodies.iter().map(|body| {
+        let mut named = known.named_by(body);
+        named.extend(known.of_tables_in(body, None));
+        named
+    });
+    let named: Vec<Vec<(&Named, bool)>> = named.collect();
     let columns: Vec<Vec<&String>> =
         calls.bodies.iter().map(|body| columns.intersection(&body.words).collect()).collect();
     let mut alike: BTreeMap<(String, &Option<String>), Vec<&Caller>> = BTreeMap::new();
@@ -275,8 +280,8 @@ fn drawn<'a>(
         let reached = calls.reached(first.filter_map(|key| calls.number.get(key.as_str()).copied()));
         let mut sequences: BTreeMap<(&str, bool), (&Named, usize)> = BTreeMap::new();
         for number in &reached {
-            let of_tables = known.of_tables_in(calls.bodies[*number], told);
-            for (sequence, is_sure) in named[*number].iter().copied().chain(of_tables) {
+            let of_tables = told.map(|told| known.of_tables_in(calls.bodies[*number], Some(told)));
+            for (sequence, is_sure) in named[*number].iter().copied().chain(of_tables.into_iter().flatten()) {
                 sequences.entry((&sequence.oid, is_sure)).or_insert((sequence, *number));
             }
         }

@@ -12,9 +12,13 @@ pub fn names_in(text: &str) -> BTreeSet<String> {
     let quoted = text.split('"').map(str::to_owned);
     let doubled = text.replace("\"\"", "\0");
     let doubled = doubled.split('"').filter(|part| part.contains('\0')).map(|part| part.replace('\0', "\""));
-    let plain =
-        text.split(|c: char| !is_part(c)).filter(|word| word.starts_with(|c: char| !c.is_ascii_digit()));
-    let plain = plain.flat_map(|word| [word.to_owned(), word.to_lowercase()]);
+    let words = text.split(|c: char| !is_part(c));
+    // A text says most of them many times.
+    let words: BTreeSet<&str> =
+        words.filter(|word| word.starts_with(|c: char| !c.is_ascii_digit())).collect();
+    let is_written_large = |word: &&&str| word.chars().any(char::is_uppercase);
+    let small = words.iter().filter(is_written_large).map(|word| word.to_lowercase());
+    let plain = words.iter().map(|word| (*word).to_owned()).chain(small);
     let names = plain.chain(quoted).chain(doubled);
     names.filter(|name| !name.is_empty() && name.len() < 64).take(MOST_NAMES).collect()
 }
