@@ -313,6 +313,37 @@ fn partitions_of_the_source_alone_are_named_and_keys_that_none_has_are_not() {
         &["partition \"items_else\" DEFAULT", "partition \"items_3\" FOR VALUES FROM (2000) TO (3000)"],
         &["items_1", "items_2"],
     );
+    // What one partition has alone, and one that ends earlier.
+    by_superuser(
+        &cluster,
+        0,
+        "DROP TABLE items_3, items_else; CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (2000) TO (3000);
+         CREATE UNIQUE INDEX one_code ON items_1 (code); ALTER TABLE items_1 ALTER code SET DEFAULT 7, ADD CHECK (code > 0), ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY p ON items_1 USING (true); CREATE VIEW of_1 AS SELECT code FROM items_1;
+         CREATE FUNCTION put() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+         CREATE TRIGGER put BEFORE UPDATE ON items_1 FOR EACH ROW EXECUTE FUNCTION put()",
+    );
+    by_owner(&cluster, 1, "CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (2000) TO (2500)");
+    assert_says(
+        &said(&split, LACKS, "items"),
+        &[
+            "partition \"items_3\" FOR VALUES FROM (2000) TO (3000)",
+            "partition's \"items_1: unique index one_code\"",
+            "partition's \"items_1: default of code\"",
+            "partition's \"items_1: constraint items_1_code_check\"",
+            "partition's \"items_1: ROW LEVEL SECURITY\"",
+            "partition's \"items_1: policy p\"",
+            "partition's \"items_1: trigger put\"",
+            "view \"of_1\"",
+        ],
+        &["items_2"],
+    );
+    by_superuser(
+        &cluster,
+        0,
+        "DROP VIEW of_1; DROP FUNCTION put() CASCADE; DROP INDEX one_code; DROP POLICY p ON items_1;
+         ALTER TABLE items_1 ALTER code DROP DEFAULT, DROP CONSTRAINT items_1_code_check, DISABLE ROW LEVEL SECURITY",
+    );
     by_owner(&cluster, 1, "CREATE TABLE rest PARTITION OF items DEFAULT");
     assert_eq!(said(&split, LACKS, "items"), "");
 }
@@ -381,7 +412,7 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
 
 /// What clients' statements come to by things that are no part of a table.
 const USED: &str = r#"
-    CREATE ROLE reader; CREATE ROLE lord LOGIN SUPERUSER;
+    SET check_function_bodies = off; CREATE ROLE reader; CREATE ROLE lord LOGIN SUPERUSER;
     CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
     CREATE TEXT SEARCH CONFIGURATION words (COPY = english);
     CREATE TABLE currencies (id int PRIMARY KEY, code text); INSERT INTO currencies VALUES (1, 'EUR');
@@ -402,11 +433,13 @@ const USED: &str = r#"
     CREATE MATERIALIZED VIEW counted AS SELECT tenant, count(*) FROM items GROUP BY tenant; CREATE UNIQUE INDEX ON counted (tenant);
     CREATE FUNCTION label(items) RETURNS text LANGUAGE sql AS 'SELECT $1.val';
     CREATE FUNCTION fmt(numeric) RETURNS text LANGUAGE sql AS 'SELECT $1::text';
-    CREATE FUNCTION formats() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM fmt(1); RETURN NEW; END';
+    CREATE DOMAIN short AS varchar(9); CREATE TABLE kinds (id int, name text); INSERT INTO kinds VALUES (1, 'one'); GRANT SELECT ON kinds TO mover;
+    CREATE VIEW by_kind AS SELECT i.id, k.name FROM items i JOIN kinds k ON k.id = i.code;
+    CREATE FUNCTION formats() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE s public.short; BEGIN PERFORM fmt(1); RETURN NEW; END';
     CREATE TRIGGER formats BEFORE UPDATE ON items FOR EACH ROW EXECUTE FUNCTION formats();"#;
 
 /// What it is on the target instead, and what the check says of it.
-const OTHERWISE: [(&str, &str, &str); 15] = [
+const OTHERWISE: [(&str, &str, &str); 17] = [
     ("'und-u-ks-level2'", "'und-u-ks-level1'", "collation ci, which"),
     ("COPY = english", "COPY = simple", "text search configuration words, which"),
     ("(1, 'EUR')", "(1, 'USD')", "public.currencies is referenced by the moving tables"),
@@ -438,6 +471,8 @@ const OTHERWISE: [(&str, &str, &str); 15] = [
         "function public.fmt(bigint) of the target has the name",
     ),
     ("LOGIN SUPERUSER", "LOGIN", "SUPERUSER for lord"),
+    ("DOMAIN short", "DOMAIN other", "type public.short, which the target lacks"),
+    ("(1, 'one')", "(1, 'uno')", "public.kinds is read by views over the moving tables"),
 ];
 
 #[test]

@@ -86,6 +86,36 @@ fn what_functions_are_and_name_is_the_same_on_the_target_or_accepted() {
     split.finish(LIMIT).unwrap();
 }
 
+/// Planning a query computes what an index is made of: by the rights of whoever asks.
+const LURES: &str = r#"
+    CREATE ROLE lurer; CREATE SCHEMA lurer AUTHORIZATION lurer; GRANT USAGE ON SCHEMA lurer TO PUBLIC; GRANT SELECT ON items TO lurer; GRANT CREATE ON SCHEMA public TO app_owner;
+    SET ROLE lurer; SET check_function_bodies = off;
+    CREATE FUNCTION lurer.runs(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
+        'BEGIN IF current_user = ''mover'' THEN RAISE EXCEPTION ''run by %'', current_user; END IF; RETURN true; END';
+    CREATE TABLE lurer.lure (k text); CREATE INDEX ON lurer.lure (k) WHERE lurer.runs(1); INSERT INTO lurer.lure VALUES ('x'); GRANT SELECT ON lurer.lure TO mover;
+    CREATE FUNCTION lurer.put() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM FROM lurer.lure; RETURN NEW; END';
+    CREATE VIEW lurer.shown AS SELECT * FROM public.items; CREATE TRIGGER put INSTEAD OF INSERT ON lurer.shown FOR EACH ROW EXECUTE FUNCTION lurer.put();
+    SET ROLE app_owner;
+    CREATE FUNCTION public.runs(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
+        'BEGIN IF current_user = ''mover'' THEN RAISE EXCEPTION ''run by %'', current_user; END IF; RETURN true; END';
+    CREATE TABLE public.own (k text); CREATE STATISTICS public.s ON (public.runs(2)), k FROM public.own; INSERT INTO public.own VALUES ('x');
+    GRANT SELECT ON public.own TO mover; CREATE VIEW public.shown AS SELECT i.id FROM items i JOIN own ON true"#;
+
+#[test]
+fn no_code_of_others_runs_where_such_tables_are_read() {
+    let cluster = cluster(&[]);
+    by_superusers(&cluster, LURES);
+    by_superuser(&cluster, 1, "DELETE FROM lurer.lure; DELETE FROM own");
+    let found = plan(&cluster).findings().unwrap().join("\n");
+    for wanted in [
+        "lurer.lure is named by functions that writes to the moving tables call and is in no keyspace: it has rows that cannot be read (it belongs to lurer,",
+        "public.own is read by views over the moving tables and is in no keyspace: it has rows that cannot be read (the mover would run code of app_owner:",
+    ] {
+        assert!(found.contains(wanted), "{wanted}: {found}");
+    }
+    assert!(!found.contains("run by"), "{found}");
+}
+
 /// Schemas of one database are called otherwise, and what is in them says the same.
 #[test]
 fn functions_of_two_schemas_are_compared_without_their_names() {

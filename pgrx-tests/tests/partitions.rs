@@ -288,6 +288,7 @@ fn heirs_leftovers_and_disabled_guards() {
              CREATE TRIGGER \"{name}\" AFTER INSERT ON items_2a FOR EACH ROW EXECUTE FUNCTION idle()"
         ))
         .unwrap();
+    split.accept_remarks().unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();

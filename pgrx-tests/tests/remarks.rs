@@ -105,7 +105,8 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
 const FILLED: &str = "
     CREATE DOMAIN public.stamp AS bigint DEFAULT txid_current();
     CREATE FUNCTION public.mark() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN pg_current_wal_lsn()::text; END $$;
-    CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.noted := 'x' || txid_current(); RETURN NEW; END $$;
+    CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN NEW.noted := 'x' || txid_current(); NEW.relation := TG_RELID::bigint; RETURN NEW; END $$;
     CREATE FUNCTION public.log() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN INSERT INTO Public.\"Changes\" (tenant, tx) VALUES (NEW.tenant, txid_current()); RETURN NEW; END $$;
     CREATE FUNCTION public.own() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.val := NEW.val; RETURN NEW; END $$;
@@ -115,7 +116,8 @@ const FILLED: &str = "
     ALTER TABLE items ADD COLUMN tx bigint DEFAULT txid_current(), ADD COLUMN lsn text DEFAULT pg_current_wal_lsn()::text,
         ADD COLUMN by_type stamp, ADD COLUMN \"By\" text DEFAULT mark(), ADD COLUMN noted text, ADD COLUMN letter text,
         ADD COLUMN lob bigint, ADD COLUMN digits text, ADD COLUMN mixed text, ADD COLUMN empty text,
-        ADD COLUMN far text, ADD COLUMN other bigint, ADD UNIQUE (tenant, other), ADD COLUMN pid int DEFAULT pg_backend_pid() + 0;
+        ADD COLUMN far text, ADD COLUMN other bigint, ADD UNIQUE (tenant, other), ADD COLUMN pid int DEFAULT pg_backend_pid() + 0,
+        ADD COLUMN relation bigint, ADD COLUMN made_by bigint DEFAULT 'items'::regclass::oid::bigint;
     CREATE TRIGGER note BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION note();
     CREATE TRIGGER log AFTER UPDATE ON items FOR EACH ROW EXECUTE FUNCTION log();
     CREATE TRIGGER own BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION own()";
@@ -135,7 +137,16 @@ fn values_of_a_server_are_found_in_types_that_do_not_say_so() {
     let objects = |master: &mut Client| -> Vec<String> {
         remarks(master, &split).into_iter().map(|row| row.2).collect()
     };
-    let filled = ["\"Changes\"", "items.\"By\"", "items.by_type", "items.lsn", "items.noted", "items.tx"];
+    let filled = [
+        "\"Changes\"",
+        "items.\"By\"",
+        "items.by_type",
+        "items.lsn",
+        "items.made_by",
+        "items.noted",
+        "items.relation",
+        "items.tx",
+    ];
     assert_eq!(objects(&mut master), filled, "{:#?}", split.findings());
     source(&cluster)
         .batch_execute(
@@ -154,7 +165,9 @@ fn values_of_a_server_are_found_in_types_that_do_not_say_so() {
         "items.letter",
         "items.lob",
         "items.lsn",
+        "items.made_by",
         "items.noted",
+        "items.relation",
         "items.tx",
     ];
     let found = remarks(&mut master, &split);

@@ -126,7 +126,10 @@ fn only_functions_of_the_row_are_computed() {
     let check = |expression: &str| {
         let mut master = cluster.superuser().unwrap();
         master.execute(map, &[&split.id, &"val", &expression]).unwrap();
-        split.findings().unwrap()
+        // The target has none of these functions.
+        let mut found = split.findings().unwrap();
+        found.retain(|finding| !finding.contains("which clients may call"));
+        found
     };
     let refused = [
         ("unnest(tags)", "set-returning functions are not allowed"),

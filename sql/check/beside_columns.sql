@@ -7,8 +7,10 @@ WITH RECURSIVE wanted AS (
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
      WHERE c.relkind IN ('r', 'p')
 ), reader (position, oid, is_guarded) AS (
-    -- The tables, views over them, and views over those.
+    -- The tables, their partitions, views over them, and views over those.
     SELECT w.position, w.oid, w.relrowsecurity FROM wanted w
+    UNION
+    SELECT w.position, p.relid::oid, w.relrowsecurity FROM wanted w CROSS JOIN LATERAL pg_partition_tree(w.oid) p WHERE w.relkind = 'p'
     UNION
     SELECT o.position, r.ev_class, o.is_guarded
       FROM reader o JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = o.oid AND d.classid = 'pg_rewrite'::regclass
@@ -18,6 +20,10 @@ WITH RECURSIVE wanted AS (
       FROM (SELECT min(o.position) AS position, o.oid, bool_or(o.is_guarded) AS is_guarded FROM reader o GROUP BY o.oid) v
       JOIN pg_class c ON c.oid = v.oid AND c.relkind IN ('v', 'm') AND c.relpersistence <> 't'
       JOIN wanted w ON w.position = v.position
+), part AS MATERIALIZED (
+    SELECT w.position, w.oid AS of_table, w.schema, c.oid, c.relname, c.relrowsecurity, c.relforcerowsecurity
+      FROM wanted w CROSS JOIN LATERAL pg_partition_tree(w.oid) p JOIN pg_class c ON c.oid = p.relid
+     WHERE w.relkind = 'p' AND p.level > 0
 ), off (constraints) AS MATERIALIZED (
     -- Constraints that ALTER TABLE .. DISABLE TRIGGER ALL keeps nothing from, on either table or in a partition.
     SELECT array_agg(coalesce(nullif(k.conparentid, 0), k.oid)) FROM pg_trigger t JOIN pg_constraint k ON k.oid = t.tgconstraint
@@ -117,6 +123,34 @@ WITH RECURSIVE wanted AS (
     UNION ALL
     SELECT w.position, 'partition', c.relname, pg_get_expr(c.relpartbound, c.oid), NULL, NULL, true, w.oid, w.schema
       FROM wanted w JOIN pg_inherits i ON i.inhparent = w.oid AND w.relkind = 'p' JOIN pg_class c ON c.oid = i.inhrelid
+    UNION ALL
+    -- What a partition has and its table has not.
+    SELECT p.position, 'partition''s', format('%s: %s', p.relname, f.name), f.says, NULL, NULL, true, p.of_table, p.schema
+      FROM part p
+     CROSS JOIN LATERAL (
+        SELECT 'trigger ' || t.tgname, replace(pg_get_triggerdef(t.oid), format(' TRIGGER %I ', t.tgname), ' TRIGGER ')
+          FROM pg_trigger t LEFT JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refclassid = 'pg_trigger'::regclass
+          JOIN pg_proc f ON f.oid = t.tgfoid
+         WHERE t.tgrelid = p.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND d.objid IS NULL
+           AND f.pronamespace IS DISTINCT FROM to_regnamespace('shardmaster_agent')
+        UNION ALL
+        SELECT 'ROW LEVEL SECURITY', concat(p.relrowsecurity, p.relforcerowsecurity) WHERE p.relrowsecurity
+        UNION ALL
+        SELECT 'policy ' || y.polname, concat_ws(' ', y.polcmd, y.polpermissive, pg_get_expr(y.polqual, y.polrelid), 'CHECK', pg_get_expr(y.polwithcheck, y.polrelid))
+          FROM pg_policy y WHERE y.polrelid = p.oid
+        UNION ALL
+        SELECT 'constraint ' || k.conname, pg_get_constraintdef(k.oid)
+          FROM pg_constraint k WHERE k.conrelid = p.oid AND k.contype IN ('c', 'f', 'x') AND k.conislocal AND k.conparentid = 0 AND k.coninhcount = 0
+        UNION ALL
+        SELECT 'unique index ' || x.relname, regexp_replace(pg_get_indexdef(i.indexrelid), '^.*? USING ', '')
+          FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+         WHERE i.indrelid = p.oid AND i.indisunique AND i.indisvalid AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
+        UNION ALL
+        SELECT 'default of ' || a.attname, pg_get_expr(e.adbin, e.adrelid)
+          FROM pg_attrdef e JOIN pg_attribute a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated = ''
+          LEFT JOIN pg_attribute b ON b.attrelid = p.of_table AND b.attname = a.attname
+          LEFT JOIN pg_attrdef o ON o.adrelid = b.attrelid AND o.adnum = b.attnum
+         WHERE e.adrelid = p.oid AND pg_get_expr(o.adbin, o.adrelid) IS DISTINCT FROM pg_get_expr(e.adbin, e.adrelid)) AS f (name, says)
     UNION ALL
     SELECT k.position, 'cast', format('%s AS %s', o.typname, t.typname),
            concat_ws(' ', k.castsource::regtype, k.casttarget::regtype, k.castcontext, k.castmethod, nullif(k.castfunc, 0)::regprocedure),

@@ -8,7 +8,9 @@ WITH moving AS (
      CROSS JOIN LATERAL (SELECT w.relation UNION SELECT p.relid FROM pg_partition_tree(w.relation) p) m (relation)
       JOIN pg_class c ON c.oid = w.relation
 ), counted (name) AS (
-    VALUES ('\m(?:txid_current|txid_current_if_assigned|txid_current_snapshot|pg_current_xact_id|pg_current_xact_id_if_assigned|pg_current_snapshot|pg_current_wal_lsn|pg_current_wal_insert_lsn|pg_current_wal_flush_lsn)\M\s*\(')
+    -- Functions, numbers of the catalog, and columns that the server fills.
+    VALUES ('(?:\m(?:txid_current|txid_current_if_assigned|txid_current_snapshot|pg_current_xact_id|pg_current_xact_id_if_assigned|pg_current_snapshot|pg_current_wal_lsn|pg_current_wal_insert_lsn|pg_current_wal_flush_lsn)\M\s*\('
+            || '|::reg(?:class|type|proc|role|namespace)\)*::oid|\m(?:tg_relid|xmin|xmax|cmin|cmax|ctid|tableoid)\M)')
 ), defaults AS (
     SELECT m.position, a.attname, format('its default calls %s', trim(substring(e.text, t.name), ' (')) AS what
       FROM moving m CROSS JOIN counted t

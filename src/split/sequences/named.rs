@@ -57,9 +57,11 @@ pub fn check(
         own.contains(&Thing { kind, schema, name })
     };
     let lacks = |thing: &Thing| match thing.kind.as_str() {
-        "function" => !is_there("function", thing),
         // A view may stand for a table.
-        _ => !["table", "view", "materialized view"].iter().any(|kind| is_there(kind, thing)),
+        "table" | "view" | "materialized view" => {
+            !["table", "view", "materialized view"].iter().any(|kind| is_there(kind, thing))
+        }
+        kind => !is_there(kind, thing),
     };
     let (lacking, both): (Vec<Thing>, Vec<Thing>) =
         things(source, &here, &words)?.into_iter().partition(lacks);

@@ -1,14 +1,16 @@
-//! Tables that functions of the moving tables name, or their foreign keys, and that no keyspace has: their rows stay where they are. A counter that a trigger raises
+//! Tables that functions of the moving tables name, their foreign keys or views over them, and that no keyspace has: their rows stay where they are. A counter that a trigger raises
 //! begins anew on the target, what a function looks up is not there. Rows that are the same on both sides are no question.
 
 use super::pair::Places;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::named::Named;
 use crate::agent::observe;
+use crate::agent::owners;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy;
-use crate::remote::Connection;
 use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
+use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
@@ -28,6 +30,8 @@ pub enum Why {
     Named,
     /// By foreign keys of the moving tables: which keys are there is looked at elsewhere.
     Referenced,
+    /// By views over the moving tables.
+    Shown,
 }
 
 impl Why {
@@ -35,6 +39,7 @@ impl Why {
         match self {
             Why::Named => "is named by functions that writes to the moving tables call",
             Why::Referenced => "is referenced by the moving tables",
+            Why::Shown => "is read by views over the moving tables",
         }
     }
 
@@ -42,7 +47,7 @@ impl Why {
     fn mended(self, table: &str, plan: &Plan) -> String {
         let (keyspace, origin) = (literal(&plan.keyspace), literal(&plan.source.shard_key));
         match self {
-            Why::Named => format!(
+            Why::Named | Why::Shown => format!(
                 "if that is right, SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global') says so for good"
             ),
             Why::Referenced => format!(
@@ -54,7 +59,7 @@ impl Why {
     /// Rows of one table that are compared.
     fn most(self) -> usize {
         match self {
-            Why::Named => 1_000,
+            Why::Named | Why::Shown => 1_000,
             Why::Referenced => 10_000,
         }
     }
@@ -75,13 +80,15 @@ pub fn check(
     let parts = parts(source, &open)?;
     let mut findings = Vec::new();
     for (_, (schema, table)) in open.iter().enumerate().filter(|(number, _)| !parts.contains(number)) {
-        let there = format!("{}.{}", ident(&places.there(schema)), ident(table));
         let most = why.most();
-        let here = rows(source, &format!("{}.{}", ident(schema), ident(table)), most)?;
+        let here = rows(source, (plan, Side::Source), (schema, table), most)?;
+        let there = places.there(schema);
         let many = match &here {
             Ok((0, _)) => continue,
             Ok((n, _)) if *n > most => format!("more than {most} rows"),
-            Ok(found) if rows(target, &there, most)?.as_ref() == Ok(found) => continue,
+            Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => {
+                continue;
+            }
             Ok((n, _)) => counted(*n, "row", "rows"),
             Err(problem) => format!("rows that cannot be read ({problem})"),
         };
@@ -123,34 +130,63 @@ fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeS
     Ok(rows.iter().filter_map(number).collect())
 }
 
-/// How many rows, of the first ones, and what they are; or why they cannot be read. Its owner may be anybody: what a table is stays so
-/// while it is locked, and no cast of its rows is asked for, which could be his.
+/// How many rows, of the first ones, and what they are; or why they cannot be read. Its owner may be anybody, and a query is
+/// planned with what he has made of it: so it is locked and looked at as the moving tables are, and one of somebody who owns none
+/// of these is not read at all. No cast of its rows is asked for, which could be his.
 fn rows(
     session: &mut Connection,
-    table: &str,
+    (plan, side): (&Plan, Side),
+    (schema, table): (&str, &str),
     most: usize,
 ) -> Result<std::result::Result<(usize, String), String>> {
+    let name = format!("{}.{}", ident(schema), ident(table));
     let query = format!(
         "SELECT pg_catalog.count(*), pg_catalog.md5(pg_catalog.string_agg(r.row, '' ORDER BY r.row COLLATE pg_catalog.\"C\"))
-           FROM (SELECT pg_catalog.md5(pg_catalog.textin(pg_catalog.record_out(t.*))) AS row FROM {table} t LIMIT {}) r",
+           FROM (SELECT pg_catalog.md5(pg_catalog.textin(pg_catalog.record_out(t.*))) AS row FROM {name} t LIMIT {}) r",
         most + 1
     );
     let found = session.undone(|session| {
-        session.run(&format!("LOCK TABLE {table} IN ACCESS SHARE MODE"))?;
-        let is_plain = session.query(PLAIN, &[Some(table)])?;
-        match is_plain.rows.first().and_then(|row| row.first()?.as_deref()) {
-            Some("t") => session.query(&query, &[]).map(Some),
-            _ => Ok(None),
+        session.run(&format!("LOCK TABLE {name} IN ACCESS SHARE MODE"))?;
+        if let Some(why) = unread(session, (plan, side), (schema, table), &name)? {
+            return Ok(Err(why));
         }
+        session.query(&query, &[]).map(Ok)
     });
     match found {
-        Ok(None) => Ok(Err("not all of it is a table".to_owned())),
-        Ok(Some(found)) => {
+        Ok(Err(why)) => Ok(Err(why)),
+        Ok(Ok(found)) => {
             let row = found.rows.into_iter().next().unwrap_or_default();
             let count = row.first().cloned().flatten().and_then(|count| count.parse().ok()).unwrap_or(0);
             Ok(Ok((count, row.get(1).cloned().flatten().unwrap_or_default())))
         }
-        Err(error) if error.is_verdict() => Ok(Err(error.message)),
+        // Somebody may hold it for long.
+        Err(error) if error.is_verdict() || error.is("55P03") => Ok(Err(error.message)),
         Err(error) => Err(SplitError::from(error)),
     }
+}
+
+/// Why a table is not read though it is locked.
+fn unread(
+    session: &mut Connection,
+    (plan, side): (&Plan, Side),
+    (schema, table): (&str, &str),
+    name: &str,
+) -> std::result::Result<Option<String>, RemoteError> {
+    let trusted = match side {
+        Side::Source => &plan.trusted[0],
+        Side::Target => &plan.trusted[1],
+    };
+    let (schemas, names) = observe::table_names(plan, side);
+    let lists = [&schemas, &names, trusted].map(|list| text_array(list));
+    let plain = session.query(PLAIN, &[Some(name), Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    match plain.rows.first().map(Vec::as_slice) {
+        Some([Some(is_plain), None]) if is_plain == "t" => {}
+        Some([Some(is_plain), Some(owner)]) if is_plain == "t" => {
+            return Ok(Some(format!("it belongs to {owner}, who owns none of the moving tables")));
+        }
+        None | Some(_) => return Ok(Some("not all of it is a table".to_owned())),
+    }
+    let place = (vec![schema.to_owned()], vec![table.to_owned()]);
+    let code = owners::find_in(session, place, trusted, &Named::none())?.code;
+    Ok(code.first().map(|code| format!("the mover would run code of {}: {}", code.owner, code.text())))
 }

@@ -14,18 +14,24 @@ mod published;
 pub mod rights;
 mod settings;
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::{ident_as_needed, literal, text_array};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
+use crate::split::sequences::named_rows::{self, Why};
+use crate::words::some_of;
+use fact::Fact;
 use pair::Pair;
 use rights::Missing;
 use std::collections::BTreeSet;
+
+const SHOWN_WITH: &str = include_str!("../../../../../sql/check/shown_with.sql");
 
 /// `named`: objects that other findings name already.
 pub fn check(
@@ -69,6 +75,8 @@ pub fn check(
         }));
     }
     findings.extend(needed::check(plan, source, target, named)?);
+    findings.extend(shown(plan, source, target, (&lists[0], named))?);
+    findings.extend(stale(plan, &there));
     for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
         findings.extend(published::check(session, side, shapes)?);
     }
@@ -91,6 +99,42 @@ fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
         remark(plan, Remark::Lacking, "database settings", text, detail)
     });
     rights.chain(settings).collect()
+}
+
+/// Tables in no keyspace without whose rows views over the moving ones show others. `named`: objects that other findings name.
+fn shown(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    (lists, named): (&[String; 2], &BTreeSet<&str>),
+) -> Result<Vec<Finding>> {
+    let rows = catalogs::ask(source, SHOWN_WITH, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+    let table = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
+        [Some(schema), Some(name)] => Some((schema, name)),
+        [None | Some(_), _] => None,
+    };
+    let is_named = |(schema, name): &(String, String)| {
+        named.contains(format!("{}.{}", ident_as_needed(schema), ident_as_needed(name)).as_str())
+    };
+    let tables: Vec<(String, String)> =
+        rows.into_iter().filter_map(table).filter(|table| !is_named(table)).collect();
+    named_rows::check(plan, source, target, &tables, Why::Shown)
+}
+
+/// Materialized views of the target show what they showed until they are refreshed.
+fn stale(plan: &Plan, there: &[Fact]) -> Option<Finding> {
+    let views = there.iter().filter(|fact| fact.is(&["materialized view"]));
+    let names: Vec<String> = views.map(|fact| fact.name.clone()).collect();
+    let text = format!(
+        "materialized views over the tables show rows that have come once they are refreshed: {}",
+        some_of(&names)
+    );
+    let shard = &plan.target.shard_key;
+    let hint = format!(
+        "REFRESH MATERIALIZED VIEW on shard {} after the cutover; on the source after the finish.",
+        literal(shard)
+    );
+    (!names.is_empty()).then(|| Finding::note("target: materialized views", text, &hint))
 }
 
 /// Schemas and tables of a side.

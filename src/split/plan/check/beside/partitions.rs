@@ -21,6 +21,10 @@ pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let missing: Vec<&Fact> =
         bounds.iter().filter(|fact| !own.iter().any(|other| fact.says_as(other))).copied().collect();
     let mut lacks: Vec<String> = defaults.iter().map(|fact| format!("{} {DEFAULT}", fact.text())).collect();
+    // One of the same name is cut otherwise.
+    let is_there = |fact: &Fact| own.iter().any(|other| other.name == fact.name);
+    let (cut, missing): (Vec<&Fact>, Vec<&Fact>) = missing.into_iter().partition(|fact| is_there(fact));
+    lacks.extend(cut.iter().take(MOST).map(|fact| format!("{} {}", fact.text(), fact.says)));
     // Of one that is cut in other places nobody can tell which rows have no partition.
     if missing.len() * 2 < bounds.len() {
         let named = missing.iter().take(MOST).map(|fact| format!("{} {}", fact.text(), fact.says));
