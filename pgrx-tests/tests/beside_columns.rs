@@ -396,6 +396,17 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
         ],
         &["word", "work_mem", "timeout", "steady", "lc_"],
     );
+    by_superuser(
+        &cluster,
+        1,
+        "GRANT DELETE ON items TO steady; CREATE ROLE other; GRANT SELECT ON items TO other",
+    );
+    assert_says(
+        &said(&split, ALONE_NAME, "items"),
+        &["the target alone has BYPASSRLS for reader", "the target alone has DELETE for steady"],
+        &["for other", "seer"],
+    );
+    by_superuser(&cluster, 1, "REVOKE DELETE ON items FROM steady");
     // Roles of one server that the other one has as well.
     by_superuser(
         &cluster,

@@ -52,9 +52,7 @@ pub fn check(
         }
         let pair = Pair { position, policy, from, to };
         let mut lacks = lacks::find(&pair, &given, &there);
-        lacks.extend(
-            missing.rights.iter().filter(|(at, _)| *at == Some(position)).map(|(_, text)| text.clone()),
-        );
+        lacks.extend(of_table(&missing.rights, position).map(str::to_owned));
         let copy = format!(
             "SELECT * FROM shard_schema_copy({}, {}, {})",
             literal(&plan.source.shard_key),
@@ -64,6 +62,13 @@ pub fn check(
         findings.extend(lacks.into_iter().map(|text| {
             let detail = format!("{}: the target lacks {text}; {copy} makes most of such", to.name);
             remark(plan, Remark::Lacking, &policy.table_name, &text, detail)
+        }));
+        findings.extend(of_table(&missing.alone, position).map(|text| {
+            let detail = format!(
+                "{}: the target alone has {text}: roles come to rows that they do not come to on the source",
+                to.name
+            );
+            remark(plan, Remark::Alone, &policy.table_name, text, detail)
         }));
         findings.extend(alone::keys(&pair, &given, &there));
         findings.extend(alone::others(&pair, &given, &there).into_iter().map(|text| {
@@ -81,6 +86,10 @@ pub fn check(
         findings.extend(published::check(session, side, shapes)?);
     }
     Ok(findings)
+}
+
+fn of_table(rights: &[(Option<usize>, String)], position: usize) -> impl Iterator<Item = &str> {
+    rights.iter().filter(move |(at, _)| *at == Some(position)).map(|(_, text)| text.as_str())
 }
 
 /// Of each thing one: what comes later is not accepted with it.

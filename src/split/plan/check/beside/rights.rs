@@ -30,7 +30,13 @@ pub struct Missing {
     /// By the table's position; None: of no table.
     pub rights: Vec<(Option<usize>, String)>,
     pub settings: Vec<String>,
+    /// What roles may do with rows on the target alone, by the table's position.
+    pub alone: Vec<(Option<usize>, String)>,
 }
+
+const NO_ROLE: &str = ", which is no role there";
+/// Rights by which somebody comes to rows that he does not come to elsewhere.
+const OF_ROWS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "BYPASSRLS"];
 
 pub fn missing(
     plan: &Plan,
@@ -39,11 +45,22 @@ pub fn missing(
 ) -> Result<Missing> {
     let (here, own) = (granted(source, given)?, granted(target, there)?);
     let settings = settings::others(plan, &here.settings, &own.settings);
-    let known: BTreeSet<Right> = own.rights.into_iter().collect();
-    let (schemas, names) = observe::table_names(plan, Side::Target);
-    let wanted = in_schemas(here.rights, &observe::table_names(plan, Side::Source).0, &schemas);
-    let wanted: Vec<Right> = wanted.into_iter().filter(|right| !known.contains(right)).collect();
-    Ok(Missing { rights: lacking(target, &wanted, (&schemas, &names))?, settings })
+    let [from, into] = [Side::Source, Side::Target].map(|side| observe::table_names(plan, side));
+    let here = in_schemas(here.rights, &from.0, &into.0);
+    let mut alone = others(&own.rights, &here);
+    alone.retain(|(_, _, right, _)| OF_ROWS.contains(&right.as_str()) || right.starts_with("view "));
+    let alone = in_schemas(alone, &into.0, &from.0);
+    let wanted = others(&here, &own.rights);
+    // Whoever is on the target alone has nothing to compare it with.
+    let alone = lacking(source, &alone, (&from.0, &from.1))?;
+    let alone = alone.into_iter().filter(|(_, text)| !text.ends_with(NO_ROLE)).collect();
+    Ok(Missing { alone, rights: lacking(target, &wanted, (&into.0, &into.1))?, settings })
+}
+
+/// Those that the other ones are not.
+fn others(rights: &[Right], known: &[Right]) -> Vec<Right> {
+    let known: BTreeSet<&Right> = known.iter().collect();
+    rights.iter().filter(|right| !known.contains(right)).cloned().collect()
 }
 
 /// The same of tables by their names, without what no single table is asked for. Each side's schemas, and names.
@@ -83,7 +100,7 @@ fn lacking(
             continue;
         };
         let role = &right.1;
-        let who = if is_there == "t" { role.clone() } else { format!("{role}, which is no role there") };
+        let who = if is_there == "t" { role.clone() } else { format!("{role}{NO_ROLE}") };
         missing.entry((right.0, who)).or_default().insert(text(right));
     }
     let text = |((position, role), rights): ((Option<usize>, String), BTreeSet<String>)| {
