@@ -160,12 +160,14 @@ CREATE TABLE shardmaster.reference_table (
     table_name text NOT NULL,
     dropped    boolean NOT NULL DEFAULT false,
     waits_for  text,
+    token      text,
     PRIMARY KEY (set_id, ordinal)
 );
 CREATE UNIQUE INDEX reference_table_name ON shardmaster.reference_table (set_id, table_name) WHERE NOT dropped;
 COMMENT ON TABLE shardmaster.reference_table IS 'by which number shards know a reference table';
 COMMENT ON COLUMN shardmaster.reference_table.dropped IS 'taken out of the keyspace; shards may still have something of it';
 COMMENT ON COLUMN shardmaster.reference_table.waits_for IS 'why a shard still has something of a table that was taken out';
+COMMENT ON COLUMN shardmaster.reference_table.token IS 'by which shards know that it was taken out, whatever has its number and name since; NULL, of a row of 0.1.0: what follows from its set, number and name';
 
 CREATE TABLE shardmaster.reference_copy (
     set_id    bigint NOT NULL REFERENCES shardmaster.reference_set (id) ON DELETE CASCADE,

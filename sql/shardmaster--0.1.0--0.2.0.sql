@@ -1155,6 +1155,11 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_login', 'WHERE rol
 ALTER TABLE shardmaster.execution ALTER COLUMN login_role TYPE text USING login_role::text;
 COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it. The role''s name as in SQL, with quotes where it needs them: a number would be somebody else''s in a restored copy';
 
+-- By what shards know that a reference table was taken out.
+
+ALTER TABLE shardmaster.reference_table ADD COLUMN token text;
+COMMENT ON COLUMN shardmaster.reference_table.token IS 'by which shards know that it was taken out, whatever has its number and name since; NULL, of a row of 0.1.0: what follows from its set, number and name';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.
 DO $$

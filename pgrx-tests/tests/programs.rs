@@ -120,6 +120,7 @@ mod restored;
 mod restored_history;
 mod restored_master;
 mod restored_plans;
+mod restored_reference;
 mod restored_roles;
 mod reverse;
 mod reverse_meanwhile;

@@ -170,9 +170,10 @@ fn every_shard_follows() {
     master(&cluster, "SELECT shard_table_drop('countries')");
     let mut shard = cluster.servers[1].superuser(DATABASE).unwrap();
     wait::until("nothing to be left", LIMIT, || {
-        let left: bool =
-            shard.query_one("SELECT to_regnamespace('shardmaster_agent') IS NOT NULL", &[])?.get(0);
-        Ok((!left).then_some(()))
+        let left = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class
+                     WHERE relnamespace = to_regnamespace('shardmaster_agent') AND relkind = 'r'";
+        // What stays until the shard is dropped.
+        Ok((all(&mut shard, left) == "master reference_ended").then_some(()))
     })
     .unwrap();
     run(&cluster, 1, "INSERT INTO countries VALUES ('free')");

@@ -113,6 +113,15 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_copy (
 );
 COMMENT ON TABLE shardmaster_agent.reference_copy IS 'copies of reference tables: the snapshot of their origin that the rows stand for, on which server and timeline, and what each table was like there';
 
+-- Stays until shard_drop(): a master that was restored to a time before does not write to them.
+CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_ended (
+    namespace text NOT NULL,
+    token     text NOT NULL,
+    ended_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (namespace, token)
+);
+COMMENT ON TABLE shardmaster_agent.reference_ended IS 'reference tables that were taken out of their keyspace, by their tokens: their rows are everybody''s to write since';
+
 -- Called for statements, so that whoever changes nothing is told, too.
 CREATE OR REPLACE FUNCTION shardmaster_agent.reference_guard() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$

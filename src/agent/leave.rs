@@ -3,7 +3,7 @@
 use super::error::{Result, SplitError};
 use super::schema;
 use super::session;
-use super::state::{self, decision, master};
+use super::state::{self, decision, master, reference_ended};
 use crate::catalog::shard::Shard;
 use crate::catalog::split;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn leave(shard: &Shard) -> Result<()> {
     let mut connection = session::open_within(shard, "drop", PATIENCE)?;
     connection.set_deadline(Some(Instant::now() + PATIENCE));
-    if !state::has(&mut connection, "decision")? {
+    if !state::has(&mut connection, "decision")? && !state::has(&mut connection, "reference_ended")? {
         return Ok(());
     }
     match master::check(&mut connection, &split::identity()) {
@@ -26,6 +26,7 @@ pub fn leave(shard: &Shard) -> Result<()> {
     connection.run("BEGIN")?;
     schema::bootstrap(&mut connection)?;
     decision::forget(&mut connection, &shard.namespace)?;
+    reference_ended::forget(&mut connection, &shard.namespace)?;
     schema::drop_unused(&mut connection)?;
     connection.run("COMMIT")?;
     Ok(())

@@ -9,6 +9,7 @@ use crate::clean;
 use crate::error::Failure;
 use crate::server::sql;
 use pgrx::datum::{Interval, TimestampWithTimeZone};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// How far a shard is with a set.
@@ -39,6 +40,8 @@ impl State {
 pub struct Member {
     pub ordinal: i32,
     pub name: TableName,
+    /// By which shards know that it was taken out; None: the library is newer than the catalog.
+    pub token: Option<String>,
 }
 
 impl Member {
@@ -80,9 +83,17 @@ pub struct Set {
     pub dropped: Vec<Member>,
     /// The shards that have copies, or are to have them.
     pub copies: Vec<Place>,
+    /// Tables that copies have had as a whole, by their numbers, as far as this master knows.
+    pub filled: BTreeMap<String, Vec<i32>>,
 }
 
 impl Set {
+    /// Tables of the set that a copy has had as a whole, as this master remembers it.
+    pub fn remembered(&self, shard_key: &str) -> Vec<Member> {
+        let filled = self.filled.get(shard_key).map(Vec::as_slice).unwrap_or_default();
+        self.tables.iter().filter(|member| filled.contains(&member.ordinal)).cloned().collect()
+    }
+
     /// Whether all its shards are where they were, with the same words about them.
     pub fn is_where(&self, before: &Set) -> bool {
         let places =
@@ -106,12 +117,22 @@ pub fn add(keyspace: &Locked, origin: &str, table: &TableName) {
          ON CONFLICT (keyspace, origin) DO NOTHING",
         &[keyspace.name.as_str().into(), origin.into()],
     );
+    let (column, token) = if has_tokens() { (", token", ", gen_random_uuid()::text") } else { ("", "") };
     sql::write(
-        "INSERT INTO shardmaster.reference_table (set_id, ordinal, table_name)
-         SELECT s.id, coalesce((SELECT max(t.ordinal) FROM shardmaster.reference_table t WHERE t.set_id = s.id), 0) + 1, $3
-           FROM shardmaster.reference_set s WHERE s.keyspace = $1 AND s.origin = $2",
+        &format!(
+            "INSERT INTO shardmaster.reference_table (set_id, ordinal, table_name{column})
+             SELECT s.id, coalesce((SELECT max(t.ordinal) FROM shardmaster.reference_table t WHERE t.set_id = s.id), 0) + 1, $3{token}
+               FROM shardmaster.reference_set s WHERE s.keyspace = $1 AND s.origin = $2"
+        ),
         &[keyspace.name.as_str().into(), origin.into(), table.quoted().into()],
     );
+}
+
+/// The library may be newer than the catalog.
+fn has_tokens() -> bool {
+    let query = "SELECT 1 FROM pg_attribute
+                  WHERE attrelid = 'shardmaster.reference_table'::regclass AND attname = 'token' AND NOT attisdropped";
+    sql::read_one(query, &[], |_| ()).is_some()
 }
 
 /// A table of whichever set is in none any more; shards are told by the worker.
@@ -170,13 +191,13 @@ pub fn sets() -> Result<Vec<Set>, Failure> {
         let only = |list: Vec<(Member, bool)>| list.into_iter().map(|(member, _)| member).collect();
         let (tables, dropped) = (only(tables), only(dropped));
         let origin = shard::by_key(&origin)?;
-        let shards = shards_of(id);
-        let copies = shards.iter().map(|key| Ok(place(&keyspace, shard::by_key(key)?, &origin)));
+        let filled: BTreeMap<String, Vec<i32>> = filled_of(id).into_iter().collect();
+        let copies = filled.keys().map(|key| Ok(place(&keyspace, shard::by_key(key)?, &origin)));
         let copies = copies.collect::<Result<Vec<Place>, Failure>>()?;
         // Whatever goes there comes from here.
         let other = copies.first().map_or_else(|| origin.clone(), |copy| copy.shard.clone());
         let origin = place(&keyspace, origin, &other);
-        Ok(Set { id, keyspace, origin, token, secret, tables, dropped, copies })
+        Ok(Set { id, keyspace, origin, token, secret, tables, dropped, copies, filled })
     };
     heads.into_iter().map(set).collect()
 }
@@ -204,22 +225,51 @@ fn place(keyspace: &str, shard: Shard, other: &Shard) -> Place {
 
 fn members(id: i64) -> Vec<(Member, bool)> {
     let rows = sql::read(
-        "SELECT ordinal, table_name, dropped FROM shardmaster.reference_table WHERE set_id = $1 ORDER BY ordinal",
+        // A row of 0.1.0 has none, and the same one in each copy of it.
+        "SELECT t.ordinal, t.table_name, t.dropped,
+                CASE WHEN to_jsonb(t) ? 'token'
+                     THEN coalesce(to_jsonb(t) ->> 'token',
+                                   encode(sha256(convert_to(concat_ws(':', s.token, t.ordinal, t.table_name), 'UTF8')), 'hex')) END
+           FROM shardmaster.reference_table t JOIN shardmaster.reference_set s ON s.id = t.set_id
+          WHERE t.set_id = $1 ORDER BY t.ordinal",
         &[id.into()],
-        |row| (row.value::<i32>(1), row.value::<String>(2), row.value::<bool>(3)),
+        |row| (row.value::<i32>(1), row.value::<String>(2), row.value::<bool>(3), row.get::<String>(4)),
     );
-    let member = |(ordinal, name, dropped): (i32, String, bool)| {
-        Some((Member { ordinal, name: TableName::parse(&name)? }, dropped))
+    let member = |(ordinal, name, dropped, token): (i32, String, bool, Option<String>)| {
+        Some((Member { ordinal, name: TableName::parse(&name)?, token }, dropped))
     };
     rows.into_iter().filter_map(member).collect()
 }
 
-fn shards_of(id: i64) -> Vec<String> {
+fn filled_of(id: i64) -> Vec<(String, Vec<i32>)> {
     sql::read(
-        "SELECT shard_key FROM shardmaster.reference_copy WHERE set_id = $1 ORDER BY shard_key COLLATE \"C\"",
+        "SELECT shard_key, filled FROM shardmaster.reference_copy WHERE set_id = $1",
         &[id.into()],
-        |row| row.value(1),
+        |row| (row.value(1), row.value(2)),
     )
+}
+
+/// A table of a keyspace.
+pub struct Followed {
+    pub keyspace: String,
+    pub name: TableName,
+    pub origin: String,
+    /// Taken out, though its worker may not know it yet.
+    pub is_dropped: bool,
+}
+
+pub fn all_tables() -> Vec<Followed> {
+    let rows = sql::read(
+        "SELECT s.keyspace, t.table_name, s.origin, t.dropped
+           FROM shardmaster.reference_set s JOIN shardmaster.reference_table t ON t.set_id = s.id
+          ORDER BY t.dropped, s.id, t.ordinal",
+        &[],
+        |row| (row.value(1), row.value::<String>(2), row.value(3), row.value(4)),
+    );
+    let parsed = |(keyspace, name, origin, is_dropped): (String, String, String, bool)| {
+        Some(Followed { keyspace, name: TableName::parse(&name)?, origin, is_dropped })
+    };
+    rows.into_iter().filter_map(parsed).collect()
 }
 
 /// A worker that begins takes the next generation of all sets.

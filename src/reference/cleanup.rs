@@ -1,11 +1,12 @@
 //! Orphans: what sets of a lost master have left on a shard. Runs in the session of the operator.
 
-use super::install;
+use super::{install, kept};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reference::sequence;
 use crate::agent::state::{self, master};
 use crate::agent::{schema, session};
-use crate::catalog::{reference, shard, split};
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::{reference, split};
 use crate::error::Failure;
 use crate::remote::Connection;
 
@@ -13,10 +14,10 @@ use crate::remote::Connection;
 pub fn run(shard_key: &str) -> std::result::Result<Vec<(String, String)>, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut session = session::open(&shard, "cleanup")?;
-    orphans(&mut session).map_err(SplitError::into_failure)
+    orphans(&mut session, &shard).map_err(SplitError::into_failure)
 }
 
-fn orphans(session: &mut Connection) -> Result<Vec<(String, String)>> {
+fn orphans(session: &mut Connection, at: &Shard) -> Result<Vec<(String, String)>> {
     master::check(session, &split::identity())?;
     let mut removed = Vec::new();
     if !state::has(session, "reference_copy")? {
@@ -29,10 +30,17 @@ fn orphans(session: &mut Connection) -> Result<Vec<(String, String)>> {
     for row in found.rows {
         let [Some(id), Some(token)] = row.as_slice() else { continue };
         let Ok(id) = id.parse::<i64>() else { continue };
-        if !reference::is_known(token) {
-            remove(session, id)?;
-            removed.push((format!("reference tables {id}"), "removed".to_owned()));
+        if reference::is_known(token) {
+            continue;
         }
+        let outcome = match kept::another_origin(session, at, id)? {
+            Some(why) => why,
+            None => {
+                remove(session, id)?;
+                "removed".to_owned()
+            }
+        };
+        removed.push((format!("reference tables {id}"), outcome));
     }
     Ok(removed)
 }

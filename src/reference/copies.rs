@@ -1,10 +1,13 @@
 //! What a worker keeps of an origin and of each copy between two steps: sessions, and what it knows of them.
 
+use super::conflict;
 use super::install::{self, By};
 use super::look::End;
 use super::task::{Known, Task};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
+use crate::agent::state::master;
+use crate::agent::state::reference::Takes;
 use crate::catalog::reference::{Place, Set, State};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -43,12 +46,26 @@ fn open(set: &Set, place: &Place, end: End, purpose: &str) -> Result<Connection>
     session::open_as(&place.shard, &purpose, known, end == End::Copy)
 }
 
+fn purpose(end: End) -> &'static str {
+    if end == End::Copy { "writer" } else { "control" }
+}
+
 /// A session by which the agent's tables on a shard are this worker's.
-pub fn attached(set: &Set, place: &Place, end: End, by: &By<'_>) -> Result<Connection> {
-    let purpose = if end == End::Copy { "writer" } else { "control" };
-    let mut session = open(set, place, end, purpose)?;
-    install::attach(&mut session, set, place, end, by)?;
+fn attached(set: &Set, place: &Place, end: End, by: &By<'_>) -> Result<Connection> {
+    let mut session = open(set, place, end, purpose(end))?;
+    master::check(&mut session, by.identity)?;
+    if end == End::Copy {
+        conflict::require_remembered(&mut session, set, place)?;
+    }
+    install::attach(&mut session, set, (place, end), by, Takes::ToFollow)?;
     Ok(session)
+}
+
+/// Takes what was dropped off a shard.
+pub fn remove(set: &Set, place: &Place, end: End, by: &By<'_>) -> Result<()> {
+    let mut session = open(set, place, end, purpose(end))?;
+    let is_known = install::attach(&mut session, set, (place, end), by, Takes::ToEnd)?;
+    install::remove(&mut session, set, (place, end), is_known)
 }
 
 #[derive(Default)]

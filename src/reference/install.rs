@@ -5,7 +5,8 @@ use super::look::{End, qualified};
 use super::points;
 use super::table::Side;
 use crate::agent::error::Result;
-use crate::agent::state::{self, master, reference as rows};
+use crate::agent::state::reference::{self as rows, Takes};
+use crate::agent::state::{master, reference_ended};
 use crate::agent::{reference, schema};
 use crate::catalog::reference::{Member, Place, Set};
 use crate::remote::Connection;
@@ -24,21 +25,31 @@ fn is_on(tables: &[String]) -> String {
     format!("t.tgrelid = ANY (ARRAY[{}]::oid[])", tables.join(", "))
 }
 
-/// The agent's schema with a row of the set, taken over by this worker.
-pub fn attach(session: &mut Connection, set: &Set, place: &Place, end: End, by: &By<'_>) -> Result<()> {
+/// The agent's schema with a row of the set, taken over by this worker; whether there is one, if nothing is to be followed.
+pub fn attach(
+    session: &mut Connection,
+    set: &Set,
+    (place, end): (&Place, End),
+    by: &By<'_>,
+    takes: Takes,
+) -> Result<bool> {
     master::check(session, by.identity)?;
     session.run("BEGIN")?;
     schema::bootstrap(session)?;
     master::insert(session, by.identity)?;
     master::check(session, by.identity)?;
-    match end {
-        End::Origin => rows::take_origin(session, set, by.generation)?,
-        End::Copy => rows::take_copy(session, set, &place.shard.shard_key, by.generation)?,
-    }
+    let is_known = match end {
+        End::Origin => rows::take_origin(session, set, by.generation, takes)?,
+        End::Copy => rows::take_copy(session, set, &place.shard.shard_key, by.generation, takes)?,
+    };
     schema::commit(session)?;
     reach(points::ATTACHED)?;
+    if !is_known {
+        return Ok(false);
+    }
     let known: Vec<i32> = set.tables.iter().chain(&set.dropped).map(|member| member.ordinal).collect();
-    remove_others(session, set.id, &known)
+    remove_others(session, set.id, &known)?;
+    Ok(true)
 }
 
 /// What tables have of a set that it does not know: a master was restored from before they were added to it, and nobody
@@ -110,9 +121,24 @@ pub fn guard(session: &mut Connection, set: &Set, member: &Member, table: &str) 
     Ok(reach(points::INSTALLED)?)
 }
 
-/// Tables that are in the keyspace no more, on the origin or one of the copies; with the last one all of the set.
-pub fn remove(session: &mut Connection, set: &Set, place: &Place, end: End) -> Result<()> {
-    if !state::has(session, "master")? {
+/// Tables that are in the keyspace no more, on the origin or one of the copies; with the last one all of the set. What a
+/// shard has by the set's number is another one's where it does not know this one.
+pub fn remove(
+    session: &mut Connection,
+    set: &Set,
+    (place, end): (&Place, End),
+    is_known: bool,
+) -> Result<()> {
+    // Before anybody else may write to them: a master that is restored to a time before is told.
+    let ended: Vec<String> = set.dropped.iter().filter_map(|member| member.token.clone()).collect();
+    session.run("BEGIN")?;
+    schema::bootstrap(session)?;
+    session.run(&reference_ended::note(&place.shard.namespace, &ended))?;
+    if !is_known {
+        schema::drop_unused(session)?;
+    }
+    schema::commit(session)?;
+    if !is_known {
         return Ok(());
     }
     let called = if end == End::Origin { CAPTURES } else { GUARD };

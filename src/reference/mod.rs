@@ -2,8 +2,10 @@
 //! sets, shard by shard; what a shard stands for is written down on that shard, so whoever comes next goes on from there.
 
 pub mod cleanup;
+mod conflict;
 mod copies;
 mod install;
+mod kept;
 mod look;
 mod merge;
 mod points;
@@ -26,7 +28,7 @@ use crate::remote::quote::{ident, literal};
 use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use copies::{Copy, Origin, Told, attached};
+use copies::{Copy, Origin, Told};
 use install::By;
 use look::End;
 use pulse::{Pulse, existing, look_at_origin, queues};
@@ -411,10 +413,7 @@ fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<bool, Supersede
             is_done = false;
             continue;
         }
-        let outcome = patience.work(|| {
-            let mut session = attached(set, place, end, by)?;
-            install::remove(&mut session, set, place, end)
-        });
+        let outcome = patience.work(|| copies::remove(set, place, end, by));
         if let Err(error) = outcome {
             if is_over(set, &error) {
                 return Err(Superseded);

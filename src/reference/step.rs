@@ -6,6 +6,7 @@
 //! 3. Of each table the rows whose keys were changed between P and S, or, where the queue does not tell, all.
 //! 4. Progress beside them; S durable on the origin; the shard commits.
 
+use super::conflict;
 use super::copies::{Copy, Origin};
 use super::install;
 use super::look::{self, End, Look, Seen};
@@ -214,6 +215,8 @@ fn look_through(
         Ok(look::read(session, text, tables.len())?)
     };
     let (there, here) = (see(reader, &set.origin)?, see(session, place)?);
+    conflict::require_followed(control, set, tables, &set.origin)?;
+    conflict::require_followed(session, set, tables, place)?;
     let from = table::look(reader, tables, &set.origin, false)?;
     let to = table::look(session, tables, place, true)?;
     let mut pairs = Vec::new();

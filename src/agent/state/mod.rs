@@ -12,6 +12,7 @@ pub mod progress;
 pub mod queue;
 pub mod redirect;
 pub mod reference;
+pub mod reference_ended;
 pub mod scope;
 pub mod side;
 pub mod standing;

@@ -22,9 +22,23 @@ pub struct Progress {
     pub tables: BTreeMap<String, String>,
 }
 
-/// A row that another set has left, or another master, is not taken over.
-fn require_own(connection: &Connection, token: Option<&str>, set: &Set) -> Result<()> {
-    if token == Some(&set.token) {
+/// Whether a worker that takes a set over follows it, so that a shard that is new to it knows it from now on, or ends what
+/// is known there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    ToFollow,
+    ToEnd,
+}
+
+/// What another set has left by the same number, or another master, is not taken over: what is installed has its name.
+fn require_own(connection: &mut Connection, set: &Set) -> Result<()> {
+    let others = connection.run(&format!(
+        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin WHERE set_id = {id} AND token <> {token})
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy WHERE set_id = {id} AND token <> {token})",
+        id = set.id,
+        token = literal(&set.token)
+    ))?;
+    if others.scalar() == Some("f") {
         return Ok(());
     }
     Err(SplitError::failed(
@@ -38,42 +52,60 @@ fn require_own(connection: &Connection, token: Option<&str>, set: &Set) -> Resul
 pub const SERVER: &str = "(SELECT system_identifier::text FROM pg_control_system())
                     || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
 
-/// Takes the origin over, in the transaction that has bootstrapped. Where it has come from another server, restored from
+/// Takes the origin over, in the transaction that has bootstrapped; whether it knows the set now. Where it has come from another server, restored from
 /// a dump, what it says in numbers of transactions was that one's: its queues begin anew.
-pub fn take_origin(connection: &mut Connection, set: &Set, generation: i64) -> Result<()> {
+pub fn take_origin(connection: &mut Connection, set: &Set, generation: i64, takes: Takes) -> Result<bool> {
     let (id, token) = (set.id, literal(&set.token));
     let sequence = sequence(id);
-    connection.run(&format!(
-        "CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
-         SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called;
-         INSERT INTO shardmaster_agent.reference_origin (set_id, token, generation, server, max_bytes)
-         VALUES ({id}, {token}, 0, {SERVER}, {}) ON CONFLICT DO NOTHING",
-        guc::queue_max_bytes()
-    ))?;
+    if takes == Takes::ToFollow {
+        require_own(connection, set)?;
+        connection.run(&format!(
+            "CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
+             SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called;
+             INSERT INTO shardmaster_agent.reference_origin (set_id, token, generation, server, max_bytes)
+             VALUES ({id}, {token}, 0, {SERVER}, {}) ON CONFLICT DO NOTHING",
+            guc::queue_max_bytes()
+        ))?;
+    }
     let row = connection.run(&format!(
-        "SELECT token FROM shardmaster_agent.reference_origin WHERE set_id = {id} FOR UPDATE"
+        "SELECT 1 FROM shardmaster_agent.reference_origin WHERE set_id = {id} AND token = {token} FOR UPDATE"
     ))?;
-    require_own(connection, row.scalar(), set)?;
+    if row.scalar().is_none() {
+        return Ok(false);
+    }
     raise(connection, "reference_origin", &format!("set_id = {id}"), generation)?;
     connection.run(&format!(
         "UPDATE shardmaster_agent.reference_origin SET server = {SERVER}, consumed = NULL, is_full = true
           WHERE set_id = {id} AND server IS DISTINCT FROM {SERVER}"
     ))?;
-    Ok(())
+    Ok(true)
 }
 
 /// The same of a copy. Whoever was about to commit there has done so, or will not.
-pub fn take_copy(connection: &mut Connection, set: &Set, shard: &str, generation: i64) -> Result<()> {
+pub fn take_copy(
+    connection: &mut Connection,
+    set: &Set,
+    shard: &str,
+    generation: i64,
+    takes: Takes,
+) -> Result<bool> {
     let (id, token, shard) = (set.id, literal(&set.token), literal(shard));
-    connection.run(&format!(
-        "INSERT INTO shardmaster_agent.reference_copy (set_id, shard, token, generation) VALUES ({id}, {shard}, {token}, 0)
-         ON CONFLICT DO NOTHING"
-    ))?;
+    if takes == Takes::ToFollow {
+        require_own(connection, set)?;
+        connection.run(&format!(
+            "INSERT INTO shardmaster_agent.reference_copy (set_id, shard, token, generation)
+             VALUES ({id}, {shard}, {token}, 0) ON CONFLICT DO NOTHING"
+        ))?;
+    }
     let row = connection.run(&format!(
-        "SELECT token FROM shardmaster_agent.reference_copy WHERE set_id = {id} AND shard = {shard} FOR UPDATE"
+        "SELECT 1 FROM shardmaster_agent.reference_copy
+          WHERE set_id = {id} AND shard = {shard} AND token = {token} FOR UPDATE"
     ))?;
-    require_own(connection, row.scalar(), set)?;
-    raise(connection, "reference_copy", &format!("set_id = {id} AND shard = {shard}"), generation)
+    if row.scalar().is_none() {
+        return Ok(false);
+    }
+    raise(connection, "reference_copy", &format!("set_id = {id} AND shard = {shard}"), generation)?;
+    Ok(true)
 }
 
 fn raise(connection: &mut Connection, table: &str, condition: &str, generation: i64) -> Result<()> {

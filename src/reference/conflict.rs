@@ -1,0 +1,132 @@
+//! What a shard knows otherwise than this master: its tables were taken out, follow another origin, or are another's origin.
+//! The master was restored to a time before, and whoever writes to them has rows that it would replace. Nothing is written
+//! there until the operator has said which shard is the origin.
+
+use super::look::{names, qualified};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::state::{has, reference_ended};
+use crate::catalog::reference::{self, Member, Place, Set};
+use crate::error::SqlState;
+use crate::remote::Connection;
+use crate::remote::quote::{literal, text_array};
+use crate::server::txn::transaction;
+
+/// What helps: the table becomes each shard's own, and then it is said whose rows all are to have.
+fn say(set: &Set, member: &Member, first: &str) -> String {
+    format!(
+        "This master was restored to a time before. SELECT shard_table_drop({}, {}),{first} and add it again with the shard as its origin whose rows are right: those of the others are replaced.",
+        literal(&member.name.quoted()),
+        literal(&set.keyspace)
+    )
+}
+
+/// Refuses tables that a shard knows otherwise, before anything is made or written there.
+pub fn require_followed(session: &mut Connection, set: &Set, tables: &[Member], place: &Place) -> Result<()> {
+    require_not_ended(session, set, tables, place)?;
+    for other in others(session, tables, place)? {
+        if other.token == set.token || transaction(|| reference::is_known(&other.token)) {
+            continue;
+        }
+        let Some(member) = tables.get(other.position) else { continue };
+        return Err(of_another(session.shard(), set, (member, place), other.origin));
+    }
+    Ok(())
+}
+
+fn require_not_ended(session: &mut Connection, set: &Set, tables: &[Member], place: &Place) -> Result<()> {
+    let (tokens, members): (Vec<String>, Vec<&Member>) =
+        tables.iter().filter_map(|member| Some((member.token.clone()?, member))).unzip();
+    let ended = reference_ended::first_of(session, &tokens)?;
+    let Some(member) = ended.and_then(|position| members.get(position)) else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "shard \"{}\" knows that table {} was taken out of keyspace \"{}\", and this master does not",
+            session.shard(),
+            full_name(member, place),
+            set.keyspace
+        ),
+        say(set, member, ""),
+    ))
+}
+
+fn full_name(member: &Member, place: &Place) -> String {
+    qualified(std::slice::from_ref(member), &place.shard).concat()
+}
+
+/// A set whose triggers a table has.
+struct Other {
+    position: usize,
+    token: String,
+    /// None: the shard is its origin.
+    origin: Option<String>,
+}
+
+fn others(session: &mut Connection, tables: &[Member], place: &Place) -> Result<Vec<Other>> {
+    let (schemas, rels) = names(tables, &place.shard);
+    let query = include_str!("../../sql/reference/others.sql");
+    let found = session.query(query, &[Some(&text_array(&schemas)), Some(&text_array(&rels))])?;
+    let other = |row: Vec<Option<String>>| {
+        let [position, token, origin] = <[_; 3]>::try_from(row).ok()?;
+        Some(Other { position: position?.parse::<usize>().ok()?.checked_sub(1)?, token: token?, origin })
+    };
+    Ok(found.rows.into_iter().filter_map(other).collect())
+}
+
+fn of_another(
+    shard: &str,
+    set: &Set,
+    (member, place): (&Member, &Place),
+    origin: Option<String>,
+) -> SplitError {
+    let table = full_name(member, place);
+    let is = match &origin {
+        Some(origin) => {
+            format!("a copy in reference tables that this master does not know, with origin \"{origin}\"")
+        }
+        None => "the origin of reference tables that this master does not know".to_owned(),
+    };
+    let cleanup = format!("SELECT * FROM shard_cleanup({})", literal(shard));
+    let is_same = origin.as_deref().unwrap_or(shard) == set.origin.shard.shard_key;
+    let hint = match is_same {
+        true => format!("{cleanup} removes them."),
+        false => say(set, member, &format!(" then {cleanup},")),
+    };
+    SplitError::failed(SqlState::NOT_IN_STATE, format!("table {table} on shard \"{shard}\" is {is}"), hint)
+}
+
+/// Refuses a copy that knows nothing of a set any more of which it had tables: the shard was dropped since, with all that it
+/// knew, or was restored itself. One without rows loses none.
+pub fn require_remembered(session: &mut Connection, set: &Set, place: &Place) -> Result<()> {
+    let remembered = set.remembered(&place.shard.shard_key);
+    if remembered.is_empty() || knows(session, set, place)? {
+        return Ok(());
+    }
+    let tables = qualified(&remembered, &place.shard);
+    let with_rows = format!(
+        "SELECT min(t) FROM unnest({}::text[]) AS t WHERE pg_relation_size(to_regclass(t)) > 0",
+        literal(&text_array(&tables))
+    );
+    let found = session.run(&with_rows)?;
+    let Some(table) = found.scalar() else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "shard \"{}\" does not know any more that its table {table} is a copy, and it has rows",
+            session.shard()
+        ),
+        "If they are not needed, TRUNCATE the table there: it is filled then. If the shard is none of this master's any more, drop it with shard_drop().",
+    ))
+}
+
+fn knows(session: &mut Connection, set: &Set, place: &Place) -> Result<bool> {
+    if !has(session, "reference_copy")? {
+        return Ok(false);
+    }
+    let found = session.run(&format!(
+        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy WHERE set_id = {} AND shard = {})",
+        set.id,
+        literal(&place.shard.shard_key)
+    ))?;
+    Ok(found.scalar() == Some("t"))
+}
