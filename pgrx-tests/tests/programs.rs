@@ -118,6 +118,7 @@ mod reshape;
 mod resting;
 mod restored;
 mod restored_history;
+mod restored_keyspace;
 mod restored_master;
 mod restored_plans;
 mod restored_reference;

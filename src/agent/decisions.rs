@@ -99,11 +99,13 @@ fn unknown_heads(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Deci
     for ((decision, keys), _) in all.into_iter().zip(known).filter(|(_, known)| !known) {
         match unknown.iter_mut().find(|(other, _)| other.is_of_same_split(&decision)) {
             // A side that finish has left has no keys, but the note may.
-            Some((known, none @ None)) => {
-                known.key_count = known.key_count.max(decision.key_count);
-                *none = keys;
+            Some((known, known_keys)) => {
+                known.learn_type(&decision);
+                if known_keys.is_none() {
+                    known.key_count = known.key_count.max(decision.key_count);
+                    *known_keys = keys;
+                }
             }
-            Some(_) => {}
             None => unknown.push((decision, keys)),
         }
     }

@@ -1,6 +1,7 @@
 //! Rows of `shardmaster.keyspace`. Whoever changes routing, plans a split or takes a
 //! shard away holds a keyspace's row lock: what is read under it holds until the commit.
 
+use super::shard_decision;
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Kind, Missing, Strategy};
 use crate::server::sql::{self, Row};
@@ -177,8 +178,13 @@ pub fn delete(keyspace: &Locked) {
 
 /// Whether any split, also one long finished, belongs to the keyspace.
 pub fn has_splits(keyspace: &Locked) -> bool {
+    // What was taken over from shards is told to them with later ones, of a keyspace as it is.
+    let adopted = match shard_decision::is_here() {
+        true => "SELECT 1 FROM shardmaster.adopted_decision WHERE keyspace = $1 AND NOT routes_kept",
+        false => "SELECT 1 WHERE false",
+    };
     sql::read_one(
-        "SELECT 1 FROM shardmaster.split_plan WHERE keyspace = $1 LIMIT 1",
+        &format!("SELECT 1 FROM shardmaster.split_plan WHERE keyspace = $1 UNION ALL {adopted} LIMIT 1"),
         &[keyspace.name.as_str().into()],
         |_| (),
     )

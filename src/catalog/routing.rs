@@ -20,6 +20,8 @@ pub struct Change<'a> {
     pub unassigns: bool,
     /// Takes over what shards know, which holds up everybody else.
     pub adopts: bool,
+    /// The last split, of another run of this master, that has moved what is taken over.
+    pub moved_by: Option<i64>,
     /// The operator has said where the rows are.
     pub is_forced: bool,
 }
@@ -111,7 +113,12 @@ pub fn insert_version(
 ) {
     sql::write(
         "INSERT INTO shardmaster.routing_version (keyspace, version, reason, split_id) VALUES ($1, $2, $3, $4)",
-        &[keyspace.name.as_str().into(), version.into(), change.reason.into(), change.split_id.into()],
+        &[
+            keyspace.name.as_str().into(),
+            version.into(),
+            change.reason.into(),
+            change.split_id.or(change.moved_by).into(),
+        ],
     );
     if !old.is_empty() {
         close(keyspace, old, new.0, version, change.unassigns);

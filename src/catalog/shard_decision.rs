@@ -2,6 +2,7 @@
 //! it has taken over (`adopted_decision`), and which shards were asked (`shard_asked`).
 
 use super::split_state::IS_OVER;
+use crate::keys::strategy::Strategy;
 use crate::server::{instance, sql};
 use crate::words::counted;
 use pgrx::pg_sys;
@@ -30,6 +31,13 @@ pub struct Decision {
 impl Decision {
     pub fn is_of_same_split(&self, other: &Decision) -> bool {
         (self.split_id, &self.token) == (other.split_id, &other.token)
+    }
+
+    /// Only a note tells of which type the keys of a directory are.
+    pub fn learn_type(&mut self, other: &Decision) {
+        if Strategy::keys_of(&self.entries).is_none() && Strategy::keys_of(&other.entries).is_some() {
+            self.entries.clone_from(&other.entries);
+        }
     }
 }
 

@@ -49,6 +49,20 @@ impl KeyType {
         }
     }
 
+    /// Whether each key of one type is written as the same key of the other.
+    pub fn is_written_as(self, other: &str) -> bool {
+        let alike: &[KeyType] = match self {
+            KeyType::SmallInt | KeyType::Integer | KeyType::BigInt => {
+                &[KeyType::SmallInt, KeyType::Integer, KeyType::BigInt]
+            }
+            KeyType::Text | KeyType::VarChar => &[KeyType::Text, KeyType::VarChar],
+            KeyType::Numeric => &[KeyType::Numeric],
+            KeyType::Char => &[KeyType::Char],
+            KeyType::Uuid => &[KeyType::Uuid],
+        };
+        alike.iter().any(|alike| alike.name() == other)
+    }
+
     pub fn from_catalog(name: &str) -> KeyType {
         match KeyType::ALL.into_iter().find(|t| t.name() == name) {
             Some(key_type) => key_type,

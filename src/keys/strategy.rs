@@ -80,6 +80,9 @@ pub enum Lookup {
     Covering(Ordered),
 }
 
+/// What the entries of a directory are.
+const KEYS: &str = "keys";
+
 impl Strategy {
     pub fn kind(self) -> Kind {
         match self {
@@ -152,15 +155,20 @@ impl Strategy {
     /// What the entries that a redirect refuses are, as the shard keeps it.
     pub fn entries(self) -> String {
         match self {
-            Strategy::Directory => "keys".to_owned(),
+            Strategy::Directory => KEYS.to_owned(),
             Strategy::Hash { of, buckets } => format!("{buckets} buckets of {}", of.name()),
             Strategy::Range { of } => format!("ranges of {}", of.name()),
         }
     }
 
+    /// The type of a directory's keys, where entries are told with it.
+    pub fn keys_of(entries: &str) -> Option<&str> {
+        entries.strip_prefix(KEYS)?.strip_prefix(" of ")
+    }
+
     /// From what `entries` gives.
     pub fn of_entries(name: &str) -> Option<Strategy> {
-        if name == "keys" {
+        if name == KEYS || Strategy::keys_of(name).is_some() {
             return Some(Strategy::Directory);
         }
         if let Some(of) = name.strip_prefix("ranges of ") {
@@ -185,6 +193,18 @@ mod tests {
         assert_eq!(Kind::Hash.with(None, None), Err(Missing::Order));
         assert_eq!(Kind::Hash.with(of, None), Err(Missing::Buckets));
         assert_eq!(Kind::Range.with(None, buckets), Err(Missing::Order));
+    }
+
+    #[test]
+    fn entries_are_known_by_what_they_are_called() {
+        let of = Ordered::BigInt;
+        let buckets = NonZeroU32::new(12).unwrap();
+        for strategy in [Strategy::Directory, Strategy::Hash { buckets, of }, Strategy::Range { of }] {
+            assert_eq!(Strategy::of_entries(&strategy.entries()), Some(strategy));
+            assert_eq!(Strategy::keys_of(&strategy.entries()), None);
+        }
+        assert_eq!(Strategy::of_entries("keys of uuid"), Some(Strategy::Directory));
+        assert_eq!(Strategy::keys_of("keys of character varying"), Some("character varying"));
     }
 
     #[test]

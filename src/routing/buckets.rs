@@ -42,7 +42,8 @@ pub fn assign_in_turn(keyspace: &Locked, shards: &[String]) -> Result<(), Failur
     }
     let names: Vec<String> = (0..buckets).map(|bucket| bucket.to_string()).collect();
     let shards: Vec<String> = shards.iter().cycle().take(names.len()).cloned().collect();
-    let change = Change { reason: Some("keyspace added"), ..Change::default() };
+    // Where shards know more of a keyspace by this name it is made anew, to take that over.
+    let change = Change { reason: Some("keyspace added"), adopts: true, ..Change::default() };
     replace(keyspace, &[], (&names, &shards), change).map(|_| ())
 }
 

@@ -10,6 +10,7 @@ use crate::agent::session::Side;
 use crate::catalog::earlier;
 use crate::catalog::split::Plan;
 use crate::clean;
+use crate::keys::key_type::KeyType;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
 use crate::remote::result::Rows;
@@ -28,6 +29,8 @@ pub struct Decided<'a> {
     pub version: i64,
     /// Entries of routing that moved.
     pub entries: &'a [String],
+    /// Of which type keys are; None: nobody has said it.
+    pub key_type: Option<KeyType>,
     /// The decisions before it.
     pub earlier: &'a Earlier,
 }
@@ -46,7 +49,7 @@ impl Earlier {
 
 impl<'a> Decided<'a> {
     pub fn of(plan: &'a Plan, version: i64, earlier: &'a Earlier) -> Decided<'a> {
-        Decided { version, entries: &plan.entries, earlier }
+        Decided { version, entries: &plan.entries, key_type: plan.key_type, earlier }
     }
 }
 
@@ -71,13 +74,17 @@ pub fn ensure(connection: &mut Connection) -> Result<()> {
 /// The statement that notes a decision beside the change of a side's state to this one, if that
 /// has been made. An older decision than the one that is noted changes nothing.
 pub fn note(split: i64, side: Side, state: &str, decided: Decided<'_>) -> String {
-    let Decided { version, entries, earlier } = decided;
+    let Decided { version, entries, key_type, earlier } = decided;
+    // A side tells the type of what is hashed or ordered.
+    let of_type = key_type.map_or_else(String::new, |key_type| format!(" of {}", key_type.name()));
+    let of_type = literal(&of_type);
     let earlier = earlier.0.as_deref().map_or_else(|| "NULL".to_owned(), literal);
     let keys = if entries.len() <= KEPT { array_literal(entries) } else { "NULL".to_owned() };
     format!(
         "INSERT INTO shardmaster_agent.decision AS d
                 (namespace, keyspace, split_id, token, side, version, other, entries, key_count, keys, earlier)
-         SELECT namespace, keyspace, split_id, token, side, version, other_shard, entries, {}, {keys}::text[], {earlier}::jsonb
+         SELECT namespace, keyspace, split_id, token, side, version, other_shard,
+                entries || CASE WHEN entries = 'keys' THEN {of_type} ELSE '' END, {}, {keys}::text[], {earlier}::jsonb
            FROM shardmaster_agent.side
           WHERE split_id = {split} AND side = {} AND state = {} AND version = {version}
          ON CONFLICT (namespace, keyspace) DO UPDATE
@@ -240,6 +247,9 @@ pub fn highest_split(connection: &mut Connection) -> Result<Option<i64>> {
 
 /// Forgets what is noted of a namespace.
 pub fn forget(connection: &mut Connection, namespace: &str) -> Result<()> {
-    connection.query("DELETE FROM shardmaster_agent.decision WHERE namespace = $1", &[Some(namespace)])?;
+    if has(connection, "decision")? {
+        connection
+            .query("DELETE FROM shardmaster_agent.decision WHERE namespace = $1", &[Some(namespace)])?;
+    }
     Ok(())
 }

@@ -27,11 +27,14 @@ pub enum Fate {
 /// `later`: the decisions behind it.
 pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep_routes: &[i64]) -> Fate {
     let decision = &lost.decision;
-    if let Some(why) = none_of_keyspace(keyspace, decision).or_else(|| own::lost_of_plan(decision)) {
+    if let Some(why) = not_a_version(keyspace, decision).or_else(|| own::lost_of_plan(decision)) {
         return Fate::Waits(why);
     }
     if keep_routes.contains(&decision.split_id) {
         return Fate::Kept;
+    }
+    if let Some(why) = of_other_keyspace(keyspace, decision) {
+        return Fate::Waits(why);
     }
     let in_the_way = match have_gone_on(lost, later, asked) {
         true => None,
@@ -48,7 +51,7 @@ pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep
 }
 
 /// What no cutover of this keyspace can have said.
-fn none_of_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
+fn not_a_version(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let known = keyspace::version(&keyspace.name);
     if decision.version <= 0 || decision.version > known.saturating_add(MOST_LOST) {
         return Some(format!(
@@ -56,14 +59,37 @@ fn none_of_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String> 
             decision.version, keyspace.name
         ));
     }
-    if Strategy::of_entries(&decision.entries).map(Strategy::kind) != Some(keyspace.strategy.kind()) {
-        return Some(format!(
-            "keyspace \"{}\" is of strategy \"{}\" here, and was of another one",
-            keyspace.name,
-            keyspace.strategy.name()
-        ));
-    }
     None
+}
+
+/// The keyspace was dropped and made otherwise by the same name: a bucket of others has other keys, and a key of another
+/// type is another one.
+fn of_other_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
+    let there = &decision.entries;
+    let is_alike = Strategy::of_entries(there) == Some(keyspace.strategy)
+        && match (Strategy::keys_of(there), keyspace.key_type) {
+            (Some(there), Some(here)) => here.is_written_as(there),
+            (Some(_) | None, None) | (None, Some(_)) => true,
+        };
+    if is_alike {
+        return None;
+    }
+    let entries = keyspace.strategy.entries();
+    let here = match (keyspace.strategy, keyspace.key_type) {
+        (Strategy::Directory, Some(of)) => format!("{entries} of {}", of.name()),
+        (Strategy::Directory | Strategy::Hash { .. } | Strategy::Range { .. }, _) => entries,
+    };
+    let keep = keeping(decision);
+    let call = match keyspace.strategy {
+        // Its keys would have to be taken out first, which nobody may as long as it is closed.
+        Strategy::Directory => format!("{keep} leaves its routes as they are, and opens it"),
+        Strategy::Hash { .. } | Strategy::Range { .. } => {
+            format!(
+                "drop it and add it so, then call shard_adopt() again; {keep} leaves its routes as they are"
+            )
+        }
+    };
+    Some(format!("keyspace \"{}\" has {here} here, and had {there} then: {call}", keyspace.name))
 }
 
 /// Whether all of its keys were moved on by decisions that are known for sure: where it led to matters to nobody then.

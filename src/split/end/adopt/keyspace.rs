@@ -83,8 +83,14 @@ fn apply(keyspace: &Locked, steps: &[Step<'_>], outcome: &Outcome<'_>) -> Result
     let Some(last) = done.iter().map(|lost| lost.decision.version).max() else { return Ok(()) };
     let splits: Vec<String> = done.iter().map(|lost| lost.decision.split_id.to_string()).collect();
     let reason = format!("taken over from the shards: decisions of splits {}", splits.join(", "));
-    let change =
-        || Change { reason: Some(&reason), version: Some(last + 1), adopts: true, ..Change::default() };
+    let moved_by = outcome.taken.iter().map(|lost| lost.decision.split_id).max();
+    let change = || Change {
+        reason: Some(&reason),
+        version: Some(last + 1),
+        adopts: true,
+        moved_by,
+        ..Change::default()
+    };
     for lost in &outcome.taken {
         shard_decision::adopted(&lost.decision, false);
     }
