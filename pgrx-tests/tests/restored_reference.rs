@@ -201,6 +201,11 @@ fn a_shard_that_knows_nothing_any_more_keeps_its_rows() {
     run(&cluster, 2, "INSERT INTO countries VALUES ('its own')");
     disk.restore(&mut cluster).unwrap();
     fails(&cluster, ("countries", "shard_c"), ["does not know any more", "TRUNCATE"]);
+    // No key has moved: numbers of reservations that this master has forgotten are not given out again, either.
+    let mut session = cluster.superuser().unwrap();
+    assert_eq!(all(&mut session, "SELECT action FROM shard_adopt()"), "");
+    let next = "SELECT nextval('shardmaster.shard_reservation_id_seq')::text";
+    assert!(all(&mut session, next).parse::<i64>().unwrap() > 1_000_000);
     run(&cluster, 0, "INSERT INTO countries VALUES ('fr')");
     wait::until("the other to follow", LIMIT, || Ok(has(&cluster, 1, "countries", "fr").then_some(())))
         .unwrap();

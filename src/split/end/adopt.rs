@@ -53,7 +53,8 @@ pub fn run(call: Call<'_>) -> Result<Vec<Row>, Failure> {
         }
     }
     rows.extend(take_over(asked, call)?);
-    if !dry_run && !rows.is_empty() {
+    // Also where nothing has moved: of reservations the shards know nothing.
+    if !dry_run {
         pass_reservations();
     }
     Ok(rows)
