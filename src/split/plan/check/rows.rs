@@ -109,7 +109,7 @@ fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
             name,
             false,
             format!("{} holds rows of key \"{key}\"", shape.name),
-            "Delete them; or, if they are its rows, roll this plan back and assign the key to this shard.",
+            "If they are the key's own rows, roll this plan back and assign the key to this shard. Else delete them.",
         ),
     }
 }
