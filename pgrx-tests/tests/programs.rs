@@ -137,6 +137,7 @@ mod security;
 mod sequences;
 mod sequences_by_text;
 mod sequences_near_their_end;
+mod sequences_of_one_key;
 mod servers;
 mod set_back;
 mod settings;

@@ -269,6 +269,11 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
     let named = remarks(&cluster, &split);
     let alone = "items_alone_seq fills column \"alone\" on the target alone";
     assert!(named.iter().any(|text| text.contains(alone)), "{named:?}");
+    // Which rows bring ahead of it.
+    let found = findings(&split);
+    let wanted = "items: column \"alone\": a row that moves has 600, and sequence public.items_alone_seq of the target, which goes on with 1,";
+    assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}");
+    run(&cluster, 1, "SELECT setval('items_alone_seq', 600)");
     // Without an index that holds numbers to be told apart it may begin anew.
     on_both(
         &cluster,

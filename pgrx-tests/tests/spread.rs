@@ -513,6 +513,42 @@ fn a_copied_schema_gets_a_block_of_its_own() {
     assert_eq!(spread(&cluster, ""), all);
 }
 
+/// Two sequences of one column, and some that somebody has set apart: their numbers meet in one key, maybe. Each has a block of its own.
+#[test]
+fn what_is_apart_on_a_shard_stays_apart() {
+    let cluster = cluster();
+    let tables = "CREATE TABLE parts (tenant text, id bigserial, at date, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
+        CREATE TABLE old (tenant text, id bigserial, at date, PRIMARY KEY (id, at)); ALTER SEQUENCE old_id_seq START 5000000000 RESTART 5000000000;
+        ALTER TABLE parts ATTACH PARTITION old DEFAULT;
+        CREATE TABLE firms (tenant text, id bigserial PRIMARY KEY); ALTER SEQUENCE firms_id_seq START 1000000000 RESTART 1000000000";
+    for server in [0, 1] {
+        by_owner(&cluster, server, tables);
+    }
+    let add = "SELECT shard_table_add(t, 'tenant') FROM unnest('{parts,firms}'::text[]) t";
+    cluster.superuser().unwrap().batch_execute(add).unwrap();
+    let firsts = |shard: &str, outcome: &str| -> Vec<i64> {
+        let given = spread(&cluster, "");
+        let of = |sequence: &str| {
+            let name = format!("public.{sequence}");
+            let line = given.iter().find(|line| line.0 == shard && line.1 == name).unwrap();
+            assert_eq!(line.3, outcome, "{line:?}");
+            line.2 / BLOCK
+        };
+        ["items_id_seq", "parts_id_seq", "old_id_seq", "firms_id_seq"].map(of).to_vec()
+    };
+    let blocks = firsts("shard_a", "given");
+    assert_eq!(blocks[0], blocks[1], "{blocks:?}");
+    assert_eq!(blocks.iter().collect::<BTreeSet<_>>().len(), 3, "{blocks:?}");
+    assert_eq!(firsts("shard_a", "kept"), blocks);
+    let there = firsts("shard_b", "kept");
+    assert!(there.iter().all(|block| !blocks.contains(block)), "{blocks:?}, {there:?}");
+    by_owner(
+        &cluster,
+        0,
+        "INSERT INTO parts (tenant, at) VALUES ('moves', '2025-02-02'); INSERT INTO old (tenant, at) VALUES ('moves', '2025-02-02')",
+    );
+}
+
 /// RESTART says to the sequence alone where it begins.
 #[test]
 fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
@@ -528,4 +564,24 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq RESTART 1005");
     let found = met();
     assert!(found.iter().any(|text| text.contains("may both give out 1005")), "{found:?}");
+    // A table that is emptied begins anew with START, which was 1 on both.
+    by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq RESTART 1002");
+    let notes = || {
+        let query = format!(
+            "SELECT count(*) FROM shard_split_check({}) WHERE ok AND hint LIKE '%RESTART IDENTITY on the target begins with 1,%items_id_seq START WITH%'",
+            split.id
+        );
+        let outcome = "SELECT string_agg(shard || ' ' || outcome, ', ' ORDER BY shard) FROM shard_sequences_spread(dry_run => true) WHERE sequence = 'public.items_id_seq'";
+        let mut master = cluster.superuser().unwrap();
+        let (notes, outcome): (i64, String) =
+            (master.query_one(&query, &[]).unwrap().get(0), master.query_one(outcome, &[]).unwrap().get(0));
+        (notes, outcome)
+    };
+    let (many, outcome) = notes();
+    assert!(
+        many == 1 && outcome.starts_with("shard_a kept, shard_b kept: RESTART begins with 1, and comes to"),
+        "{many}: {outcome}"
+    );
+    by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq START 2");
+    assert_eq!(notes(), (0, "shard_a kept, shard_b kept".to_owned()));
 }

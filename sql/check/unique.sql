@@ -21,8 +21,31 @@ SELECT t.position, format('%I.%I', n.nspname, l.relname), quote_ident(x.relname)
                    'is_boolean', coalesce(a.atttypid, y.atttypid) = 'bool'::regtype,
                    'is_uuid', coalesce(a.atttypid, y.atttypid) = 'uuid'::regtype,
                    'default', pg_get_expr(d.adbin, d.adrelid),
-                   'refers', (SELECT f.confrelid::regclass::text FROM pg_constraint f
-                               WHERE f.conrelid = i.indrelid AND f.contype = 'f' AND e.attnum = ANY (f.conkey) LIMIT 1)) ORDER BY e.ord)
+                   'refers', (
+                       WITH RECURSIVE above (relation, attnum) AS (
+                           SELECT f.confrelid, f.confkey[array_position(f.conkey, e.attnum)]
+                             FROM pg_constraint f WHERE f.conrelid = i.indrelid AND f.contype = 'f' AND e.attnum = ANY (f.conkey)
+                           UNION
+                           SELECT f.confrelid, f.confkey[array_position(f.conkey, u.attnum)]
+                             FROM above u JOIN pg_constraint f ON f.conrelid = u.relation AND f.contype = 'f' AND u.attnum = ANY (f.conkey)
+                       )
+                       SELECT json_agg(json_build_object('table', format('%I.%I', ns.nspname, r.relname), 'column', b.attname) ORDER BY r.relname, b.attname)
+                         FROM above u JOIN pg_attribute b ON b.attrelid = u.relation AND b.attnum = u.attnum
+                         JOIN pg_class r ON r.oid = u.relation JOIN pg_namespace ns ON ns.oid = r.relnamespace),
+                   'bases', CASE WHEN e.attnum = 0 OR a.attgenerated <> '' THEN (
+                       -- What it is computed from, and what that is generated from.
+                       WITH first (attnum) AS (
+                           SELECT b.attnum FROM pg_attribute b
+                            WHERE e.attnum = 0 AND b.attrelid = i.indrelid AND b.attnum > 0 AND NOT b.attisdropped
+                              AND i.indexprs::text ~ (':varattno ' || b.attnum || ' ')
+                              AND pg_get_indexdef(i.indexrelid, e.ord::int, true) ~ ('(^|[^[:alnum:]_"])' || regexp_replace(quote_ident(b.attname), '([^[:alnum:]_"])', '\\\1', 'g') || '($|[^[:alnum:]_"])')
+                       )
+                       SELECT json_agg(b.attname ORDER BY b.attname) FROM pg_attribute b
+                        WHERE b.attrelid = i.indrelid AND b.attnum > 0 AND NOT b.attisdropped
+                          AND (b.attnum IN (SELECT attnum FROM first)
+                               OR EXISTS (SELECT 1 FROM pg_attribute v JOIN pg_attrdef g ON g.adrelid = v.attrelid AND g.adnum = v.attnum
+                                           WHERE v.attrelid = i.indrelid AND v.attgenerated <> '' AND (v.attnum = e.attnum OR v.attnum IN (SELECT attnum FROM first))
+                                             AND g.adbin::text ~ (':varattno ' || b.attnum || ' ')))) END) ORDER BY e.ord)
           FROM unnest(i.indkey::int2[], i.indclass::oid[], i.indcollation::oid[], c.conexclop) WITH ORDINALITY AS e (attnum, opclass, coll, operator, ord)
           JOIN pg_attribute y ON y.attrelid = i.indexrelid AND y.attnum = e.ord
           JOIN pg_opclass oc ON oc.oid = e.opclass

@@ -4,7 +4,7 @@
 -- mover may read it, and set it; whose it is; the greatest number that the column can hold and whatever refers to it, and
 -- which column that is; whether the column is in a unique key without the shard-by column; whether an index begins with it;
 -- what has no place for numbers far beyond those of now; whether the column's values are numbers; what may fail for such numbers, or
--- make the same of two of them: an expression is harmless that only compares from below, casts to what holds every number, or writes
+-- make the same of two of them, and where it starts anew: an expression is harmless that only compares from below, casts to what holds every number, or writes
 -- it into a text.
 WITH RECURSIVE wanted AS (
     SELECT w.ord - 1 AS position, c.oid, w.shard_by
@@ -111,7 +111,8 @@ SELECT f.position, a.attname, f.sequence, format('%I.%I', n.nspname, s.relname),
             SELECT format('index %s', i.indexrelid::regclass), concat_ws(' ', pg_get_expr(i.indexprs, i.indrelid), pg_get_expr(i.indpred, i.indrelid)) ~ h.pattern
               FROM tree t JOIN pg_index i ON i.indrelid = t.oid JOIN pg_attribute c ON c.attrelid = t.oid AND c.attname = a.attname
              WHERE t.root = f.oid AND concat(i.indexprs::text, i.indpred::text) ~ (':varattno ' || c.attnum || ' ')
-        ) AS x (what, is_narrow) WHERE x.is_narrow LIMIT 1)
+        ) AS x (what, is_narrow) WHERE x.is_narrow LIMIT 1),
+       q.seqstart
   FROM filled f
   JOIN pg_attribute a ON a.attrelid = f.oid AND a.attnum = f.attnum AND NOT a.attisdropped
   JOIN pg_class t ON t.oid = f.oid

@@ -24,6 +24,8 @@ pub struct Sequence {
     /// Qualified and quoted.
     pub name: String,
     pub numbers: Numbers,
+    /// What TRUNCATE .. RESTART IDENTITY begins with.
+    pub start: i64,
     pub may_read: bool,
     pub may_set: bool,
     pub owner: String,
@@ -162,6 +164,13 @@ impl Sequence {
         ![i64::from(i16::MAX), i64::from(i32::MAX), i64::MAX].contains(&self.numbers.max)
     }
 
+    /// What it would give out once it has started anew.
+    pub fn restarted(&self) -> Numbers {
+        let mut numbers = Numbers { last: None, ..self.numbers };
+        numbers.begin_with(self.start);
+        numbers
+    }
+
     fn fills_also(&mut self, other: Sequence) {
         self.columns.extend(other.columns);
         self.sought.extend(other.sought);
@@ -185,6 +194,7 @@ fn one(row: &[Option<String>]) -> Option<Sequence> {
         oid: text(2)?,
         name: text(3)?,
         numbers: Numbers::read(row.get(4..9)?)?,
+        start: text(19)?.parse().ok()?,
         may_read: is(9),
         may_set: is(10),
         owner: text(11)?,

@@ -13,6 +13,8 @@ pub enum Outcome {
     Gets([i64; 2]),
     /// It has numbers of its own already.
     Keeps,
+    /// The same, until it starts anew: why.
+    KeepsForNow(String),
     /// Another shard's sequence is the same one.
     Shared(String),
     /// No key needs numbers of its own, and it can have none: why.
@@ -38,33 +40,93 @@ pub fn make(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Plan {
     let mut last = last_of(known).max(last_of(&plan.given));
     let drawn = drawn(shards);
     for (shard, standings) in shards.iter().zip(standings) {
-        let next = blocks.next(drawn, last);
-        let mut is_used = false;
+        let mut taken: Vec<Taken<'_>> = Vec::new();
         let mut outcomes = Vec::new();
         for (sequence, standing) in shard.sequences.iter().zip(standings) {
             outcomes.push(match standing {
                 Standing::Same(other) => Outcome::Shared(other),
                 Standing::Apart => Outcome::Keeps,
-                Standing::Open => match fit(shard, sequence, next, blocks) {
-                    Ok(range) => {
-                        is_used = true;
-                        Outcome::Gets(range)
+                Standing::ApartForNow(why) => Outcome::KeepsForNow(why),
+                Standing::Open => {
+                    let origin = Origin::of(sequence, shard, known);
+                    let shared = taken.iter_mut().find(|taken| taken.may_have(sequence, origin));
+                    let next =
+                        shared.as_ref().map_or_else(|| blocks.next(drawn, last), |taken| Some(taken.block));
+                    match (fit(shard, sequence, next, blocks), next) {
+                        (Ok(range), Some(block)) => {
+                            match shared {
+                                Some(taken) => taken.by.push((sequence, origin)),
+                                None => {
+                                    last = block.last;
+                                    taken.push(Taken { block, by: vec![(sequence, origin)] });
+                                }
+                            }
+                            Outcome::Gets(range)
+                        }
+                        (Ok(_), None) => Outcome::Left("has no block".to_owned()),
+                        (Err(problem), _) => {
+                            let text = problem.text.clone();
+                            plan.problems.extend(sequence.is_needed.then_some(problem));
+                            Outcome::Left(text)
+                        }
                     }
-                    Err(problem) => {
-                        let text = problem.text.clone();
-                        plan.problems.extend(sequence.is_needed.then_some(problem));
-                        Outcome::Left(text)
-                    }
-                },
+                }
             });
         }
-        if let Some(block) = next.filter(|_| is_used) {
-            last = block.last;
-            plan.given.push(Given { shard_key: shard.shard.shard_key.clone(), range: block.range() });
-        }
+        let shard_key = &shard.shard.shard_key;
+        plan.given.extend(
+            taken.iter().map(|taken| Given { shard_key: shard_key.clone(), range: taken.block.range() }),
+        );
         plan.outcomes.push(outcomes);
     }
     plan
+}
+
+/// A block that sequences of one shard get, and which ones.
+struct Taken<'a> {
+    block: Block,
+    by: Vec<(&'a Sequence, Origin)>,
+}
+
+impl Taken<'_> {
+    /// Whether another one may draw from the same block: what was apart on its shard stays so, and so do those of one column.
+    fn may_have(&self, sequence: &Sequence, origin: Origin) -> bool {
+        self.by
+            .iter()
+            .all(|(other, of)| of.may_be_with(origin) && other.columns.is_disjoint(&sequence.columns))
+    }
+}
+
+/// Which numbers a sequence has had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Those of any.
+    Ordinary,
+    /// A block that it was given, by its first number.
+    Block(i64),
+    /// Such as somebody has set: from where to where, and where they start.
+    ByHand([i64; 3]),
+}
+
+impl Origin {
+    fn of(sequence: &Sequence, shard: &OnShard, known: &[Given]) -> Origin {
+        let (min, max) = (sequence.numbers.min, sequence.numbers.max);
+        let is_its = |given: &&Given| given.shard_key == shard.shard.shard_key && given.has([min, max]);
+        match known.iter().find(is_its) {
+            Some(given) => Origin::Block(given.range[0]),
+            None if sequence.is_bounded() || sequence.start != 1 => {
+                Origin::ByHand([min, if sequence.is_bounded() { max } else { i64::MAX }, sequence.start])
+            }
+            None => Origin::Ordinary,
+        }
+    }
+
+    fn may_be_with(self, other: Origin) -> bool {
+        match (self, other) {
+            (Origin::Ordinary, Origin::Block(_)) | (Origin::Block(_), Origin::Ordinary) => true,
+            _ => self == other,
+        }
+    }
 }
 
 /// The next block of all.
@@ -97,7 +159,8 @@ fn standings(
     for sequence in &shard.sequences {
         let others = Others::of(shards, at, sequence);
         let standing = others.standing(known, sequence);
-        if matches!(standing, Standing::Apart) && !others.is_known(known, sequence) {
+        if matches!(standing, Standing::Apart | Standing::ApartForNow(_)) && !others.is_known(known, sequence)
+        {
             given.extend(others.found(sequence));
         }
         all.push(standing);
@@ -121,12 +184,16 @@ struct Others<'a> {
     all: Vec<(&'a OnShard, &'a Sequence)>,
     /// The one that is the same, and comes before it.
     same: Option<&'a OnShard>,
+    /// Another one of the same shard and column that may give out its numbers, and comes before it.
+    beside: Option<&'a Sequence>,
 }
 
 enum Standing {
     Same(String),
     /// Nobody else can give out its numbers.
     Apart,
+    /// The same, until it starts anew.
+    ApartForNow(String),
     Open,
 }
 
@@ -143,7 +210,10 @@ impl<'a> Others<'a> {
                 }
             }
         }
-        Others { of, all, same }
+        let before = of.sequences.iter().take_while(|theirs| theirs.oid != own.oid);
+        let mut beside = before.filter(|theirs| !own.columns.is_disjoint(&theirs.columns));
+        let beside = beside.find(|theirs| own.numbers.meet(theirs.numbers).is_some());
+        Others { of, all, same, beside }
     }
 
     fn standing(&self, known: &[Given], own: &Sequence) -> Standing {
@@ -151,7 +221,7 @@ impl<'a> Others<'a> {
             return Standing::Same(same.shard.shard_key.clone());
         }
         // What may give out a number for the second time gets other ones.
-        if own.numbers.cycles || own.is_behind {
+        if own.numbers.cycles || own.is_behind || self.beside.is_some() {
             return Standing::Open;
         }
         if self.is_known(known, own) {
@@ -160,9 +230,21 @@ impl<'a> Others<'a> {
         // Of one that is alone nobody knows what the next shard's will be.
         let mut all = self.all.iter().filter(|(_, theirs)| !is_block(own) || theirs.is_bounded());
         match !self.all.is_empty() && all.all(|(_, theirs)| own.numbers.meet(theirs.numbers).is_none()) {
-            true => Standing::Apart,
+            true => self.restarted(own).map_or(Standing::Apart, Standing::ApartForNow),
             false => Standing::Open,
         }
+    }
+
+    /// Where they take turns, and one would start with a number of another's: TRUNCATE .. RESTART IDENTITY.
+    fn restarted(&self, own: &Sequence) -> Option<String> {
+        let meets = |(shard, theirs): &&(&OnShard, &Sequence)| {
+            let number = own.restarted().meet(theirs.numbers)?;
+            let (name, start, like) = (&own.name, own.start, &shard.shard.shard_key);
+            Some(format!(
+                "RESTART begins with {start}, and comes to {number}, a number of shard \"{like}\": ALTER SEQUENCE {name} START WITH one of its own"
+            ))
+        };
+        self.all.iter().find_map(|of| meets(&of))
     }
 
     fn is_known(&self, known: &[Given], own: &Sequence) -> bool {

@@ -71,20 +71,31 @@ fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failur
     Ok(shards)
 }
 
-/// A block for sequences that are about to be made on a shard, as large as the last one; `dry_run`: it is not written down.
-pub fn reserve(keyspace: &str, shard_key: &str, timeout: Duration, dry_run: bool) -> Result<Block, Failure> {
+/// Blocks for sequences that are about to be made on a shard, as large as the last one; `dry_run`: they are not written down.
+pub fn reserve(
+    keyspace: &str,
+    shard_key: &str,
+    count: usize,
+    timeout: Duration,
+    dry_run: bool,
+) -> Result<Vec<Block>, Failure> {
     let shards = look_at_all(keyspace, Instant::now() + timeout)?;
-    let known = number_block::all();
+    let mut known = number_block::all();
     let size = known.last().map_or(SIZE, |given| given.range[1] - given.range[0] + 1);
     let is_beyond = known.iter().any(|given| given.range[1] >= BELOW);
     let blocks = Blocks { size, below: if is_beyond { i64::MAX } else { BELOW } };
-    let block = plan::next(&shards, &known, blocks)
-        .ok_or_else(|| SpreadError::NoBlock { keyspace: keyspace.to_owned(), below: blocks.below })?;
-    if !dry_run {
+    let mut made = Vec::new();
+    for _ in 0..count {
+        let block = plan::next(&shards, &known, blocks)
+            .ok_or_else(|| SpreadError::NoBlock { keyspace: keyspace.to_owned(), below: blocks.below })?;
         let given = Given { shard_key: shard_key.to_owned(), range: block.range() };
-        number_block::insert(keyspace, &given);
+        if !dry_run {
+            number_block::insert(keyspace, &given);
+        }
+        known.push(given);
+        made.push(block);
     }
-    Ok(block)
+    Ok(made)
 }
 
 fn give(shards: &mut [OnShard], plan: &Plan, deadline: Instant) -> Result<(), Failure> {
@@ -144,6 +155,7 @@ fn lines(shards: &[OnShard], plan: &Plan) -> Vec<Line> {
             let (range, outcome) = match outcome {
                 Outcome::Gets(range) => (*range, "given".to_owned()),
                 Outcome::Keeps => (range, "kept".to_owned()),
+                Outcome::KeepsForNow(why) => (range, format!("kept: {why}")),
                 Outcome::Shared(other) => (range, format!("the sequence of shard \"{other}\"")),
                 Outcome::Left(why) => (range, format!("left as it is: {why}")),
             };

@@ -3,8 +3,10 @@
 use super::object::Object;
 use crate::catalog::number_block::Given;
 use crate::numbers::block::Block;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What stands for a number of the shard's own; behind it which remainder it has, where the sequence counts by more than 1.
+/// What stands for a number of the shard's own; behind it which remainder it has, where the sequence counts by more than 1. What
+/// makes it elsewhere has the first number of its block as well: sequences of two blocks stay apart.
 const OWN: &str = "(own";
 /// What has the options of a sequence in its text.
 const KINDS: [&str; 4] = ["sequence", "table", "column", "partition"];
@@ -13,32 +15,42 @@ const WORDS: [&str; 4] = ["START", "INCREMENT", "MINVALUE", "MAXVALUE"];
 /// Writes down the sequences of a shard without the numbers that it has for itself.
 pub fn leave_out(objects: &mut [Object], own: &[Given]) {
     for object in objects.iter_mut().filter(|object| KINDS.contains(&object.kind.as_str())) {
-        object.definition = without(&object.definition, own);
-        object.statement = object.statement.as_deref().map(|statement| without(statement, own));
+        object.definition = without(&object.definition, own, |_| String::new());
+        object.statement =
+            object.statement.as_deref().map(|statement| without(statement, own, |first| format!(" {first}")));
     }
 }
 
-fn without(text: &str, own: &[Given]) -> String {
+fn without(text: &str, own: &[Given], of_block: impl Fn(i64) -> String) -> String {
     replaced(text, |[start, increment, min, max]| {
         let [start, min, max]: [i64; 3] = [start.parse().ok()?, min.parse().ok()?, max.parse().ok()?];
         let like = start.checked_rem_euclid(increment.parse().ok()?)?;
-        let is_own = start == min && own.iter().any(|given| given.has([min, max]));
-        let placeholder = format!("{OWN} {like})");
-        is_own.then(|| [placeholder.clone(), increment.to_owned(), placeholder.clone(), placeholder])
+        let given = own.iter().find(|given| given.has([min, max])).filter(|_| start == min)?;
+        let placeholder = format!("{OWN} {like}{})", of_block(given.range[0]));
+        Some([placeholder.clone(), increment.to_owned(), placeholder.clone(), placeholder])
     })
 }
 
-/// Whether a statement is to be made with numbers of its own.
-pub fn are_wanted(statement: &str) -> bool {
-    statement.contains(&format!("START {OWN} "))
+/// The blocks that a statement's sequences have elsewhere, by their first numbers.
+pub fn wanted(statement: &str) -> BTreeSet<i64> {
+    let begins = format!("START {OWN} ");
+    let found = statement.split(&begins).skip(1);
+    found.filter_map(|rest| Some(read(rest.split_once(')')?.0)?.1)).collect()
 }
 
-/// The same with the numbers of a block.
-pub fn fill(statement: &str, block: Block) -> String {
+/// A remainder, and the first number of a block.
+fn read(text: &str) -> Option<(i64, i64)> {
+    let (like, first) = text.trim().split_once(' ')?;
+    Some((like.parse().ok()?, first.parse().ok()?))
+}
+
+/// The same with the numbers of other blocks.
+pub fn fill(statement: &str, blocks: &BTreeMap<i64, Block>) -> String {
     replaced(statement, |[start, increment, min, max]| {
-        let like = start.strip_prefix(OWN)?.trim().strip_suffix(')')?.parse().ok()?;
+        let (like, first) = read(start.strip_prefix(OWN)?.strip_suffix(')')?)?;
         let is_wanted = min == start && max == start;
-        let [first, last] = block.of_sequence(increment.parse().ok()?, like).filter(|_| is_wanted)?;
+        let [first, last] =
+            blocks.get(&first)?.of_sequence(increment.parse().ok()?, like).filter(|_| is_wanted)?;
         Some([first.to_string(), increment.to_owned(), first.to_string(), last.to_string()])
     })
 }
@@ -112,12 +124,12 @@ mod tests {
         let without = "AS bigint START (own 0) INCREMENT 50 MINVALUE (own 0) MAXVALUE (own 0) CACHE 1";
         assert_eq!(one.definition, without);
         let statement = one.statement.unwrap();
-        assert!(are_wanted(&statement));
-        let block = Block { first: 2000, last: 2999 };
+        assert_eq!(wanted(&statement), BTreeSet::from([1000]));
+        let block = BTreeMap::from([(1000, Block { first: 2000, last: 2999 })]);
         let filled =
             "CREATE SEQUENCE ids AS bigint START 2050 INCREMENT 50 MINVALUE 2050 MAXVALUE 2949 CACHE 1";
-        assert_eq!(fill(&statement, block), filled);
-        assert!(!are_wanted(filled));
+        assert_eq!(fill(&statement, &block), filled);
+        assert_eq!(wanted(filled), BTreeSet::new());
     }
 
     #[test]
@@ -130,7 +142,7 @@ mod tests {
             "START ",
         ] {
             assert_eq!(left(text).definition, text);
-            assert_eq!(fill(text, Block { first: 1, last: 10 }), text);
+            assert_eq!(fill(text, &BTreeMap::from([(1000, Block { first: 1, last: 10 })])), text);
         }
         let ends = "x START 1000 INCREMENT 1 MINVALUE 1000 MAXVALUE 1999)";
         assert_eq!(left(ends).definition, "x START (own 0) INCREMENT 1 MINVALUE (own 0) MAXVALUE (own 0))");

@@ -11,9 +11,10 @@ use crate::catalog::number_block::Given;
 use crate::catalog::shard;
 use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
+use crate::numbers::block::Block;
 use crate::numbers::spread;
 use crate::remote::fan_out::Question;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How long a lock is waited for at the least.
@@ -73,15 +74,20 @@ impl Copy<'_> {
     /// What is spread on the one shard has numbers of its own on the other one, too.
     fn give_numbers(&self, look: &mut Look, plan: &mut Plan) -> Result<(), Failure> {
         let steps = || plan.together.iter().chain(&plan.late).chain(&plan.after);
-        if !steps().any(|step| blocks::are_wanted(&step.statement)) {
+        let wanted: BTreeSet<i64> = steps().flat_map(|step| blocks::wanted(&step.statement)).collect();
+        if wanted.is_empty() {
             return Ok(());
         }
-        let block =
-            Caller::as_owner(|_| spread::reserve(self.keyspace, self.to, self.timeout, self.dry_run))?;
+        let made = Caller::as_owner(|_| {
+            spread::reserve(self.keyspace, self.to, wanted.len(), self.timeout, self.dry_run)
+        })?;
+        let blocks: BTreeMap<i64, Block> = wanted.into_iter().zip(made).collect();
         for step in plan.together.iter_mut().chain(&mut plan.late).chain(&mut plan.after) {
-            step.statement = blocks::fill(&step.statement, block);
+            step.statement = blocks::fill(&step.statement, &blocks);
         }
-        look.blocks.push(Given { shard_key: self.to.to_owned(), range: block.range() });
+        let given =
+            blocks.values().map(|block| Given { shard_key: self.to.to_owned(), range: block.range() });
+        look.blocks.extend(given);
         Ok(())
     }
 

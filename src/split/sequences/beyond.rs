@@ -1,38 +1,63 @@
 //! Rows that move and have numbers beyond the sequence that fills their column, as imports and fixtures give them: the source's
-//! comes to such a number one day, the target's perhaps sooner.
+//! comes to such a number one day, the target's perhaps sooner. And numbers that the target's alone gives out: of a range of its own,
+//! which no split raises, or beyond the end of the source's.
 
 use super::draw::Draw;
-use super::survey::Survey;
+use super::survey::{Fill, Survey, ToCome};
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::{Column, Observation};
 use crate::catalog::split::{Plan, Policy};
 use crate::guc;
+use crate::numbers::look;
+use crate::numbers::progression::Numbers;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, ident_as_needed, literal};
+use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// For all tables. By an index that begins with the key or the number one row is read of each.
 const LONGEST_MS: u32 = 5_000;
 const NUMERIC: [&str; 4] = ["smallint", "integer", "bigint", "numeric"];
+const NUMBERS: &str = include_str!("../../../sql/sequences/numbers.sql");
+
+/// A column of the source that is looked at.
+struct Looked<'a> {
+    policy: &'a Policy,
+    column: &'a Column,
+    table: &'a str,
+    moves: String,
+    by: By<'a>,
+}
+
+/// Whose numbers to come its rows may have.
+enum By<'a> {
+    Source(&'a Draw),
+    Target(&'a Fill, ToCome),
+}
 
 pub fn check(
     plan: &Plan,
-    source: &mut Connection,
-    on_source: &Observation,
+    (source, on_source): (&mut Connection, &Observation),
+    (target, on_target): (&mut Connection, &Observation),
     found: &Survey,
 ) -> Result<Vec<Finding>> {
-    let looked: Vec<(&Policy, &Draw, &Column)> =
-        found.of_columns[0].iter().filter_map(|draw| of_numbers(plan, on_source, draw)).collect();
-    let queries: Vec<String> = looked
-        .iter()
-        .enumerate()
-        .filter_map(|(number, (policy, draw, column))| {
-            let shape = on_source.tables.get(draw.table?)?;
-            let (_, moves) = plan.scope.dry_predicate(shape.column(&policy.shard_by)?, "t");
-            Some(greatest(number, &shape.name, &column.name, &draw.sequence.name, &moves))
-        })
-        .collect();
+    let of_source =
+        found.of_columns[0].iter().filter_map(|draw| of_numbers(plan, on_source, draw)).collect::<Vec<_>>();
+    let alone = of_target_alone(target, found)?;
+    let of_target = found.fills.iter().filter_map(|fill| {
+        let to_come = *found.to_come.get(&fill.to.oid).or_else(|| alone.get(&fill.to.oid))?;
+        let is_covered = to_come.is_as_of_source && of_source.iter().any(|looked| looked.is_of(fill));
+        if is_covered || !is_told_apart(plan, on_target, fill) {
+            return None;
+        }
+        Looked::of(plan, on_source, (fill.table, &fill.column), By::Target(fill, to_come))
+    });
+    let of_target: Vec<Looked<'_>> = of_target.collect();
+    let looked: Vec<&Looked<'_>> = of_source.iter().chain(&of_target).collect();
+    let queries: Vec<String> =
+        looked.iter().enumerate().map(|(number, looked)| looked.query(number)).collect();
     let Some(functions) = on_source
         .tables
         .iter()
@@ -59,55 +84,131 @@ pub fn check(
         }
         Err(error) => return Err(error),
     };
+    // What is said of the source's sequence ends it for the target's, too.
+    let mut known = BTreeSet::new();
     let finding = |row: &Vec<Option<String>>| {
         let [Some(number), Some(last), Some(greatest)] = row.as_slice() else { return None };
-        let (policy, draw, column) = looked.get(number.parse::<usize>().ok()?)?;
-        Some(of_column(plan, policy, draw, column, (last, greatest)))
+        let looked = looked.get(number.parse::<usize>().ok()?)?;
+        known.insert(looked.object()).then(|| looked.finding(plan, (last, greatest)))
     };
     Ok(rows.rows.iter().filter_map(finding).collect())
 }
 
 /// Those whose numbers come over as they are, into an index that allows each once.
-fn of_numbers<'a>(
-    plan: &'a Plan,
-    on_source: &'a Observation,
-    draw: &'a Draw,
-) -> Option<(&'a Policy, &'a Draw, &'a Column)> {
+fn of_numbers<'a>(plan: &'a Plan, on_source: &'a Observation, draw: &'a Draw) -> Option<Looked<'a>> {
     let (table, name) = (draw.table?, draw.column.as_ref()?);
-    let (policy, column) = (plan.tables.get(table)?, on_source.tables.get(table)?.column(name)?);
-    let is_mapped = policy.maps.iter().any(|map| map.column == *name);
+    let is_mapped = plan.tables.get(table)?.maps.iter().any(|map| map.column == *name);
     let is_looked_at = draw.in_unique && draw.is_drawn() && !draw.sequence.cycles && !is_mapped;
-    (is_looked_at && NUMERIC.contains(&column.type_name.as_str())).then_some((policy, draw, column))
+    is_looked_at.then(|| Looked::of(plan, on_source, (table, name), By::Source(draw))).flatten()
 }
 
-/// The target's begins a margin further on.
-fn greatest(number: usize, table: &str, column: &str, sequence: &str, moves: &str) -> String {
-    let (column, margin) = (ident(column), guc::sequence_margin());
-    format!(
-        "(SELECT {number}, s.last_value, t.{column}::pg_catalog.text
-            FROM {sequence} s JOIN pg_catalog.pg_sequence q ON q.seqrelid = {}::pg_catalog.regclass AND q.seqincrement > 0
-            JOIN {table} t ON t.{column} > s.last_value::pg_catalog.numeric + {margin} * q.seqincrement
-                          AND t.{column} > s.last_value AND t.{column} <= q.seqmax
-           WHERE {moves} ORDER BY t.{column} DESC LIMIT 1)",
-        literal(sequence)
-    )
+/// A function's number may be of any column: where a key has it, it must not come twice.
+fn is_told_apart(plan: &Plan, on_target: &Observation, fill: &Fill) -> bool {
+    let name = || -> Option<bool> {
+        let maps = &plan.tables.get(fill.table)?.maps;
+        let is_it = |column: &String| {
+            super::pair::plainly_filled(maps, column).as_deref() == Some(fill.column.as_str())
+        };
+        let shape = on_target.tables.get(fill.table)?;
+        let promises = shape.promises.iter().flatten().flat_map(|promise| &promise.columns);
+        Some(shape.key().iter().chain(promises).any(is_it))
+    };
+    !fill.by_function || name().unwrap_or(false)
 }
 
-fn of_column(
-    plan: &Plan,
-    policy: &Policy,
-    draw: &Draw,
-    column: &Column,
-    (last, greatest): (&str, &str),
-) -> Finding {
-    let detail = format!(
-        "{}: column \"{}\": a row that moves has {greatest}, and sequence {} of the source, at {last}, is yet to give that out; \
-         SELECT setval({}, {greatest}) on the source ends it",
-        policy.table_name,
-        column.name,
-        draw.sequence.name,
-        literal(&draw.sequence.name)
-    );
-    let object = format!("{}.{}", policy.table_name, ident_as_needed(&column.name));
-    Finding::remark_of(plan.reverse_of, Remark::NumbersBeyond, &object, detail)
+/// Where those of the target are that no sequence of the source is known of.
+fn of_target_alone(target: &mut Connection, found: &Survey) -> Result<BTreeMap<String, ToCome>> {
+    let is_paired = |fill: &&Fill| found.pairs.iter().any(|pair| pair.to.oid == fill.to.oid);
+    let left: Vec<&Fill> = found.fills.iter().filter(|fill| !is_paired(fill) && !fill.by_function).collect();
+    if left.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let oids: BTreeSet<String> = left.iter().map(|fill| fill.to.oid.clone()).collect();
+    let oids = text_array(&oids.into_iter().collect::<Vec<_>>());
+    let mut numbers: BTreeMap<String, Numbers> = BTreeMap::new();
+    for row in catalogs::ask(target, NUMBERS, &[Some(&oids)])?.rows {
+        let may_read = row.get(6).is_some_and(|cell| cell.as_deref() == Some("t"));
+        let read = row.first().cloned().flatten().zip(row.get(1..6).and_then(Numbers::read));
+        numbers.extend(read.filter(|_| may_read));
+    }
+    let names: BTreeMap<&str, &str> =
+        left.iter().map(|fill| (fill.to.oid.as_str(), fill.to.name.as_str())).collect();
+    let new = numbers.iter_mut();
+    let new = new.filter_map(|(oid, numbers)| Some((oid.as_str(), *names.get(oid.as_str())?, numbers)));
+    look::begin(target, new)?;
+    let to_come = |(oid, numbers): (String, Numbers)| {
+        let next = numbers.like().saturating_add(numbers.increment);
+        let is_up = numbers.increment > 0;
+        let range = if is_up { [next, numbers.max] } else { [numbers.min, next] };
+        (oid, ToCome { range, is_up, is_as_of_source: false })
+    };
+    Ok(numbers.into_iter().map(to_come).collect())
+}
+
+impl<'a> Looked<'a> {
+    fn of(
+        plan: &'a Plan,
+        on_source: &'a Observation,
+        (table, name): (usize, &str),
+        by: By<'a>,
+    ) -> Option<Looked<'a>> {
+        let (policy, shape) = (plan.tables.get(table)?, on_source.tables.get(table)?);
+        let column = shape.column(name).filter(|column| NUMERIC.contains(&column.type_name.as_str()))?;
+        let (_, moves) = plan.scope.dry_predicate(shape.column(&policy.shard_by)?, "t");
+        Some(Looked { policy, column, table: &shape.name, moves, by })
+    }
+
+    fn is_of(&self, fill: &Fill) -> bool {
+        match &self.by {
+            By::Source(draw) => draw.table == Some(fill.table) && self.column.name == fill.column,
+            By::Target(other, _) => (other.table, &other.column) == (fill.table, &fill.column),
+        }
+    }
+
+    /// The number itself, where the sequence is, and the last number in a row.
+    fn query(&self, number: usize) -> String {
+        let (table, column, moves) = (self.table, ident(&self.column.name), &self.moves);
+        match &self.by {
+            // The target's begins a margin further on.
+            By::Source(draw) => {
+                let (sequence, margin) = (&draw.sequence.name, guc::sequence_margin());
+                format!(
+                    "(SELECT {number}, s.last_value, t.{column}::pg_catalog.text
+                        FROM {sequence} s JOIN pg_catalog.pg_sequence q ON q.seqrelid = {}::pg_catalog.regclass AND q.seqincrement > 0
+                        JOIN {table} t ON t.{column} > s.last_value::pg_catalog.numeric + {margin} * q.seqincrement
+                                      AND t.{column} > s.last_value AND t.{column} <= q.seqmax
+                       WHERE {moves} ORDER BY t.{column} DESC LIMIT 1)",
+                    literal(sequence)
+                )
+            }
+            By::Target(_, ToCome { range: [first, last], is_up, .. }) => {
+                let (next, order) = if *is_up { (first, "DESC") } else { (last, "ASC") };
+                format!(
+                    "(SELECT {number}, '{next}'::pg_catalog.int8, t.{column}::pg_catalog.text FROM {table} t
+                       WHERE t.{column} >= '{first}'::pg_catalog.int8 AND t.{column} <= '{last}'::pg_catalog.int8 AND {moves} ORDER BY t.{column} {order} LIMIT 1)"
+                )
+            }
+        }
+    }
+
+    fn object(&self) -> String {
+        format!("{}.{}", self.policy.table_name, ident_as_needed(&self.column.name))
+    }
+
+    fn finding(&self, plan: &Plan, (at, greatest): (&str, &str)) -> Finding {
+        let (sequence, side, then) = match &self.by {
+            By::Source(draw) => (&draw.sequence.name, "source", format!("at {at}, is yet to give that out")),
+            By::Target(fill, _) => {
+                (&fill.to.name, "target", format!("which goes on with {at}, is yet to give that out"))
+            }
+        };
+        let detail = format!(
+            "{}: column \"{}\": a row that moves has {greatest}, and sequence {sequence} of the {side}, {then}; \
+             SELECT setval({}, {greatest}) on the {side} ends it",
+            self.policy.table_name,
+            self.column.name,
+            literal(sequence)
+        );
+        Finding::remark_of(plan.reverse_of, Remark::NumbersBeyond, &self.object(), detail)
+    }
 }

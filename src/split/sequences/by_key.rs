@@ -2,16 +2,23 @@
 //! text names them. What tells is the key in their names, as a word of its own.
 
 use super::draw::Named;
+use crate::catalog::routing;
+use crate::catalog::split::Plan;
 use crate::keys::interval::position;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
+use crate::server::txn::in_one;
 use crate::words::some_of;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Names that no known thing draws from which are looked at; of one shard.
 pub const MOST: usize = 100_000;
 /// Words of a name that are put together again.
 const WORDS: usize = 16;
+/// Names that are looked at for other keys.
+const MOST_LEFT: usize = 1_000;
+/// What names have besides a key is at least so long where it tells anything.
+const SHORTEST: usize = 3;
 
 /// What a name and a key have in common when one is made of the other: letters and digits, in lower case.
 fn plain(text: &str) -> String {
@@ -41,18 +48,12 @@ impl<'a> ByKey<'a> {
     }
 
     pub fn holds(&self, name: &str) -> bool {
-        let name = plain(name);
-        let words: Vec<&str> = name.split('_').filter(|word| !word.is_empty()).take(WORDS).collect();
-        (0..words.len()).any(|from| {
-            let mut part = String::new();
-            words[from..].iter().any(|word| {
-                if !part.is_empty() {
-                    part.push('_');
-                }
-                part.push_str(word);
-                self.is_key(&part)
-            })
-        })
+        parts(name, |part| self.is_key(part))
+    }
+
+    /// A schema for each key.
+    fn is_in_schema(&self, named: &Named) -> bool {
+        self.holds(&named.schema)
     }
 
     /// Of buckets and ranges each word of a text would be a key: there numbers and uuids alone tell.
@@ -87,6 +88,85 @@ impl<'a> ByKey<'a> {
         let (of_keys, others) = named.into_iter().partition(|sequence| self.holds(&sequence.relname));
         [of_keys, others]
     }
+}
+
+/// What tells that a sequence is of a key that stays.
+pub struct Others {
+    /// What names of moving keys' sequences have before and behind the key.
+    patterns: Vec<(String, String)>,
+    /// Those whose names hold a key that stays.
+    of_staying: HashSet<String>,
+}
+
+impl Others {
+    /// `moving`: names of sequences that hold a key that moves.
+    pub fn of<'a>(plan: &Plan, moving: impl Iterator<Item = &'a str>, left: &[Named]) -> Others {
+        let by = ByKey::new(&plan.scope);
+        let pattern = |name: &str| {
+            let name = plain(name);
+            let mut key = None;
+            parts(&name, |part| {
+                key = by.is_key(part).then(|| part.to_owned());
+                key.is_some()
+            });
+            let (before, behind) = name.split_once(key?.as_str())?;
+            (before.len() + behind.len() >= SHORTEST).then(|| (before.to_owned(), behind.to_owned()))
+        };
+        let patterns = moving.filter_map(pattern).collect();
+        let of_staying = match &plan.scope {
+            Scope::Keys(_) => {
+                let left = left.iter().take(MOST_LEFT).filter(|named| !by.is_in_schema(named));
+                of_known_keys(plan, left)
+            }
+            // Which keys there are, nobody here knows.
+            Scope::Buckets { .. } | Scope::Ranges { .. } => HashSet::new(),
+        };
+        Others { patterns, of_staying }
+    }
+
+    pub fn have(&self, named: &Named) -> bool {
+        let name = plain(&named.relname);
+        let is_like = |(before, behind): &(String, String)| {
+            name.strip_prefix(before.as_str())
+                .is_some_and(|rest| rest.strip_suffix(behind.as_str()).is_some_and(|key| !key.is_empty()))
+        };
+        self.of_staying.contains(&named.oid) || self.patterns.iter().any(is_like)
+    }
+}
+
+/// Those whose names hold a key that is routed: its own sequence comes along when it moves.
+fn of_known_keys<'a>(plan: &Plan, left: impl Iterator<Item = &'a Named>) -> HashSet<String> {
+    let mut by_part: HashMap<String, Vec<&str>> = HashMap::new();
+    for named in left {
+        parts(&named.relname, |part| {
+            for part in [part.to_owned(), part.replace('_', "-")] {
+                by_part.entry(part).or_default().push(&named.oid);
+            }
+            false
+        });
+    }
+    let asked: Vec<String> = by_part.keys().cloned().collect();
+    let known = in_one(|| routing::current(&plan.keyspace, &asked));
+    let moving = plan.scope.keys().unwrap_or_default();
+    let staying = known.keys().filter(|key| !moving.iter().any(|moves| *moves == **key));
+    let oids = staying.filter_map(|key| by_part.get(key)).flatten();
+    oids.map(|oid| (*oid).to_owned()).collect()
+}
+
+/// Whether one of the words of a name, or some that follow each other, are such.
+fn parts(name: &str, mut is: impl FnMut(&str) -> bool) -> bool {
+    let name = plain(name);
+    let words: Vec<&str> = name.split('_').filter(|word| !word.is_empty()).take(WORDS).collect();
+    (0..words.len()).any(|from| {
+        let mut part = String::new();
+        words[from..].iter().any(|word| {
+            if !part.is_empty() {
+                part.push('_');
+            }
+            part.push_str(word);
+            is(&part)
+        })
+    })
 }
 
 /// A word as the key that it would be; None: it is none.

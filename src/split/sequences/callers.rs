@@ -1,6 +1,7 @@
 //! What fills columns of moving tables by functions and texts: defaults and triggers, also of the views that clients write through,
 //! and rules.
 
+use super::doings;
 use super::names::names_in;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -41,6 +42,8 @@ pub struct Caller {
     pub sequence: Option<String>,
     /// Columns of the table that it may fill, whatever the texts say.
     pub fills: BTreeSet<String>,
+    /// The one that it fills, where it can be no other.
+    pub fill: Option<String>,
 }
 
 impl Caller {
@@ -77,6 +80,7 @@ fn caller(mut row: Vec<Option<String>>) -> Option<Caller> {
         function,
         text,
         sequence,
+        fill: fills.as_deref().and_then(doings::one_word),
         fills: names_in(&fills.unwrap_or_default()),
     })
 }

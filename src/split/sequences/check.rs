@@ -8,7 +8,7 @@ use super::make;
 use super::named;
 use super::pair::{Pair, Problem};
 use super::positions::{self, Position};
-use super::survey::{self, Survey, Tables};
+use super::survey::{self, Read, Survey, Tables};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
@@ -25,7 +25,7 @@ pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
     (target, on_target): (&mut Connection, &Observation),
-) -> Result<Vec<Finding>> {
+) -> Result<(Vec<Finding>, [Read; 2])> {
     let oids = |observation: &Observation| -> Vec<Option<String>> {
         observation.tables.iter().map(|table| table.oid.clone()).collect()
     };
@@ -43,7 +43,7 @@ pub fn check(
     };
     let mut found = survey::survey(plan, source, target, &tables)?;
     unfit(source, target, &mut found)?;
-    let mut findings = beyond::check(plan, source, on_source, &found)?;
+    let mut findings = beyond::check(plan, (source, on_source), (target, on_target), &found)?;
     let schemas = survey::schemas(plan, Side::Source);
     findings.extend(named::check(plan, source, target, &schemas, &found.texts)?);
     let name_of = |table: Option<usize>| {
@@ -60,7 +60,7 @@ pub fn check(
             Finding::new(NAME, false, text, &hint)
         });
     };
-    let Survey { problems, remarks, to_make, unknown, undecided, doubts, by_less, .. } = found;
+    let Survey { problems, remarks, to_make, unknown, undecided, doubts, by_less, read, .. } = found;
     problems.into_iter().for_each(|problem| tell(false, problem));
     remarks.into_iter().for_each(|remark| tell(true, remark));
     for (wanted, why) in make::may_not(source, target, &to_make)? {
@@ -97,7 +97,7 @@ pub fn check(
             |Doubt { sequence, text }: Doubt| Finding::remark_of(plan.reverse_of, remark, &sequence, text);
         findings.extend(doubts.into_iter().map(finding));
     }
-    Ok(findings)
+    Ok((findings, read))
 }
 
 /// Made for keys, perhaps for some that move: who knows of one says so, or that there is none.
@@ -166,6 +166,9 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
 impl Survey {
     fn judge(&mut self, pair: &Pair, position: &Position) {
         let problem = |(text, hint): (String, String)| Problem { table: pair.table, text, hint };
+        if let Some(to_come) = positions::to_come(pair, position) {
+            self.to_come.insert(pair.to.oid.clone(), to_come);
+        }
         let by_less = positions::by_less(pair, position);
         self.by_less.extend(by_less.map(|text| Doubt { sequence: pair.to.name.clone(), text }));
         match positions::unfit(pair, position).or_else(|| positions::used_up(pair, position)) {

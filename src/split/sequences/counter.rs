@@ -88,6 +88,18 @@ impl State {
         if self.have_all_passed(self.beyond(value, 1)) { self } else { self.raised_to(self.wanted(value, 2)) }
     }
 
+    /// From the next number that it gives out to its end; None: there is none.
+    pub fn to_come(self) -> Option<[i64; 2]> {
+        let next = if self.is_called { self.now.checked_add(self.increment)? } else { self.now };
+        let range = if self.is_up() { [next, self.max] } else { [self.min, next] };
+        (range[0] <= range[1]).then_some(range)
+    }
+
+    /// Whether it ends where another one does, or before.
+    pub fn ends_within(self, other: State) -> bool {
+        if self.is_up() { self.max <= other.max } else { self.min >= other.min }
+    }
+
     /// How many numbers it is yet to give out.
     pub fn left(self) -> i128 {
         let end = if self.is_up() { self.max } else { self.min };

@@ -1,5 +1,6 @@
 //! Sequences of one side, and what is known to draw from them.
 
+use super::doings::Doings;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::quote::{array_of, text_array};
@@ -72,6 +73,8 @@ pub struct Draw {
     pub role: Option<String>,
     /// Columns of the tables that the texts of the functions name which draw.
     pub words: Rc<BTreeSet<String>>,
+    /// What these texts do.
+    pub doings: Rc<Doings>,
 }
 
 impl Draw {
@@ -162,6 +165,7 @@ pub fn read(rows: &Rows) -> Vec<Draw> {
             holds: holds.and_then(|most| most.parse().ok()),
             role: None,
             words: Rc::default(),
+            doings: Rc::default(),
         })
     };
     rows.rows.iter().filter_map(draw).collect()

@@ -4,6 +4,7 @@
 
 use super::by_table::{self, OfTable};
 use super::callers::{self, Caller};
+use super::doings::Doings;
 use super::draw::{self, Asked, By, Draw, Named};
 use super::names::names_in;
 use crate::agent::catalogs;
@@ -21,6 +22,8 @@ const MOST_FUNCTIONS: usize = 2_000;
 
 #[derive(Default)]
 struct Body {
+    /// None: a text that is no function's.
+    oid: Option<String>,
     /// As SQL calls it.
     signature: String,
     name: String,
@@ -29,6 +32,7 @@ struct Body {
     serials: BTreeSet<String>,
     functions: Vec<String>,
     sequences: Vec<String>,
+    doings: Doings,
 }
 
 /// What functions draw from, and what their texts name.
@@ -36,6 +40,8 @@ struct Body {
 pub struct Found {
     pub draws: Vec<Draw>,
     pub texts: Texts,
+    /// What is done by what a table's writers have called, by the table's position.
+    pub doings: BTreeMap<usize, Doings>,
 }
 
 #[derive(Default)]
@@ -46,6 +52,8 @@ pub struct Texts {
     pub names: BTreeSet<String>,
     /// The numbers of those that no text calls, but something of a table.
     pub called: BTreeSet<String>,
+    /// What they all do.
+    pub doings: Doings,
 }
 
 /// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
@@ -55,19 +63,15 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[Str
 }
 
 /// The same of functions that write to the tables, and of which nobody knows whether they are called: they may draw.
-pub fn of_writers(
-    connection: &mut Connection,
-    tables: &[Option<&str>],
-    schemas: &[String],
-) -> Result<Vec<Draw>> {
+pub fn of_writers(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
     let callers = callers::writers(connection, tables)?;
-    let mut draws = look(connection, tables, schemas, callers)?.draws;
-    for draw in &mut draws {
+    let mut found = look(connection, tables, schemas, callers)?;
+    for draw in &mut found.draws {
         if let By::Function(who) = &draw.by {
             draw.by = By::Perhaps(who.clone());
         }
     }
-    Ok(draws)
+    Ok(found)
 }
 
 fn look(
@@ -79,7 +83,7 @@ fn look(
     if callers.is_empty() {
         return Ok(Found::default());
     }
-    let bodies = bodies(connection, &callers)?;
+    let mut bodies = bodies(connection, &callers)?;
     let words: BTreeSet<String> = bodies.values().flat_map(|body| body.words.iter().cloned()).collect();
     let listed: Vec<String> = words.iter().cloned().collect();
     // A text may name the schema, too.
@@ -99,10 +103,20 @@ fn look(
     let perhaps = draw::by_name(connection, &paths, &listed)?;
     let known = Known { sequences: &sequences, perhaps: &perhaps, of_tables: &of_tables, schemas };
     let columns = callers::columns(connection, tables)?;
-    let draws = describe(connection, tables, drawn(&callers, &columns, &bodies, &known))?;
+    let mut all = Doings::default();
+    for body in bodies.values_mut() {
+        all.add(&body.doings);
+        body.doings.keep_of(&columns);
+    }
+    let reached = drawn(&callers, &columns, &bodies, &known);
+    let mut doings: BTreeMap<usize, Doings> = BTreeMap::new();
+    for (table, of) in &reached.doings {
+        doings.entry(*table).or_default().add_of_columns(of);
+    }
+    let draws = describe(connection, tables, reached.draws)?;
     let names = bodies.into_values().map(|body| body.name).filter(|name| !name.is_empty()).collect();
     let called = callers.into_iter().filter_map(|caller| caller.function).collect();
-    Ok(Found { draws, texts: Texts { words, names, called } })
+    Ok(Found { draws, texts: Texts { words, names, called, doings: all }, doings })
 }
 
 /// Those that are called, and those that these may call, by their numbers.
@@ -143,7 +157,9 @@ fn body(row: Vec<Option<String>>) -> Option<(String, Body)> {
         let items = cell.trim_matches(['{', '}']).split(',').filter(|item| item.parse::<u32>().is_ok());
         items.map(str::to_owned).collect()
     };
+    let oid = oid?;
     let mut body = Body {
+        oid: Some(oid.clone()),
         signature: signature?,
         name: name?,
         functions: list(functions),
@@ -151,13 +167,14 @@ fn body(row: Vec<Option<String>>) -> Option<(String, Body)> {
         ..Body::default()
     };
     body.read(&text.unwrap_or_default());
-    Some((oid?, body))
+    Some((oid, body))
 }
 
 impl Body {
     fn read(&mut self, text: &str) {
         self.words.extend(names_in(text));
         self.serials.extend(by_table::asked_for(text));
+        self.doings.add(&Doings::of(text));
     }
 }
 
@@ -170,6 +187,15 @@ struct Reached<'a> {
     is_sure: bool,
     /// Columns that all texts name which the caller reaches.
     words: Rc<BTreeSet<String>>,
+    /// What they do.
+    doings: Rc<Doings>,
+}
+
+#[derive(Default)]
+struct AllReached<'a> {
+    draws: Vec<Reached<'a>>,
+    /// Of each table, by its position.
+    doings: Vec<(usize, Rc<Doings>)>,
 }
 
 /// The sequences that texts may mean.
@@ -258,7 +284,7 @@ fn drawn<'a>(
     columns: &BTreeSet<String>,
     bodies: &BTreeMap<String, Body>,
     known: &Known<'a>,
-) -> Vec<Reached<'a>> {
+) -> AllReached<'a> {
     let calls = Calls::new(bodies);
     let named = calls.bodies.iter().map(|body| {
         let mut named = known.named_by(body);
@@ -272,7 +298,7 @@ fn drawn<'a>(
     for caller in callers {
         alike.entry((caller.key(), &caller.column)).or_default().push(caller);
     }
-    let mut found = Vec::new();
+    let mut found = AllReached::default();
     for ((key, _), alike) in alike {
         pgrx::check_for_interrupts!();
         let told = bodies.get(&key);
@@ -285,19 +311,35 @@ fn drawn<'a>(
                 sequences.entry((&sequence.oid, is_sure)).or_insert((sequence, *number));
             }
         }
+        let doings = Rc::new(doings(&alike, reached.iter().map(|number| calls.bodies[*number])));
+        found.doings.extend(alike.first().map(|caller| (caller.table, doings.clone())));
         let Some(caller) = alike.first().filter(|_| !sequences.is_empty()) else { continue };
         let words = reached.iter().flat_map(|number| columns[*number].iter().copied());
         let fills = alike.iter().flat_map(|caller| &caller.fills);
         let words: Rc<BTreeSet<String>> = Rc::new(words.chain(fills).cloned().collect());
-        found.extend(sequences.into_iter().map(|((_, is_sure), (sequence, number))| Reached {
+        found.draws.extend(sequences.into_iter().map(|((_, is_sure), (sequence, number))| Reached {
             caller,
             signature: calls.bodies[number].signature.clone(),
             sequence,
             is_sure,
             words: words.clone(),
+            doings: doings.clone(),
         }));
     }
     found
+}
+
+fn doings<'a>(alike: &[&Caller], bodies: impl Iterator<Item = &'a Body>) -> Doings {
+    let mut doings = Doings::default();
+    for body in bodies {
+        doings.add_of_columns(&body.doings);
+        let is_called = body.oid.is_some() && alike.iter().all(|caller| caller.function != body.oid);
+        doings.called.extend(is_called.then(|| body.name.clone()));
+    }
+    for column in alike.iter().filter_map(|caller| caller.fill.as_ref()) {
+        doings.assign(column, ["nextval".to_owned()].into_iter());
+    }
+    doings
 }
 
 fn describe(
@@ -315,7 +357,7 @@ fn describe(
         .collect();
     let facts = draw::facts(connection, &asked)?;
     let draws = found.into_iter().zip(facts).filter_map(|(reached, sequence)| {
-        let Reached { caller, signature, words, is_sure, .. } = reached;
+        let Reached { caller, signature, words, is_sure, doings, .. } = reached;
         let who = match signature.is_empty() {
             true => caller.what.clone(),
             false => format!("{}, by function {signature}", caller.what),
@@ -329,6 +371,7 @@ fn describe(
             in_unique: true,
             holds: None,
             role: None,
+            doings,
         })
     });
     Ok(draws.collect())

@@ -75,7 +75,7 @@ pub fn check(
     findings.extend(otherwise(plan, source, target, &here, texts)?);
     let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
-    findings.extend(named_rows::check(plan, source, target, &tables, Why::Named)?);
+    findings.extend(named_rows::check(plan, source, target, &tables, Why::Named(&texts.doings.counted()))?);
     findings.extend(rights(plan, source, target, &tables)?);
     findings.extend(made_otherwise(plan, source, target, &tables)?);
     Ok(findings)

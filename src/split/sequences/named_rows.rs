@@ -26,18 +26,20 @@ const OF_PARTITIONS: &str = "SELECT p.n FROM unnest($1::text[]) WITH ORDINALITY 
 
 /// Why tables in no keyspace are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    Named,
+pub enum Why<'a> {
+    /// By functions. Of some tables, by their names, these change rows, or take them, or read what they have inserted: these go on
+    /// while a split copies, so what both sides have now says nothing.
+    Named(&'a BTreeSet<String>),
     /// By foreign keys of the moving tables: which keys are there is looked at elsewhere.
     Referenced,
     /// By views over the moving tables.
     Shown,
 }
 
-impl Why {
+impl Why<'_> {
     fn text(self) -> &'static str {
         match self {
-            Why::Named => "is named by functions that writes to the moving tables call",
+            Why::Named(_) => "is named by functions that writes to the moving tables call",
             Why::Referenced => "is referenced by the moving tables",
             Why::Shown => "is read by views over the moving tables",
         }
@@ -47,7 +49,7 @@ impl Why {
     fn mended(self, table: &str, plan: &Plan) -> String {
         let (keyspace, origin) = (literal(&plan.keyspace), literal(&plan.source.shard_key));
         match self {
-            Why::Named | Why::Shown => format!(
+            Why::Named(_) | Why::Shown => format!(
                 "if that is right, SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global') says so for good"
             ),
             Why::Referenced => format!(
@@ -56,10 +58,17 @@ impl Why {
         }
     }
 
+    fn is_counted(self, table: &str) -> bool {
+        match self {
+            Why::Named(counted) => counted.contains(table),
+            Why::Referenced | Why::Shown => false,
+        }
+    }
+
     /// Rows of one table that are compared.
     fn most(self) -> usize {
         match self {
-            Why::Named | Why::Shown => 1_000,
+            Why::Named(_) | Why::Shown => 1_000,
             Why::Referenced => 10_000,
         }
     }
@@ -71,7 +80,7 @@ pub fn check(
     source: &mut Connection,
     target: &mut Connection,
     tables: &[(String, String)],
-    why: Why,
+    why: Why<'_>,
 ) -> Result<Vec<Finding>> {
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
     let known = known(plan);
@@ -83,25 +92,31 @@ pub fn check(
         let most = why.most();
         let here = rows(source, (plan, Side::Source), (schema, table), most)?;
         let there = places.there(schema);
-        let many = match &here {
-            Ok((0, _)) => continue,
-            Ok((n, _)) if *n > most => format!("more than {most} rows"),
-            Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => {
-                continue;
-            }
-            Ok((n, _)) => counted(*n, "row", "rows"),
-            Err(problem) => format!("rows that cannot be read ({problem})"),
+        let is_counted = why.is_counted(table);
+        let what = match &here {
+            Ok((0, _)) if !is_counted => continue,
+            Ok((n, _)) if *n > most => others(&format!("more than {most} rows")),
+            Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => match is_counted {
+                true => "these functions write to it while the split runs, and what they change on the source, as counters that go on, stays there".to_owned(),
+                false => continue,
+            },
+            Ok((n, _)) => others(&counted(*n, "row", "rows")),
+            Err(problem) => others(&format!("rows that cannot be read ({problem})")),
         };
         let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
         let name = if schema == places.source { ident_as_needed(table) } else { text.clone() };
         let detail = format!(
-            "{text} {} and is in no keyspace: it has {many}, which stay, and the target's are others; {}",
+            "{text} {} and is in no keyspace: {what}; {}",
             why.text(),
             why.mended(&literal(&name), plan)
         );
         findings.push(Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail));
     }
     Ok(findings)
+}
+
+fn others(many: &str) -> String {
+    format!("it has {many}, which stay, and the target's are others")
 }
 
 /// Those of the split and whatever else is registered, by schema and name on the source.

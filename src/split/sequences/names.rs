@@ -13,6 +13,9 @@ pub fn names_in(text: &str) -> BTreeSet<String> {
     let doubled = text.replace("\"\"", "\0");
     let doubled = doubled.split('"').filter(|part| part.contains('\0')).map(|part| part.replace('\0', "\""));
     let words = text.split(|c: char| !is_part(c));
+    // What stands between dollars, as a text.
+    let words =
+        words.flat_map(|word| std::iter::once(word).chain(word.split('$').filter(|_| word.contains('$'))));
     // A text says most of them many times.
     let words: BTreeSet<&str> =
         words.filter(|word| word.starts_with(|c: char| !c.is_ascii_digit())).collect();

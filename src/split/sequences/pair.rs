@@ -82,6 +82,14 @@ fn filled<'a>(maps: &'a [Map], column: &str) -> Filled<'a> {
     }
 }
 
+/// The column of the source that fills one of the target, as it is.
+pub fn plainly_filled(maps: &[Map], column: &str) -> Option<String> {
+    match filled(maps, column) {
+        Filled::By(name) => Some(name),
+        Filled::Computed(_) | Filled::No => None,
+    }
+}
+
 /// The column that an expression is; None: it computes something.
 fn plain_column(expression: &str) -> Option<String> {
     let mut text = expression.trim();
@@ -385,6 +393,7 @@ mod tests {
             holds: None,
             role: None,
             words: Default::default(),
+            doings: Default::default(),
         }
     }
 

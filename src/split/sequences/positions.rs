@@ -4,6 +4,7 @@
 use super::counter::{State, out_of_reach};
 use super::draw::{Sequence, no_numbers};
 use super::pair::Pair;
+use super::survey::ToCome;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
 use crate::numbers::look;
@@ -154,6 +155,18 @@ pub fn unfit(pair: &Pair, position: &Position) -> Option<(String, String)> {
         Ok(None) => None,
         Ok(Some(value)) => out_of_reach(position.to?, sequence, value),
     }
+}
+
+/// Which numbers the target's is yet to give out once it is raised; None: none, or it is not known.
+pub fn to_come(pair: &Pair, position: &Position) -> Option<ToCome> {
+    let (state, value) = (position.to?, position.value(&pair.to.name).ok()?);
+    let range = value.map_or(state, |value| state.after(value)).to_come()?;
+    // Of those that count down nobody looks what is beyond the source's.
+    let is_as_of_source = state.is_up()
+        && !position.from.is_empty()
+        && !position.from.iter().any(|from| state.is_apart_from(*from))
+        && position.from.iter().any(|from| from.is_up() && state.ends_within(*from));
+    Some(ToCome { range, is_up: state.is_up(), is_as_of_source })
 }
 
 /// Who takes each number for so many as the source's goes on by, as mappers of objects do, would take some twice.

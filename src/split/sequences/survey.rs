@@ -2,9 +2,10 @@
 //! target lacks, and what keeps a split from giving out each number once.
 
 use super::by_key::{self, ByKey};
+use super::doings::Doings;
 use super::doubts::{self, Doubt, Doubts};
 use super::draw::{self, Asked, By, Draw, Named, Sequence};
-use super::functions::{self, Texts};
+use super::functions::{self, Found, Texts};
 use super::pair::{self, Pair, Places, Problem, Wanted};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -53,6 +54,50 @@ pub struct Survey {
     pub undecided: Vec<Named>,
     /// Of the source's functions.
     pub texts: Texts,
+    /// What functions of either side draw from and do.
+    pub read: [Read; 2],
+    /// Columns of the target that sequences fill, and what of the source fills them.
+    pub fills: Vec<Fill>,
+    /// Which numbers those of the target are yet to give out once they are raised, by their numbers in the catalog.
+    pub to_come: BTreeMap<String, ToCome>,
+}
+
+#[derive(Default)]
+pub struct Read {
+    pub draws: Vec<Draw>,
+    /// By the table's position.
+    pub doings: BTreeMap<usize, Doings>,
+}
+
+impl Read {
+    fn of(found: &[&Found]) -> Read {
+        let mut read = Read::default();
+        for of in found {
+            read.draws.extend(of.draws.iter().cloned());
+            for (table, doings) in &of.doings {
+                read.doings.entry(*table).or_default().add_of_columns(doings);
+            }
+        }
+        read
+    }
+}
+
+/// A column of the source whose values a sequence of the target would give out for another column, or the same.
+pub struct Fill {
+    pub table: usize,
+    pub column: String,
+    pub to: Sequence,
+    /// By a function: which index has the column is not known.
+    pub by_function: bool,
+}
+
+/// From the next number to the end, whichever way it counts.
+#[derive(Clone, Copy)]
+pub struct ToCome {
+    pub range: [i64; 2],
+    pub is_up: bool,
+    /// What is beyond the source's sequence is beyond it, too.
+    pub is_as_of_source: bool,
 }
 
 pub fn survey(
@@ -69,13 +114,20 @@ pub fn survey(
     here.extend(draw::of_parts(source, &lists[0])?);
     let schemas = schemas(plan, Side::Source);
     let of_functions = functions::find(source, &tables.source, &schemas)?;
+    let of_writers = functions::of_writers(source, &tables.source, &schemas)?;
+    let read = Read::of(&[&of_functions, &of_writers]);
+    let mut doings = of_functions.texts.doings.clone();
+    doings.add(&of_writers.texts.doings);
     here.extend(of_functions.draws);
-    here.extend(functions::of_writers(source, &tables.source, &schemas)?);
+    here.extend(of_writers.draws);
     let mut there = of_columns[1].clone();
     there.extend(draw::of_parts(target, &lists[1])?);
-    there.extend(functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?.draws);
+    let of_functions_there = functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?;
+    let read = [read, Read::of(&[&of_functions_there])];
+    there.extend(of_functions_there.draws);
 
-    let mut found = Survey { of_columns, ..Survey::default() };
+    let mut found = Survey { of_columns, read, ..Survey::default() };
+    found.fills = fills(&there, &maps);
     [&mut here, &mut there].into_iter().for_each(doubts::settle);
     found.doubts.set_closed_aside(&mut here);
     here.extend(said(plan, source, &mut found)?);
@@ -83,19 +135,15 @@ pub fn survey(
         let words = &of_functions.texts.words;
         schemas.contains(&named.schema) || words.contains(&named.schema) || begins_as(named, words)
     };
-    here.extend(by_keys(plan, source, &is_named, &here, &mut found)?);
+    let of_keys = by_keys(plan, source, &is_named, &here, &mut found)?;
+    found.set_unknown_keys_aside(plan, &of_keys, &of_functions.texts.words, &doings);
+    here.extend(of_keys);
     doubts::settle(&mut here);
     let pairing = pair::pair(&here, &there, &maps, places);
     found.pairs = pairing.pairs;
     found.problems.extend(pairing.problems);
     found.remarks.extend(pairing.remarks);
     look_for(target, tables, pairing.wanted, &mut found)?;
-    if ByKey::new(&plan.scope).is_blind() {
-        let (undecided, unknown) = std::mem::take(&mut found.unknown)
-            .into_iter()
-            .partition(|named| begins_as(named, &of_functions.texts.words));
-        (found.undecided, found.unknown) = (undecided, unknown);
-    }
     found.texts = of_functions.texts;
     if plan.source.conninfo == plan.target.conninfo {
         found.leave_out_what_both_share();
@@ -103,6 +151,29 @@ pub fn survey(
     found.doubts.set_pairs_aside(&mut found.pairs);
     found.leave_out_what_begins_anew();
     Ok(found)
+}
+
+fn fills(there: &[Draw], maps: &[&[Map]]) -> Vec<Fill> {
+    let mut found: Vec<Fill> = Vec::new();
+    for draw in there.iter().filter(|draw| draw.is_sure() && draw.in_unique && !draw.sequence.cycles) {
+        let by_function = matches!(draw.by, By::Function(_));
+        let (Some(table), true) = (draw.table, draw.is_drawn() || by_function) else { continue };
+        let of_table = maps.get(table).copied().unwrap_or_default();
+        // A trigger that draws for a journal names other columns, too.
+        let is_filled =
+            |column: &&String| draw.is_of_trigger() && draw.doings.draws_for(column, &draw.sequence.relname);
+        let named = draw.column.iter().chain(draw.words.iter().filter(is_filled));
+        for column in named.filter_map(|column| pair::plainly_filled(of_table, column)) {
+            let is_known = |fill: &Fill| {
+                (fill.table, &fill.column, &fill.to.oid) == (table, &column, &draw.sequence.oid)
+            };
+            if !found.iter().any(is_known) {
+                let to = draw.sequence.clone();
+                found.push(Fill { table, column, to, by_function });
+            }
+        }
+    }
+    found
 }
 
 /// Where a side's tables are.
@@ -139,7 +210,17 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
 fn of_nothing(by: By, Named { oid, schema, relname, cycles, .. }: Named, role: Option<String>) -> Draw {
     let name = format!("{}.{}", crate::remote::quote::ident(&schema), crate::remote::quote::ident(&relname));
     let sequence = Sequence { oid, name, schema, relname, cycles, ..Sequence::default() };
-    Draw { table: None, column: None, by, sequence, in_unique: true, holds: None, role, words: Rc::default() }
+    Draw {
+        table: None,
+        column: None,
+        by,
+        sequence,
+        in_unique: true,
+        holds: None,
+        role,
+        words: Rc::default(),
+        doings: Rc::default(),
+    }
 }
 
 /// Whether texts of functions have what its name begins with: the rest is put together.
@@ -224,6 +305,34 @@ fn look_for(
 }
 
 impl Survey {
+    /// Functions put names together: what is left may be of a key that moves, unless its name tells of another one.
+    fn set_unknown_keys_aside(
+        &mut self,
+        plan: &Plan,
+        of_keys: &[Draw],
+        words: &BTreeSet<String>,
+        doings: &Doings,
+    ) {
+        if ByKey::new(&plan.scope).is_blind() {
+            let (begin_so, unknown) =
+                std::mem::take(&mut self.unknown).into_iter().partition(|named| begins_as(named, words));
+            (self.undecided, self.unknown) = (begin_so, unknown);
+        }
+        if !self.undecided.is_empty() || !doings.draws_by_made_names() {
+            return;
+        }
+        let keys: BTreeSet<&str> = plan.tables.iter().map(|table| table.shard_by.as_str()).collect();
+        // A number in a name may be a child's as well.
+        if doings.draws_by_others(&keys) {
+            self.undecided = std::mem::take(&mut self.unknown);
+            return;
+        }
+        let names = of_keys.iter().map(|draw| draw.sequence.relname.as_str());
+        let others = by_key::Others::of(plan, names, &self.unknown);
+        (self.unknown, self.undecided) =
+            std::mem::take(&mut self.unknown).into_iter().partition(|named| others.have(named));
+    }
+
     fn lacks(&mut self, wanted: Wanted) {
         let (name, why) = (wanted.name(), wanted.why());
         let table = wanted.from.table;

@@ -195,14 +195,15 @@ fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<V
     let Looked { session: source, observation: on_source, .. } = on_source;
     let Looked { session: target, observation: on_target, .. } = on_target;
     let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
-    findings.extend(sequences::check::check(plan, (source, on_source), (target, on_target))?);
+    let (found, read) = sequences::check::check(plan, (source, on_source), (target, on_target))?;
+    findings.extend(found);
     findings.extend(server_values::check(plan, (source, on_source), on_target)?);
     let named: BTreeSet<&str> = findings.iter().filter_map(|finding| finding.object.as_deref()).collect();
     let beside = beside::check(plan, (source, on_source), (target, on_target), &named)?;
     findings.extend(beside);
     findings.extend(long_rows::check(plan, source, target)?);
     findings.extend(partitions::check(plan, (source, on_source), target)?);
-    findings.extend(unique::check(plan, (source, on_source), (target, on_target))?);
+    findings.extend(unique::check(plan, (source, on_source), (target, on_target), read)?);
     Ok(findings)
 }
 

@@ -5,6 +5,8 @@ use super::fact::Fact;
 use super::lacks::is_missing;
 use super::pair::Pair;
 use crate::split::finding::Finding;
+use crate::split::sequences::plainly_filled;
+use std::collections::BTreeSet;
 
 /// What every statement of a client meets, on the target alone.
 const MET: [&str; 7] =
@@ -35,6 +37,25 @@ fn is_promised(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
     })
 }
 
+/// Whether the source's rows are kept apart by what fills the columns of such a key.
+fn is_renamed(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
+    let Some(index) = wanted.index.as_ref().filter(|index| index.parts.len() == wanted.columns.len()) else {
+        return false;
+    };
+    let filled = wanted.columns.iter().map(|name| plainly_filled(&pair.policy.maps, name));
+    let Some(filled) = filled.collect::<Option<BTreeSet<String>>>() else { return false };
+    given.iter().filter(|fact| fact.position == pair.position).any(|fact| {
+        let is_key = fact.is(&["primary key", "unique key"]) && fact.is_held;
+        is_key
+            && fact.columns.is_subset(&filled)
+            && fact.index.as_ref().is_some_and(|promise| {
+                !promise.is_of_some
+                    && promise.parts.len() == fact.columns.len()
+                    && (promise.are_nulls_equal || !index.are_nulls_equal)
+            })
+    })
+}
+
 /// Whether the source's holds for each of its rows, or neither for those of all partitions.
 fn is_held_alike(pair: &Pair<'_>, fact: &Fact, wanted: &Fact) -> bool {
     fact.is_held || !wanted.is_held && pair.to.is_partitioned()
@@ -54,10 +75,14 @@ pub fn others(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let own = there.iter().filter(of_table).filter(|fact| !pair.is_other(&fact.columns));
     // A key that the source does not promise is refused already.
     let own = own.filter(|fact| fact.kind != "unique key" || is_promised(pair, fact, given));
+    let of_others = there.iter().filter(of_table).filter(|fact| pair.is_other(&fact.columns));
+    let of_others =
+        of_others.filter(|fact| fact.is(&["unique key", "exclusion"]) && !is_renamed(pair, fact, given));
     let mut alone: Vec<String> = own
         .filter(|fact| !here.iter().any(|other| is_held_alike(pair, other, fact) && is_tried(other, fact)))
         .map(|fact| format!("index \"{}\"", fact.name))
         .collect();
+    alone.extend(of_others.map(|fact| format!("{}, over columns that the split computes", fact.text())));
     let met = there.iter().filter(|fact| fact.position == pair.position);
     let met = met.filter(|fact| fact.is(&MET) && !pair.is_other(&fact.columns) && is_missing(fact, given));
     alone.extend(met.map(Fact::text));

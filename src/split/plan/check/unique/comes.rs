@@ -1,90 +1,150 @@
 //! How the values of a key come about.
 
-use super::drawn::Drawn;
-use super::index::{Index, Part};
+use super::drawn::{Drawn, Table};
+use super::index::{Index, Part, Referred};
+use crate::agent::session::Side as At;
 use crate::numbers::look::Sequence;
 use crate::numbers::progression::Numbers;
+use crate::split::sequences::doings::Doings;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The sequences of both sides' tables.
+/// What fills the columns of both sides' tables: of the source, and of the target.
 pub struct Fillers {
-    pub source: Vec<Sequence>,
-    pub target: Vec<Sequence>,
-    /// What functions of defaults and triggers draw from, of the source and of the target.
-    pub drawn: [Vec<Drawn>; 2],
+    pub sides: [Side; 2],
     /// Whether both sides are one database: what has the same number there is one sequence.
     pub is_one_place: bool,
 }
 
+#[derive(Default)]
+pub struct Side {
+    pub sequences: Vec<Sequence>,
+    /// What functions of defaults and triggers draw from.
+    pub drawn: Vec<Drawn>,
+    /// What they do, by the table's position.
+    pub doings: BTreeMap<usize, Doings>,
+    /// By their positions.
+    pub tables: Vec<Table>,
+    /// Their names, qualified and quoted.
+    pub names: Vec<String>,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub enum Comes {
-    /// A number that sequences of both sides may give out; `by`: the function that draws, of which nothing else is known.
-    Met { from: String, to: String, number: i64, by: Option<String> },
+    /// A number that sequences of both sides may give out.
+    Met(Met),
     /// Both sides make others, and how.
     Apart(String),
+    /// The same until a sequence starts anew: how, and what to do about that.
+    ApartForNow(String, String),
     /// Nobody here knows.
     Application(String),
 }
 
+#[derive(Debug, PartialEq, Eq)]
+pub struct Met {
+    pub from: String,
+    pub to: String,
+    pub number: i64,
+    /// The function that draws, of which nothing else is known.
+    pub by: Option<String>,
+    /// How the number comes to be a value of the key, where it is another column's.
+    pub through: Option<String>,
+    /// Else nobody knows whether the function is called, and draws for this column.
+    pub is_sure: bool,
+}
+
+/// How a value is made of a sequence's number.
+#[derive(Clone, PartialEq, Eq)]
+enum Through {
+    Itself,
+    Referred(String),
+    Computed(String),
+}
+
 impl Fillers {
     /// One part that is never the same on both sides will do.
-    pub fn of(&self, index: &Index, on_source: &[Index]) -> Comes {
-        let mut met = None;
+    /// `side`: whose index it is.
+    pub fn of(&self, index: &Index, side: At, on_source: &[Index]) -> Comes {
+        let (mut met, mut doubt, mut for_now) = (None, None, None);
         let mut application = Vec::new();
         for (at, part) in index.parts.iter().enumerate() {
             let there =
                 on_source.iter().find(|other| other.is_like(index)).and_then(|other| other.parts.get(at));
-            match self.of_part(index.position, part, there.unwrap_or(part)) {
-                found @ Comes::Met { .. } => met = met.or(Some(found)),
+            match self.of_part(index.position, side, part, there.unwrap_or(part)) {
+                Comes::Met(found) if found.is_sure => met = met.or(Some(found)),
+                Comes::Met(found) => doubt = doubt.or(Some(found)),
                 Comes::Apart(what) => return Comes::Apart(what),
+                found @ Comes::ApartForNow(..) => for_now = for_now.or(Some(found)),
                 Comes::Application(what) => application.push(what),
             }
         }
-        met.unwrap_or_else(|| Comes::Application(application.join(", ")))
-    }
-
-    /// The sequences of a side that fill a column: by defaults of its own, or else by functions that name them.
-    fn filling(&self, side: usize, column: &(usize, String), part: &Part) -> Vec<Filling> {
-        let of_columns = if side == 0 { &self.source } else { &self.target };
-        let fills = of_columns.iter().filter(|sequence| sequence.columns.contains(column));
-        let own: Vec<Filling> = fills.map(Filling::from).collect();
-        if !own.is_empty() {
-            return own;
+        if let Some(found) = for_now {
+            return found;
         }
-        self.drawn[side].iter().filter(|drawn| drawn.may_fill(column, part)).map(Filling::from).collect()
+        met.or(doubt).map_or_else(|| Comes::Application(application.join(", ")), Comes::Met)
     }
 
-    fn of_part(&self, position: usize, part: &Part, there: &Part) -> Comes {
-        let Some(name) = &part.column else {
+    /// `there`: that of the source, where it has the same key.
+    fn of_part(&self, position: usize, side: At, part: &Part, there: &Part) -> Comes {
+        let renamed = |part: &Part, name: &dyn Fn(&Table) -> Option<String>| {
+            let table = self.sides[1].tables.get(position)?;
+            let column = part.column.as_ref().map_or(Some(None), |_| name(table).map(Some))?;
+            Some(Part { column, ..part.clone() })
+        };
+        let column = part.column.as_deref().unwrap_or_default();
+        let ends = match side {
+            At::Target => (renamed(there, &|table| table.source_of(column)), Some(part.clone())),
+            At::Source => (Some(there.clone()), renamed(part, &|table| table.target_of(column))),
+        };
+        let of = |side: &Side, part: Option<Part>| {
+            part.map_or((Vec::new(), Through::Itself), |part| side.numbers(position, &part))
+        };
+        let (from, through) = of(&self.sides[0], ends.0);
+        let (to, through_there) = of(&self.sides[1], ends.1);
+        let through = if through == Through::Itself { through_there } else { through };
+        let name = part.column.as_ref();
+        if let (Some(first), Some(other)) = (from.first(), to.first()) {
+            let met = self.met(&from, &to, &through);
+            return met.map(Comes::Met).unwrap_or_else(|| match &through {
+                Through::Itself => {
+                    let how = format!(
+                        "values of \"{}\" come from sequences, which give out no number twice ({}, {})",
+                        name.unwrap_or(&part.text),
+                        range(first.numbers),
+                        range(other.numbers)
+                    );
+                    match restarted(first, other) {
+                        Some(hint) => Comes::ApartForNow(how, hint),
+                        None => Comes::Apart(how),
+                    }
+                }
+                Through::Referred(table) => Comes::Apart(format!(
+                    "values of \"{}\" are those of {table}, which come from sequences that give out no number twice",
+                    name.unwrap_or(&part.text)
+                )),
+                Through::Computed(columns) => Comes::Application(format!(
+                    "values of {} are computed from {columns}, whose sequences give out no number twice",
+                    part.text
+                )),
+            });
+        }
+        let Some(name) = name else {
             return Comes::Application(format!("values of {} come from the application", part.text));
         };
-        let column = (position, name.clone());
-        let (from, to) = (self.filling(0, &column, there), self.filling(1, &column, part));
-        if let (Some(first), Some(other)) = (from.first(), to.first()) {
-            let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (from, to)));
-            let mut met = pairs.filter_map(|(from, to)| {
-                let is_one = self.is_one_place && from.oid == to.oid;
-                let number = from.numbers.meet(to.numbers).filter(|_| !is_one)?;
-                let by = from.by.clone().or_else(|| to.by.clone());
-                Some(Comes::Met { from: from.name.clone(), to: to.name.clone(), number, by })
-            });
-            return met.next().unwrap_or_else(|| {
-                Comes::Apart(format!(
-                    "values of \"{name}\" come from sequences, which give out no number twice ({}, {})",
-                    range(first.numbers),
-                    range(other.numbers)
-                ))
-            });
-        }
         let made = |part: &Part| part.default.as_deref().and_then(|default| maker(default, part.is_uuid));
         match (made(there), made(part)) {
             (Some(_), Some(how)) => Comes::Apart(format!("values of \"{name}\" are {how}")),
             _ if part.is_uuid && from.is_empty() && to.is_empty() => {
                 Comes::Apart(format!("values of \"{name}\" are uuids of the application"))
             }
-            _ => match &part.refers {
-                Some(table) => {
-                    Comes::Apart(format!("values of \"{name}\" are those of {table}, to which it refers"))
+            _ => match part.refers.first() {
+                Some(first) if part.refers.iter().any(|referred| self.is_key(referred)) => {
+                    Comes::Apart(format!("values of \"{name}\" are the keys of {}", first.table))
                 }
+                Some(first) => Comes::Application(format!(
+                    "values of \"{name}\" are those of {}, to which it refers",
+                    first.table
+                )),
                 None => Comes::Application(format!(
                     "values of \"{name}\" ({}) come from the application{}",
                     part.type_name,
@@ -99,6 +159,105 @@ impl Fillers {
             },
         }
     }
+
+    /// What is sure, or else what may be.
+    fn met(&self, from: &[Filling], to: &[Filling], through: &Through) -> Option<Met> {
+        let mut doubt = None;
+        for (from, to) in from.iter().flat_map(|from| to.iter().map(move |to| (from, to))) {
+            let is_one = self.is_one_place && from.oid == to.oid;
+            let Some(number) = from.numbers.meet(to.numbers).filter(|_| !is_one) else { continue };
+            let met = Met {
+                from: from.name.clone(),
+                to: to.name.clone(),
+                number,
+                by: from.by.clone().or_else(|| to.by.clone()),
+                through: through.text(),
+                is_sure: from.is_sure && to.is_sure,
+            };
+            if met.is_sure {
+                return Some(met);
+            }
+            doubt = doubt.or(Some(met));
+        }
+        doubt
+    }
+
+    /// Whether a column has what rows are routed by: each of its values is on one shard.
+    fn is_key(&self, referred: &Referred) -> bool {
+        let side = &self.sides[1];
+        let position = side.position(referred).and_then(|position| side.tables.get(position));
+        position.is_some_and(|table| table.shard_by == referred.column)
+    }
+}
+
+impl Side {
+    fn position(&self, referred: &Referred) -> Option<usize> {
+        self.names.iter().position(|name| *name == referred.table)
+    }
+
+    /// The sequences whose numbers a part of a key has: as they are, those of a column that it refers to, or what is computed from them.
+    fn numbers(&self, position: usize, part: &Part) -> (Vec<Filling>, Through) {
+        if let Some(name) = &part.column {
+            let own = self.filling(&(position, name.clone()), Some(part));
+            if !own.is_empty() {
+                return (own, Through::Itself);
+            }
+        }
+        for referred in &part.refers {
+            let found = self.position(referred).map(|at| self.filling(&(at, referred.column.clone()), None));
+            if let Some(found) = found.filter(|found| !found.is_empty()) {
+                return (found, Through::Referred(referred.table.clone()));
+            }
+        }
+        let bases = self.bases(position, part);
+        let found = bases.iter().flat_map(|base| self.filling(&(position, base.clone()), None)).collect();
+        (found, Through::Computed(bases.join(", ")))
+    }
+
+    /// The columns that a value is computed from: by its expression, or by a trigger that gives it. None, where one of them is what
+    /// rows are routed by: it is another value for each key then.
+    fn bases(&self, position: usize, part: &Part) -> Vec<String> {
+        let doings = self.doings.get(&position);
+        let words: BTreeSet<String> = part
+            .column
+            .iter()
+            .chain(&part.bases)
+            .filter_map(|name| doings?.sources_of(name))
+            .flatten()
+            .collect();
+        let shard_by = self.tables.get(position).map(|table| &table.shard_by);
+        if part.bases.iter().chain(&words).any(|name| Some(name) == shard_by) {
+            return Vec::new();
+        }
+        let is_filled = |name: &&String| {
+            let column = (position, (*name).clone());
+            part.column.as_ref() != Some(name)
+                && self.sequences.iter().any(|sequence| sequence.columns.contains(&column))
+        };
+        let bases: BTreeSet<&String> = part.bases.iter().chain(words.iter().filter(is_filled)).collect();
+        bases.into_iter().cloned().collect()
+    }
+
+    /// The sequences of a side that fill a column: by defaults, or by functions that name them.
+    fn filling(&self, column: &(usize, String), part: Option<&Part>) -> Vec<Filling> {
+        let fills = self.sequences.iter().filter(|sequence| sequence.columns.contains(column));
+        let mut found: Vec<Filling> = fills.map(Filling::from).collect();
+        let Some(table) = self.tables.get(column.0) else { return found };
+        let is_open = found.is_empty();
+        let drawn = self.drawn.iter().filter(|drawn| drawn.may_fill(column, table, part, is_open));
+        found.extend(drawn.map(Filling::from));
+        found
+    }
+}
+
+impl Through {
+    fn text(&self) -> Option<String> {
+        match self {
+            Through::Itself => None,
+            Through::Referred(table) => Some(format!("its values are those of {table}")),
+            Through::Computed(columns) => Some(format!("its values are computed from {columns}")),
+        }
+    }
 }
 
 /// A sequence that fills a column.
@@ -108,19 +267,45 @@ struct Filling {
     numbers: Numbers,
     /// The function that names it.
     by: Option<String>,
+    is_sure: bool,
+    /// What it gives out once it has started anew, and with which number it does; None: it is not known.
+    restarted: Option<(Numbers, i64)>,
+}
+
+/// Where shards take turns, TRUNCATE .. RESTART IDENTITY may begin with a number of the other one.
+fn restarted(from: &Filling, to: &Filling) -> Option<String> {
+    let meets = |one: &Filling, other: &Filling, shard: &str| {
+        let (numbers, start) = one.restarted?;
+        numbers.meet(other.numbers)?;
+        Some(format!(
+            "TRUNCATE .. RESTART IDENTITY on the {shard} begins with {start}, and comes to numbers of the other side: ALTER SEQUENCE {} START WITH one of its own.",
+            one.name
+        ))
+    };
+    meets(from, to, "source").or_else(|| meets(to, from, "target"))
 }
 
 impl From<&Sequence> for Filling {
     fn from(sequence: &Sequence) -> Filling {
-        let Sequence { oid, name, numbers, .. } = sequence;
-        Filling { oid: oid.clone(), name: name.clone(), numbers: *numbers, by: None }
+        let Sequence { oid, name, numbers, start, .. } = sequence;
+        let restarted = Some((sequence.restarted(), *start));
+        Filling {
+            oid: oid.clone(),
+            name: name.clone(),
+            numbers: *numbers,
+            by: None,
+            is_sure: true,
+            restarted,
+        }
     }
 }
 
 impl From<&Drawn> for Filling {
     fn from(drawn: &Drawn) -> Filling {
-        let Drawn { oid, name, numbers, by, .. } = drawn;
-        Filling { oid: oid.clone(), name: name.clone(), numbers: *numbers, by: Some(by.clone()) }
+        let Drawn { oid, name, numbers, by, is_sure, .. } = drawn;
+        let by = Some(by.clone());
+        let (oid, name) = (oid.clone(), name.clone());
+        Filling { oid, name, numbers: *numbers, by, is_sure: *is_sure, restarted: None }
     }
 }
 
@@ -141,13 +326,13 @@ fn maker(default: &str, is_uuid: bool) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::numbers::progression::Numbers;
-    use std::collections::BTreeSet;
 
     fn sequence(oid: &str, column: &str, increment: i64, min: i64, max: i64) -> Sequence {
         Sequence {
             oid: oid.into(),
             name: format!("public.{oid}"),
             numbers: Numbers { increment, min, max, last: Some(min), cycles: false },
+            start: min,
             may_read: true,
             may_set: true,
             owner: "owner".into(),
@@ -173,13 +358,20 @@ mod tests {
             is_boolean: false,
             is_uuid,
             default: default.map(str::to_owned),
-            refers: None,
+            refers: Vec::new(),
+            bases: Vec::new(),
         }
     }
 
     fn comes(parts: Vec<Part>, source: Vec<Sequence>, target: Vec<Sequence>) -> Comes {
         let index = Index::of_parts(parts);
-        Fillers { source, target, drawn: Default::default(), is_one_place: false }.of(&index, &[])
+        let side = |sequences| Side {
+            sequences,
+            tables: vec![Table { name: "items".into(), shard_by: "tenant".into(), maps: Vec::new() }],
+            names: vec!["public.items".into()],
+            ..Side::default()
+        };
+        Fillers { sides: [side(source), side(target)], is_one_place: false }.of(&index, At::Target, &[])
     }
 
     #[test]
@@ -187,7 +379,32 @@ mod tests {
         let (id, code) = (|| part("id", false, None), || part("code", false, None));
         let all = |oid: &str| sequence(oid, "id", 1, 1, i64::MAX);
         let met = comes(vec![code(), id()], vec![all("a")], vec![all("b")]);
-        assert_eq!(met, Comes::Met { from: "public.a".into(), to: "public.b".into(), number: 2, by: None });
+        let wanted = |through: Option<&str>| {
+            Comes::Met(Met {
+                from: "public.a".into(),
+                to: "public.b".into(),
+                number: 2,
+                by: None,
+                through: through.map(str::to_owned),
+                is_sure: true,
+            })
+        };
+        assert_eq!(met, wanted(None));
+        // What is made of it comes twice as well, unless the key is part of it.
+        let of = |bases: &[&str]| Part {
+            column: None,
+            bases: bases.iter().map(|name| (*name).to_owned()).collect(),
+            ..id()
+        };
+        assert_eq!(
+            comes(vec![of(&["id"])], vec![all("a")], vec![all("b")]),
+            wanted(Some("its values are computed from id"))
+        );
+        let with_key = comes(vec![of(&["id", "tenant"])], vec![all("a")], vec![all("b")]);
+        assert!(matches!(with_key, Comes::Application(_)), "{with_key:?}");
+        let refers = vec![Referred { table: "public.items".into(), column: "id".into() }];
+        let met = comes(vec![Part { refers, ..code() }], vec![all("a")], vec![all("b")]);
+        assert_eq!(met, wanted(Some("its values are those of public.items")));
         let blocks = (sequence("a", "id", 1, 100, 199), sequence("b", "id", 1, 200, 299));
         let is_apart = |comes: Comes| matches!(comes, Comes::Apart(_));
         assert!(is_apart(comes(vec![code(), id()], vec![blocks.0], vec![blocks.1])));

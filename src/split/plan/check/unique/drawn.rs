@@ -1,15 +1,17 @@
-//! Sequences that functions draw from: of a column's default, or of a trigger, where the texts tell which column may be filled.
+//! Sequences that functions draw from: of a column's default, of a trigger, of a view that is written through, where the texts tell
+//! which column may be filled.
 
 use super::index::Part;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
-use crate::agent::shape::Observation;
+use crate::catalog::split::Map;
 use crate::numbers::look;
 use crate::numbers::progression::Numbers;
 use crate::remote::quote::array_of;
 use crate::remote::{Connection, RemoteError};
+use crate::split::sequences::doings::Doings;
 use crate::split::sequences::draw::{By, Draw};
-use crate::split::sequences::functions;
+use crate::split::sequences::plainly_filled;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -28,33 +30,79 @@ pub struct Drawn {
     pub oid: String,
     /// Qualified and quoted.
     pub name: String,
+    pub relname: String,
     pub numbers: Numbers,
+    /// Whether the function is known to be called, and to draw.
+    pub is_sure: bool,
     /// Names in the function's text, and in those that it calls.
     pub words: Rc<BTreeSet<String>>,
+    pub doings: Rc<Doings>,
+}
+
+/// A table of a side: its plain name, and its shard-by column.
+pub struct Table {
+    pub name: String,
+    pub shard_by: String,
+    pub maps: Vec<Map>,
+}
+
+impl Table {
+    /// The column of the source that fills one of the target.
+    pub fn source_of(&self, column: &str) -> Option<String> {
+        plainly_filled(&self.maps, column)
+    }
+
+    /// The one of the target that one of the source fills.
+    pub fn target_of(&self, column: &str) -> Option<String> {
+        let renamed = self.maps.iter().find(|map| self.source_of(&map.column).as_deref() == Some(column));
+        let is_mapped = self.maps.iter().any(|map| map.column == column);
+        renamed.map(|map| map.column.clone()).or_else(|| (!is_mapped).then(|| column.to_owned()))
+    }
 }
 
 impl Drawn {
-    /// Of a default's function that is known; of a trigger's it is taken for true where its text has the name of a column of numbers
-    /// that nothing else fills.
-    pub fn may_fill(&self, (table, name): &(usize, String), part: &Part) -> bool {
-        let by_trigger = || {
-            NUMERIC.contains(&part.type_name.as_str())
-                && part.default.is_none()
-                && part.refers.is_none()
-                && self.words.contains(name)
+    /// `part`: of an index, if it is known; `is_open`: nothing else fills the column.
+    pub fn may_fill(
+        &self,
+        column: &(usize, String),
+        table: &Table,
+        part: Option<&Part>,
+        is_open: bool,
+    ) -> bool {
+        let (position, name) = column;
+        if self.table != *position {
+            return false;
+        }
+        if let Some(own) = &self.column {
+            return own == name;
+        }
+        // What holds the key as well is another value for each.
+        let draws_for = || {
+            self.doings.draws_for(name, &self.relname)
+                && self.doings.sources_of(name).is_some_and(|words| !words.contains(&table.shard_by))
         };
-        self.table == *table && self.column.as_ref().map_or_else(by_trigger, |column| column == name)
+        // Of what is not known to be called it has to be plain.
+        self.doings.inserts(&table.name, name)
+            || draws_for()
+            || self.is_sure && is_open && part.is_some_and(|part| self.names(name, part))
+    }
+
+    /// Of a trigger's function it is taken for true where its text has the name of a column of numbers that nothing else fills.
+    fn names(&self, name: &String, part: &Part) -> bool {
+        NUMERIC.contains(&part.type_name.as_str())
+            && part.default.is_none()
+            && part.refers.is_empty()
+            && self.words.contains(name)
     }
 }
 
-/// Of one side's tables.
-pub fn of(session: &mut Connection, tables: &Observation, schemas: &[String]) -> Result<Vec<Drawn>> {
-    let oids: Vec<Option<&str>> = tables.tables.iter().map(|table| table.oid.as_deref()).collect();
-    let draws = functions::find(session, &oids, schemas)?.draws;
+/// Those of one side.
+pub fn of(session: &mut Connection, draws: Vec<Draw>) -> Result<Vec<Drawn>> {
     if draws.is_empty() {
         return Ok(Vec::new());
     }
-    let sequences = array_of(draws.iter().map(|draw| Some(draw.sequence.oid.as_str())));
+    let sequences: BTreeSet<&str> = draws.iter().map(|draw| draw.sequence.oid.as_str()).collect();
+    let sequences = array_of(sequences.into_iter().map(Some));
     let mut numbers: BTreeMap<String, Numbers> = BTreeMap::new();
     let mut readable = BTreeSet::new();
     for row in catalogs::ask(session, NUMBERS, &[Some(&sequences)])?.rows {
@@ -73,11 +121,12 @@ pub fn of(session: &mut Connection, tables: &Observation, schemas: &[String]) ->
     let new = new.filter_map(|(oid, numbers)| Some((oid.as_str(), *names.get(oid.as_str())?, numbers)));
     look::begin(session, new)?;
     let drawn = draws.into_iter().filter_map(|draw| {
-        let Draw { table: Some(table), column, by: By::Function(by), sequence, words, .. } = draw else {
-            return None;
-        };
+        let is_sure = draw.is_sure();
+        let Draw { table: Some(table), column, by, sequence, words, doings, .. } = draw else { return None };
+        let (By::Function(by) | By::Perhaps(by)) = by else { return None };
         let numbers = *numbers.get(&sequence.oid)?;
-        Some(Drawn { table, column, by, oid: sequence.oid, name: sequence.name, numbers, words })
+        let (oid, name, relname) = (sequence.oid, sequence.name, sequence.relname);
+        Some(Drawn { table, column, by, oid, name, relname, numbers, is_sure, words, doings })
     });
     Ok(drawn.collect())
 }

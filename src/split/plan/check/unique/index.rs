@@ -2,9 +2,9 @@
 
 use crate::agent::catalogs;
 use crate::agent::deparsed::canonical;
-use crate::agent::error::Result;
+use crate::agent::error;
 use crate::remote::{Connection, RemoteError};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 const UNIQUE: &str = include_str!("../../../../../sql/check/unique.sql");
 
@@ -26,8 +26,24 @@ pub struct Part {
     pub is_boolean: bool,
     pub is_uuid: bool,
     pub default: Option<String>,
-    /// The table whose keys its values are.
-    pub refers: Option<String>,
+    /// Columns whose values are its values, by foreign keys.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub refers: Vec<Referred>,
+    /// Columns of its table that it is computed from.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub bases: Vec<String>,
+}
+
+#[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct Referred {
+    /// Qualified and quoted.
+    pub table: String,
+    /// By its plain name.
+    pub column: String,
+}
+
+fn none_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::<Vec<T>>::deserialize(from)?.unwrap_or_default())
 }
 
 #[derive(Debug)]
@@ -45,7 +61,7 @@ pub struct Index {
     pub are_nulls_equal: bool,
 }
 
-pub fn of(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<Index>> {
+pub fn of(session: &mut Connection, lists: &[String; 3]) -> error::Result<Vec<Index>> {
     let rows = catalogs::ask(session, UNIQUE, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
     let read = |row: &Vec<Option<String>>| -> Option<Index> {
         let [position, table, name, predicate, parts, is_constant, is_of_partition, are_nulls_equal] =

@@ -17,7 +17,11 @@ use crate::numbers::{self, look};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::split::finding::Finding;
-use comes::{Comes, Fillers};
+use crate::split::remark::Remark;
+use crate::split::sequences::functions;
+use crate::split::sequences::survey::Read;
+use comes::{Comes, Fillers, Met};
+use drawn::Table;
 use index::{Index, NAME};
 use std::collections::BTreeSet;
 
@@ -25,35 +29,63 @@ pub fn check(
     plan: &Plan,
     (source, ours): (&mut Connection, &Observation),
     (target, theirs): (&mut Connection, &Observation),
+    read: [Read; 2],
 ) -> Result<Vec<Finding>> {
     let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
     let (from, to) = (index::of(source, &lists[0])?, index::of(target, &lists[1])?);
     if from.is_empty() && to.is_empty() {
         return Ok(Vec::new());
     }
+    let [here, mut there] = read;
+    // Of the target's they were not asked for yet.
+    if here.draws.iter().any(|draw| !draw.is_sure()) {
+        let oids: Vec<Option<&str>> = theirs.tables.iter().map(|table| table.oid.as_deref()).collect();
+        there.draws.extend(functions::of_writers(target, &oids, &schemas(plan, Side::Target))?.draws);
+    }
     let fillers = Fillers {
-        source: look::of_tables(source, &lists[0])?,
-        target: look::of_tables(target, &lists[1])?,
-        drawn: [
-            drawn::of(source, ours, &schemas(plan, Side::Source))?,
-            drawn::of(target, theirs, &schemas(plan, Side::Target))?,
+        sides: [
+            filling(plan, (source, ours, Side::Source), &lists[0], here)?,
+            filling(plan, (target, theirs, Side::Target), &lists[1], there)?,
         ],
         is_one_place: look::place_of(source)? == look::place_of(target)?,
     };
     let mut values = values::Values::begin(plan, &to, target)?;
     let mut findings = Vec::new();
     for index in &to {
-        let comes = fillers.of(index, &from);
+        let comes = fillers.of(index, Side::Target, &from);
         findings.push(of_one_row(index).unwrap_or_else(|| how(plan, index, &comes)));
         let is_on_both = from.iter().any(|other| other.is_like(index));
         findings.extend(values.try_all(index, is_on_both, (source, ours), (target, theirs))?);
     }
     // Rows that come back are held to these.
     for index in from.iter().filter(|index| !to.iter().any(|other| other.is_like(index))) {
-        findings.push(how(plan, index, &fillers.of(index, &from)));
+        findings.push(how(plan, index, &fillers.of(index, Side::Source, &from)));
     }
     findings.extend(behind(plan, fillers, (source, ours), (target, theirs))?);
     Ok(findings)
+}
+
+fn filling(
+    plan: &Plan,
+    (session, observed, side): (&mut Connection, &Observation, Side),
+    lists: &[String; 3],
+    read: Read,
+) -> Result<comes::Side> {
+    let (_, names) = observe::table_names(plan, side);
+    let tables = names.into_iter().zip(&plan.tables);
+    Ok(comes::Side {
+        sequences: look::of_tables(session, lists)?,
+        drawn: drawn::of(session, read.draws)?,
+        doings: read.doings,
+        tables: tables
+            .map(|(name, policy)| Table {
+                name,
+                shard_by: policy.shard_by.clone(),
+                maps: policy.maps.clone(),
+            })
+            .collect(),
+        names: observed.tables.iter().map(|table| table.name.clone()).collect(),
+    })
 }
 
 /// Numbers in rows of either side that a sequence with numbers of its own is yet to give out, as after a restore.
@@ -66,9 +98,10 @@ fn behind(
     let tables = |all: &Observation| {
         all.tables.iter().map(|table| table.oid.as_ref().map(|_| table.name.clone())).collect()
     };
+    let [here, there] = fillers.sides.map(|side| side.sequences);
     let mut ends = [
-        End { session: source, tables: tables(ours), sequences: fillers.source },
-        End { session: target, tables: tables(theirs), sequences: fillers.target },
+        End { session: source, tables: tables(ours), sequences: here },
+        End { session: target, tables: tables(theirs), sequences: there },
     ];
     let hint =
         format!("SELECT * FROM shard_sequences_spread({}) gives it other numbers.", literal(&plan.keyspace));
@@ -96,11 +129,18 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
     let text = index.text();
     let shard_by = plan.tables.get(index.position).map_or("", |table| table.shard_by.as_str());
     match comes {
-        Comes::Met { from, to, number, by } => {
+        Comes::Met(Met { from, to, number, by, through, is_sure }) => {
             let who = by.as_ref().map_or_else(String::new, |by| format!(", which {by} draws"));
+            let through = through.as_ref().map_or_else(String::new, |text| format!("; {text}"));
             let detail = format!(
-                "{text}: sequences {from} of the source and {to} of the target may both give out {number}{who}"
+                "{text}: sequences {from} of the source and {to} of the target may both give out {number}{who}{through}"
             );
+            if !is_sure {
+                let detail = format!(
+                    "{detail}; whether it comes into the key is not known: give each shard's sequence numbers of its own, as docs/identifiers.md shows"
+                );
+                return Finding::remark_of(plan.reverse_of, Remark::SequencesOfFunctions, to, detail);
+            }
             // Which column a function fills is not known for certain: these the operator sets apart.
             let hint = match by {
                 Some(_) => format!(
@@ -118,6 +158,7 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
             }
         }
         Comes::Apart(what) => Finding::new(NAME, true, format!("{text}: {what}"), ""),
+        Comes::ApartForNow(what, hint) => Finding::note(NAME, format!("{text}: {what}"), hint),
         Comes::Application(what) => Finding::note(
             NAME,
             format!("{text}: {what}"),

@@ -1,0 +1,466 @@
+//! What texts of functions do with names, read word by word: which columns they give a value, into which tables they write, whether
+//! they draw by a name that they put together. Quotes are no bounds, since a text may be run as a statement.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of one text so many places where a value is given are looked at, and so many words around each.
+const MOST_VALUES: usize = 2_000;
+const MOST_WORDS: usize = 500;
+/// A record as a whole.
+const RECORD: &str = "*";
+const BEGINNINGS: [&str; 5] = ["begin", "then", "else", "loop", "declare"];
+/// What puts a text together.
+const BUILDERS: [&str; 8] =
+    ["format", "concat", "concat_ws", "quote_ident", "replace", "string_agg", "regexp_replace", "lpad"];
+
+/// What is done by one text, or by several.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Doings {
+    /// Columns of records that are given a value, and the words of the statements that do.
+    assigned: BTreeMap<String, BTreeSet<String>>,
+    /// The same of variables.
+    variables: BTreeMap<String, BTreeSet<String>>,
+    /// Functions that are called, by their names.
+    pub called: BTreeSet<String>,
+    /// Into which columns rows of tables are inserted; None: of all.
+    inserted: BTreeMap<String, Option<BTreeSet<String>>>,
+    /// Tables whose rows are changed or taken away.
+    pub changed: BTreeSet<String>,
+    /// Names in other places than behind INSERT INTO.
+    pub mentioned: BTreeSet<String>,
+    draws: Draws,
+    builds: bool,
+    /// Columns of a row from which names are made that are drawn by; of each such call.
+    made_of: BTreeSet<BTreeSet<String>>,
+}
+
+/// How a text calls nextval().
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+enum Draws {
+    /// Never, or by names that it has, or that its trigger tells it.
+    #[default]
+    Named,
+    /// By what a variable says.
+    Variable,
+    /// By a name that it puts together.
+    Made,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Token {
+    /// As SQL reads it.
+    Word(String),
+    Sign(char),
+}
+
+use Token::{Sign, Word};
+
+impl Token {
+    fn is(&self, wanted: &str) -> bool {
+        matches!(self, Word(word) if word == wanted)
+    }
+
+    fn word(&self) -> Option<&str> {
+        match self {
+            Word(word) => Some(word),
+            Sign(_) => None,
+        }
+    }
+}
+
+impl Doings {
+    pub fn of(text: &str) -> Doings {
+        let tokens = tokens(text);
+        let mut doings = Doings::default();
+        let (mut values, mut calls) = (0, Vec::new());
+        let mut first: Option<&str> = None;
+        for (at, token) in tokens.iter().enumerate() {
+            let Word(word) = token else {
+                doings.builds |= *token == Sign('|') && tokens.get(at + 1) == Some(&Sign('|'));
+                // `n bigint := ..`, where it is declared.
+                let is_set = *token == Sign(':') && tokens.get(at + 1) == Some(&Sign('='));
+                if let Some(name) = first.filter(|_| is_set && values < MOST_VALUES) {
+                    values += 1;
+                    doings.variables.entry(name.to_owned()).or_default().extend(statement(&tokens, at));
+                }
+                continue;
+            };
+            if begins(&tokens, at) {
+                first = Some(word.as_str()).filter(|_| tokens.get(at + 1) != Some(&Sign('.')));
+            }
+            if let Some((name, is_of_record)) = assigned(&tokens, at).filter(|_| values < MOST_VALUES) {
+                values += 1;
+                let of = if is_of_record { &mut doings.assigned } else { &mut doings.variables };
+                of.entry(name).or_default().extend(statement(&tokens, at));
+            }
+            doings.builds |= BUILDERS.contains(&word.as_str()) && tokens.get(at + 1) == Some(&Sign('('));
+            if word == "nextval" {
+                let called = argument(tokens.get(at + 1..).unwrap_or_default());
+                doings.draws = doings.draws.max(draws(called));
+                calls.push(words(called));
+            }
+            doings.name(&tokens, at, word);
+        }
+        let fields = fields(&tokens);
+        for call in calls {
+            let of_row = doings.with_sources(call).intersection(&fields).cloned().collect();
+            doings.made_of.insert(of_row);
+        }
+        doings
+    }
+
+    /// Words, and those of the statements that give them a value, where they are variables.
+    fn with_sources(&self, mut found: BTreeSet<String>) -> BTreeSet<String> {
+        let mut left: Vec<String> = found.iter().cloned().collect();
+        while let Some(word) = left.pop() {
+            let words = self.variables.get(&word).into_iter().flatten();
+            left.extend(words.filter(|word| found.insert((*word).clone())).cloned().collect::<Vec<_>>());
+        }
+        found
+    }
+
+    /// A word that may be the name of a table.
+    fn name(&mut self, tokens: &[Token], at: usize, word: &str) {
+        let mut first = at;
+        while first >= 2 && tokens[first - 1] == Sign('.') && tokens[first - 2].word().is_some() {
+            first -= 2;
+        }
+        let before =
+            |back: usize| first.checked_sub(back).and_then(|at| tokens[at].word()).unwrap_or_default();
+        let back = usize::from(before(1) == "only") + 1;
+        // Behind it the name is yet to come.
+        let is_before_name = word == "only" || tokens.get(at + 1) == Some(&Sign('.'));
+        match (before(back + 1), before(back)) {
+            _ if is_before_name => drop(self.mentioned.insert(word.to_owned())),
+            ("insert", "into") => {
+                let columns = listed(tokens.get(at + 1..).unwrap_or_default());
+                let known = self.inserted.entry(word.to_owned()).or_insert_with(|| Some(BTreeSet::new()));
+                *known = known.take().zip(columns).map(|(known, columns)| &known | &columns);
+                let words = statement(tokens, at);
+                if ["conflict", "update"].iter().all(|word| words.contains(*word)) {
+                    self.changed.insert(word.to_owned());
+                }
+            }
+            ("for" | "do" | "on" | "key" | "before" | "after" | "of", "update") => {}
+            (_, "update") | ("merge", "into") | ("delete", "from") => {
+                self.changed.insert(word.to_owned());
+            }
+            _ => {
+                self.mentioned.insert(word.to_owned());
+            }
+        }
+    }
+
+    /// Leaves out what is of no column of some names.
+    pub fn keep_of(&mut self, columns: &BTreeSet<String>) {
+        self.assigned.retain(|name, _| name == RECORD || columns.contains(name));
+        if self.assigned.is_empty() {
+            self.variables.clear();
+        }
+    }
+
+    /// A default of a view gives one column its value.
+    pub fn assign(&mut self, column: &str, words: impl Iterator<Item = String>) {
+        self.assigned.entry(column.to_owned()).or_default().extend(words);
+    }
+
+    pub fn add(&mut self, other: &Doings) {
+        self.add_of_columns(other);
+        self.changed.extend(other.changed.iter().cloned());
+        self.mentioned.extend(other.mentioned.iter().cloned());
+        self.draws = self.draws.max(other.draws);
+        self.builds |= other.builds;
+        self.made_of.extend(other.made_of.iter().cloned());
+    }
+
+    /// Whether a name that is drawn by is made of columns of a row that are none of these: of a child's number, and no key's.
+    pub fn draws_by_others(&self, keys: &BTreeSet<&str>) -> bool {
+        let is_other =
+            |of: &&BTreeSet<String>| !of.is_empty() && of.iter().all(|name| !keys.contains(name.as_str()));
+        self.draws != Draws::Named && self.made_of.iter().any(|of| is_other(&of))
+    }
+
+    /// What columns get their values by, and no more.
+    pub fn add_of_columns(&mut self, other: &Doings) {
+        for (of, others) in [(&mut self.assigned, &other.assigned), (&mut self.variables, &other.variables)] {
+            for (name, words) in others {
+                of.entry(name.clone()).or_default().extend(words.iter().cloned());
+            }
+        }
+        self.called.extend(other.called.iter().cloned());
+        for (table, columns) in &other.inserted {
+            match self.inserted.get_mut(table) {
+                None => drop(self.inserted.insert(table.clone(), columns.clone())),
+                Some(known) => {
+                    *known = known.take().zip(columns.as_ref()).map(|(known, columns)| &known | columns);
+                }
+            }
+        }
+    }
+
+    /// Whether a sequence may be drawn from by a name that no text has as it is.
+    pub fn draws_by_made_names(&self) -> bool {
+        match self.draws {
+            Draws::Named => false,
+            Draws::Variable => self.builds,
+            Draws::Made => true,
+        }
+    }
+
+    /// Tables whose rows these texts count by, or take: what only gets more rows, and is read by nobody, is a log.
+    pub fn counted(&self) -> BTreeSet<String> {
+        let read = self.inserted.keys().filter(|table| self.mentioned.contains(*table));
+        self.changed.iter().chain(read).cloned().collect()
+    }
+
+    /// The words of the statements that give a record's column its value, or the whole record one with it, and of those that give
+    /// their variables one; None: nothing does.
+    pub fn sources_of(&self, column: &str) -> Option<BTreeSet<String>> {
+        let of_record = self.assigned.get(RECORD).filter(|words| words.contains(column));
+        Some(self.with_sources(self.assigned.get(column).or(of_record)?.clone()))
+    }
+
+    /// Whether a column's value is a number of a sequence, as far as texts tell.
+    pub fn draws_for(&self, column: &str, sequence: &str) -> bool {
+        const DRAWS: [&str; 3] = ["nextval", "lastval", "returning"];
+        self.sources_of(column).is_some_and(|words| {
+            words.contains(sequence)
+                || DRAWS.iter().any(|word| words.contains(*word))
+                || !words.is_disjoint(&self.called)
+        })
+    }
+
+    /// Whether rows of a table are inserted with a column.
+    pub fn inserts(&self, table: &str, column: &str) -> bool {
+        let columns = self.inserted.get(table);
+        columns.is_some_and(|columns| columns.as_ref().is_none_or(|columns| columns.contains(column)))
+    }
+}
+
+/// The only word of a text.
+pub fn one_word(text: &str) -> Option<String> {
+    let [Word(word)] = <[Token; 1]>::try_from(tokens(text)).ok()? else { return None };
+    Some(word)
+}
+
+fn tokens(text: &str) -> Vec<Token> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut rest = without_comment(line);
+        while let Some(c) = rest.chars().next() {
+            let length = match c {
+                '"' => match rest[1..].split_once('"') {
+                    Some((name, _)) if !name.is_empty() && name.len() < 64 => {
+                        found.push(Word(name.to_owned()));
+                        name.len() + 2
+                    }
+                    _ => 1,
+                },
+                c if is_part(c) => {
+                    let length = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+                    found.push(Word(rest[..length].to_lowercase()));
+                    length
+                }
+                c => {
+                    if !c.is_whitespace() {
+                        found.push(Sign(c));
+                    }
+                    c.len_utf8()
+                }
+            };
+            rest = &rest[length..];
+        }
+    }
+    found
+}
+
+/// A line without the comment at its end: none begins within a text.
+fn without_comment(line: &str) -> &str {
+    let begins = |at: &usize| line[..*at].matches('\'').count().is_multiple_of(2);
+    let at = line.match_indices("--").map(|(at, _)| at).find(begins);
+    &line[..at.unwrap_or(line.len())]
+}
+
+/// Whether a statement begins with a word.
+fn begins(tokens: &[Token], at: usize) -> bool {
+    let before = at.checked_sub(1).map(|before| &tokens[before]);
+    before.is_none_or(|token| {
+        *token == Sign(';') || token.word().is_some_and(|word| BEGINNINGS.contains(&word))
+    })
+}
+
+/// The column of a record that gets a value where a word is, or the variable; and which of them it is.
+fn assigned(tokens: &[Token], at: usize) -> Option<(String, bool)> {
+    let word = tokens[at].word()?;
+    let sign = |next: usize| tokens.get(at + next).filter(|token| token.word().is_none());
+    let is_of_record = at >= 2 && tokens[at - 1] == Sign('.') && tokens[at - 2].word().is_some();
+    let name = if !is_of_record && word == "new" { RECORD } else { word };
+    let first = if is_of_record { at - 2 } else { at };
+    let is_set = match (sign(1), sign(2)) {
+        (Some(Sign(':')), Some(Sign('='))) => true,
+        (Some(Sign('=')), _) => begins(tokens, first),
+        _ => false,
+    };
+    (is_set || is_into(tokens, first)).then(|| (name.to_owned(), is_of_record || name == RECORD))
+}
+
+/// Whether a word is among those behind SELECT .. INTO and the like.
+fn is_into(tokens: &[Token], first: usize) -> bool {
+    let mut at = first;
+    while let Some(before) = at.checked_sub(1).filter(|before| first - before < MOST_WORDS) {
+        match &tokens[before] {
+            Word(word) if word == "into" => {
+                return before
+                    .checked_sub(1)
+                    .is_none_or(|at| !tokens[at].is("insert") && !tokens[at].is("merge"));
+            }
+            Word(word) if ["select", "values", "from", "where", "set"].contains(&word.as_str()) => {
+                return false;
+            }
+            Word(_) | Sign('.' | ',') => at = before,
+            Sign(_) => return false,
+        }
+    }
+    false
+}
+
+/// The words of the statement that a word is in.
+fn statement(tokens: &[Token], at: usize) -> BTreeSet<String> {
+    let is_end = |token: &Token| *token == Sign(';');
+    let (from, to) = (at.saturating_sub(MOST_WORDS), tokens.len().min(at + MOST_WORDS));
+    let first = tokens[from..at].iter().rposition(is_end).map_or(from, |end| from + end + 1);
+    let last = tokens[at..to].iter().position(is_end).map_or(to, |end| at + end);
+    words(&tokens[first..last])
+}
+
+/// The columns of an INSERT, behind its table; None: it names none.
+fn listed(rest: &[Token]) -> Option<BTreeSet<String>> {
+    let alias = if rest.first().is_some_and(|token| token.is("as")) { 2 } else { 0 };
+    let rest = rest.get(alias..)?;
+    (rest.first() == Some(&Sign('('))).then_some(())?;
+    let end = rest.iter().position(|token| *token == Sign(')'))?;
+    let words: BTreeSet<String> = rest[1..end].iter().filter_map(Token::word).map(str::to_owned).collect();
+    (!words.contains("select")).then_some(words)
+}
+
+fn words(tokens: &[Token]) -> BTreeSet<String> {
+    tokens.iter().filter_map(Token::word).map(str::to_owned).collect()
+}
+
+/// Columns of a trigger's row that a text names.
+fn fields(tokens: &[Token]) -> BTreeSet<String> {
+    let of_row = |three: &[Token]| match three {
+        [Word(row), Sign('.'), Word(name)] if row == "new" || row == "old" => Some(name.clone()),
+        _ => None,
+    };
+    tokens.windows(3).filter_map(of_row).collect()
+}
+
+/// What is within the parentheses that follow.
+fn argument(rest: &[Token]) -> &[Token] {
+    if rest.first() != Some(&Sign('(')) {
+        return &[];
+    }
+    let mut depth = 0;
+    let is_end = |token: &Token| {
+        match token {
+            Sign('(') => depth += 1,
+            Sign(')') => depth -= 1,
+            Word(_) | Sign(_) => {}
+        }
+        depth == 0
+    };
+    let end = rest.iter().position(is_end).unwrap_or(rest.len());
+    rest.get(1..end).unwrap_or_default()
+}
+
+/// How a call of nextval() draws, by what is within its parentheses.
+fn draws(all: &[Token]) -> Draws {
+    let told = all.iter().position(|token| *token != Sign('(')).unwrap_or(all.len());
+    let all = &all[told..];
+    let is_called = |name: &str| all.first().is_some_and(|token| token.is(name));
+    if all.is_empty() || is_called("pg_get_serial_sequence") || is_called("tg_argv") {
+        return Draws::Named;
+    }
+    let calls = all.windows(2).any(|pair| pair[0].word().is_some() && pair[1] == Sign('('));
+    let is_made = calls || all.iter().any(|token| matches!(token, Sign('|' | '%')) || token.is("case"));
+    match (is_made, &all[0]) {
+        (true, _) => Draws::Made,
+        (false, Sign('\'')) => Draws::Named,
+        (false, _) => Draws::Variable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_that_get_a_value_are_found() {
+        let text = "DECLARE n int; BEGIN IF new.a IS NULL THEN NEW.a = nextval('s'); END IF; NEW.\"B\" := new.x || '-';
+            SELECT max(c), 1 INTO STRICT n, NEW.c FROM t WHERE t.d = NEW.d; -- NEW.e := 1
+            INSERT INTO log VALUES (1, NEW.f); UPDATE t SET g = 1 WHERE t.g = NEW.g; NEW := jsonb_populate_record(NEW, h); RETURN NEW; END";
+        let doings = Doings::of(text);
+        let found: Vec<&str> = doings.assigned.keys().map(String::as_str).collect();
+        assert_eq!(found, [RECORD, "B", "a", "c"]);
+        let sources = |column: &str| doings.sources_of(column);
+        assert!(sources("B").unwrap().contains("x") && !sources("B").unwrap().contains("s"));
+        assert!(sources("h").is_some() && sources("f").is_none());
+        assert!(doings.draws_for("a", "other") && !doings.draws_for("B", "s"));
+        let two = Doings::of("BEGIN NEW.a := NEW.tenant; NEW.b := NEW.id; END");
+        assert!(!two.sources_of("b").unwrap().contains("tenant"));
+        let by_variable =
+            Doings::of("DECLARE n bigint := nextval('s'); m bigint; BEGIN m := n + 1; NEW.id := m; END");
+        assert!(by_variable.draws_for("id", "s") && !by_variable.draws_for("n", "s"));
+    }
+
+    #[test]
+    fn tables_that_are_written_are_found() {
+        let text = "UPDATE only app.c AS x SET n = n + 1 RETURNING n INTO new.id; INSERT INTO up AS u (a, \"B\") VALUES (1, 2) ON CONFLICT (a) DO UPDATE SET n = 1;
+            INSERT INTO log VALUES (1); INSERT INTO nos (tenant, n) SELECT $1, max(n) + 1 FROM nos; DELETE FROM free WHERE a = 1;
+            MERGE INTO merged USING log2 ON true; SELECT 1 FROM seen FOR UPDATE OF seen; EXECUTE 'update quoted set a = 1'; INSERT INTO quiet SELECT 1 ON CONFLICT DO NOTHING";
+        let doings = Doings::of(text);
+        let counted: Vec<String> = doings.counted().into_iter().collect();
+        assert_eq!(counted, ["c", "free", "merged", "nos", "quoted", "up"]);
+        assert!(doings.inserts("up", "B") && !doings.inserts("up", "n") && doings.inserts("log", "any"));
+    }
+
+    #[test]
+    fn names_that_are_put_together_are_found() {
+        let of = |text: &str| Doings::of(text).draws_by_made_names();
+        for text in [
+            "nextval('seq' || new.tenant)",
+            "nextval(('seq'||new.tenant)::regclass)",
+            "nextval(format('%I.no', 'tenant_' || tenant))",
+            "EXECUTE 'SELECT nextval(''seq_' || t || ''')' INTO n",
+            "EXECUTE format('SELECT nextval(%L)', s)",
+            "s := 'seq_' || t; n := nextval(s)",
+            "nextval(name_of(new.tenant))",
+            "nextval(TG_TABLE_NAME || '_seq')",
+        ] {
+            assert!(of(text), "{text}");
+        }
+        let by_others = |text: &str| Doings::of(text).draws_by_others(&BTreeSet::from(["tenant"]));
+        assert!(
+            by_others("nextval('seq_' || new.project)")
+                && by_others("s := 'seq_' || new.project; nextval(s)")
+        );
+        assert!(
+            !by_others("nextval('seq_' || new.project || new.tenant)") && !by_others("nextval('seq_' || $1)")
+        );
+        for text in [
+            "nextval('s')",
+            "nextval('\"Odd\".\"s\"'::regclass)",
+            "nextval(('s'::text)::regclass)",
+            "nextval(TG_ARGV[0])",
+            "nextval(pg_get_serial_sequence('t', 'id'))",
+            "nextval($1)",
+            "nextval($s$sq$s$)",
+            "EXECUTE 'SELECT nextval(''s'')'",
+            "raise notice 'a' || 'b'",
+        ] {
+            assert!(!of(text), "{text}");
+        }
+    }
+}
