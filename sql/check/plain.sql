@@ -10,5 +10,6 @@ WITH RECURSIVE read (oid) AS (
     UNION
     SELECT r.oid FROM pg_roles r WHERE r.rolsuper OR r.rolname = current_user OR format('%s:%s', r.oid, r.rolname) = ANY ($4::text[])
 )
-SELECT bool_and(c.relkind IN ('r', 'p')), min(pg_get_userbyid(c.relowner)) FILTER (WHERE c.relowner NOT IN (SELECT k.oid FROM known k))
+SELECT bool_and(c.relkind IN ('r', 'p')), min(pg_get_userbyid(c.relowner)) FILTER (WHERE c.relowner NOT IN (SELECT k.oid FROM known k)),
+       sum(pg_relation_size(c.oid)) = 0
   FROM read r JOIN pg_class c ON c.oid = r.oid

@@ -162,15 +162,16 @@ fn rows(
     );
     let found = session.undone(|session| {
         session.run(&format!("LOCK TABLE {name} IN ACCESS SHARE MODE"))?;
-        if let Some(why) = unread(session, (plan, side), (schema, table), &name)? {
-            return Ok(Err(why));
+        match look(session, (plan, side), (schema, table), &name)? {
+            Look::Unread(why) => Ok(Err(why)),
+            Look::Empty => Ok(Ok(None)),
+            Look::May => session.query(&query, &[]).map(|rows| Ok(Some(rows))),
         }
-        session.query(&query, &[]).map(Ok)
     });
     match found {
         Ok(Err(why)) => Ok(Err(why)),
         Ok(Ok(found)) => {
-            let row = found.rows.into_iter().next().unwrap_or_default();
+            let row = found.and_then(|found| found.rows.into_iter().next()).unwrap_or_default();
             let count = row.first().cloned().flatten().and_then(|count| count.parse().ok()).unwrap_or(0);
             Ok(Ok((count, row.get(1).cloned().flatten().unwrap_or_default())))
         }
@@ -180,13 +181,19 @@ fn rows(
     }
 }
 
-/// Why a table is not read though it is locked.
-fn unread(
+/// What is known of a table, which is locked, before it is read.
+enum Look {
+    May,
+    Empty,
+    Unread(String),
+}
+
+fn look(
     session: &mut Connection,
     (plan, side): (&Plan, Side),
     (schema, table): (&str, &str),
     name: &str,
-) -> std::result::Result<Option<String>, RemoteError> {
+) -> std::result::Result<Look, RemoteError> {
     let trusted = match side {
         Side::Source => &plan.trusted[0],
         Side::Target => &plan.trusted[1],
@@ -194,14 +201,18 @@ fn unread(
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [&schemas, &names, trusted].map(|list| text_array(list));
     let plain = session.query(PLAIN, &[Some(name), Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    let is = |cell: &Option<String>| cell.as_deref() == Some("t");
     match plain.rows.first().map(Vec::as_slice) {
-        Some([Some(is_plain), None]) if is_plain == "t" => {}
-        Some([Some(is_plain), Some(owner)]) if is_plain == "t" => {
-            return Ok(Some(format!("it belongs to {owner}, who owns none of the moving tables")));
+        Some([is_plain, _, is_empty]) if is(is_plain) && is(is_empty) => return Ok(Look::Empty),
+        Some([is_plain, None, _]) if is(is_plain) => {}
+        Some([is_plain, Some(owner), _]) if is(is_plain) => {
+            let why = format!("it belongs to {owner}, who owns none of the moving tables");
+            return Ok(Look::Unread(why));
         }
-        None | Some(_) => return Ok(Some("not all of it is a table".to_owned())),
+        None | Some(_) => return Ok(Look::Unread("not all of it is a table".to_owned())),
     }
     let place = (vec![schema.to_owned()], vec![table.to_owned()]);
     let code = owners::find_in(session, place, trusted, &Named::none())?.code;
-    Ok(code.first().map(|code| format!("the mover would run code of {}: {}", code.owner, code.text())))
+    let why = |code: &owners::Code| format!("the mover would run code of {}: {}", code.owner, code.text());
+    Ok(code.first().map_or(Look::May, |code| Look::Unread(why(code))))
 }
