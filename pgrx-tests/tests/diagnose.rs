@@ -48,7 +48,7 @@ fn at_rest(cluster: &Cluster) -> Split<'_> {
     split
 }
 
-const ENABLE: &str = "DO $$ DECLARE t name; BEGIN
+const ENABLE: &str = "ALTER TABLE items ENABLE TRIGGER ALL; DO $$ DECLARE t name; BEGIN
     FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'items'::regclass AND tgname LIKE '00%' LOOP
         EXECUTE format('ALTER TABLE items ENABLE ALWAYS TRIGGER %I', t);
     END LOOP; END $$";
