@@ -286,6 +286,8 @@ fn no_content_of_what_it_reads_ends_a_server() {
             ),
         };
         let split = Split::plan_by(&cluster, &plan).unwrap();
+        // A function of the source alone.
+        split.accept_remarks().unwrap();
         split.call("start_dual_write").unwrap();
         split.wait("dual_write", LIMIT).unwrap();
         split.call("pause").unwrap();
