@@ -1160,6 +1160,8 @@ COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is c
 ALTER TABLE shardmaster.reference_table ADD COLUMN token text;
 COMMENT ON COLUMN shardmaster.reference_table.token IS 'by which shards know that it was taken out, whatever has its number and name since; NULL, of a row of 0.1.0: what follows from its set, number and name';
 
+COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'of the tables in filled, what was committed on the origin by then is there';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.
 DO $$
@@ -1185,5 +1187,3 @@ BEGIN
     END LOOP;
     PERFORM shardmaster.keep_tables_own(there);
 END $$;
-
-COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'of the tables in filled, what was committed on the origin by then is there';

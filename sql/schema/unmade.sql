@@ -1,5 +1,5 @@
 -- What is in the schemas of the tables, or looks at them, and is not made: whoever uses it misses it on another shard.
--- What a function is, without the name of the tables' schema; {with_views}: of those that are needed, too.
+-- {with_views}: what a function is, without the name of the tables' schema, and of those that are needed, too.
 SELECT 0, r.kind, r.name, NULL::text, coalesce(md5(regexp_replace(r.says, '\m' || regexp_replace({schema}, '(\W)', '\\\1', 'g') || '\M', '', 'g')), ''), NULL::text, r.number
   FROM (SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'sequence' END, c.oid::regclass::text, c.oid::bigint, NULL
           FROM pg_class c
@@ -14,7 +14,7 @@ SELECT 0, r.kind, r.name, NULL::text, coalesce(md5(regexp_replace(r.says, '\m' |
                               AND (d.deptype = 'e' OR c.relkind = 'S' AND d.deptype IN ('a', 'i') AND d.refclassid = 'pg_class'::regclass))
         UNION ALL
         SELECT CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END, p.oid::regprocedure::text, p.oid::bigint,
-               CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END
+               CASE WHEN {with_views} AND p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END
           FROM pg_proc p
          WHERE CASE WHEN p.oid IN (SELECT f.oid FROM made_function f) THEN {with_views}
                     ELSE p.pronamespace IN (SELECT n.oid FROM pg_namespace n WHERE n.nspname = {schema} UNION SELECT m.relnamespace FROM member m) END

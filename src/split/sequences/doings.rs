@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Of one text so many places where a value is given are looked at, and so many words around each.
 const MOST_VALUES: usize = 2_000;
 const MOST_WORDS: usize = 500;
+/// Calls of nextval() of one text whose names are followed to what they are made of.
+const MOST_CALLS: usize = 200;
 /// A record as a whole.
 const RECORD: &str = "*";
 const BEGINNINGS: [&str; 5] = ["begin", "then", "else", "loop", "declare"];
@@ -97,7 +99,9 @@ impl Doings {
             if word == "nextval" {
                 let called = argument(tokens.get(at + 1..).unwrap_or_default());
                 doings.draws = doings.draws.max(draws(called));
-                calls.push(words(called));
+                if calls.len() < MOST_CALLS {
+                    calls.push(words(called));
+                }
             }
             doings.name(&tokens, at, word);
         }
@@ -277,8 +281,12 @@ fn tokens(text: &str) -> Vec<Token> {
 
 /// A line without the comment at its end: none begins within a text.
 fn without_comment(line: &str) -> &str {
-    let begins = |at: &usize| line[..*at].matches('\'').count().is_multiple_of(2);
-    let at = line.match_indices("--").map(|(at, _)| at).find(begins);
+    let mut is_quoted = false;
+    // Once through it, however many there are.
+    let at = line.bytes().enumerate().position(|(at, byte)| {
+        is_quoted ^= byte == b'\'';
+        !is_quoted && line.as_bytes()[at..].starts_with(b"--")
+    });
     &line[..at.unwrap_or(line.len())]
 }
 
@@ -339,7 +347,7 @@ fn listed(rest: &[Token]) -> Option<BTreeSet<String>> {
     let alias = if rest.first().is_some_and(|token| token.is("as")) { 2 } else { 0 };
     let rest = rest.get(alias..)?;
     (rest.first() == Some(&Sign('('))).then_some(())?;
-    let end = rest.iter().position(|token| *token == Sign(')'))?;
+    let end = rest.iter().take(MOST_WORDS).position(|token| *token == Sign(')'))?;
     let words: BTreeSet<String> = rest[1..end].iter().filter_map(Token::word).map(str::to_owned).collect();
     (!words.contains("select")).then_some(words)
 }
@@ -362,6 +370,7 @@ fn argument(rest: &[Token]) -> &[Token] {
     if rest.first() != Some(&Sign('(')) {
         return &[];
     }
+    let rest = rest.get(..MOST_WORDS).unwrap_or(rest);
     let mut depth = 0;
     let is_end = |token: &Token| {
         match token {
@@ -413,6 +422,18 @@ mod tests {
         let by_variable =
             Doings::of("DECLARE n bigint := nextval('s'); m bigint; BEGIN m := n + 1; NEW.id := m; END");
         assert!(by_variable.draws_for("id", "s") && !by_variable.draws_for("n", "s"));
+    }
+
+    #[test]
+    fn comments_begin_outside_of_texts() {
+        for (line, wanted) in [
+            ("a '--' b -- c", "a '--' b "),
+            ("--", ""),
+            ("'it''s -- x'", "'it''s -- x'"),
+            ("a - -b", "a - -b"),
+        ] {
+            assert_eq!(without_comment(line), wanted);
+        }
     }
 
     #[test]

@@ -172,6 +172,8 @@ fn body(row: Vec<Option<String>>) -> Option<(String, Body)> {
 
 impl Body {
     fn read(&mut self, text: &str) {
+        #[cfg(not(test))]
+        pgrx::check_for_interrupts!();
         self.words.extend(names_in(text));
         self.serials.extend(by_table::asked_for(text));
         self.doings.add(&Doings::of(text));

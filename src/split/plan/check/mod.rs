@@ -198,8 +198,7 @@ fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<V
     let (found, read) = sequences::check::check(plan, (source, on_source), (target, on_target))?;
     findings.extend(found);
     findings.extend(server_values::check(plan, (source, on_source), on_target)?);
-    let named: BTreeSet<&str> = findings.iter().filter_map(|finding| finding.object.as_deref()).collect();
-    let beside = beside::check(plan, (source, on_source), (target, on_target), &named)?;
+    let beside = beside::check(plan, (source, on_source), (target, on_target), &findings)?;
     findings.extend(beside);
     findings.extend(long_rows::check(plan, source, target)?);
     findings.extend(partitions::check(plan, (source, on_source), target)?);

@@ -33,12 +33,12 @@ use std::collections::BTreeSet;
 
 const SHOWN_WITH: &str = include_str!("../../../../../sql/check/shown_with.sql");
 
-/// `named`: objects that other findings name already.
+/// `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
     (target, on_target): (&mut Connection, &Observation),
-    named: &BTreeSet<&str>,
+    known: &[Finding],
 ) -> Result<Vec<Finding>> {
     let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
     let (given, there) = (fact::of(source, &lists[0])?, fact::of(target, &lists[1])?);
@@ -79,8 +79,8 @@ pub fn check(
             remark(plan, Remark::Alone, &policy.table_name, &text, detail)
         }));
     }
-    findings.extend(needed::check(plan, source, target, named)?);
-    findings.extend(shown(plan, source, target, (&lists[0], named))?);
+    findings.extend(needed::check(plan, source, target, known)?);
+    findings.extend(shown(plan, source, target, (&lists[0], known))?);
     findings.extend(stale(plan, &there));
     for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
         findings.extend(published::check(session, side, shapes)?);
@@ -110,18 +110,24 @@ fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
     rights.chain(settings).collect()
 }
 
-/// Tables in no keyspace without whose rows views over the moving ones show others. `named`: objects that other findings name.
+/// Tables in no keyspace without whose rows views over the moving ones show others. `known`: what other parts have found.
 fn shown(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
-    (lists, named): (&[String; 2], &BTreeSet<&str>),
+    (lists, known): (&[String; 2], &[Finding]),
 ) -> Result<Vec<Finding>> {
     let rows = catalogs::ask(source, SHOWN_WITH, &[Some(&lists[0]), Some(&lists[1])])?.rows;
     let table = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
         [Some(schema), Some(name)] => Some((schema, name)),
         [None | Some(_), _] => None,
     };
+    let named = Remark::NamedTables.check_name();
+    let named: BTreeSet<&str> = known
+        .iter()
+        .filter(|found| found.name == named)
+        .filter_map(|found| found.object.as_deref())
+        .collect();
     let is_named = |(schema, name): &(String, String)| {
         named.contains(format!("{}.{}", ident_as_needed(schema), ident_as_needed(name)).as_str())
     };

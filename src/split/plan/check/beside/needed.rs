@@ -28,12 +28,12 @@ const EXTENSIONS: [&str; 2] = ["extension", "unused extension"];
 const OF_TOOLS: [&str; 6] =
     ["shardmaster", "pg_stat_statements", "pg_buffercache", "pg_prewarm", "pgstattuple", "pageinspect"];
 
-/// `named`: objects that other findings name already.
+/// `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
-    named: &BTreeSet<&str>,
+    known: &[Finding],
 ) -> Result<Vec<Finding>> {
     let (here, there) = (of(plan, source, Side::Source)?, of(plan, target, Side::Target)?);
     let mut findings = Vec::new();
@@ -58,10 +58,13 @@ pub fn check(
         let object = format!("extension {}", object.name);
         tell(&object, format!("{object} is missing on the target"));
     }
-    let is_named = |object: &Object| {
-        let name = object.name.split('(').next().unwrap_or_default();
-        named.iter().any(|known| known.split('(').next().is_some_and(|known| is_name_of(known, name)))
-    };
+    let lacking = Remark::Lacking.check_name();
+    let named: Vec<&str> = known
+        .iter()
+        .filter(|found| found.name == lacking)
+        .filter_map(|found| found.object.as_deref())
+        .collect();
+    let is_named = |object: &Object| named.iter().any(|named| is_name_of(named, &object.name));
     for difference in differences(&here, &there, &FUNCTIONS).filter(|difference| !is_named(difference.object))
     {
         let object = difference.object.text();
@@ -72,9 +75,12 @@ pub fn check(
     Ok(findings)
 }
 
-/// Whether a name with its schema is the same as one that may stand without.
-fn is_name_of(qualified: &str, name: &str) -> bool {
-    qualified == name || qualified.rsplit_once('.').is_some_and(|(_, last)| last == name)
+/// Whether a function that is named with its schema, and perhaps without its arguments, is one that may stand without a schema.
+fn is_name_of(named: &str, function: &str) -> bool {
+    let function =
+        if named.contains('(') { function } else { function.split('(').next().unwrap_or_default() };
+    let begins = named.len().checked_sub(function.len());
+    named.ends_with(function) && begins.is_some_and(|at| at == 0 || named[..at].ends_with('.'))
 }
 
 struct Difference<'a> {
@@ -113,4 +119,20 @@ fn of(plan: &Plan, session: &mut Connection, side: Side) -> Result<Vec<Object>> 
         Side::Target => &plan.target.namespace,
     };
     Ok(inventory::beside(session, namespace, &tables)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name_of;
+
+    #[test]
+    fn one_of_a_name_does_not_stand_for_all() {
+        assert!(is_name_of("public.f(text)", "f(text)") && is_name_of("public.f", "f(text)"));
+        assert!(is_name_of("log.f(text)", "log.f(text)"));
+        for (named, function) in
+            [("public.f(text)", "f(bigint)"), ("public.if(text)", "f(text)"), ("f", "g()")]
+        {
+            assert!(!is_name_of(named, function), "{named} {function}");
+        }
+    }
 }
