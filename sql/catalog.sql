@@ -103,12 +103,14 @@ CREATE TABLE shardmaster.keyspace (
     strategy  text NOT NULL CHECK (strategy IN ('directory', 'hash', 'range')),
     buckets   int CHECK (buckets > 0),
     key_type  text,
-    locked_by xid8
+    locked_by xid8,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 INSERT INTO shardmaster.keyspace (name, strategy) VALUES ('default', 'directory');
 COMMENT ON TABLE shardmaster.keyspace IS 'sets of tables routed by the same key';
 COMMENT ON COLUMN shardmaster.keyspace.key_type IS 'type of the key, by name; NULL until a shard_table_add of the default keyspace tells it: text';
 COMMENT ON COLUMN shardmaster.keyspace.locked_by IS 'the last transaction that changed routing; makes later REPEATABLE READ ones fail with 40001';
+COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards tell it from an earlier or later one of its name';
 
 CREATE TABLE shardmaster.table_policy (
     keyspace   text NOT NULL REFERENCES shardmaster.keyspace (name),

@@ -16,6 +16,7 @@ CREATE TABLE shardmaster.shard_decision (
     said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note', 'earlier')),
     key_count  bigint NOT NULL,
     keys       text[],
+    keyspace_made bigint,
     asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (shard_key, token, split_id)
 );
@@ -24,6 +25,7 @@ COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard kn
 COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, the note that stays of the last one, or what that one says of those before it';
 COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
 COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
+COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when the keyspace was made that they are of, in microseconds since 1970; NULL: the shard does not know it';
 
 -- Those that shard_adopt() has taken over: no plan stands for them here.
 CREATE TABLE shardmaster.adopted_decision (

@@ -984,6 +984,8 @@ ALTER TABLE shardmaster.installation ADD COLUMN created_at timestamptz NOT NULL 
 -- Decided cutovers that shards know and this master did not when it asked them: it was restored,
 -- or promoted, to a time before. Not dumped: a restored master asks its own shards.
 CREATE TABLE shardmaster.shard_decision (
+ALTER TABLE shardmaster.keyspace ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp();
+COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards tell it from an earlier or later one of its name';
     shard_key  text NOT NULL REFERENCES shardmaster.shard (shard_key) ON UPDATE CASCADE ON DELETE CASCADE,
     split_id   bigint NOT NULL,
     token      text NOT NULL,
@@ -1000,6 +1002,7 @@ CREATE TABLE shardmaster.shard_decision (
     PRIMARY KEY (shard_key, token, split_id)
 );
 CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
+    keyspace_made bigint,
 COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
 COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, the note that stays of the last one, or what that one says of those before it';
 COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
@@ -1008,6 +1011,7 @@ COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that mo
 -- Those that shard_adopt() has taken over: no plan stands for them here.
 CREATE TABLE shardmaster.adopted_decision (
     token      text NOT NULL,
+COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when the keyspace was made that they are of, in microseconds since 1970; NULL: the shard does not know it';
     split_id   bigint NOT NULL,
     keyspace   text NOT NULL,
     version    bigint NOT NULL,

@@ -9,7 +9,8 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
 const TABLES: &str = "CREATE TABLE numbers (k bigint PRIMARY KEY); CREATE TABLE names (name text PRIMARY KEY);
-    CREATE TABLE spans (k bigint PRIMARY KEY); CREATE TABLE texts (word text PRIMARY KEY); CREATE TABLE evs (k bigint PRIMARY KEY)";
+    CREATE TABLE spans (k bigint PRIMARY KEY); CREATE TABLE texts (word text PRIMARY KEY); CREATE TABLE evs (k bigint PRIMARY KEY);
+    CREATE TABLE first (n bigint PRIMARY KEY); CREATE TABLE later (no bigint PRIMARY KEY)";
 
 fn run(cluster: &Cluster, statements: &str) {
     cluster.superuser().unwrap().batch_execute(statements).unwrap();
@@ -31,7 +32,7 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
     let mut cluster = Cluster::servers(2, &["fsync = off", "shardmaster.watch_interval = 0"]).unwrap();
     for (shard, server) in cluster.shards.iter().zip(0..) {
         cluster.owner_of(shard).unwrap().batch_execute(&format!("SET ROLE {OWNER}; {TABLES}")).unwrap();
-        let rows = "INSERT INTO evs SELECT generate_series(1, 60); INSERT INTO numbers VALUES (7); INSERT INTO spans VALUES (11)";
+        let rows = "INSERT INTO evs SELECT generate_series(1, 60); INSERT INTO numbers VALUES (7); INSERT INTO spans VALUES (11); INSERT INTO first VALUES (10); INSERT INTO later VALUES (10)";
         if server == 0 {
             cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(rows).unwrap();
         }
@@ -40,7 +41,8 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
         &cluster,
         "SELECT shard_keyspace_add('h', 'hash', buckets => 6, key_type => 'bigint', shards => '{shard_a}'), shard_table_add('evs', 'k', 'h');
          SELECT shard_keyspace_add('d', 'directory', key_type => 'text'), shard_table_add('names', 'name', 'd'), shard_assign('7', 'shard_a', 'd');
-         SELECT shard_keyspace_add('r', 'range', key_type => 'text'), shard_table_add('texts', 'word', 'r'), shard_assign_range(NULL, NULL, 'shard_a', 'r')",
+         SELECT shard_keyspace_add('r', 'range', key_type => 'text'), shard_table_add('texts', 'word', 'r'), shard_assign_range(NULL, NULL, 'shard_a', 'r');
+         SELECT shard_keyspace_add('s', 'directory', key_type => 'bigint'), shard_table_add('first', 'n', 's'), shard_assign('10', 'shard_a', 's')",
     );
     let disk = Disk::of(&cluster).unwrap();
     run(
@@ -49,13 +51,16 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
          SELECT shard_keyspace_drop('h'), shard_keyspace_drop('d'), shard_keyspace_drop('r');
          SELECT shard_keyspace_add('h', 'hash', buckets => 12, key_type => 'bigint', shards => '{shard_a}'), shard_table_add('evs', 'k', 'h');
          SELECT shard_keyspace_add('d', 'directory', key_type => 'bigint'), shard_table_add('numbers', 'k', 'd'), shard_assign('7', 'shard_a', 'd');
-         SELECT shard_keyspace_add('r', 'range', key_type => 'bigint'), shard_table_add('spans', 'k', 'r'), shard_assign_range(NULL, NULL, 'shard_a', 'r')",
+         SELECT shard_keyspace_add('r', 'range', key_type => 'bigint'), shard_table_add('spans', 'k', 'r'), shard_assign_range(NULL, NULL, 'shard_a', 'r');
+         SELECT shard_table_drop('first', 's'), shard_unassign('10', 's'), shard_keyspace_drop('s');
+         SELECT shard_keyspace_add('s', 'directory', key_type => 'bigint'), shard_table_add('later', 'no', 's'), shard_assign('10', 'shard_a', 's')",
     );
     let mut splits = Vec::new();
     for plan in [
         "SELECT shard_split_plan('shard_a', 'shard_b', '{2}', keyspace => 'h')",
         "SELECT shard_split_plan('shard_a', 'shard_b', '{7}', keyspace => 'd')",
         "SELECT shard_split_plan_range('shard_a', 'shard_b', '10', '20', keyspace => 'r')",
+        "SELECT shard_split_plan('shard_a', 'shard_b', '{10}', keyspace => 's')",
     ] {
         let split = Split::plan_by(&cluster, plan).unwrap();
         finished(&split);
@@ -63,20 +68,21 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
     }
     disk.restore(&mut cluster).unwrap();
     let mut master = cluster.superuser().unwrap();
-    let heard = "SELECT count(DISTINCT keyspace) = 3 FROM shardmaster.lost_decision";
+    let heard = "SELECT count(DISTINCT keyspace) = 4 FROM shardmaster.lost_decision";
     wait::until_true(&mut master, "it to hear of them", LIMIT, heard).unwrap();
     for arguments in ["dry_run => true", ""] {
         let said = adopt(&mut master, arguments);
         for why in [
             "not taken over: keyspace \"h\" has 6 buckets of bigint here, and had 12 buckets of bigint then",
             "not taken over: keyspace \"d\" has keys of text here, and had keys of bigint then",
+            "not taken over: keyspace \"s\" was dropped and made anew since, and its keys are of the later one",
             "not taken over: keyspace \"r\" has ranges of text here, and had ranges of bigint then",
         ] {
             assert!(said.contains(why), "{said}");
         }
         assert!(!said.contains("is routed there"), "{said}");
     }
-    for (keyspace, key) in [("h", "17"), ("d", "7"), ("r", "11")] {
+    for (keyspace, key) in [("h", "17"), ("d", "7"), ("r", "11"), ("s", "10")] {
         let of = format!("SELECT shard_of('{key}', keyspace => '{keyspace}')");
         assert_eq!(state_of(&master.simple_query(&of).unwrap_err()), "55000", "{keyspace}");
     }
@@ -106,8 +112,9 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
         }
     }
     // Or the operator says that the routes are right.
-    let said = adopt(&mut master, &format!("keep_routes => '{{{},{}}}'", splits[1], splits[2]));
-    assert!(said.matches("its keys stay").count() == 2, "{said}");
+    let said = adopt(&mut master, &format!("keep_routes => '{{{},{},{}}}'", splits[1], splits[2], splits[3]));
+    assert!(said.matches("its keys stay").count() == 3, "{said}");
+    assert_eq!(text(&mut master, "SELECT shard_of('10', keyspace => 's')"), "shard_a");
     assert_eq!(text(&mut master, "SELECT shard_of('7', keyspace => 'd')"), "shard_a");
     assert_eq!(text(&mut master, "SELECT shard_of('11', keyspace => 'r')"), "shard_a");
     assert_eq!(adopt(&mut master, ""), "");

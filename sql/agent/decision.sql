@@ -13,16 +13,17 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.decision (
     key_count  bigint NOT NULL,
     keys       text[],
     earlier    jsonb,
+    keyspace_made bigint,
     decided_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (namespace, keyspace)
 );
--- Made by a version that kept the last one alone.
+-- Made by a version that kept less.
 DO $agent$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a
-                    WHERE a.attrelid OPERATOR(pg_catalog.=) 'shardmaster_agent.decision'::pg_catalog.regclass
-                      AND a.attname OPERATOR(pg_catalog.=) 'earlier' AND NOT a.attisdropped) THEN
-        ALTER TABLE shardmaster_agent.decision ADD COLUMN IF NOT EXISTS earlier jsonb;
+    IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute a
+         WHERE a.attrelid OPERATOR(pg_catalog.=) 'shardmaster_agent.decision'::pg_catalog.regclass
+           AND a.attname OPERATOR(pg_catalog.=) ANY (ARRAY['earlier', 'keyspace_made']::pg_catalog.name[]) AND NOT a.attisdropped) OPERATOR(pg_catalog.<) 2 THEN
+        ALTER TABLE shardmaster_agent.decision ADD COLUMN IF NOT EXISTS earlier jsonb, ADD COLUMN IF NOT EXISTS keyspace_made bigint;
     END IF;
 END $agent$;
 COMMENT ON TABLE shardmaster_agent.decision IS 'the last cutover that this database knows of each namespace and keyspace; stays until the shard is dropped';
@@ -30,3 +31,4 @@ COMMENT ON COLUMN shardmaster_agent.decision.side IS 'source: the keys have left
 COMMENT ON COLUMN shardmaster_agent.decision.other IS 'the other shard';
 COMMENT ON COLUMN shardmaster_agent.decision.keys IS 'entries of routing that moved; NULL: more than are kept here';
 COMMENT ON COLUMN shardmaster_agent.decision.earlier IS 'the cutovers of the keyspace before that one, of any shards, newest first: at most 51, of the last of them no keys; NULL: not known';
+COMMENT ON COLUMN shardmaster_agent.decision.keyspace_made IS 'when the master made the keyspace, in microseconds since 1970: another one of its name has another moment; NULL: not known';

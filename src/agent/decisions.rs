@@ -100,7 +100,7 @@ fn unknown_heads(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Deci
         match unknown.iter_mut().find(|(other, _)| other.is_of_same_split(&decision)) {
             // A side that finish has left has no keys, but the note may.
             Some((known, known_keys)) => {
-                known.learn_type(&decision);
+                known.learn_keyspace(&decision);
                 if known_keys.is_none() {
                     known.key_count = known.key_count.max(decision.key_count);
                     *known_keys = keys;
@@ -213,6 +213,7 @@ fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Op
                 key_count: noted.key_count,
                 said_by: NOTE.to_owned(),
                 entries: noted.entries,
+                keyspace_made: noted.keyspace_made,
                 ..Decision::default()
             },
         );
@@ -245,6 +246,7 @@ fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, 
             said_by: EARLIER.to_owned(),
             key_count: told.key_count,
             keys: None,
+            keyspace_made: told.keyspace_made,
         };
         (decision, Some(Keys::Earlier))
     };

@@ -122,6 +122,13 @@ pub fn lock_all() -> Result<(), UnknownKeyspace> {
     names.iter().try_for_each(|name| lock(name).map(|_| ()))
 }
 
+/// When it was made, in microseconds since 1970; None: a catalog that is not updated yet does not know it.
+pub fn made(name: &str) -> Option<i64> {
+    let query = "SELECT (extract(epoch FROM (pg_catalog.to_jsonb(k) ->> 'created_at')::timestamptz) * 1000000)::bigint
+                   FROM shardmaster.keyspace k WHERE name = $1";
+    sql::read_one(query, &[name.into()], |row| row.get(1)).flatten()
+}
+
 /// The routing version; 0 before the first change.
 pub fn version(name: &str) -> i64 {
     sql::read_one(

@@ -33,7 +33,7 @@ pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep
     if keep_routes.contains(&decision.split_id) {
         return Fate::Kept;
     }
-    if let Some(why) = of_other_keyspace(keyspace, decision) {
+    if let Some(why) = of_other_keyspace(keyspace, decision).or_else(|| of_later_one(keyspace, decision)) {
         return Fate::Waits(why);
     }
     let in_the_way = match have_gone_on(lost, later, asked) {
@@ -90,6 +90,25 @@ fn of_other_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String>
         }
     };
     Some(format!("keyspace \"{}\" has {here} here, and had {there} then: {call}", keyspace.name))
+}
+
+/// The keyspace of this master is older than the one whose keys moved, which was made for other tables, perhaps. Whoever makes it anew
+/// for what shards know makes a younger one.
+fn of_later_one(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
+    let (here, there) = (keyspace::made(&keyspace.name)?, decision.keyspace_made?);
+    let keep = keeping(decision);
+    let call = match keyspace.strategy {
+        Strategy::Directory => format!("{keep} leaves its routes as they are, and opens it"),
+        Strategy::Hash { .. } | Strategy::Range { .. } => format!(
+            "drop it, add it and its tables as they were then, and call shard_adopt() again; {keep} leaves its routes as they are"
+        ),
+    };
+    (here < there).then(|| {
+        format!(
+            "keyspace \"{}\" was dropped and made anew since, and its keys are of the later one: {call}",
+            keyspace.name
+        )
+    })
 }
 
 /// Whether all of its keys were moved on by decisions that are known for sure: where it led to matters to nobody then.

@@ -28,7 +28,7 @@ pub fn merged(said: Vec<(String, Decision)>) -> Vec<Lost> {
             Some(lost) => {
                 lost.said_by.push(shard);
                 lost.is_certain |= is_certain;
-                lost.decision.learn_type(&decision);
+                lost.decision.learn_keyspace(&decision);
                 // What a redirect or a side has is what it still refuses, a note what had moved.
                 lost.decision.key_count = lost.decision.key_count.max(decision.key_count);
                 if lost.decision.keys.is_none()
