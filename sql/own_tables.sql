@@ -8,11 +8,15 @@ CREATE TABLE shardmaster.credential_hold (
     alias      text NOT NULL REFERENCES shardmaster.keychain (alias),
     held_for   text NOT NULL CHECK (held_for <> ''),
     held_by    text NOT NULL,
+    holder     oid NOT NULL,
+    of_system  bigint NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (alias, held_for, held_by)
+    PRIMARY KEY (alias, held_for, held_by, holder)
 );
 COMMENT ON TABLE shardmaster.credential_hold IS 'what of others uses a credential, which is not dropped meanwhile; see shard_credential_hold()';
-COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'the role that has said so, and may take it back';
+COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'what the role was called that has said so, and may take it back';
+COMMENT ON COLUMN shardmaster.credential_hold.holder IS 'its number: another role of its name is somebody else';
+COMMENT ON COLUMN shardmaster.credential_hold.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.credential_hold', '');
 
 COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are for all but the extension''s owner, and while there is code of others on it; the trigger of each table of the extension';

@@ -392,11 +392,15 @@ CREATE TABLE shardmaster.credential_hold (
     alias      text NOT NULL REFERENCES shardmaster.keychain (alias),
     held_for   text NOT NULL CHECK (held_for <> ''),
     held_by    text NOT NULL,
+    holder     oid NOT NULL,
+    of_system  bigint NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (alias, held_for, held_by)
+    PRIMARY KEY (alias, held_for, held_by, holder)
 );
 COMMENT ON TABLE shardmaster.credential_hold IS 'what of others uses a credential, which is not dropped meanwhile; see shard_credential_hold()';
-COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'the role that has said so, and may take it back';
+COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'what the role was called that has said so, and may take it back';
+COMMENT ON COLUMN shardmaster.credential_hold.holder IS 'its number: another role of its name is somebody else';
+COMMENT ON COLUMN shardmaster.credential_hold.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.credential_hold', '');
 
 COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are for all but the extension''s owner, and while there is code of others on it; the trigger of each table of the extension';
@@ -980,12 +984,12 @@ COMMENT ON FUNCTION @extschema@.shard_import(text, text, text, interval) IS
 
 -- What shards know of cutovers that a restored master does not.
 ALTER TABLE shardmaster.installation ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp();
+ALTER TABLE shardmaster.keyspace ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp();
+COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards tell it from an earlier or later one of its name';
 
 -- Decided cutovers that shards know and this master did not when it asked them: it was restored,
 -- or promoted, to a time before. Not dumped: a restored master asks its own shards.
 CREATE TABLE shardmaster.shard_decision (
-ALTER TABLE shardmaster.keyspace ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp();
-COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards tell it from an earlier or later one of its name';
     shard_key  text NOT NULL REFERENCES shardmaster.shard (shard_key) ON UPDATE CASCADE ON DELETE CASCADE,
     split_id   bigint NOT NULL,
     token      text NOT NULL,
@@ -998,20 +1002,20 @@ COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards tell it fr
     said_by    text NOT NULL CHECK (said_by IN ('redirect', 'side', 'note', 'earlier')),
     key_count  bigint NOT NULL,
     keys       text[],
+    keyspace_made bigint,
     asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (shard_key, token, split_id)
 );
 CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
-    keyspace_made bigint,
 COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
 COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, the note that stays of the last one, or what that one says of those before it';
 COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
 COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
+COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when the keyspace was made that they are of, in microseconds since 1970; NULL: the shard does not know it';
 
 -- Those that shard_adopt() has taken over: no plan stands for them here.
 CREATE TABLE shardmaster.adopted_decision (
     token      text NOT NULL,
-COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when the keyspace was made that they are of, in microseconds since 1970; NULL: the shard does not know it';
     split_id   bigint NOT NULL,
     keyspace   text NOT NULL,
     version    bigint NOT NULL,

@@ -99,16 +99,24 @@ pub fn delete(alias: &str) {
 /// One that is locked. Said again it is the same.
 pub fn hold(alias: &str, held_for: &str, caller: &Caller) {
     sql::write(
-        "INSERT INTO shardmaster.credential_hold (alias, held_for, held_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-        &[alias.into(), held_for.into(), caller.name().into()],
+        "INSERT INTO shardmaster.credential_hold (alias, held_for, held_by, holder, of_system)
+         SELECT $1, $2, $3, $4, system_identifier FROM pg_catalog.pg_control_system() ON CONFLICT DO NOTHING",
+        &[alias.into(), held_for.into(), caller.name().into(), caller.id().into()],
     );
 }
 
 /// What the caller has said, or, for a superuser, anybody; false: nobody has.
 pub fn release(alias: &str, held_for: &str, caller: &Caller) -> bool {
-    let query = "DELETE FROM shardmaster.credential_hold
-                  WHERE alias = $1 AND held_for = $2 AND (held_by = $3 OR $4) RETURNING true";
-    let args = [alias.into(), held_for.into(), caller.name().into(), caller.is_superuser().into()];
+    let query = "DELETE FROM shardmaster.credential_hold h USING pg_catalog.pg_control_system() s
+                  WHERE h.alias = $1 AND h.held_for = $2
+                    AND ($5 OR CASE WHEN h.of_system = s.system_identifier THEN h.holder = $4 ELSE h.held_by = $3 END) RETURNING true";
+    let args = [
+        alias.into(),
+        held_for.into(),
+        caller.name().into(),
+        caller.id().into(),
+        caller.is_superuser().into(),
+    ];
     sql::write_returning(query, &args, |row| row.value(1)).into_iter().any(|done: bool| done)
 }
 
