@@ -85,6 +85,10 @@ fn what_may_have_been_decided_is_not_undone() {
         Ok(error(&mut dba(&cluster), RETRY).1.contains(&gid).then_some(()))
     })
     .unwrap();
+    // And the hint says nothing of what was decided.
+    let said = dba(&cluster).batch_execute(RETRY).unwrap_err();
+    let hint = said.as_db_error().unwrap().hint().unwrap_or_default().to_owned();
+    assert!(hint.contains("Look at the other shards") && !hint.contains("decided"), "{hint}");
     assert_eq!((runs(&cluster), prepared(&cluster)), (vec![1, 0], 1));
     second.batch_execute(&format!("COMMIT PREPARED '{gid}'")).unwrap();
     wait::until("nobody to know", LIMIT, || {

@@ -244,6 +244,11 @@ impl Left {
                     }
                     let unknown = |why: Failure| execution::ends_badly(id, shard, State::Unknown, &why);
                     match (held_up, found) {
+                        // Nobody knows whether it was decided, and the hint says how to find out.
+                        (Some(why), Found::Prepared) if may_lack && !is_decided => {
+                            execution::is_held_up(id, shard, &why);
+                            first.get_or_insert(why);
+                        }
                         (Some(why), _) => {
                             execution::is_held_up(id, shard, &why);
                             first.get_or_insert(not_settled(why, is_decided));
