@@ -134,6 +134,7 @@ fn rows_with_numbers_that_the_target_is_yet_to_give_out_are_found() {
     );
     set_apart(&cluster, "items_no_seq");
     set_apart(&cluster, "codes");
+    beside_one_that_is_apart(&cluster);
     by_owner(
         &cluster,
         0,
@@ -153,13 +154,17 @@ fn rows_with_numbers_that_the_target_is_yet_to_give_out_are_found() {
         ("few", "has 5000, and sequence public.items_few_seq of the target"),
         ("down", "has -900, and sequence public.items_down_seq of the target"),
         ("code", "has 1000007, and sequence public.codes of the target"),
+        ("pair", "has 5000600, and sequence public.beside of the target, which goes on with "),
     ] {
         let begins = format!(
             "source: numbers beyond their sequence: items: column \"{column}\": a row that moves {says}"
         );
         assert!(found.iter().any(|text| text.starts_with(&begins)), "{begins}: {found:#?}");
     }
-    assert_eq!(found.len(), 4, "{found:#?}");
+    assert_eq!(found.len(), 5, "{found:#?}");
+    let ends = "ALTER SEQUENCE public.beside MAXVALUE 4999999 on the target ends it";
+    assert!(found.iter().any(|text| text.contains(ends)), "{found:#?}");
+    by_owner(&cluster, 1, "ALTER SEQUENCE beside MAXVALUE 4999999");
     // As it says.
     by_owner(
         &cluster,
@@ -169,10 +174,32 @@ fn rows_with_numbers_that_the_target_is_yet_to_give_out_are_found() {
     assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
     by_superusers(&cluster, "SELECT 1");
+    let next: i64 = cluster.servers[1]
+        .superuser(DATABASE)
+        .unwrap()
+        .query_one("SELECT nextval('beside')", &[])
+        .unwrap()
+        .get(0);
+    assert!(next < 5000, "{next}");
     let insert =
         "INSERT INTO items (tenant, id, code) SELECT 'moves', i, NULL FROM generate_series(2000, 2100) i";
     cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(insert).unwrap();
     split.finish(LIMIT).unwrap();
+}
+
+/// Beside a sequence that each side has a range of its own of, another one fills the column.
+fn beside_one_that_is_apart(cluster: &Cluster) {
+    on_both(
+        cluster,
+        "CREATE SEQUENCE beside; ALTER TABLE items ADD pair bigserial, ADD UNIQUE (tenant, pair);
+         CREATE FUNCTION fall_back() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.pair := nextval(''public.beside''); RETURN NEW; END';
+         CREATE TRIGGER fall_back BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.pair IS NULL) EXECUTE FUNCTION fall_back()",
+    );
+    for (server, min) in [(0, 5_000_000), (1, 6_000_000)] {
+        let range = format!("MINVALUE {min} MAXVALUE {} START {min} RESTART {}", min + 999_999, min + 50_000);
+        by_owner(cluster, server, &format!("ALTER SEQUENCE items_pair_seq {range}"));
+    }
+    by_owner(cluster, 0, "UPDATE items SET pair = 5000000 + id");
 }
 
 /// What a function draws by the default of its parameter, what a text column holds, names that are put together, counters that go
@@ -187,12 +214,23 @@ fn what_texts_of_functions_do_is_found() {
          CREATE SEQUENCE told_text; CREATE FUNCTION nid_of(s text DEFAULT 'public.told_text') RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN nextval(s); END';
          ALTER TABLE items ADD told bigint DEFAULT nid(), ADD told_text bigint DEFAULT nid_of(), ADD computed text DEFAULT 'x';
          CREATE SEQUENCE short; ALTER TABLE items ADD short varchar(3) DEFAULT nextval('short'), ADD shorter text CHECK (length(shorter) <= 3); ALTER TABLE items ALTER shorter SET DEFAULT nextval('short');
+         CREATE SEQUENCE of_view; CREATE VIEW gen AS SELECT nextval('of_view') AS n; CREATE SEQUENCE of_ids; CREATE TABLE ids (id bigint, who text);
+         CREATE FUNCTION number_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.id := nextval(''public.of_ids''); RETURN NEW; END';
+         CREATE TRIGGER number_it BEFORE INSERT ON ids FOR EACH ROW EXECUTE FUNCTION number_it(); ALTER TABLE items ADD seen bigint, ADD given bigint;
+         CREATE FUNCTION far() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SELECT n INTO NEW.seen FROM gen; INSERT INTO ids (who) VALUES ('x') RETURNING id INTO NEW.given;
+             UPDATE counted_by SET n = n + 1; -- and never: log_of_all
+             NEW.status := 1; RETURN NEW; END $$;
+         CREATE TRIGGER far BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.seen = 0) EXECUTE FUNCTION far(); CREATE TABLE log_of_all (a int); CREATE TABLE status (a int);
+         CREATE TABLE counted (n bigint); INSERT INTO counted VALUES (5); CREATE VIEW counted_by AS SELECT n FROM counted;
+         CREATE SEQUENCE padded; ALTER TABLE items ADD padded text DEFAULT lpad(nextval('padded')::text, 4, '0'), ADD UNIQUE (tenant, padded), ADD of_code bigserial,
+             ADD padded_code text GENERATED ALWAYS AS ('C' || lpad(of_code::text, 5, '0')) STORED, ADD UNIQUE (tenant, padded_code);
          CREATE TABLE counters (name text PRIMARY KEY, n bigint); INSERT INTO counters VALUES ('inv', 5); CREATE TABLE log (at timestamptz, what text); CREATE TABLE nos (n bigint);
          CREATE FUNCTION count_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE public.counters SET n = n + 1 WHERE name = 'inv'; INSERT INTO public.log VALUES (now(), 'x');
              INSERT INTO public.nos SELECT max(n) + 1 FROM public.nos; RETURN NEW; END $$;
          CREATE TRIGGER count_it BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION count_it()",
     );
-    by_owner(&cluster, 0, "SELECT setval('told', 70000), setval('told_text', 70000), setval('short', 699)");
+    by_owner(&cluster, 0, "SELECT setval(s, 70000) FROM unnest('{told,told_text,of_view,of_ids}'::regclass[]) s; SELECT setval('short', 699), setval('padded', 9000), setval('items_of_code_seq', 90000);
+         INSERT INTO log_of_all SELECT 1; INSERT INTO status SELECT 1");
     by_owner(&cluster, 1, "ALTER TABLE items ADD UNIQUE (tenant, computed)");
     let split = plan(&cluster);
     let mut master = cluster.superuser().unwrap();
@@ -203,11 +241,14 @@ fn what_texts_of_functions_do_is_found() {
         "the column that sequence public.short fills ends at 999, and that of the source is at 699",
         "source: tables that functions name: public.counters is named by functions that writes to the moving tables call and is in no keyspace: these functions write to it",
         "source: tables that functions name: public.nos is",
+        "source: tables that functions name: public.counted is named by functions that writes to the moving tables call and is in no keyspace: these functions write to it",
+        "the column that sequence public.padded fills ends at 9999, and that of the source is at 9000",
+        "the column that sequence public.items_of_code_seq fills ends at 99999, and that of the source is at 90000",
         "the target alone has unique key \"items_tenant_computed_key\", over columns that the split computes",
     ] {
         assert_eq!(found.iter().filter(|text| text.contains(says)).count(), 1, "{says}: {found:#?}");
     }
-    assert_eq!(found.len(), 4, "{found:#?}");
+    assert_eq!(found.len(), 7, "{found:#?}");
     // Names that are put together are in doubt while sequences are left that nothing known draws from, but for those of other keys.
     on_both(
         &cluster,
@@ -235,12 +276,12 @@ fn what_texts_of_functions_do_is_found() {
         "CREATE SEQUENCE seqmoves; ALTER TABLE items DROP CONSTRAINT items_tenant_computed_key",
     );
     master.batch_execute("SELECT shard_sequence_add('seqmoves')").unwrap();
-    by_owner(&cluster, 0, "SELECT setval('short', 5)");
+    by_owner(&cluster, 0, "SELECT setval('short', 5), setval('padded', 5), setval('items_of_code_seq', 5)");
     assert_eq!(of_keys(&findings(&split)), [""; 0]);
     split.accept_remarks().unwrap();
     assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
-    for sequence in ["told", "told_text"] {
+    for sequence in ["told", "told_text", "of_view", "of_ids"] {
         let next = format!("SELECT nextval('{sequence}')");
         let next: i64 = cluster.servers[1].superuser(DATABASE).unwrap().query_one(&next, &[]).unwrap().get(0);
         assert!((70_000..80_000).contains(&next), "{sequence}: {next}");

@@ -2,7 +2,9 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::fixture::{LIMIT, by_owner, by_superuser, by_superusers, outcome, state_of};
+use shardmaster_tests::fixture::{
+    LIMIT, by_owner, by_superuser, by_superusers, outcome, state_of, to_pending,
+};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -405,8 +407,11 @@ fn values_of_the_application_are_tried_against_the_target() {
         CREATE UNIQUE INDEX one_first ON people (first) WHERE first;
         CREATE UNIQUE INDEX one ON people ((true)) WHERE mail = 'one';
         CREATE UNIQUE INDEX of_tenant ON people (mail, tenant);
-        ALTER TABLE people ADD EXCLUDE USING gist (at WITH &&)";
+        ALTER TABLE people ADD EXCLUDE USING gist (at WITH &&);
+        CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false); ALTER TABLE people ADD word text DEFAULT gen_random_uuid()::text;
+        CREATE UNIQUE INDEX of_word ON people (tenant COLLATE ci, word)";
     for server in [0, 1] {
+        by_superuser(&cluster, server, &format!("GRANT CREATE ON SCHEMA public TO {OWNER}"));
         by_owner(&cluster, server, table);
     }
     cluster
@@ -414,7 +419,7 @@ fn values_of_the_application_are_tried_against_the_target() {
         .unwrap()
         .batch_execute(
             "SELECT shard_keyspace_add('people', 'directory'), shard_table_add('people', 'tenant', 'people');
-             SELECT shard_assign('moves', 'shard_a', 'people'), shard_assign('there', 'shard_b', 'people')",
+             SELECT shard_assign('moves', 'shard_a', 'people'), shard_assign('there', 'shard_b', 'people'), shard_assign('Moves', 'shard_b', 'people')",
         )
         .unwrap();
     let plan = "SELECT shard_split_plan('shard_a', 'shard_b', '{moves}', keyspace => 'people')";
@@ -458,6 +463,12 @@ fn values_of_the_application_are_tried_against_the_target() {
     );
     has(&met, "- public.people: index people_code_key (code): value (\\x) of the moving keys collides");
     has(&met, "- public.people: index people_at_excl (at): value ([1,5)) of the moving keys collides");
+    by_owner(&cluster, 0, "INSERT INTO people (tenant, word) VALUES ('moves', 'w')");
+    by_owner(&cluster, 1, "INSERT INTO people (tenant, word) VALUES ('Moves', 'w')");
+    has(
+        &said(&split),
+        "- public.people: index of_word (tenant, word): value (moves, w) of the moving keys collides with a row of key \"Moves\"",
+    );
     // What another split takes away is waited for.
     let other = Split::plan_by(
         &cluster,
@@ -558,13 +569,32 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
         let found = split.findings().unwrap().into_iter();
         found.filter(|text| text.contains("items_id_seq")).collect::<Vec<_>>()
     };
-    by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq INCREMENT BY 2 RESTART 1001");
-    by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq INCREMENT BY 2 RESTART 1002");
+    by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq INCREMENT BY 2 START 1 RESTART 1001");
+    by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq INCREMENT BY 2 START 2 RESTART 1002");
     assert_eq!(met(), [""; 0]);
+    let pools = format!(
+        "SELECT count(*) FROM shard_split_check({}) WHERE ok AND detail LIKE '%items_pkey%' AND hint LIKE '%where clients take 2 numbers with each%'",
+        split.id
+    );
+    assert_eq!(cluster.superuser().unwrap().query_one(&pools, &[]).unwrap().get::<_, i64>(0), 1);
+    by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq START 1");
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq RESTART 1005");
     let found = met();
     assert!(found.iter().any(|text| text.contains("may both give out 1005")), "{found:?}");
+    // Set apart by setval() alone they come to the same numbers one day.
+    by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq INCREMENT BY 1");
+    by_owner(
+        &cluster,
+        1,
+        "ALTER SEQUENCE items_id_seq INCREMENT BY 1; SELECT setval('items_id_seq', 5000000)",
+    );
+    let found = met();
+    assert!(found.iter().any(|text| text.contains("may both give out 5000001")), "{found:?}");
+    for server in [0, 1] {
+        by_owner(&cluster, server, "ALTER SEQUENCE items_id_seq INCREMENT BY 2");
+    }
     // A table that is emptied begins anew with START, which was 1 on both.
+    by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq RESTART 1001");
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq RESTART 1002");
     let notes = || {
         let query = format!(
@@ -584,4 +614,25 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
     );
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq START 2");
     assert_eq!(notes(), (0, "shard_a kept, shard_b kept".to_owned()));
+    // What comes while it copies is found before the cutover.
+    by_owner(&cluster, 1, "TRUNCATE lines, items, pooled, counted");
+    spread(&cluster, "");
+    assert_eq!(notes(), (0, "shard_a kept, shard_b kept".to_owned()));
+    split.accept_remarks().unwrap();
+    to_pending(&split);
+    let fails = |why: &str| {
+        split.call("cutover").unwrap();
+        let failure = split.failure(LIMIT).unwrap();
+        assert!(failure.contains(why), "{failure}");
+    };
+    by_owner(&cluster, 0, "SELECT setval('items_id_seq', 2000)");
+    fails("may both give out");
+    by_owner(&cluster, 0, "SELECT setval('items_id_seq', 2001)");
+    by_owner(&cluster, 0, "CREATE RULE elsewhere AS ON UPDATE TO items DO INSTEAD NOTHING");
+    split.call("resume").unwrap();
+    fails("has rule elsewhere");
+    by_owner(&cluster, 0, "DROP RULE elsewhere ON items");
+    split.call("resume").unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
 }

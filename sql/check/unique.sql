@@ -64,8 +64,9 @@ SELECT t.position, format('%I.%I', n.nspname, l.relname), quote_ident(x.relname)
   JOIN pg_class l ON l.oid = t.oid JOIN pg_namespace n ON n.oid = l.relnamespace
   LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype = 'x' AND c.conrelid = i.indrelid
  WHERE NOT EXISTS (
-        SELECT 1 FROM unnest(i.indkey::int2[], c.conexclop) WITH ORDINALITY AS e (attnum, operator, ord)
+        -- Of a collation that takes different keys for the same one, it keeps these apart.
+        SELECT 1 FROM unnest(i.indkey::int2[], i.indcollation::oid[], c.conexclop) WITH ORDINALITY AS e (attnum, coll, operator, ord)
           JOIN pg_attribute b ON b.attrelid = t.oid AND b.attnum = e.attnum AND b.attname = t.shard_by
-          LEFT JOIN pg_operator o ON o.oid = e.operator
-         WHERE e.ord <= i.indnkeyatts AND coalesce(o.oprname, '=') = '=')
+          LEFT JOIN pg_operator o ON o.oid = e.operator LEFT JOIN pg_collation k ON k.oid = e.coll
+         WHERE e.ord <= i.indnkeyatts AND coalesce(o.oprname, '=') = '=' AND coalesce(k.collisdeterministic, true))
  ORDER BY 1, 2, 3

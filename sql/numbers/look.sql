@@ -138,8 +138,8 @@ SELECT f.position, a.attname, f.sequence, format('%I.%I', n.nspname, s.relname),
                 OR EXISTS (SELECT 1 FROM pg_depend d
                             WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
                               AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid AND d.refobjsubid = k.attnum))
-           AND NOT EXISTS (SELECT 1 FROM unnest(i.indkey::int2[], c.conexclop) WITH ORDINALITY AS e (attnum, operator, ord)
+           AND NOT EXISTS (SELECT 1 FROM unnest(i.indkey::int2[], i.indcollation::oid[], c.conexclop) WITH ORDINALITY AS e (attnum, coll, operator, ord)
                              JOIN pg_attribute b ON b.attrelid = t.oid AND b.attnum = e.attnum AND b.attname = t.shard_by
-                             LEFT JOIN pg_operator o ON o.oid = e.operator
-                            WHERE e.ord <= i.indnkeyatts AND coalesce(o.oprname, '=') = '=')) AS is_needed) u
+                             LEFT JOIN pg_operator o ON o.oid = e.operator LEFT JOIN pg_collation l ON l.oid = e.coll
+                            WHERE e.ord <= i.indnkeyatts AND coalesce(o.oprname, '=') = '=' AND coalesce(l.collisdeterministic, true))) AS is_needed) u
  ORDER BY 1, 2, 4

@@ -96,9 +96,32 @@ fn cast(behind: &str) -> Option<(&str, &str)> {
     of.chars().all(|c| c.is_ascii_lowercase() || c == ' ').then_some((of, remains))
 }
 
+/// What a text names in one schema, named in another: where shards are namespaces, each has
+/// functions and types of its own.
+pub fn in_schema(text: &str, from: &str, into: &str) -> String {
+    let name = format!("{from}.");
+    let mut parts = text.split(&name);
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The end of a longer name is no schema.
+        let ends_another = said.ends_with(|c: char| c.is_alphanumeric() || "_$\".".contains(c));
+        said += if ends_another { from } else { into };
+        said += ".";
+        said += part;
+    }
+    said
+}
+
 #[cfg(test)]
 mod tests {
-    use super::canonical;
+    use super::{canonical, in_schema};
+
+    #[test]
+    fn a_schema_is_told_from_the_end_of_a_name() {
+        assert_eq!(in_schema("(a.f(x) AND data.a.x IS NULL)", "a", "b"), "(b.f(x) AND data.a.x IS NULL)");
+        assert_eq!(in_schema("a.f(a.g(1))", "a", "\"B c\""), "\"B c\".f(\"B c\".g(1))");
+        assert_eq!(in_schema("f(x)", "a", "b"), "f(x)");
+    }
 
     #[test]
     fn a_list_of_literals_is_the_same_however_it_was_read() {

@@ -24,6 +24,7 @@ pub mod remark;
 pub mod reverse;
 mod run;
 pub mod sequences;
+mod since_check;
 pub mod table;
 pub mod there;
 pub mod unregistered;

@@ -27,7 +27,7 @@ use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
 use super::sequences::{self, Ahead};
-use super::{record, there, unregistered};
+use super::{record, since_check, there, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
 use crate::agent::state::decision::{Decided, Earlier};
@@ -192,6 +192,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     let deadline = Instant::now() + guc::cutover_timeout();
     let _said = wait::said();
     unregistered::require_none_before_cutover(&mut engine.control, &engine.plan)?;
+    since_check::require_as_checked(engine)?;
     let asked = transaction(reference::now);
     let mut waited_for = None;
     loop {

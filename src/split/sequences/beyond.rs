@@ -140,7 +140,7 @@ fn of_target_alone(target: &mut Connection, found: &Survey) -> Result<BTreeMap<S
         let next = numbers.like().saturating_add(numbers.increment);
         let is_up = numbers.increment > 0;
         let range = if is_up { [next, numbers.max] } else { [numbers.min, next] };
-        (oid, ToCome { range, is_up, is_as_of_source: false })
+        (oid, ToCome { range, is_up, is_as_of_source: false, of_others: None })
     };
     Ok(numbers.into_iter().map(to_come).collect())
 }
@@ -202,12 +202,18 @@ impl<'a> Looked<'a> {
                 (&fill.to.name, "target", format!("which goes on with {at}, is yet to give that out"))
             }
         };
+        let ends = match &self.by {
+            // It is not to go among the numbers of another one.
+            By::Target(_, ToCome { of_others: Some(first), .. })
+                if greatest.parse::<i128>().is_ok_and(|greatest| greatest >= i128::from(*first)) =>
+            {
+                format!("ALTER SEQUENCE {sequence} MAXVALUE {}", first.saturating_sub(1))
+            }
+            By::Source(_) | By::Target(..) => format!("SELECT setval({}, {greatest})", literal(sequence)),
+        };
         let detail = format!(
-            "{}: column \"{}\": a row that moves has {greatest}, and sequence {sequence} of the {side}, {then}; \
-             SELECT setval({}, {greatest}) on the {side} ends it",
-            self.policy.table_name,
-            self.column.name,
-            literal(sequence)
+            "{}: column \"{}\": a row that moves has {greatest}, and sequence {sequence} of the {side}, {then}; {ends} on the {side} ends it",
+            self.policy.table_name, self.column.name
         );
         Finding::remark_of(plan.reverse_of, Remark::NumbersBeyond, &self.object(), detail)
     }

@@ -7,6 +7,7 @@ use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::Connection;
 use crate::remote::quote::array_of;
+use crate::remote::result::Rows;
 use crate::remote::template::{fill, sql, text};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -15,6 +16,8 @@ static CALLERS: LazyLock<String> =
     LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/callers.sql")));
 static VIEWS: LazyLock<String> =
     LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/views.sql")));
+static RELATIONS: LazyLock<String> =
+    LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/relations.sql")));
 const WRITERS: &str = include_str!("../../../sql/sequences/writers.sql");
 const SEARCH_PATHS: &str = include_str!("../../../sql/sequences/search_paths.sql");
 
@@ -90,6 +93,12 @@ pub fn columns(connection: &mut Connection, tables: &[Option<&str>]) -> Result<B
     let query = "SELECT DISTINCT attname FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped";
     let rows = catalogs::ask(connection, query, &[Some(&array_of(tables.iter().copied()))])?.rows;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+/// Tables and views of some names in some schemas, and which functions and sequences they need: all but those that are looked at by
+/// themselves.
+pub fn relations(connection: &mut Connection, lists: &[Option<&str>; 3]) -> Result<Rows> {
+    Ok(catalogs::ask(connection, &RELATIONS, lists)?)
 }
 
 /// Schemas where names without one may be looked for, as settings of roles and of the database have it.

@@ -117,6 +117,11 @@ impl State {
         progression::are_apart([self.min, self.max], [other.min, other.max])
     }
 
+    /// From the least to the greatest number.
+    pub fn range(self) -> [i64; 2] {
+        [self.min, self.max]
+    }
+
     pub fn is_up(self) -> bool {
         self.increment > 0
     }

@@ -1,6 +1,7 @@
 //! What texts of functions do with names, read word by word: which columns they give a value, into which tables they write, whether
 //! they draw by a name that they put together. Quotes are no bounds, since a text may be run as a statement.
 
+use super::names::without_comment;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Of one text so many places where a value is given are looked at, and so many words around each.
@@ -279,17 +280,6 @@ fn tokens(text: &str) -> Vec<Token> {
     found
 }
 
-/// A line without the comment at its end: none begins within a text.
-fn without_comment(line: &str) -> &str {
-    let mut is_quoted = false;
-    // Once through it, however many there are.
-    let at = line.bytes().enumerate().position(|(at, byte)| {
-        is_quoted ^= byte == b'\'';
-        !is_quoted && line.as_bytes()[at..].starts_with(b"--")
-    });
-    &line[..at.unwrap_or(line.len())]
-}
-
 /// Whether a statement begins with a word.
 fn begins(tokens: &[Token], at: usize) -> bool {
     let before = at.checked_sub(1).map(|before| &tokens[before]);
@@ -422,18 +412,6 @@ mod tests {
         let by_variable =
             Doings::of("DECLARE n bigint := nextval('s'); m bigint; BEGIN m := n + 1; NEW.id := m; END");
         assert!(by_variable.draws_for("id", "s") && !by_variable.draws_for("n", "s"));
-    }
-
-    #[test]
-    fn comments_begin_outside_of_texts() {
-        for (line, wanted) in [
-            ("a '--' b -- c", "a '--' b "),
-            ("--", ""),
-            ("'it''s -- x'", "'it''s -- x'"),
-            ("a - -b", "a - -b"),
-        ] {
-            assert_eq!(without_comment(line), wanted);
-        }
     }
 
     #[test]

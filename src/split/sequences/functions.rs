@@ -6,15 +6,18 @@ use super::by_table::{self, OfTable};
 use super::callers::{self, Caller};
 use super::doings::Doings;
 use super::draw::{self, Asked, By, Draw, Named};
-use super::names::names_in;
+use super::names::{names_in, names_that_run};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
+use crate::remote::quote::{array_of, text_array};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 const BODIES: &str = include_str!("../../../sql/sequences/bodies.sql");
+
+/// How the key of a table begins among functions.
+const TABLE: &str = "table ";
 
 /// Functions that call functions are followed so far, and so many of them in all.
 const DEPTH: usize = 6;
@@ -24,10 +27,14 @@ const MOST_FUNCTIONS: usize = 2_000;
 struct Body {
     /// None: a text that is no function's.
     oid: Option<String>,
-    /// As SQL calls it.
+    /// What it is, and how SQL calls it.
     signature: String,
     name: String,
+    /// A table that texts name: whether they write to it, and so run its triggers, is not known.
+    is_table: bool,
     words: BTreeSet<String>,
+    /// Those that are not in comments.
+    named: BTreeSet<String>,
     /// Names in what pg_get_serial_sequence() is asked for.
     serials: BTreeSet<String>,
     functions: Vec<String>,
@@ -48,6 +55,8 @@ pub struct Found {
 pub struct Texts {
     /// All names that are in them.
     pub words: BTreeSet<String>,
+    /// Those that are not in comments.
+    pub named: BTreeSet<String>,
     /// What the functions are called themselves.
     pub names: BTreeSet<String>,
     /// The numbers of those that no text calls, but something of a table.
@@ -83,7 +92,7 @@ fn look(
     if callers.is_empty() {
         return Ok(Found::default());
     }
-    let mut bodies = bodies(connection, &callers)?;
+    let mut bodies = bodies(connection, tables, schemas, &callers)?;
     let words: BTreeSet<String> = bodies.values().flat_map(|body| body.words.iter().cloned()).collect();
     let listed: Vec<String> = words.iter().cloned().collect();
     // A text may name the schema, too.
@@ -103,9 +112,10 @@ fn look(
     let perhaps = draw::by_name(connection, &paths, &listed)?;
     let known = Known { sequences: &sequences, perhaps: &perhaps, of_tables: &of_tables, schemas };
     let columns = callers::columns(connection, tables)?;
-    let mut all = Doings::default();
+    let (mut all, mut named) = (Doings::default(), BTreeSet::new());
     for body in bodies.values_mut() {
         all.add(&body.doings);
+        named.append(&mut body.named);
         body.doings.keep_of(&columns);
     }
     let reached = drawn(&callers, &columns, &bodies, &known);
@@ -114,13 +124,20 @@ fn look(
         doings.entry(*table).or_default().add_of_columns(of);
     }
     let draws = describe(connection, tables, reached.draws)?;
-    let names = bodies.into_values().map(|body| body.name).filter(|name| !name.is_empty()).collect();
+    let functions = bodies.into_values().filter(|body| body.oid.is_some());
+    let names = functions.map(|body| body.name).filter(|name| !name.is_empty()).collect();
     let called = callers.into_iter().filter_map(|caller| caller.function).collect();
-    Ok(Found { draws, texts: Texts { words, names, called, doings: all }, doings })
+    Ok(Found { draws, texts: Texts { words, named, names, called, doings: all }, doings })
 }
 
-/// Those that are called, and those that these may call, by their numbers.
-fn bodies(connection: &mut Connection, callers: &[Caller]) -> Result<BTreeMap<String, Body>> {
+/// Those that are called, and those that these may call, by their numbers; and tables and views that they name, whose triggers,
+/// defaults and rules call others.
+fn bodies(
+    connection: &mut Connection,
+    tables: &[Option<&str>],
+    schemas: &[String],
+    callers: &[Caller],
+) -> Result<BTreeMap<String, Body>> {
     let mut found: BTreeMap<String, Body> = BTreeMap::new();
     for caller in callers.iter().filter(|caller| caller.text.is_some() || caller.sequence.is_some()) {
         let body = found.entry(caller.key()).or_default();
@@ -131,11 +148,17 @@ fn bodies(connection: &mut Connection, callers: &[Caller]) -> Result<BTreeMap<St
     let mut asked: BTreeSet<String> = found.values().flat_map(|body| body.words.iter().cloned()).collect();
     let mut names: Vec<String> = asked.iter().cloned().collect();
     let texts = found.len();
+    let moving = array_of(tables.iter().copied());
     for _ in 0..DEPTH {
         let lists = [text_array(&oids), text_array(&names)];
-        let rows = catalogs::ask(connection, BODIES, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+        let mut rows = catalogs::ask(connection, BODIES, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+        // A text may name the schema, too.
+        let places: BTreeSet<String> = schemas.iter().chain(&asked).cloned().collect();
+        let places = text_array(&places.into_iter().collect::<Vec<_>>());
+        let lists = [Some(places.as_str()), Some(&lists[1]), Some(&moving)];
+        rows.extend(callers::relations(connection, &lists)?.rows);
         let new: Vec<(String, Body)> =
-            rows.into_iter().filter_map(body).filter(|(oid, _)| !found.contains_key(oid)).collect();
+            rows.into_iter().filter_map(body).filter(|(key, _)| !found.contains_key(key)).collect();
         if new.is_empty() || found.len() - texts > MOST_FUNCTIONS {
             break;
         }
@@ -151,23 +174,25 @@ fn bodies(connection: &mut Connection, callers: &[Caller]) -> Result<BTreeMap<St
 }
 
 fn body(row: Vec<Option<String>>) -> Option<(String, Body)> {
-    let [oid, signature, name, text, functions, sequences] = <[_; 6]>::try_from(row).ok()?;
+    let [key, signature, name, text, functions, sequences] = <[_; 6]>::try_from(row).ok()?;
     let list = |cell: Option<String>| -> Vec<String> {
         let cell = cell.unwrap_or_default();
         let items = cell.trim_matches(['{', '}']).split(',').filter(|item| item.parse::<u32>().is_ok());
         items.map(str::to_owned).collect()
     };
-    let oid = oid?;
+    let key = key?;
+    let is_function = key.parse::<u32>().is_ok();
     let mut body = Body {
-        oid: Some(oid.clone()),
-        signature: signature?,
+        oid: is_function.then(|| key.clone()),
+        is_table: !is_function && key.starts_with(TABLE),
+        signature: if is_function { format!("function {}", signature?) } else { signature? },
         name: name?,
         functions: list(functions),
         sequences: list(sequences),
         ..Body::default()
     };
     body.read(&text.unwrap_or_default());
-    Some((oid, body))
+    Some((key, body))
 }
 
 impl Body {
@@ -175,6 +200,7 @@ impl Body {
         #[cfg(not(test))]
         pgrx::check_for_interrupts!();
         self.words.extend(names_in(text));
+        self.named.extend(names_that_run(text));
         self.serials.extend(by_table::asked_for(text));
         self.doings.add(&Doings::of(text));
     }
@@ -265,16 +291,20 @@ impl<'a> Calls<'a> {
         Calls { number, bodies: bodies.values().collect(), may_call }
     }
 
-    /// What the first ones reach, they among it.
-    fn reached(&self, first: impl Iterator<Item = usize>) -> Vec<usize> {
+    /// What the first ones reach, they among it; the second: by way of a table alone, which they may not write to.
+    fn reached(&self, first: impl Iterator<Item = usize>) -> [Vec<usize>; 2] {
         let mut is_reached = vec![false; self.bodies.len()];
-        let mut left: Vec<usize> = first.collect();
-        let mut reached = Vec::new();
-        while let Some(number) = left.pop() {
-            if !std::mem::replace(&mut is_reached[number], true) {
-                reached.push(number);
-                left.extend(&self.may_call[number]);
+        let (mut left, mut behind): (Vec<usize>, Vec<usize>) = (first.collect(), Vec::new());
+        let mut reached = [Vec::new(), Vec::new()];
+        for (of, is_sure) in reached.iter_mut().zip([true, false]) {
+            while let Some(number) = left.pop() {
+                if !std::mem::replace(&mut is_reached[number], true) {
+                    of.push(number);
+                    let next = if is_sure && self.bodies[number].is_table { &mut behind } else { &mut left };
+                    next.extend(&self.may_call[number]);
+                }
             }
+            left.append(&mut behind);
         }
         reached
     }
@@ -305,12 +335,15 @@ fn drawn<'a>(
         pgrx::check_for_interrupts!();
         let told = bodies.get(&key);
         let first = alike.iter().filter_map(|caller| caller.function.as_ref()).chain([&key]);
-        let reached = calls.reached(first.filter_map(|key| calls.number.get(key.as_str()).copied()));
+        let [reached, behind_tables] =
+            calls.reached(first.filter_map(|key| calls.number.get(key.as_str()).copied()));
         let mut sequences: BTreeMap<(&str, bool), (&Named, usize)> = BTreeMap::new();
-        for number in &reached {
+        for (number, is_near) in
+            reached.iter().map(|number| (number, true)).chain(behind_tables.iter().map(|far| (far, false)))
+        {
             let of_tables = told.map(|told| known.of_tables_in(calls.bodies[*number], Some(told)));
             for (sequence, is_sure) in named[*number].iter().copied().chain(of_tables.into_iter().flatten()) {
-                sequences.entry((&sequence.oid, is_sure)).or_insert((sequence, *number));
+                sequences.entry((&sequence.oid, is_sure && is_near)).or_insert((sequence, *number));
             }
         }
         let doings = Rc::new(doings(&alike, reached.iter().map(|number| calls.bodies[*number])));
@@ -362,7 +395,7 @@ fn describe(
         let Reached { caller, signature, words, is_sure, doings, .. } = reached;
         let who = match signature.is_empty() {
             true => caller.what.clone(),
-            false => format!("{}, by function {signature}", caller.what),
+            false => format!("{}, by {signature}", caller.what),
         };
         Some(Draw {
             words,

@@ -5,6 +5,7 @@ use super::functions::Texts;
 use super::named_rows::{self, Why};
 use super::pair::Places;
 use crate::agent::catalogs;
+use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
@@ -33,6 +34,14 @@ struct Thing {
     name: String,
 }
 
+/// Things by some names, and tables that views of these names show, with the views' names.
+struct Things {
+    named: BTreeSet<Thing>,
+    shown: Vec<(Thing, String)>,
+    /// What types, text search configurations and collations are made of.
+    made_of: BTreeMap<Thing, String>,
+}
+
 pub fn check(
     plan: &Plan,
     source: &mut Connection,
@@ -40,18 +49,23 @@ pub fn check(
     schemas: &[String],
     texts: &Texts,
 ) -> Result<Vec<Finding>> {
-    if texts.words.is_empty() && texts.names.is_empty() {
+    if texts.named.is_empty() && texts.names.is_empty() {
         return Ok(Vec::new());
     }
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
-    let words: Vec<String> = texts.words.iter().cloned().collect();
+    let words: Vec<String> = texts.named.iter().cloned().collect();
     // A text may name the schema, too; that of another shard in the same database is none of this one's.
     let of_others = in_one(|| shard::schemas_of_others(&plan.source));
-    let looked_in: BTreeSet<&String> = schemas.iter().chain(&texts.words).collect();
+    let looked_in: BTreeSet<&String> = schemas.iter().chain(&texts.named).collect();
     let here: Vec<String> =
         looked_in.into_iter().filter(|schema| !of_others.contains(schema)).cloned().collect();
-    let there: Vec<String> = here.iter().map(|schema| places.there(schema)).collect();
-    let own: BTreeSet<Thing> = things(target, &there, &words)?.into_iter().collect();
+    let Things { named, mut shown, made_of } = things(source, &here, &words)?;
+    shown.retain(|(thing, _)| !of_others.contains(&thing.schema));
+    let of_shown = |of: fn(&Thing) -> &String| shown.iter().map(move |(thing, _)| of(thing));
+    let there: Vec<String> =
+        here.iter().chain(of_shown(|thing| &thing.schema)).map(|schema| places.there(schema)).collect();
+    let wanted: Vec<String> = words.iter().chain(of_shown(|thing| &thing.name)).cloned().collect();
+    let Things { named: own, made_of: made_there, .. } = things(target, &there, &wanted)?;
     let is_there = |kind: &str, thing: &Thing| {
         let (kind, schema, name) = (kind.to_owned(), places.there(&thing.schema), thing.name.clone());
         own.contains(&Thing { kind, schema, name })
@@ -63,8 +77,14 @@ pub fn check(
         }
         kind => !is_there(kind, thing),
     };
-    let (lacking, both): (Vec<Thing>, Vec<Thing>) =
-        things(source, &here, &words)?.into_iter().partition(lacks);
+    let mut counted = texts.doings.counted();
+    for (thing, view) in &shown {
+        if counted.contains(view) {
+            counted.insert(thing.name.clone());
+        }
+    }
+    let all: BTreeSet<Thing> = named.into_iter().chain(shown.into_iter().map(|(thing, _)| thing)).collect();
+    let (lacking, both): (Vec<Thing>, Vec<Thing>) = all.into_iter().partition(lacks);
     let missing = lacking.iter().map(|thing| {
         let kind = &thing.kind;
         let object = format!("{}.{}", ident_as_needed(&thing.schema), ident_as_needed(&thing.name));
@@ -72,13 +92,38 @@ pub fn check(
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     });
     let mut findings: Vec<Finding> = missing.collect();
+    findings.extend(made_of_others(plan, &both, (&made_of, &made_there)));
     findings.extend(otherwise(plan, source, target, &here, texts)?);
     let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
-    findings.extend(named_rows::check(plan, source, target, &tables, Why::Named(&texts.doings.counted()))?);
+    findings.extend(named_rows::check(plan, source, target, &tables, Why::Named(&counted))?);
     findings.extend(rights(plan, source, target, &tables)?);
     findings.extend(made_otherwise(plan, source, target, &tables)?);
     Ok(findings)
+}
+
+/// Types, text search configurations and collations of the same name that are not made of the same.
+fn made_of_others(
+    plan: &Plan,
+    both: &[Thing],
+    (here, there): (&BTreeMap<Thing, String>, &BTreeMap<Thing, String>),
+) -> Vec<Finding> {
+    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let is_other = |thing: &&Thing| {
+        let other = Thing { schema: places.there(&thing.schema), ..(*thing).clone() };
+        let [from, into] = [&thing.schema, &other.schema].map(|schema| ident_as_needed(schema));
+        let made_of = here.get(thing).zip(there.get(&other));
+        made_of.is_some_and(|(here, own)| in_schema(here, &from, &into) != *own)
+    };
+    let finding = |thing: &Thing| {
+        let object = format!("{}.{}", ident_as_needed(&thing.schema), ident_as_needed(&thing.name));
+        let detail = format!(
+            "{} {object}, which is named by functions that {CALLED}, is another one on the target",
+            thing.kind
+        );
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
+    };
+    both.iter().filter(is_other).map(finding).collect()
 }
 
 /// Of tables that functions name: what the target's would refuse, or the source's.
@@ -130,35 +175,39 @@ fn rights(
     tables: &[(String, String)],
 ) -> Result<Vec<Finding>> {
     let moving = moving(plan);
-    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
-    let (here, names): (Vec<String>, Vec<String>) =
-        tables.iter().filter(|table| !moving.contains(table)).cloned().unzip();
-    let there: Vec<String> = here.iter().map(|schema| places.there(schema)).collect();
-    let missing = rights::of_tables((source, &here), (target, &there), &names)?;
-    let mut lacking: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (position, text) in missing.into_iter().filter_map(|(position, text)| Some((position?, text))) {
-        lacking.entry(position).or_default().push(text);
+    let others: Vec<(String, String)> =
+        tables.iter().filter(|table| !moving.contains(table)).cloned().collect();
+    let mut lacking: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for (table, text) in rights::of_places(plan, (source, target), &others)? {
+        lacking.entry(table).or_default().push(text);
     }
-    let finding = |(position, texts): (usize, Vec<String>)| {
-        let object =
-            format!("{}.{}", ident_as_needed(here.get(position)?), ident_as_needed(names.get(position)?));
+    let finding = |((schema, name), texts): ((String, String), Vec<String>)| {
+        let object = format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name));
         let detail = format!(
             "table {object}, which is named by functions that {CALLED}: the target lacks {}",
             texts.join(", ")
         );
-        Some(Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail))
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     };
-    Ok(lacking.into_iter().filter_map(finding).collect())
+    Ok(lacking.into_iter().map(finding).collect())
 }
 
-fn things(session: &mut Connection, schemas: &[String], words: &[String]) -> Result<Vec<Thing>> {
+fn things(session: &mut Connection, schemas: &[String], words: &[String]) -> Result<Things> {
     let lists = [text_array(schemas), text_array(words)];
     let rows = catalogs::ask(session, NAMED, &[Some(&lists[0]), Some(&lists[1])])?.rows;
-    let thing = |row: Vec<Option<String>>| {
-        let [kind, schema, name] = <[_; 3]>::try_from(row).ok()?;
-        Some(Thing { kind: kind?, schema: schema?, name: name? })
-    };
-    Ok(rows.into_iter().filter_map(thing).collect())
+    let mut things = Things { named: BTreeSet::new(), shown: Vec::new(), made_of: BTreeMap::new() };
+    for row in rows {
+        let Ok([Some(kind), Some(schema), Some(name), view, made_of]) = <[_; 5]>::try_from(row) else {
+            continue;
+        };
+        let thing = Thing { kind, schema, name };
+        things.made_of.extend(made_of.map(|made_of| (thing.clone(), canonical(&made_of))));
+        match view {
+            Some(view) => things.shown.push((thing, view)),
+            None => drop(things.named.insert(thing)),
+        }
+    }
+    Ok(things)
 }
 
 /// A function that can be read.

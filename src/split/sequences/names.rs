@@ -26,9 +26,110 @@ pub fn names_in(text: &str) -> BTreeSet<String> {
     names.filter(|name| !name.is_empty() && name.len() < 64).take(MOST_NAMES).collect()
 }
 
+/// The same of what runs: without comments, and without columns of a trigger's row, which are called as tables are, perhaps.
+pub fn names_that_run(text: &str) -> BTreeSet<String> {
+    names_in(&without_fields(&without_comments(text)))
+}
+
+/// A line without the comment at its end: none begins within a text.
+pub fn without_comment(line: &str) -> &str {
+    let mut is_quoted = false;
+    // Once through it, however many there are.
+    let at = line.bytes().enumerate().position(|(at, byte)| {
+        is_quoted ^= byte == b'\'';
+        !is_quoted && line.as_bytes()[at..].starts_with(b"--")
+    });
+    &line[..at.unwrap_or(line.len())]
+}
+
+/// What has no end is no comment.
+fn without_comments(text: &str) -> String {
+    let mut left = String::with_capacity(text.len());
+    let lines: Vec<&str> = text.lines().map(without_comment).collect();
+    let text = lines.join("\n");
+    let mut rest = text.as_str();
+    let mut ends = rest.contains("*/");
+    while let Some(at) = rest.find("/*").filter(|_| ends) {
+        let line = rest[..at].rsplit('\n').next().unwrap_or_default();
+        let is_quoted = line.bytes().filter(|byte| *byte == b'\'').count() % 2 == 1;
+        let end = rest[at..].find("*/").map(|end| at + end + 2);
+        ends = end.is_some();
+        let next = end.filter(|_| !is_quoted).unwrap_or(at + 2);
+        left.push_str(&rest[..at]);
+        left.push(' ');
+        rest = &rest[next..];
+    }
+    left.push_str(rest);
+    left
+}
+
+/// Without `NEW.column`, but where a schema of that name is meant.
+fn without_fields(text: &str) -> String {
+    const BEFORE_TABLES: [&str; 6] = ["from", "join", "into", "update", "only", "table"];
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let mut left = String::with_capacity(text.len());
+    let (mut before, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(is_part) {
+        let length = rest[at..].find(|c: char| !is_part(c)).unwrap_or(rest.len() - at);
+        let word = rest[at..at + length].to_lowercase();
+        left.push_str(&rest[..at]);
+        let behind = &rest[at + length..];
+        let field = behind.trim_start().strip_prefix('.').map(str::trim_start);
+        let field = field
+            .filter(|_| ["new", "old"].contains(&word.as_str()) && !BEFORE_TABLES.contains(&before.as_str()));
+        match field.filter(|field| field.starts_with(is_part)) {
+            Some(field) => rest = &field[field.find(|c: char| !is_part(c)).unwrap_or(field.len())..],
+            None => {
+                left.push_str(&rest[at..at + length]);
+                rest = behind;
+            }
+        }
+        before = word;
+    }
+    left.push_str(rest);
+    left
+}
+
 #[cfg(test)]
 mod tests {
-    use super::names_in;
+    use super::{names_in, names_that_run, without_comment};
+
+    #[test]
+    fn comments_begin_outside_of_texts() {
+        for (line, wanted) in [
+            ("a '--' b -- c", "a '--' b "),
+            ("--", ""),
+            ("'it''s -- x'", "'it''s -- x'"),
+            ("a - -b", "a - -b"),
+        ] {
+            assert_eq!(without_comment(line), wanted);
+        }
+    }
+
+    #[test]
+    fn names_in_comments_and_of_columns_of_a_row_do_not_run() {
+        let names = names_that_run(
+            "BEGIN -- one isn't\n NEW.two := 'three'; /* four\n five */ OLD . six = 1; INSERT INTO seven SELECT eight, new.nine FROM old.ten;
+             EXECUTE '/* eleven'; x := new.\"Twelve\" /* has no end: thirteen",
+        );
+        for (name, runs) in [
+            ("one", false),
+            ("two", false),
+            ("three", true),
+            ("four", false),
+            ("five", false),
+            ("six", false),
+            ("seven", true),
+            ("eight", true),
+            ("nine", false),
+            ("ten", true),
+            ("eleven", true),
+            ("Twelve", true),
+            ("thirteen", true),
+        ] {
+            assert_eq!(names.contains(name), runs, "{name}: {names:?}");
+        }
+    }
 
     #[test]
     fn names_of_a_text_are_read_as_sql_reads_them() {

@@ -29,6 +29,9 @@ pub enum Ahead {
 pub struct Position {
     pub from: Vec<State>,
     pub to: Option<State>,
+    /// Numbers of the source's that another sequence of the target stands for, by a range of its own: this one is not raised among
+    /// them, and ends before they begin.
+    others: Vec<[i64; 2]>,
 }
 
 /// What the source is asked and what the target, where each of the sequences is; None: there are none.
@@ -95,16 +98,37 @@ pub fn with_reached(
     reached: &[Option<State>],
 ) -> Result<Vec<Position>> {
     let mut number = 0;
-    let mut positions = Vec::with_capacity(pairs.len());
-    for (pair, to) in pairs.iter().zip(reached) {
+    let mut all = Vec::with_capacity(pairs.len());
+    for pair in pairs {
         let mut states = Vec::with_capacity(pair.from.len());
         for sequence in &pair.from {
-            states.extend(state_of(source, from, number, &sequence.name)?);
+            states.extend(
+                state_of(source, from, number, &sequence.name)?.map(|state| (sequence.oid.as_str(), state)),
+            );
             number += 1;
         }
-        positions.push(Position { from: states, to: *to });
+        all.push(states);
     }
-    Ok(positions)
+    let has_another = |at: usize, oid: &str, from: State| {
+        all.iter().zip(reached).enumerate().any(|(other, (states, to))| {
+            other != at
+                && to.is_some_and(|to| to.is_apart_from(from))
+                && states.iter().any(|(of, _)| *of == oid)
+        })
+    };
+    let of = |at: usize, states: &[(&str, State)], to: Option<State>| {
+        let is_among = |from: State| to.is_some_and(|to| !to.is_apart_from(from));
+        let mut position = Position { from: Vec::new(), to, others: Vec::new() };
+        for (oid, from) in states {
+            match is_among(*from) && has_another(at, oid, *from) {
+                true => position.others.push(from.range()),
+                false => position.from.push(*from),
+            }
+        }
+        position
+    };
+    let positions = all.iter().zip(reached).enumerate();
+    Ok(positions.map(|(at, (states, to))| of(at, states, *to)).collect())
 }
 
 fn state_of(connection: &Connection, rows: &Rows, number: usize, sequence: &str) -> Result<Option<State>> {
@@ -165,8 +189,10 @@ pub fn to_come(pair: &Pair, position: &Position) -> Option<ToCome> {
     let is_as_of_source = state.is_up()
         && !position.from.is_empty()
         && !position.from.iter().any(|from| state.is_apart_from(*from))
+        && position.others.is_empty()
         && position.from.iter().any(|from| from.is_up() && state.ends_within(*from));
-    Some(ToCome { range, is_up: state.is_up(), is_as_of_source })
+    let of_others = position.others.iter().map(|of| of[0]).min().filter(|_| state.is_up());
+    Some(ToCome { range, is_up: state.is_up(), is_as_of_source, of_others })
 }
 
 /// Who takes each number for so many as the source's goes on by, as mappers of objects do, would take some twice.

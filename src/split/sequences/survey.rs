@@ -82,6 +82,12 @@ impl Read {
     }
 }
 
+impl Found {
+    pub fn into_read(self) -> Read {
+        Read { draws: self.draws, doings: self.doings }
+    }
+}
+
 /// A column of the source whose values a sequence of the target would give out for another column, or the same.
 pub struct Fill {
     pub table: usize,
@@ -98,6 +104,8 @@ pub struct ToCome {
     pub is_up: bool,
     /// What is beyond the source's sequence is beyond it, too.
     pub is_as_of_source: bool,
+    /// From where on numbers are those of another sequence of the column.
+    pub of_others: Option<i64>,
 }
 
 pub fn survey(

@@ -3,6 +3,7 @@
 //! that the target generates: their functions give the values that the source's have given.
 
 use crate::agent::catalogs;
+use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
 use crate::agent::named::Named;
 use crate::agent::session::Side;
@@ -161,22 +162,6 @@ fn is_same(
     }
 }
 
-/// What a text names in one schema, named in another: where shards are namespaces, each has
-/// functions and types of its own.
-pub fn in_schema(text: &str, from: &str, into: &str) -> String {
-    let name = format!("{from}.");
-    let mut parts = text.split(&name);
-    let mut said = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        // The end of a longer name is no schema.
-        let ends_another = said.ends_with(|c: char| c.is_alphanumeric() || "_$\".".contains(c));
-        said += if ends_another { from } else { into };
-        said += ".";
-        said += part;
-    }
-    said
-}
-
 fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Promise>> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
@@ -270,16 +255,4 @@ fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
         findings.push(Finding::new("source: constraints of domains", false, detail, &hint));
     }
     Ok(findings)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_schema_is_told_from_the_end_of_a_name() {
-        assert_eq!(in_schema("(a.f(x) AND data.a.x IS NULL)", "a", "b"), "(b.f(x) AND data.a.x IS NULL)");
-        assert_eq!(in_schema("a.f(a.g(1))", "a", "\"B c\""), "\"B c\".f(\"B c\".g(1))");
-        assert_eq!(in_schema("f(x)", "a", "b"), "f(x)");
-    }
 }

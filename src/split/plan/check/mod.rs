@@ -17,7 +17,7 @@ mod rows;
 pub mod same;
 mod scope;
 mod server_values;
-mod unique;
+pub mod unique;
 
 use super::{policies, refusals};
 use crate::agent::catalogs;

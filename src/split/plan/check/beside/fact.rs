@@ -1,10 +1,9 @@
 //! One thing that a table has beside its columns.
 
 use crate::agent::catalogs;
-use crate::agent::deparsed::canonical;
+use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
 use crate::remote::{Connection, RemoteError};
-use crate::split::plan::check::constraints::in_schema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 

@@ -2,13 +2,13 @@
 
 use super::settings::{self, Settings};
 use crate::agent::catalogs;
+use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
-use crate::split::plan::check::constraints::in_schema;
 use std::collections::{BTreeMap, BTreeSet};
 
 const GRANTED: &str = include_str!("../../../../../sql/check/granted.sql");
@@ -72,6 +72,23 @@ pub fn of_tables(
     let rights = granted(source, &[text_array(here), text_array(names)])?.rights;
     let wanted: Vec<Right> = rights.into_iter().filter(|right| right.0.is_some()).collect();
     lacking(target, &wanted, (there, names))
+}
+
+/// The same of tables by schema and name on the source, each text with its table.
+pub fn of_places(
+    plan: &Plan,
+    (source, target): (&mut Connection, &mut Connection),
+    tables: &[(String, String)],
+) -> Result<Vec<((String, String), String)>> {
+    let (here, names): (Vec<String>, Vec<String>) = tables.iter().cloned().unzip();
+    let (own, other) = (&plan.source.namespace, &plan.target.namespace);
+    let there: Vec<String> =
+        here.iter().map(|schema| if schema == own { other } else { schema }.clone()).collect();
+    let missing = of_tables((source, &here), (target, &there), &names)?;
+    Ok(missing
+        .into_iter()
+        .filter_map(|(position, text)| Some((tables.get(position?)?.clone(), text)))
+        .collect())
 }
 
 /// What the target's roles lack of it.

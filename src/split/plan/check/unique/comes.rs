@@ -113,7 +113,7 @@ impl Fillers {
                         range(first.numbers),
                         range(other.numbers)
                     );
-                    match restarted(first, other) {
+                    match restarted(first, other).or_else(|| by_turns(first, other)) {
                         Some(hint) => Comes::ApartForNow(how, hint),
                         None => Comes::Apart(how),
                     }
@@ -285,6 +285,19 @@ fn restarted(from: &Filling, to: &Filling) -> Option<String> {
     meets(from, to, "source").or_else(|| meets(to, from, "target"))
 }
 
+/// Apart by where they are alone: each gives out every so manieth number, which is one of a pool, perhaps.
+fn by_turns(from: &Filling, to: &Filling) -> Option<String> {
+    let (step, other) = (from.numbers.increment.unsigned_abs(), to.numbers.increment.unsigned_abs());
+    let most = step.max(other);
+    (most > 1 && !from.numbers.is_apart_from(to.numbers)).then(|| {
+        format!(
+            "They take turns: where clients take {most} numbers with each of a sequence, as pools of ORMs do, both shards have the same ones. \
+             Give each a range of its own, as docs/identifiers.md shows: ALTER SEQUENCE {} MINVALUE .. MAXVALUE ..",
+            to.name
+        )
+    })
+}
+
 impl From<&Sequence> for Filling {
     fn from(sequence: &Sequence) -> Filling {
         let Sequence { oid, name, numbers, start, .. } = sequence;
@@ -408,11 +421,12 @@ mod tests {
         let blocks = (sequence("a", "id", 1, 100, 199), sequence("b", "id", 1, 200, 299));
         let is_apart = |comes: Comes| matches!(comes, Comes::Apart(_));
         assert!(is_apart(comes(vec![code(), id()], vec![blocks.0], vec![blocks.1])));
-        assert!(is_apart(comes(
-            vec![id()],
-            vec![sequence("a", "id", 2, 1, 99)],
-            vec![sequence("b", "id", 2, 2, 99)]
-        )));
+        let turns =
+            comes(vec![id()], vec![sequence("a", "id", 2, 1, 99)], vec![sequence("b", "id", 2, 2, 99)]);
+        assert!(
+            matches!(&turns, Comes::ApartForNow(_, hint) if hint.contains("take 2 numbers")),
+            "{turns:?}"
+        );
         assert!(is_apart(comes(vec![part("u", true, None), id()], vec![all("a")], vec![all("b")])));
         let random = Some("(gen_random_uuid())::text");
         assert!(is_apart(comes(vec![part("u", false, random)], vec![], vec![])));

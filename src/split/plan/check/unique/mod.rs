@@ -10,7 +10,7 @@ mod values;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
-use crate::agent::shape::Observation;
+use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::numbers::behind::{Behind, End};
 use crate::numbers::{self, look};
@@ -31,24 +31,16 @@ pub fn check(
     (target, theirs): (&mut Connection, &Observation),
     read: [Read; 2],
 ) -> Result<Vec<Finding>> {
-    let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
-    let (from, to) = (index::of(source, &lists[0])?, index::of(target, &lists[1])?);
-    if from.is_empty() && to.is_empty() {
-        return Ok(Vec::new());
-    }
+    let shapes = [ours, theirs].map(|side| side.tables.iter().collect::<Vec<_>>());
+    let Some(keys) = Keys::of(source, target, plan)? else { return Ok(Vec::new()) };
     let [here, mut there] = read;
     // Of the target's they were not asked for yet.
     if here.draws.iter().any(|draw| !draw.is_sure()) {
         let oids: Vec<Option<&str>> = theirs.tables.iter().map(|table| table.oid.as_deref()).collect();
         there.draws.extend(functions::of_writers(target, &oids, &schemas(plan, Side::Target))?.draws);
     }
-    let fillers = Fillers {
-        sides: [
-            filling(plan, (source, ours, Side::Source), &lists[0], here)?,
-            filling(plan, (target, theirs, Side::Target), &lists[1], there)?,
-        ],
-        is_one_place: look::place_of(source)? == look::place_of(target)?,
-    };
+    let fillers = fillers(plan, source, target, &shapes, [here, there])?;
+    let Keys { from, to } = keys;
     let mut values = values::Values::begin(plan, &to, target)?;
     let mut findings = Vec::new();
     for index in &to {
@@ -65,16 +57,75 @@ pub fn check(
     Ok(findings)
 }
 
+/// Before the cutover: sequences may have been set, or altered, since the check. What is found that stops a split.
+pub fn since_check(
+    plan: &Plan,
+    (source, ours): (&mut Connection, Vec<&TableShape>),
+    (target, theirs): (&mut Connection, Vec<&TableShape>),
+) -> Result<Option<Finding>> {
+    // What has gone over must be able to come back.
+    let Some(Keys { from, to }) = Keys::of(source, target, plan)?.filter(|_| plan.reverse_of.is_none())
+    else {
+        return Ok(None);
+    };
+    let shapes = [ours, theirs];
+    let oids =
+        shapes.each_ref().map(|side| side.iter().map(|table| table.oid.as_deref()).collect::<Vec<_>>());
+    let read = [
+        functions::find(source, &oids[0], &schemas(plan, Side::Source))?.into_read(),
+        functions::find(target, &oids[1], &schemas(plan, Side::Target))?.into_read(),
+    ];
+    let fillers = fillers(plan, source, target, &shapes, read)?;
+    let is_new = |index: &&Index| !to.iter().any(|other| other.is_like(index));
+    let of_target = to.iter().map(|index| (index, Side::Target));
+    let all = of_target.chain(from.iter().filter(is_new).map(|index| (index, Side::Source)));
+    let found = all.filter(|(index, _)| of_one_row(index).is_none());
+    let mut found = found.map(|(index, side)| how(plan, index, &fillers.of(index, side, &from)));
+    Ok(found.find(|finding| !finding.ok && finding.object.is_none()))
+}
+
+/// The keys of both sides.
+struct Keys {
+    from: Vec<Index>,
+    to: Vec<Index>,
+}
+
+impl Keys {
+    /// None: there are none.
+    fn of(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Option<Keys>> {
+        let keys = Keys {
+            from: index::of(source, &lists(plan, Side::Source))?,
+            to: index::of(target, &lists(plan, Side::Target))?,
+        };
+        Ok(Some(keys).filter(|keys| !keys.from.is_empty() || !keys.to.is_empty()))
+    }
+}
+
+fn fillers(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    [ours, theirs]: &[Vec<&TableShape>; 2],
+    [here, there]: [Read; 2],
+) -> Result<Fillers> {
+    Ok(Fillers {
+        sides: [
+            filling(plan, (source, ours, Side::Source), here)?,
+            filling(plan, (target, theirs, Side::Target), there)?,
+        ],
+        is_one_place: look::place_of(source)? == look::place_of(target)?,
+    })
+}
+
 fn filling(
     plan: &Plan,
-    (session, observed, side): (&mut Connection, &Observation, Side),
-    lists: &[String; 3],
+    (session, shapes, side): (&mut Connection, &[&TableShape], Side),
     read: Read,
 ) -> Result<comes::Side> {
     let (_, names) = observe::table_names(plan, side);
     let tables = names.into_iter().zip(&plan.tables);
     Ok(comes::Side {
-        sequences: look::of_tables(session, lists)?,
+        sequences: look::of_tables(session, &lists(plan, side))?,
         drawn: drawn::of(session, read.draws)?,
         doings: read.doings,
         tables: tables
@@ -84,7 +135,7 @@ fn filling(
                 maps: policy.maps.clone(),
             })
             .collect(),
-        names: observed.tables.iter().map(|table| table.name.clone()).collect(),
+        names: shapes.iter().map(|table| table.name.clone()).collect(),
     })
 }
 
