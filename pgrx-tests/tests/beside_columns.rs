@@ -170,8 +170,13 @@ fn what_the_target_has_alone_is_said_before_rows_fail() {
 fn rows_that_a_publication_keeps_as_they_are_are_found_before_the_finish() {
     let cluster = cluster(&["wal_level = logical"]);
     by_superusers(&cluster, "CREATE PUBLICATION told FOR TABLE items");
+    by_superuser(&cluster, 0, "CREATE PUBLICATION alone FOR TABLE items");
     let split = plan(&cluster);
     assert_eq!(split.findings().unwrap(), [""; 0]);
+    let notes = "SELECT string_agg(detail, '; ') FROM shard_split_check($1) WHERE ok AND check_name = 'source: publications'";
+    let notes: String = split.superuser().unwrap().query_one(notes, &[&split.id]).unwrap().get(0);
+    assert_eq!(notes, "publications of the source that the target lacks: \"alone\" of items");
+    by_superuser(&cluster, 0, "DROP PUBLICATION alone");
     by_superuser(&cluster, 0, "ALTER TABLE items REPLICA IDENTITY NOTHING");
     let found = split.findings_with_hints().unwrap();
     assert!(
@@ -431,7 +436,7 @@ const USED: &str = r#"
     CREATE TABLE units (id int PRIMARY KEY); GRANT SELECT ON units TO mover, app_owner; GRANT REFERENCES ON units TO app_owner;
     ALTER TABLE items ADD unit int CONSTRAINT of_unit REFERENCES units ON DELETE CASCADE, ADD c text COLLATE ci, ADD currency int CONSTRAINT of_currency REFERENCES currencies DEFERRABLE,
         ADD ts tsvector GENERATED ALWAYS AS (to_tsvector('public.words', coalesce(val, ''))) STORED,
-        ADD a int, ADD b int, ADD n bigint,
+        ADD a int, ADD b int, ADD n bigint, ADD whole int, ADD single real,
         ADD CONSTRAINT once UNIQUE (tenant, a) DEFERRABLE INITIALLY DEFERRED, ADD CONSTRAINT at_once UNIQUE (tenant, b);
     CREATE SEQUENCE by_fifty INCREMENT 50; ALTER SEQUENCE by_fifty OWNER TO app_owner; ALTER TABLE items ALTER n SET DEFAULT nextval('by_fifty');
     CREATE FUNCTION add_one() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.a := NEW.a + 1; RETURN NEW; END';
@@ -444,13 +449,15 @@ const USED: &str = r#"
     CREATE MATERIALIZED VIEW counted AS SELECT tenant, count(*) FROM items GROUP BY tenant; CREATE UNIQUE INDEX ON counted (tenant);
     CREATE FUNCTION label(items) RETURNS text LANGUAGE sql AS 'SELECT $1.val';
     CREATE FUNCTION fmt(numeric) RETURNS text LANGUAGE sql AS 'SELECT $1::text';
-    CREATE DOMAIN short AS varchar(9); CREATE TABLE kinds (id int, name text); INSERT INTO kinds VALUES (1, 'one'); GRANT SELECT ON kinds TO mover;
+    CREATE DOMAIN short AS varchar(9); CREATE TABLE kinds (id int, name text); INSERT INTO kinds VALUES (1, 'one'); GRANT SELECT ON kinds TO mover, reader;
+    CREATE EXTENSION citext VERSION '1.6'; CREATE TYPE grade AS ENUM ('x', 'y'); CREATE TYPE mark AS ENUM ('one', 'two');
+    ALTER TABLE items ADD CHECK (code <> -1 OR val::grade = 'x');
     CREATE VIEW by_kind AS SELECT i.id, k.name FROM items i JOIN kinds k ON k.id = i.code;
-    CREATE FUNCTION formats() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE s public.short; BEGIN PERFORM fmt(1); RETURN NEW; END';
+    CREATE FUNCTION formats() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE s public.short; m public.mark; BEGIN PERFORM fmt(1); RETURN NEW; END';
     CREATE TRIGGER formats BEFORE UPDATE ON items FOR EACH ROW EXECUTE FUNCTION formats();"#;
 
 /// What it is on the target instead, and what the check says of it.
-const OTHERWISE: [(&str, &str, &str); 17] = [
+const OTHERWISE: [(&str, &str, &str); 23] = [
     ("'und-u-ks-level2'", "'und-u-ks-level1'", "collation ci, which"),
     ("COPY = english", "COPY = simple", "text search configuration words, which"),
     ("(1, 'EUR')", "(1, 'USD')", "public.currencies is referenced by the moving tables"),
@@ -484,6 +491,20 @@ const OTHERWISE: [(&str, &str, &str); 17] = [
     ("LOGIN SUPERUSER", "LOGIN", "SUPERUSER for lord"),
     ("DOMAIN short", "DOMAIN other", "type public.short, which the target lacks"),
     ("(1, 'one')", "(1, 'uno')", "public.kinds is read by views over the moving tables"),
+    (
+        "VERSION '1.6'",
+        "VERSION '1.5'",
+        "extension citext is of version 1.6 on the source and 1.5 on the target",
+    ),
+    ("('x', 'y')", "('x', 'z')", "type grade, which the tables or views over them use, is another one"),
+    ("('one', 'two')", "('two', 'one')", "type public.mark, which is named by functions that writes"),
+    (
+        "mover, reader",
+        "mover",
+        "table public.kinds, which views over the moving tables read: the target lacks SELECT for reader",
+    ),
+    ("whole int", "whole numeric", "the arithmetic of the type of column \"whole\""),
+    ("single real", "single double precision", "the arithmetic of the type of column \"single\""),
 ];
 
 #[test]

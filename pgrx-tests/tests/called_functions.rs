@@ -4,6 +4,7 @@
 use shardmaster_tests::cluster::{Cluster, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, cluster, plan};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 
 /// On both sides. {} is what differs.
 const BOTH: &str = r#"
@@ -119,11 +120,13 @@ fn no_code_of_others_runs_where_such_tables_are_read() {
 /// Schemas of one database are called otherwise, and what is in them says the same.
 #[test]
 fn functions_of_two_schemas_are_compared_without_their_names() {
-    let cluster = Cluster::namespaces(2, &[]).unwrap();
+    let cluster = Cluster::namespaces(2, &["shardmaster.reverse = on"]).unwrap();
     let definition = |schema: &str| {
         format!(
             "SET ROLE {OWNER}; SET search_path = {schema};
-             CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
+             CREATE TYPE mood AS ENUM ('x', 'y'); CREATE DOMAIN few AS int CHECK (VALUE < 9); CREATE TYPE pair AS (n few, m mood);
+             CREATE TABLE items (tenant text, id int, val text, m mood DEFAULT 'x', n few, p pair, list mood[] DEFAULT '{{}}',
+                                 is_x boolean GENERATED ALWAYS AS (m = 'x'::mood) STORED, PRIMARY KEY (tenant, id));
              CREATE FUNCTION first() RETURNS int LANGUAGE sql AS 'SELECT 1 FROM {schema}.items';
              CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql SET search_path = {schema} AS
                  'BEGIN PERFORM {schema}.first(); RETURN NEW; END';
@@ -136,13 +139,42 @@ fn functions_of_two_schemas_are_compared_without_their_names() {
     let set_up = "SELECT shard_table_add('items', 'tenant'); SELECT shard_assign('moves', 'shard_a')";
     cluster.superuser().unwrap().batch_execute(set_up).unwrap();
     let split = plan(&cluster);
-    assert_eq!(said(&split, "target: missing"), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     let shard = &cluster.shards[1];
-    let other = format!(
-        "CREATE OR REPLACE FUNCTION {0}.first() RETURNS int LANGUAGE sql AS 'SELECT 2 FROM {0}.items'",
-        shard.namespace
-    );
-    cluster.owner_of(shard).unwrap().batch_execute(&other).unwrap();
+    let first = |says: i32| {
+        let function = format!(
+            "CREATE OR REPLACE FUNCTION {0}.first() RETURNS int LANGUAGE sql AS 'SELECT {says} FROM {0}.items'",
+            shard.namespace
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&function).unwrap();
+    };
+    first(2);
     let found = said(&split, "target: missing");
     assert!(found.len() == 1 && found[0].contains(".first(), which"), "{found:#?}");
+    // Types of either schema are the same ones, there and back.
+    first(1);
+    let rows = |namespace: &str| {
+        let rows = format!(
+            "SELECT coalesce(string_agg(concat_ws(' ', i.id, i.m, i.n, i.p, i.list, i.is_x), '; ' ORDER BY id), '') FROM {namespace}.items i"
+        );
+        cluster.superuser().unwrap().query_one(&rows, &[]).unwrap().get::<_, String>(0)
+    };
+    let [here, there] = [0, 1].map(|at| cluster.shards[at].namespace.clone());
+    let insert = format!(
+        "INSERT INTO {here}.items VALUES ('moves', 1, 'a', 'y', 5, (3, 'x'), '{{x,y}}'); INSERT INTO {here}.items VALUES ('moves', 2)"
+    );
+    cluster.superuser().unwrap().batch_execute(&insert).unwrap();
+    let before = rows(&here);
+    split.run(|_| ()).unwrap();
+    assert_eq!(rows(&there), before);
+    split.call("reverse").unwrap();
+    let back = "SELECT shard_of('moves')";
+    wait::until_true(
+        &mut cluster.superuser().unwrap(),
+        "it to be back",
+        LIMIT,
+        &format!("{back} = 'shard_a'"),
+    )
+    .unwrap();
+    assert_eq!(rows(&here), before);
 }

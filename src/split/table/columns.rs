@@ -1,6 +1,7 @@
 //! Which columns of the source fill which of the target. The two tables may differ where
 //! no value is lost by it; for everything else the operator says how a column is computed.
 
+use crate::agent::deparsed::in_schema;
 use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::Map;
 use crate::remote::quote::ident;
@@ -59,6 +60,7 @@ impl Pairing {
 /// what rows are known by on both sides.
 pub fn pair(from: &TableShape, to: &TableShape, maps: &[Map], fixed: &[&str]) -> Pairing {
     let mut pairing = Pairing::default();
+    let there = |column: &Column| in_schema_of(from, to, column);
     for column in to.columns() {
         let map = maps.iter().find(|map| map.column == column.name);
         match map.map(|map| map.expression.as_deref()) {
@@ -76,7 +78,7 @@ pub fn pair(from: &TableShape, to: &TableShape, maps: &[Map], fixed: &[&str]) ->
                 pairing.fill(column, Source::Expression(expression.to_owned()));
             }
             Some(None) => leave_out(&mut pairing, column),
-            None => pair_by_name(&mut pairing, from.column(&column.name), column),
+            None => pair_by_name(&mut pairing, from.column(&column.name).map(there).as_ref(), column),
         }
     }
     for column in from.columns().iter().filter(|column| to.column(&column.name).is_none()) {
@@ -150,6 +152,33 @@ fn pair_by_name(pairing: &mut Pairing, source: Option<&Column>, target: &Column)
             pairing.fill(target, Source::Column(source.name.clone()));
         }
     }
+}
+
+/// A column of the source, as the target would write it: where shards are namespaces, each has types and functions of its own.
+fn in_schema_of(from: &TableShape, to: &TableShape, column: &Column) -> Column {
+    let (Some(schema), Some(own)) = (schema_of(&from.name), schema_of(&to.name)) else {
+        return column.clone();
+    };
+    if schema == own {
+        return column.clone();
+    }
+    let of = |text: &String| in_schema(text, schema, own);
+    Column {
+        type_name: of(&column.type_name),
+        base: of(&column.base),
+        signature: column.signature.as_ref().map(of),
+        generated: column.generated.as_ref().map(of),
+        ..column.clone()
+    }
+}
+
+/// Of a qualified name, as it is quoted.
+fn schema_of(name: &str) -> Option<&str> {
+    let is_end = |at: usize| {
+        name.as_bytes()[at..].first() == Some(&b'.') && name[..at].matches('"').count().is_multiple_of(2)
+    };
+    let end = name.char_indices().map(|(at, _)| at).find(|at| is_end(*at))?;
+    Some(&name[..end])
 }
 
 /// A type of the same name that is not made of the same.
@@ -265,6 +294,20 @@ mod tests {
             (table(vec![of("composite; 0001 a integer")]), table(vec![of("composite; 0001 b integer")]));
         assert!(refused(&from, &from, &[]).is_empty());
         assert_eq!(refused(&from, &to, &[]).len(), 1);
+    }
+
+    #[test]
+    fn types_of_two_namespaces_are_the_same_where_they_are_made_of_the_same() {
+        let named = |schema: &str, made_of: &str| {
+            let column = Column { signature: Some(made_of.into()), ..column("v", &format!("{schema}.mood")) };
+            TableShape { name: format!("{schema}.t"), ..table(vec![column]) }
+        };
+        let (from, to) = (named("\"A.b\"", "enum x, y"), named("b", "enum x, y"));
+        assert_eq!(refused(&from, &to, &[]), [""; 0]);
+        assert_eq!(refused(&to, &from, &[]), [""; 0]);
+        assert_eq!(refused(&from, &named("b", "enum x, z"), &[]).len(), 1);
+        let elsewhere = TableShape { name: "b.t".into(), ..named("c", "enum x, y") };
+        assert_eq!(refused(&from, &elsewhere, &[]).len(), 1);
     }
 
     #[test]

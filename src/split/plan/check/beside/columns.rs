@@ -40,10 +40,18 @@ fn of_column(pair: &Pair<'_>, (given, there): (&[Fact], &[Fact]), column: &Colum
     if column.not_null && !other.not_null {
         lost.push("NOT NULL");
     }
+    if counts_otherwise(&column.base, &other.base) {
+        lost.push("the arithmetic of the type");
+    }
     if bare(column.collation.as_deref()) != bare(other.collation.as_deref()) {
         lost.push("the same COLLATE");
     }
     (!lost.is_empty()).then(|| format!("{} of column \"{name}\"", lost.join(" and ")))
+}
+
+/// Types that take each other's values, and of which the same expression comes to another value: `n / 2`, `n = 0.1`.
+fn counts_otherwise(here: &str, own: &str) -> bool {
+    matches!((here, own), ("smallint" | "integer" | "bigint", "numeric") | ("real", "double precision"))
 }
 
 /// Columns that the target alone gives a value where a statement leaves them out.

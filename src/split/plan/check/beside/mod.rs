@@ -79,9 +79,10 @@ pub fn check(
             remark(plan, Remark::Alone, &policy.table_name, &text, detail)
         }));
     }
-    findings.extend(needed::check(plan, source, target, known)?);
+    findings.extend(needed::check(plan, (source, on_source), target, known)?);
     findings.extend(shown(plan, source, target, (&lists[0], known))?);
     findings.extend(stale(plan, &there));
+    findings.extend(published::of_source_alone(plan, (source, &lists[0]), (target, &lists[1]))?);
     for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
         findings.extend(published::check(session, side, shapes)?);
     }
@@ -133,7 +134,15 @@ fn shown(
     };
     let tables: Vec<(String, String)> =
         rows.into_iter().filter_map(table).filter(|table| !is_named(table)).collect();
-    named_rows::check(plan, source, target, &tables, Why::Shown)
+    let mut findings = named_rows::check(plan, source, target, &tables, Why::Shown)?;
+    let missing = rights::of_places(plan, (source, target), &tables)?;
+    findings.extend(missing.into_iter().map(|((schema, name), text)| {
+        let object = format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name));
+        let detail =
+            format!("table {object}, which views over the moving tables read: the target lacks {text}");
+        remark(plan, Remark::Lacking, &object, &text, detail)
+    }));
+    Ok(findings)
 }
 
 /// Materialized views of the target show what they showed until they are refreshed.

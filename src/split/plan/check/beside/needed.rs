@@ -4,16 +4,18 @@
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::schema::inventory;
 use crate::schema::object::Object;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// By which values are compared, found and shown.
-const USED: [&str; 7] = [
+const USED: [&str; 8] = [
+    "type",
     "collation",
     "operator",
     "operator class",
@@ -23,24 +25,36 @@ const USED: [&str; 7] = [
     "text search dictionary",
 ];
 const FUNCTIONS: [&str; 3] = ["function", "procedure", "aggregate"];
-const EXTENSIONS: [&str; 2] = ["extension", "unused extension"];
 /// Extensions that an administrator's tools use, and no client's statements.
 const OF_TOOLS: [&str; 6] =
     ["shardmaster", "pg_stat_statements", "pg_buffercache", "pg_prewarm", "pgstattuple", "pageinspect"];
 
+const VERSIONS: &str =
+    "SELECT pg_catalog.quote_ident(extname), extversion FROM pg_catalog.pg_extension ORDER BY 1";
+
 /// `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
-    source: &mut Connection,
+    (source, on_source): (&mut Connection, &Observation),
     target: &mut Connection,
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
     let (here, there) = (of(plan, source, Side::Source)?, of(plan, target, Side::Target)?);
     let mut findings = Vec::new();
-    let mut tell = |object: &str, detail: String| {
-        findings.push(Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail));
+    let remark =
+        |object: &str, detail: String| Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail);
+    // Those of columns are compared with these.
+    let columns = || on_source.tables.iter().flat_map(TableShape::columns);
+    let is_of_column = |object: &Object| {
+        object.is(&["type"])
+            && columns().any(|column| {
+                [&column.type_name, &column.base]
+                    .iter()
+                    .any(|name| is_name_of(name.trim_end_matches("[]"), &object.name))
+            })
     };
-    for difference in differences(&here, &there, &USED) {
+    for difference in differences(&here, &there, &USED).filter(|difference| !is_of_column(difference.object))
+    {
         let object = difference.object.text();
         let detail = match difference.is_missing {
             true => format!("{object}, which the tables or views over them use, is missing on the target"),
@@ -48,16 +62,9 @@ pub fn check(
                 format!("{object}, which the tables or views over them use, is another one on the target")
             }
         };
-        tell(&object, detail);
+        findings.push(remark(&object, detail));
     }
-    let of_clients = |object: &&Object| !OF_TOOLS.contains(&object.name.as_str());
-    let extensions: BTreeSet<&str> =
-        there.iter().filter(|object| object.is(&EXTENSIONS)).map(|object| object.name.as_str()).collect();
-    let lacking = here.iter().filter(|object| object.is(&EXTENSIONS)).filter(of_clients);
-    for object in lacking.filter(|object| !extensions.contains(object.name.as_str())) {
-        let object = format!("extension {}", object.name);
-        tell(&object, format!("{object} is missing on the target"));
-    }
+    findings.extend(extensions(plan, source, target)?);
     let lacking = Remark::Lacking.check_name();
     let named: Vec<&str> = known
         .iter()
@@ -70,9 +77,39 @@ pub fn check(
         let object = difference.object.text();
         let what =
             if difference.is_missing { "is missing on the target" } else { "is another one on the target" };
-        tell(&object, format!("{object}, which clients may call, or views over the tables, {what}"));
+        findings.push(remark(
+            &object,
+            format!("{object}, which clients may call, or views over the tables, {what}"),
+        ));
     }
     Ok(findings)
+}
+
+/// Those that are missing, and those of another version.
+fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Finding>> {
+    let (here, there) = (versions(source)?, versions(target)?);
+    // With another version of the server others of its extensions come.
+    let is_one_major = source.server_version() / 10_000 == target.server_version() / 10_000;
+    let remark = |object: String, detail: String| {
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
+    };
+    let finding = |(name, version): (&String, &String)| {
+        let Some(other) = there.get(name) else {
+            let object = format!("extension {name}");
+            let detail = format!("{object} is missing on the target");
+            return Some(remark(object, detail));
+        };
+        let detail =
+            format!("extension {name} is of version {version} on the source and {other} on the target");
+        let hint =
+            format!("ALTER EXTENSION {name} UPDATE makes them alike, where both servers have that version.");
+        (other != version).then(|| match is_one_major {
+            true => remark(format!("version of extension {name}"), format!("{detail}: {hint}")),
+            false => Finding::note(Remark::Lacking.check_name(), detail, &hint),
+        })
+    };
+    let of_clients = here.iter().filter(|(name, _)| !OF_TOOLS.contains(&name.as_str()));
+    Ok(of_clients.filter_map(finding).collect())
 }
 
 /// Whether a function that is named with its schema, and perhaps without its arguments, is one that may stand without a schema.
@@ -109,6 +146,15 @@ fn differences<'a>(
             Some(_) => None,
         }
     })
+}
+
+fn versions(session: &mut Connection) -> Result<BTreeMap<String, String>> {
+    let rows = session.run(VERSIONS)?.rows;
+    let version = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
+        Ok([Some(name), Some(version)]) => Some((name, version)),
+        Ok([None | Some(_), _]) | Err(_) => None,
+    };
+    Ok(rows.into_iter().filter_map(version).collect())
 }
 
 fn of(plan: &Plan, session: &mut Connection, side: Side) -> Result<Vec<Object>> {

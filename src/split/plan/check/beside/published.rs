@@ -5,14 +5,52 @@ use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
+use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident};
 use crate::split::finding::Finding;
+use crate::words::some_of;
+use std::collections::BTreeSet;
 
 /// $1: tables that hold rows, by their numbers.
 const PUBLISHED: &str = "SELECT l.oid::text FROM unnest($1::oid[]) l (oid)
     WHERE ARRAY(SELECT l.oid UNION ALL SELECT a.relid FROM pg_partition_ancestors(l.oid) a)
        && ARRAY(SELECT g.relid::oid FROM pg_publication p CROSS JOIN pg_get_publication_tables(p.pubname) g)";
+
+/// By table. $1: schemas, $2: tables.
+const BY_NAME: &str = "WITH told AS MATERIALIZED (
+        SELECT p.pubname, g.relid FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) g)
+    SELECT DISTINCT w.position - 1, p.pubname FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (nsp, rel, position)
+      JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
+     CROSS JOIN LATERAL (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) l (oid)
+      JOIN told p ON p.relid = l.oid
+     ORDER BY 1, 2";
+
+/// Subscribers of these hear nothing more of the keys once they have moved, but that they are gone.
+pub fn of_source_alone(
+    plan: &Plan,
+    (source, given): (&mut Connection, &[String; 2]),
+    (target, there): (&mut Connection, &[String; 2]),
+) -> Result<Option<Finding>> {
+    let (here, own) = (by_name(source, given)?, by_name(target, there)?);
+    let lacking = here.difference(&own).filter_map(|(at, name)| {
+        let table = plan.tables.get(at.parse::<usize>().ok()?)?;
+        Some(format!("\"{name}\" of {}", table.table_name))
+    });
+    let lacking: Vec<String> = lacking.collect();
+    let text = format!("publications of the source that the target lacks: {}", some_of(&lacking));
+    let hint = "Their subscribers hear of the deletion on the source and of nothing on the target: publish the tables there, too, and subscribe to both.";
+    Ok((!lacking.is_empty()).then(|| Finding::note("source: publications", text, hint)))
+}
+
+fn by_name(session: &mut Connection, lists: &[String; 2]) -> Result<BTreeSet<(String, String)>> {
+    let rows = catalogs::ask(session, BY_NAME, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+    let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
+        [Some(at), Some(name)] => Some((at, name)),
+        [None | Some(_), _] => None,
+    };
+    Ok(rows.into_iter().filter_map(one).collect())
+}
 
 pub fn check(session: &mut Connection, side: Side, shapes: &Observation) -> Result<Vec<Finding>> {
     let leaves =
