@@ -1,10 +1,12 @@
 //! A cluster master and its shards, with the roles that the documentation names.
 
+use crate::env::Template;
 use crate::server::Server;
 use crate::{Error, Result, wait};
 use postgres::Client;
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Database of the master, and of each shard that is a server of its own.
@@ -225,8 +227,17 @@ fn shard_name(index: usize) -> String {
     format!("shard_{}", char::from(letter))
 }
 
+/// The first master of a test has the extension from the beginning; more of them make it for themselves: no two have the
+/// same identity.
 fn start_master(config: &[&str]) -> Result<Server> {
-    start_master_by(|lines| Server::start("master", lines), config)
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    let template = if IS_TAKEN.swap(true, Ordering::Relaxed) { Template::Plain } else { Template::Master };
+    let start = |lines: &[&str]| {
+        let mut master = Server::create_of(template, "master", lines)?;
+        master.run()?;
+        Ok(master)
+    };
+    start_master_by(start, config)
 }
 
 fn start_master_by(start: impl FnOnce(&[&str]) -> Result<Server>, config: &[&str]) -> Result<Server> {
@@ -236,23 +247,26 @@ fn start_master_by(start: impl FnOnce(&[&str]) -> Result<Server>, config: &[&str
     let master = start(&lines)?;
     create_database(&master)?;
     let mut client = master.superuser(DATABASE)?;
-    client.batch_execute("CREATE EXTENSION shardmaster")?;
-    grant_client_functions(&mut client)?;
+    let made = client.query_opt("SELECT FROM pg_extension WHERE extname = 'shardmaster'", &[])?;
+    if made.is_none() {
+        EXTENSION.iter().try_for_each(|statement| client.batch_execute(statement))?;
+    }
     Ok(master)
 }
 
-/// A client may ask for routes; it needs no rights on the catalog.
-fn grant_client_functions(client: &mut Client) -> Result<()> {
-    let functions = "SELECT p.oid::regprocedure::text FROM pg_proc p
-          JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
-          JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
-         WHERE e.extname = 'shardmaster' AND p.proname IN ('shard_of', 'shard_route', 'shard_routing_version')";
-    for row in client.query(functions, &[])? {
-        let function: String = row.get(0);
-        client.batch_execute(&format!("GRANT EXECUTE ON FUNCTION {function} TO {CLIENT}"))?;
-    }
-    Ok(())
-}
+/// What makes a database the master's. A client may ask for routes; it needs no rights on the catalog.
+pub const EXTENSION: [&str; 2] = [
+    "CREATE EXTENSION shardmaster",
+    "DO $$ DECLARE routine regprocedure;
+     BEGIN
+         FOR routine IN
+             SELECT p.oid FROM pg_proc p
+               JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+               JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+              WHERE e.extname = 'shardmaster' AND p.proname IN ('shard_of', 'shard_route', 'shard_routing_version')
+         LOOP EXECUTE 'GRANT EXECUTE ON FUNCTION ' || routine || ' TO app'; END LOOP;
+     END $$",
+];
 
 /// The database and the roles, where the server was not made with them.
 pub fn create_database(server: &Server) -> Result<()> {

@@ -1,10 +1,11 @@
 //! Where things are, as the scripts say it.
 
-use crate::{Result, cluster};
+use crate::cluster::{self, DATABASE};
+use crate::{Result, wait};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::time::Duration;
 
 /// Directory of the programs of the PostgreSQL under test.
 pub fn bindir() -> Result<PathBuf> {
@@ -16,9 +17,25 @@ pub fn bindir_of(major: u32) -> Result<PathBuf> {
     Ok(required("SHARDMASTER_MAJORS")?.join(major.to_string()).join("bin"))
 }
 
-/// Directory of the programs of another major version for which the extension is built.
+/// What the compiler has to do for another version, beside tests.
+const BUILD_LIMIT: Duration = Duration::from_secs(1200);
+
+/// Directory of the programs of another major version for which the extension is built, as soon as it is: tests run while
+/// the script builds.
 pub fn bindir_built(major: u32) -> Result<PathBuf> {
-    Ok(required("SHARDMASTER_BUILT")?.join(major.to_string()).join("bin"))
+    let built = required("SHARDMASTER_BUILT")?.join(major.to_string());
+    let failed = built.with_extension("failed");
+    wait::until(&format!("the build for PostgreSQL {major}"), BUILD_LIMIT, || {
+        if failed.exists() {
+            return Err(format!("the build for PostgreSQL {major} failed").into());
+        }
+        Ok(built.exists().then(|| built.join("bin")))
+    })
+}
+
+/// Whether this is a run of hours, of all that there is: `make test-all`.
+pub fn is_long_run() -> bool {
+    std::env::var_os("SHARDMASTER_SOAK").is_some()
 }
 
 /// Whether the server under test comes in a package that may lack what others have.
@@ -52,39 +69,83 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A cluster that servers are copied from, made once in a run for the programs in `bindir`: with
-/// the database and the roles that all of them have, and without WAL, which each copy makes anew.
-pub fn template(bindir: &Path) -> Result<PathBuf> {
-    // Another test may be at it: each would make its own, at the price of a dozen of copies.
-    static MAKING: Mutex<()> = Mutex::new(());
-    let _making = MAKING.lock().map_err(|_| "a template was not made")?;
-    let name = bindir.to_string_lossy().replace('/', "-");
-    let template = run_dir()?.join(format!("template{name}"));
-    if template.exists() {
-        return Ok(template);
-    }
-    // Another program of the same run may be at it, too: the first rename wins.
-    let own = run_dir()?.join(format!("template.{}{name}", std::process::id()));
-    initdb(bindir, &own)?;
-    prepare(bindir, &own)?;
-    match std::fs::rename(&own, &template) {
-        Ok(()) => {}
-        Err(_) if template.exists() => std::fs::remove_dir_all(&own)?,
-        Err(e) => return Err(format!("cannot rename {}: {e}", own.display()).into()),
-    }
-    Ok(template)
+/// What servers are copied from: a cluster that is made once in a run for the programs in a directory, without WAL, which each
+/// copy makes anew.
+#[derive(Clone, Copy)]
+pub enum Template {
+    /// With the database and the roles that all of them have.
+    Plain,
+    /// And with the extension, its identity, and rights of clients.
+    Master,
 }
 
-fn prepare(bindir: &Path, data: &Path) -> Result<()> {
-    let version = std::fs::read_to_string(data.join("PG_VERSION"))?;
-    let version = version.trim().parse().map_err(|e| format!("PG_VERSION {version}: {e}"))?;
-    let statements = data.join("prepare.sql");
-    // A server without others reads one a line.
-    std::fs::write(&statements, cluster::preparations(version).join(";\n") + "\n")?;
-    let mut single = Command::new(bindir.join("postgres"));
-    single.args(["--single", "-c", "exit_on_error=on", "-c", "log_min_messages=error", "-D"]);
-    run(single.arg(data).arg("postgres").stdin(Stdio::from(File::open(&statements)?)))?;
-    std::fs::remove_file(statements)?;
+impl Template {
+    fn name(self) -> &'static str {
+        match self {
+            Template::Plain => "template",
+            Template::Master => "master",
+        }
+    }
+
+    /// The cluster, which the first one who asks has to make.
+    fn made(self, bindir: &Path) -> Result<PathBuf> {
+        let name = bindir.to_string_lossy().replace('/', "-");
+        let template = run_dir()?.join(format!("{}{name}", self.name()));
+        if template.exists() {
+            return Ok(template);
+        }
+        // Another test may be at it: each would make its own, at the price of a dozen of copies.
+        let making = File::create(run_dir()?.join(format!("{}.lock", self.name())))?;
+        making.lock()?;
+        if template.exists() {
+            return Ok(template);
+        }
+        let own = run_dir()?.join(format!("{}.made{name}", self.name()));
+        match self {
+            Template::Plain => {
+                initdb(bindir, &own)?;
+                // What has a number below 16384, pg_dump and pg_upgrade take for the server's own; a server without others
+                // gives out such.
+                run(Command::new(bindir.join("pg_resetwal")).args(["-f", "-o", "16384"]).arg(&own))?;
+                let version = std::fs::read_to_string(own.join("PG_VERSION"))?;
+                let version = version.trim().parse().map_err(|e| format!("PG_VERSION {version}: {e}"))?;
+                single(bindir, &own, "postgres", &[], &cluster::preparations(version))?;
+            }
+            Template::Master => {
+                copy(&Template::Plain.made(bindir)?, &own)?;
+                run(Command::new(bindir.join("pg_resetwal")).arg("-f").arg(&own))?;
+                let database = format!("shardmaster.database={DATABASE}");
+                let settings = ["shared_preload_libraries=shardmaster", database.as_str()];
+                single(bindir, &own, DATABASE, &settings, &cluster::EXTENSION.map(str::to_owned))?;
+            }
+        }
+        forget_wal(&own)?;
+        std::fs::rename(&own, &template)?;
+        Ok(template)
+    }
+}
+
+/// Statements by a server without others, which reads one a line.
+fn single(
+    bindir: &Path,
+    data: &Path,
+    database: &str,
+    settings: &[&str],
+    statements: &[String],
+) -> Result<()> {
+    let file = data.join("prepare.sql");
+    let lines: Vec<String> = statements.iter().map(|statement| statement.replace('\n', " ")).collect();
+    std::fs::write(&file, lines.join(";\n") + "\n")?;
+    let mut server = Command::new(bindir.join("postgres"));
+    server.args(["--single", "-c", "exit_on_error=on", "-c", "log_min_messages=error"]);
+    for setting in settings {
+        server.args(["-c", setting]);
+    }
+    run(server.arg("-D").arg(data).arg(database).stdin(Stdio::from(File::open(&file)?)))?;
+    Ok(std::fs::remove_file(file)?)
+}
+
+fn forget_wal(data: &Path) -> Result<()> {
     for entry in std::fs::read_dir(data.join("pg_wal"))? {
         let path = entry?.path();
         if path.is_file() {
@@ -92,6 +153,10 @@ fn prepare(bindir: &Path, data: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to)).map(drop)
 }
 
 /// Makes an empty cluster with the programs in `bindir`.
@@ -111,14 +176,14 @@ fn initdb_command(bindir: &Path) -> Command {
     initdb
 }
 
-/// Copies the template to `data` and gives the copy a system identifier of its own:
+/// Copies a template to `data` and gives the copy a system identifier of its own:
 /// servers that look like clones of each other would not be like real ones. Packages of a server
 /// alone cannot do that: with them each cluster is made from the beginning.
-pub fn copy_template(bindir: &Path, data: &Path, number: u32) -> Result<()> {
+pub fn copy_template(template: Template, bindir: &Path, data: &Path, number: u32) -> Result<()> {
     if !bindir.join("pg_resetwal").exists() {
         return initdb(bindir, data);
     }
-    run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(template(bindir)?).arg(data))?;
+    copy(&template.made(bindir)?, data)?;
     let control = data.join("global/pg_control");
     let mut bytes = std::fs::read(&control)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;

@@ -47,13 +47,13 @@ impl Split<'_> {
     /// `shard_split_plan` of the default keyspace.
     pub fn plan<'a>(cluster: &'a Cluster, source: &str, target: &str, tenants: &[&str]) -> Result<Split<'a>> {
         let query = "SELECT shard_split_plan($1, $2, $3)";
-        let id = cluster.superuser()?.query_one(query, &[&source, &target, &tenants])?.get(0);
+        let id = cluster.kept()?.query_one(query, &[&source, &target, &tenants])?.get(0);
         Ok(Split { cluster, id })
     }
 
     /// A plan by any of the functions that make one: what the query returns.
     pub fn plan_by<'a>(cluster: &'a Cluster, query: &str) -> Result<Split<'a>> {
-        let id = cluster.superuser()?.query_one(query, &[])?.get(0);
+        let id = cluster.kept()?.query_one(query, &[])?.get(0);
         Ok(Split { cluster, id })
     }
 
@@ -65,7 +65,7 @@ impl Split<'_> {
     /// One of the calls that record a goal: `start_dual_write`, `cutover`, `rollback`, ...
     pub fn call(&self, name: &str) -> Result<()> {
         let query = format!("SELECT shard_split_{name}($1)");
-        let mut client = self.cluster.superuser()?;
+        let mut client = self.cluster.kept()?;
         client
             .execute(&query, &[&self.id])
             .map_err(|e| Error::from(e).context(&format!("shard_split_{name}")))?;
@@ -75,7 +75,7 @@ impl Split<'_> {
     /// Every remark of its check is accepted.
     pub fn accept_remarks(&self) -> Result<()> {
         let query = "SELECT shard_split_accept($1, check_name, object) FROM shard_split_check($1) WHERE NOT ok AND object IS NOT NULL";
-        self.cluster.superuser()?.execute(query, &[&self.id])?;
+        self.cluster.kept()?.execute(query, &[&self.id])?;
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Split<'_> {
     pub fn wait(&self, phase: &str, limit: Duration) -> Result<String> {
         let query = "SELECT shard_split_wait($1, $2, $3::text::interval)";
         let seconds = format!("{} s", limit.as_secs());
-        let reached = self.cluster.superuser()?.query_one(query, &[&self.id, &phase, &seconds]);
+        let reached = self.cluster.kept()?.query_one(query, &[&self.id, &phase, &seconds]);
         match reached {
             Ok(row) => Ok(row.get(0)),
             Err(e) => Err(Error::from(e).context(&format!("waiting for {phase}; {}", self.describe()))),
@@ -108,7 +108,7 @@ impl Split<'_> {
     /// The same where rows may be deleted that the target does not have.
     pub fn finish_accepting(&self, limit: Duration) -> Result<()> {
         let query = "SELECT shard_split_finish($1, accept_missing => true)";
-        self.cluster.superuser()?.execute(query, &[&self.id])?;
+        self.cluster.kept()?.execute(query, &[&self.id])?;
         self.wait("finished", limit).map(drop)
     }
 
@@ -147,13 +147,13 @@ impl Split<'_> {
     /// An expression over the rows of the check that are not well, in their order.
     fn check(&self, what: &str) -> Result<Vec<String>> {
         let query = format!("SELECT {what} FROM shard_split_check($1) WHERE NOT ok");
-        let rows = self.cluster.superuser()?.query(&query, &[&self.id])?;
+        let rows = self.cluster.kept()?.query(&query, &[&self.id])?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
     /// The old shard stops refusing clients with an old route.
     pub fn drop_guard(&self) -> Result<()> {
-        self.cluster.superuser()?.execute("SELECT shard_guard_drop($1)", &[&self.id])?;
+        self.cluster.kept()?.execute("SELECT shard_guard_drop($1)", &[&self.id])?;
         Ok(())
     }
 
