@@ -22,7 +22,7 @@ build_harness() {
 # The servers' user may not be able to read the checkout: it gets copies.
 copy_programs() {
     mkdir -p "$RUN/bin"
-    cp target/harness/demo target/harness/bench "$RUN/bin/"
+    cp target/harness/demo target/harness/bench target/harness/runner "$RUN/bin/"
     chmod -R a+rX "$RUN/bin"
 }
 
@@ -44,33 +44,31 @@ copy_tests() {
     while read -r name path; do
         [ -e "$RUN/bin/${path##*/}" ] || cp "$path" "$RUN/bin/"
         ln -s "${path##*/}" "$RUN/bin/test-$name"
+        [ -e "$RUN/tests.all" ] || [ "$name" = unit ] || list_tests "$path"
     done <"$RUN/programs"
     chmod -R a+rX "$RUN/bin"
 }
 
-# tests_of NAME [ARGUMENT ...]: puts into the array `chosen` what makes the program run the tests
-# of NAME alone, and of these, as in a program of their own, those that the arguments choose.
+# tests_of NAME [ARGUMENT ...]: puts into the array `chosen` the tests of NAME, and of these, as in a program of their
+# own, those that the arguments choose; other arguments into `flags`. Ignored ones are those of long runs.
 tests_of() {
-    local name=$1 program=$RUN/bin/test-$1 filters=() skips=() exact= test filter
-    chosen=()
+    local name=$1 filters=() skips=() exact= which=${SHARDMASTER_SOAK:+all} test filter
+    chosen=() flags=()
     shift
     while [ $# -gt 0 ]; do
         case $1 in
             --exact) exact=yes ;;
+            --ignored) which=ignored ;;
+            --include-ignored) which=all ;;
             --skip) skips+=("${2-}") && shift ;;
-            --test-threads | --color | --format | --logfile) chosen+=("$1" "${2-}") && shift ;;
-            -*) chosen+=("$1") ;;
+            --test-threads | --color | --format | --logfile) flags+=("$1" "${2-}") && shift ;;
+            -*) flags+=("$1") ;;
             *) filters+=("$1") ;;
         esac
         shift
     done
-    # The library's own tests are in many modules.
-    [ "$name" != unit ] || { chosen+=("${filters[@]}" "${skips[@]/#/--skip=}" ${exact:+--exact}); return; }
     [ "${#filters[@]}" -gt 0 ] || filters=("")
-    chosen+=(--exact)
     while read -r test; do
-        # The program would also take those of a file whose name ends with this one.
-        case $test in "$name::"*) ;; *) continue ;; esac
         for filter in "${skips[@]}"; do
             case $test in *"$filter"*) continue 2 ;; esac
         done
@@ -79,9 +77,62 @@ tests_of() {
                 yes:"$name::$filter" | :*"$filter"*) chosen+=("$test") && break ;;
             esac
         done
-    done < <("$program" --list --format terse "$name::" | sed -n 's/: test$//p')
-    # Nothing else than these, also if none of them is there.
-    [ "${chosen[-1]}" != --exact ] || chosen+=("$name::")
+    done < <(grep "^$name::" "$RUN/tests.${which:-every}")
+}
+
+# list_tests PROGRAM: all tests of it, those that are ignored, and those that every run takes.
+list_tests() {
+    "$1" --list --format terse | sed -n 's/: test$//p' >"$RUN/tests.all" &&
+        "$1" --list --format terse --ignored | sed -n 's/: test$//p' >"$RUN/tests.ignored" &&
+        grep -vxFf "$RUN/tests.ignored" "$RUN/tests.all" >"$RUN/tests.every"
+}
+
+# plan NAME [LABEL]: the tests of one file of pgrx-tests, and what to call them, for the next run of the runner. Those of
+# another version have a SERVERS_DIR of their own: one cluster there is a template for all.
+plan() {
+    local name=$1 label=${2:-$1} program=$RUN/bin/test-$1 chosen flags test environment=()
+    echo "== pgrx-tests: $label"
+    if [ ! -e "$program" ]; then
+        tally "pgrx-tests: there is no file $name" 0 1
+        return
+    fi
+    if [ -n "${SERVERS_DIR:-}" ]; then
+        environment=(env "SHARDMASTER_BINDIR=$BINDIR" "SHARDMASTER_RUN_DIR=$SERVERS_DIR" "SHARDMASTER_MAY_LACK=$MAY_LACK")
+        [ -z "${LD_LIBRARY_PATH:-}" ] || environment+=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH")
+        environment[0]=$(command -v env)
+    fi
+    # The library's own tests are in many modules, and quick.
+    if [ "$name" = unit ]; then
+        # shellcheck disable=SC2086
+        planned unit "${environment[@]}" "$program" ${SHARDMASTER_TEST_ARGS:-}
+        return
+    fi
+    # shellcheck disable=SC2086
+    tests_of "$name" ${SHARDMASTER_TEST_ARGS:-}
+    leave_out_lacking "$name"
+    for test in "${chosen[@]}"; do
+        planned "$label${test#"$name"}" "${environment[@]}" "$program" --include-ignored "${flags[@]}" --exact "$test"
+    done
+}
+
+# planned NAME PROGRAM [ARGUMENT ...]: a line of the plan.
+planned() { (IFS=$'\t' && echo "$*") >>"$RUN/plan"; }
+
+# run_planned: what has been planned, longest first by what is kept of earlier runs. What passes is kept at once, also of
+# a run that somebody ends.
+run_planned() {
+    local status=0 log=$LOGS/harness.log passed='s/^test \(.*\) \.\.\. ok (\([0-9.]*\) s, \([0-9.]*\) s of a processor)$/\1\t\2\t\3/p'
+    local kept=${KEPT:-$RUN/kept}/harness
+    mkdir -p "${kept%/*}" && touch "$kept" target/test-times
+    sed -n "$passed" "$kept" >"$RUN/passed"
+    cat tests/times target/test-times >"$RUN/times"
+    beside_servers env SHARDMASTER_PASSED="$RUN/passed" "$RUN/bin/runner" "$RUN/plan" "$RUN/times" 2>&1 </dev/null |
+        tee -a "$kept" >"$log" || status=$?
+    cat "$log"
+    # The last time of each counts, and no more is kept.
+    sed -n "$passed" "$log" | awk -F '\t' '{ line[$1] = $0 } END { for (name in line) print line[name] }' target/test-times - |
+        sort >"$RUN/times" && cp "$RUN/times" target/test-times
+    cargo_results "pgrx-tests" "$log" "$status"
 }
 
 # What only a server that was built with something shows: what it is, how `pg_config --configure` has it (!: has it not), and
@@ -94,7 +145,7 @@ with_what=(
 
 # Takes out of the array `chosen` what the server under test cannot show, and says so: one from a package may lack some.
 leave_out_lacking() {
-    local name=$1 configured row what word tests test left kept
+    local configured row what word tests test left kept
     [ -n "${MAY_LACK:-}" ] || return 0
     configured=$("$BINDIR/pg_config" --configure)
     for row in "${with_what[@]}"; do
@@ -109,7 +160,6 @@ leave_out_lacking() {
         done
         [ "${#left[@]}" -gt 0 ] || continue
         echo "left out, as this server was built without $what: ${left[*]}"
-        [ "${kept[-1]}" != --exact ] || kept+=("$name::")
         chosen=("${kept[@]}")
     done
 }
@@ -127,13 +177,12 @@ mount_small_disk() {
     FULL_DISK=$RUN/full-disk
 }
 
-# beside_servers PROGRAM ...: runs it as the servers' user, told where things are. Servers of
-# another version have a SERVERS_DIR of their own: one cluster there is a template for all.
+# beside_servers PROGRAM ...: runs it as the servers' user, told where things are.
 beside_servers() {
     local files=()
     # Long runs have dozens of clusters at once, with their links and sessions in one process.
     [ -z "${SHARDMASTER_SOAK:-}" ] || files=(prlimit "--nofile=$(ulimit -Hn)")
-    as_user "${files[@]}" env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="${SERVERS_DIR:-$RUN}" \
+    as_user "${files[@]}" env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="$RUN" \
         SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" SHARDMASTER_BUILT="$RUN/built" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} \
         ${FULL_DISK:+SHARDMASTER_FULL_DISK="$FULL_DISK"} \
         ${MAY_LACK:+SHARDMASTER_MAY_LACK="$MAY_LACK"} "$@"

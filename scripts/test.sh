@@ -95,50 +95,27 @@ harness_programs() {
 servers_for() {
     case $1 in
         majors | mover) copy_majors ;;
-        upgrade) await_named majors-built && build_major 16 && build_major 18 ;;
+        # Its tests wait for what that job builds.
+        upgrade) running_named majors-built || { build_major 16 && build_major 18; } ;;
     esac
 }
 
-# harness_test NAME PROGRAM: the tests of one file of pgrx-tests, and what to call them.
-harness_test() {
-    local status=0 chosen
-    echo "== pgrx-tests: $1"
-    # shellcheck disable=SC2086
-    tests_of "$2" ${SHARDMASTER_TEST_ARGS:-}
-    leave_out_lacking "$2"
-    # Two threads: each test starts servers of its own, and mostly waits for them.
-    beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$2" \
-        --test-threads "${SHARDMASTER_TEST_THREADS:-2}" "${chosen[@]}" >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
-    cat "$LOGS/$1.log"
-    cargo_results "pgrx-tests: $1" "$LOGS/$1.log" "$status"
-}
-
-# start_harness_test NAME
+# start_harness_test NAME: it runs when all suites have begun.
 start_harness_test() {
-    if ! servers_for "$1"; then
-        tally "pgrx-tests: $1" 0 1
-        return
-    fi
-    beside "$1" harness_test "$1" "$1"
-}
-
-# Those that take long come first: then none of them is left alone at the end.
-harness_order() {
-    local name long=(networks disasters faults verify streams streams_attacked streams_locks majors deadlines reverse ddl zoo redirects verifying walks scopes credentials
-        rollback reshape reverse_meanwhile rights replay histories placement workers)
-    for name in "${long[@]}"; do grep "^$name " "$RUN/programs" || true; done
-    # patroni: by `make ha`, which installs what it needs.
-    grep -vE "^($(IFS='|' && echo "${long[*]}")|patroni) " "$RUN/programs"
+    if servers_for "$1"; then plan "$1"; else tally "pgrx-tests: $1" 0 1; fi
 }
 
 suite_harness() {
     local name
     harness_programs
     # A descriptor of its own: what is started must not read the list.
-    while read -r -u 9 name _; do start_harness_test "$name"; done 9< <(harness_order)
+    while read -r -u 9 name _; do
+        # patroni: by `make ha`, which installs what it needs.
+        [ "$name" = patroni ] || start_harness_test "$name"
+    done 9<"$RUN/programs"
 }
 
-# harness:NAME: one of its programs.
+# harness:NAME: the tests of one file.
 suite_harness_one() {
     harness_programs
     start_harness_test "$1"
@@ -147,7 +124,13 @@ suite_harness_one() {
 # on:MAJOR:NAME: the same on another version.
 suite_harness_on() {
     harness_programs
-    if build_major "$1"; then start_harness_test_on "$1" "$2"; else tally "build for PostgreSQL $1" 0 1; fi
+    await_named majors-built
+    if ! build_major "$1"; then
+        tally "build for PostgreSQL $1" 0 1
+        return
+    fi
+    as_user mkdir -p "$RUN/on-$1"
+    (run_on_major "$1" plan "$2" "$2-$1")
 }
 
 # The protocol, every state that it can come to.
@@ -157,11 +140,13 @@ suite_model() {
     if build_model; then beside model run_model; else tally "model build" 0 1; fi
 }
 
-suite_smoke() { suite_harness_one smoke; }
+# The extension is installed, comes up, and does so again: what psql sees of that.
+suite_smoke() { build_extension; . scripts/smoke.sh; beside smoke run_smoke; }
+# Types of all versions; of the oldest and the newest; of those that `make test` does not build.
 suite_typecheck() { . scripts/typecheck.sh; run_typecheck; }
-# The versions that no other suite builds.
-suite_typecheck_rest() { . scripts/typecheck.sh; run_typecheck pg15 "${built_majors[@]/#/pg}"; }
-# majors: each other version that can be built for; major:N: one.
+suite_typecheck_ends() { . scripts/typecheck.sh; run_typecheck pg14 pg15 pg16 pg17; }
+suite_typecheck_rest() { . scripts/typecheck.sh; run_typecheck pg15 "${every_runs_majors[@]/#/pg}"; }
+# majors: other versions that can be built for, the oldest and the newest, in long runs each; major:N: one.
 suite_majors() { . scripts/regress.sh; on_majors "${built_majors[@]}"; }
 suite_major() { . scripts/regress.sh; on_majors "$1"; }
 # Installs another build of the extension, which no other job may come upon.
@@ -181,6 +166,7 @@ suite_docs() { build_extension; . scripts/docs.sh; beside docs run_docs; }
 summary() {
     await_jobs
     echo
+    echo "$((SECONDS - started)) s, of which processors were idle for $(idle_share) %"
     if [ "${#failures[@]}" -gt 0 ]; then
         printf 'failed: %s\n' "${failures[@]}"
     fi
@@ -191,6 +177,7 @@ summary() {
 
 suites=("$@")
 started=$SECONDS
+keep_results
 for suite in "$@"; do
     case $suite in
         harness:*) suite_harness_one "${suite#harness:}" ;;
@@ -200,4 +187,5 @@ for suite in "$@"; do
     esac
     echo "-- $suite: $((SECONDS - started)) s since the start"
 done
+[ ! -s "$RUN/plan" ] || beside harness run_planned
 summary

@@ -36,6 +36,7 @@ pub mod records;
 pub mod relay;
 pub mod reliability;
 pub mod restoring;
+pub mod runner;
 pub mod security;
 pub mod server;
 pub mod split;

@@ -2,6 +2,7 @@
 //! from which the same call goes on once the cause is gone.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, to_pending,
 };
@@ -260,7 +261,7 @@ fn random_lists_of_keys() {
             homes.insert(key, home);
         }
         // Most of them are splits; other seeds come with every run.
-        for round in 0..if std::env::var_os("SHARDMASTER_SOAK").is_some() { 200 } else { 8 } {
+        for round in 0..if is_long_run() { 200 } else { 8 } {
             try_list(&cluster, &mut homes, &mut random, key_type)
                 .unwrap_or_else(|e| panic!("{key_type}, list {round}: {e}"));
         }

@@ -1,6 +1,7 @@
 //! At every named point: the worker fails, ends, is ended or killed, and each of the
 //! servers stops. The list of points is the server's own.
 
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::matrix::{Fault, Injection, Matrix, Place, What};
 use shardmaster_tests::records;
 use std::io::Write;
@@ -18,7 +19,7 @@ fn every_point(fault: Fault) {
 /// Some of the points: each is met by a kill and by one other kind of fault. Of buckets and ranges
 /// some, which differ from tenants in few places.
 fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
-    let soak = std::env::var_os("SHARDMASTER_SOAK").is_some();
+    let soak = is_long_run();
     let began = Instant::now();
     let mut matrix = Matrix::new(what).unwrap();
     let mut failures = Vec::new();

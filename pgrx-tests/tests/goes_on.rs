@@ -2,6 +2,7 @@
 //! is right to the last column. What makes a copied row wrong is told apart, and copied again.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -402,7 +403,7 @@ fn changed_at(point: &str, column: &str) -> (Writers, Writers, Vec<String>) {
 
 /// Each is a cluster of its own: all of them with SHARDMASTER_SOAK.
 fn some_of<'a>(points: &'a [&'a str], count: usize) -> &'a [&'a str] {
-    if std::env::var_os("SHARDMASTER_SOAK").is_some() { points } else { &points[..count] }
+    if is_long_run() { points } else { &points[..count] }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! some order of them explains what they have seen and what is there in the end.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::histories::{Clients, Level, Outcome, Space, anomalies};
 use shardmaster_tests::random::{Random, seed};
 use shardmaster_tests::server::{Server, signal};
@@ -126,10 +127,6 @@ fn crash_servers(cluster: &Cluster, seed: u64, wanted: &AtomicBool, over: &Atomi
     count
 }
 
-fn is_soak() -> bool {
-    std::env::var_os("SHARDMASTER_SOAK").is_some()
-}
-
 fn cluster(more: &[&str]) -> Cluster {
     let settings = [&["fsync = off", "shardmaster.tail_interval = 20"], more].concat();
     Cluster::servers(2, &settings).unwrap()
@@ -163,7 +160,7 @@ fn explained(
 
 fn history_of(level: Level, space: Space) {
     let cluster = cluster(&[]);
-    let rounds = if is_soak() { 20 } else { 1 };
+    let rounds = if is_long_run() { 20 } else { 1 };
     explained(level, space, &cluster, rounds, |clients| there_and_back(&cluster, space, clients));
 }
 
@@ -182,12 +179,10 @@ fn serializable() {
     history_of(Level::Serializable, Space::Keys);
 }
 
-/// Source, target and master crash every few seconds, whatever a split does just then. Minutes.
+/// Source, target and master crash every few seconds, whatever a split does just then.
 #[test]
+#[ignore = "minutes; `walks` has crashes of servers under clients as well"]
 fn read_committed_while_servers_crash() {
-    if !is_soak() {
-        return;
-    }
     let cluster = cluster(&["shardmaster.cutover_timeout = 3000", "restart_after_crash = on"]);
     let (wanted, over, count) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {

@@ -4,6 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::deployer::{TABLES, ZOO};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, splits_under_load, state_of};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::verify;
@@ -22,6 +23,11 @@ fn there_and_back(major: u32, sharding: Sharding, there: &str, back: &str) {
         cluster.servers[1].superuser("postgres").unwrap().query_one(version, &[]).unwrap().get(0);
     assert_eq!(found.cast_unsigned(), major);
     splits_under_load(&cluster, sharding, &[there, back]);
+}
+
+/// Versions that are tried at once: the first two, which are the oldest and the newest, and in long runs all of them.
+fn tried(majors: &[u32]) -> &[u32] {
+    if is_long_run() { majors } else { &majors[..2] }
 }
 
 fn tenants(major: u32) {
@@ -50,16 +56,19 @@ fn tenants_to_13_and_back() {
 }
 
 #[test]
+#[ignore = "between the oldest and the newest"]
 fn tenants_to_14_and_back() {
     tenants(14);
 }
 
 #[test]
+#[ignore = "between the oldest and the newest"]
 fn tenants_to_16_and_back() {
     tenants(16);
 }
 
 #[test]
+#[ignore = "between the oldest and the newest"]
 fn tenants_to_17_and_back() {
     tenants(17);
 }
@@ -139,6 +148,7 @@ fn partitions_on_the_oldest() {
 }
 
 #[test]
+#[ignore = "what differs, does so on 13, too"]
 fn partitions_on_14() {
     partitions(14);
 }
@@ -183,7 +193,7 @@ fn knows_no_infinite_number(split: &Split<'_>, cases: &[Case], source: &mut Clie
 #[test]
 fn checksums_are_the_same_on_all_versions() {
     let mut cluster = Cluster::servers(1, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
-    let majors = [18, 13, 14, 16, 17];
+    let majors = tried(&[18, 13, 14, 16, 17]);
     majors.iter().for_each(|major| cluster.add_major(*major).unwrap());
     let places: Vec<Place> = (0..=majors.len()).map(|server| Place::of(&cluster, server)).collect();
     let mut cases = values::all();
@@ -239,7 +249,7 @@ fn is_verified(drive: &Drive<'_>, split: &Split<'_>, cases: &[Case]) {
 #[test]
 fn schemas_are_made_on_all_versions() {
     let mut cluster = Cluster::servers(1, &["fsync = off"]).unwrap();
-    let majors = [13, 14, 16, 17, 18];
+    let majors = tried(&[13, 18, 14, 16, 17]);
     majors.iter().for_each(|major| cluster.add_major(*major).unwrap());
     for server in &cluster.servers {
         let mut client = server.superuser(DATABASE).unwrap();

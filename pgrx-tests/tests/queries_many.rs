@@ -3,6 +3,7 @@
 use postgres::Client;
 use shardmaster_tests::asking::{error, json};
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::by_superuser;
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,7 @@ fn by_superuser_of(cluster: &Cluster, database: &str, statement: &str) {
 }
 
 fn rows_are_not_collected(client: &mut Client) {
-    let each: i64 = if std::env::var_os("SHARDMASTER_SOAK").is_some() { 100_000 } else { 5_000 };
+    let each: i64 = if is_long_run() { 100_000 } else { 5_000 };
     let (_, before) = memory(client);
     let rows = format!("SELECT i, repeat(''x'', 50) AS text FROM generate_series(1, {each}) i");
     for call in [

@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cluster_of, finished, forget_splits, insert, outcome, plan, source,
 };
@@ -22,7 +23,7 @@ fn agent_objects(cluster: &Cluster) -> (i64, i64) {
 /// What a writer meets does not grow with what has left.
 #[test]
 fn many_finished_splits_leave_as_much_as_one() {
-    let splits = if std::env::var_os("SHARDMASTER_SOAK").is_some() { 30 } else { 8 };
+    let splits = if is_long_run() { 30 } else { 8 };
     let cluster = cluster(&[]);
     let mut master = cluster.superuser().unwrap();
     let mut after_one = None;

@@ -2,6 +2,7 @@
 //! source, and one commit sends them there again.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{self, LIMIT, completed, insert, load, outcome, plan, rows, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -180,7 +181,7 @@ fn whatever_becomes_of_its_worker() {
         "cutover_moved",
     ];
     // Some of them each time; each by itself, and once more the other way round, where there is time.
-    let all = std::env::var_os("SHARDMASTER_SOAK").is_some();
+    let all = is_long_run();
     let (turns, rounds) = if all { (2, points.len()) } else { (1, 5) };
     for turn in 0..turns {
         let cluster = fixture::cluster(&[ON]);

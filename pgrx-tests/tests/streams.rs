@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, by_superuser, cut_over_and_compare, plan, rows, source, state_of,
 };
@@ -172,10 +173,6 @@ fn arrives(cluster: &Cluster, split: &Split<'_>, (from, seed): (usize, usize), w
 }
 
 /// Each of them with each kind of fault.
-fn is_soak() -> bool {
-    std::env::var_os("SHARDMASTER_SOAK").is_some()
-}
-
 const POINTS: [&str; 3] = ["streams_begun", "streams_copied", "stream_committed"];
 
 #[test]
@@ -186,7 +183,7 @@ fn a_worker_that_ends_goes_on() {
     // At each point one of them, another one the next time.
     let turn = (seed() % 3) as usize;
     let is_its_turn = |number: usize| (number + number / 3) % 3 == turn;
-    let chosen = faults.enumerate().filter(|(number, _)| is_soak() || is_its_turn(*number));
+    let chosen = faults.enumerate().filter(|(number, _)| is_long_run() || is_its_turn(*number));
     for (count, (number, (point, action))) in chosen.enumerate() {
         survives(&mut cluster, (count % 2, number), |cluster, id| {
             let strike = Strike::arm(cluster, point, action).unwrap();
@@ -202,7 +199,7 @@ fn servers_that_stop_lose_no_chunk() {
     let mut cluster = stage(&leaves(), 3, &[]);
     fill(&cluster, FEW_IDS);
     let stops = POINTS.iter().flat_map(|point| [(point, 0), (point, 1)]);
-    let chosen = stops.enumerate().filter(|(number, _)| is_soak() || number % 2 == 1);
+    let chosen = stops.enumerate().filter(|(number, _)| is_long_run() || number % 2 == 1);
     for (count, (number, (point, server))) in chosen.enumerate() {
         survives(&mut cluster, (count % 2, 100 + number), |cluster, id| {
             cluster.hold(point).unwrap();

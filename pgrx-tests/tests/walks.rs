@@ -10,7 +10,7 @@ const STEPS: usize = 80;
 /// How long each test goes on beginning walks.
 fn time() -> Duration {
     let given = std::env::var("SHARDMASTER_WALK_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(given.unwrap_or(35))
+    Duration::from_secs(given.unwrap_or(15))
 }
 
 fn walks(seed: u64, has_faults: bool) {

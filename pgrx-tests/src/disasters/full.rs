@@ -3,19 +3,16 @@
 
 use crate::cluster::DATABASE;
 use crate::server::Server;
-use crate::{Result, process};
+use crate::{Result, env, process};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// There is one small disk, and one cell at a time that fills it.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub struct SmallDisk {
     space: PathBuf,
     filler: PathBuf,
-    _turn: MutexGuard<'static, ()>,
+    /// There is one small disk, and one cell at a time that fills it: its lock ends with the file.
+    _turn: File,
 }
 
 /// Where it is mounted; None: the script could not.
@@ -27,7 +24,8 @@ impl SmallDisk {
     /// Moves all tables of a server's database there, also those that are created later.
     pub fn under(server: &Server) -> Result<SmallDisk> {
         let mount = mounted().ok_or("no small file system is mounted: only root can")?;
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = File::create(env::run_dir()?.join("small-disk.lock"))?;
+        turn.lock()?;
         let space = mount.join(process::unique("space"));
         let filler = mount.join("filler");
         fs::create_dir(&space)?;

@@ -1,0 +1,73 @@
+//! What is to be run, and what it took the last time.
+
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A test: its name, and the command that runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+}
+
+impl Entry {
+    /// Of lines with name, program and arguments, with tabs between.
+    pub fn list(text: &str) -> Result<Vec<Entry>> {
+        text.lines().map(Entry::of_line).collect()
+    }
+
+    fn of_line(line: &str) -> Result<Entry> {
+        let mut parts = line.split('\t').map(str::to_owned);
+        let (Some(name), Some(program)) = (parts.next(), parts.next()) else {
+            return Err(Error::from(format!("no test: {line}")));
+        };
+        Ok(Entry { name, program: program.into(), arguments: parts.collect() })
+    }
+}
+
+/// How long tests took, by name.
+#[derive(Default)]
+pub struct Times(HashMap<String, Duration>);
+
+impl Times {
+    /// Of lines with a name and seconds; more columns and other lines mean nothing. Later ones count.
+    pub fn read(text: &str) -> Times {
+        let times = text.lines().filter_map(|line| {
+            let mut parts = line.split('\t');
+            let (name, seconds) = (parts.next()?, parts.next()?.parse().ok()?);
+            Some((name.to_owned(), Duration::try_from_secs_f64(seconds).ok()?))
+        });
+        Times(times.collect())
+    }
+
+    /// Longest first: none of them is left alone at the end. Those that nobody knows are new or short.
+    pub fn order(&self, entries: &mut [Entry]) {
+        let time = |entry: &Entry| self.0.get(&entry.name).copied().unwrap_or_default();
+        entries.sort_by_key(|entry| std::cmp::Reverse(time(entry)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_test() {
+        let entries = Entry::list("a::b\t/bin/x\t--exact\ta::b\nunit\t/bin/y\n").unwrap();
+        assert_eq!(entries[0].arguments, ["--exact", "a::b"]);
+        assert_eq!((entries[1].name.as_str(), entries[1].arguments.len()), ("unit", 0));
+        assert!(Entry::list("nothing").is_err());
+    }
+
+    #[test]
+    fn the_longest_comes_first_and_what_is_not_known_last() {
+        let times = Times::read("# made by hand\na\t9.25\t1.5\nb\t3.5\nc\tmuch\na\t2\t1\n");
+        let mut entries = Entry::list("a\tx\nb\tx\nnew\tx\n").unwrap();
+        times.order(&mut entries);
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["b", "a", "new"]);
+    }
+}
