@@ -146,10 +146,16 @@ CREATE TYPE shardmaster.split_metrics_row AS (
     queue_limit bigint, retrying_since timestamptz, fenced_since timestamptz);
 COMMENT ON TYPE shardmaster.split_metrics_row IS 'the columns of shard_split_metrics()';
 
-CREATE FUNCTION shardmaster.split_metrics(split_id bigint)
+-- asks: sources, how far targets are behind; of splits that have ended those since ended_since. What it costs is to grow with
+-- those that are open, however many have ended.
+CREATE FUNCTION shardmaster.split_metrics(split_id bigint, asks boolean, ended_since timestamptz)
 RETURNS SETOF shardmaster.split_metrics_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
+    WITH worked_on AS MATERIALIZED (
+        SELECT a.backend_type FROM pg_stat_activity a
+         WHERE a.backend_type LIKE 'shardmaster split %' AND a.datname = current_database()
+    )
     SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
            coalesce(g.backfill_status, 'pending'),
            -- Whether it has caught up is not what the worker last saw, who may be away.
@@ -168,7 +174,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                  AND (p.goal = 'finished' AND p.phase = 'completed' OR p.goal = 'rolled_back' AND p.phase <> 'rolled_back')
                 THEN 'working' ELSE p.activity END,
            -- That capture has stopped is told beside whatever is waited for.
-           CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
+           CASE WHEN n.has_ended THEN p.waiting_for
+                WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
                 ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
            g.percent,
            CASE WHEN p.phase = 'backfill' AND p.goal <> 'rolled_back' AND g.percent > 0
@@ -191,20 +198,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
-                            OR p.reverse_of IS NOT NULL AND p.phase = 'planning') n (followed)
-      LEFT JOIN shardmaster.split_figures($1) f ON f.split_id = p.id
-     WHERE $1 IS NULL OR p.id = $1
+                            OR p.reverse_of IS NOT NULL AND p.phase = 'planning',
+                            (p.finished_at IS NOT NULL OR p.phase = 'rolled_back')
+                            AND NOT EXISTS (SELECT FROM worked_on w WHERE w.backend_type = 'shardmaster split ' || p.id)) n (followed, has_ended)
+      LEFT JOIN (SELECT * FROM shardmaster.split_figures($1) WHERE $2) f ON f.split_id = p.id
+     WHERE p.id = $1
+        OR $1 IS NULL AND (p.finished_at IS NULL AND p.phase <> 'rolled_back' OR coalesce(p.finished_at, p.updated_at) >= $3)
      ORDER BY p.id
 $$;
-COMMENT ON FUNCTION shardmaster.split_metrics(bigint) IS 'internal: what shard_split_metrics() gives';
+COMMENT ON FUNCTION shardmaster.split_metrics(bigint, boolean, timestamptz) IS 'internal: what shard_split_metrics() gives';
 
 CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
 RETURNS SETOF shardmaster.split_metrics_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT * FROM shardmaster.split_metrics($1)
+    SELECT * FROM shardmaster.split_metrics($1, true, now() - interval '1 day')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
+    'what each split that is open or has ended within a day does, or the one that is asked for, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
 COMMENT ON FUNCTION shardmaster.split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 
@@ -294,12 +304,13 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
                      AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
                     THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
-      FROM shardmaster.split_metrics(split_id) m
-      JOIN shardmaster.split_plan p ON p.id = m.split_id
+      FROM shardmaster.split_plan p
+     -- What its source would say stands in the line of one phase alone.
+      JOIN shardmaster.split_metrics(split_id, p.phase = 'tailing', 'infinity'::timestamptz) m ON p.id = m.split_id
      CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
      CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
      -- An attempt that is under way says nothing new, until it has passed or failed, too.
-     WHERE NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
+     WHERE p.id = $1 AND NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
 $$;
 COMMENT ON FUNCTION shardmaster.split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
 
@@ -330,7 +341,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                CASE WHEN m.cutover_at IS NOT NULL THEN
                     concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')), w.detail) END,
                'next: ' || m.next_call)
-      FROM shardmaster.split_metrics(split_id) m
+      FROM shardmaster.split_metrics(split_id, false, 'infinity'::timestamptz) m
       LEFT JOIN LATERAL (SELECT e.detail FROM shardmaster.split_event e
                           WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
                           ORDER BY e.id DESC LIMIT 1) w ON true

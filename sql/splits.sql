@@ -42,7 +42,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                              THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
                                         shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
-      FROM shardmaster.split_metrics(NULL::bigint) m JOIN shardmaster.split_plan p ON p.id = m.split_id
+      FROM shardmaster.split_metrics(NULL::bigint, true, CASE WHEN ended THEN '-infinity' ELSE 'infinity' END::timestamptz) m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
        -- A way back that nobody has asked for is no work.
        AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))

@@ -1,10 +1,9 @@
 //! What a shard's tables look like now, asked in one query.
 
-use super::catalogs;
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
-use super::stamp;
+use super::{catalogs, seen, stamp};
 use crate::agent;
 use crate::agent::named::Named;
 use crate::catalog::split::Plan;
@@ -40,32 +39,49 @@ fn query(code: &str) -> String {
     )
 }
 
-/// What a shard's tables look like now, in the session's snapshot.
+/// What a shard's tables look like now, in the session's snapshot, whatever was seen before: `seen::look` asks less.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
     let message = statements(connection, plan, side)?;
     let answers = connection.run_for_each(&message)?;
-    read(connection.shard(), plan, &answers.into_iter().next().unwrap_or_default())
+    let now = read(connection.shard(), plan, &answers.into_iter().next().unwrap_or_default())?;
+    seen::keep(subject(plan, side), &now);
+    Ok(now)
+}
+
+/// All that such a look goes by, and where it is made.
+pub fn subject(plan: &Plan, side: Side) -> String {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    let place = shard.conninfo.as_deref().unwrap_or_default();
+    format!("{}\n{place}\n{}", shard.shard_key, asked_of(plan, side).join("\n"))
 }
 
 /// The statements that ask it, of which one gives rows: to be sent with others.
 pub fn statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
+    let parameters = asked_of(plan, side);
+    let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
+    Ok(catalogs::statements(connection, "observe", &OBSERVE, &parameters)?)
+}
+
+/// The query's parameters.
+fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
     let (schemas, names) = table_names(plan, side);
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let named = Named::by(plan, side);
-    let parameters = [
-        &text_array(&schemas),
-        &text_array(&names),
-        &agent::trigger_prefix(plan.id, side),
-        &text_array(&functions),
-        &text_array(&columns),
-        &named.schemas,
-        &named.names,
-        &named.columns,
-    ];
-    let parameters = parameters.map(|text| Some(text.as_str()));
-    Ok(catalogs::statements(connection, "observe", &OBSERVE, &parameters)?)
+    [
+        text_array(&schemas),
+        text_array(&names),
+        agent::trigger_prefix(plan.id, side),
+        text_array(&functions),
+        text_array(&columns),
+        named.schemas,
+        named.names,
+        named.columns,
+    ]
 }
 
 /// Tables of no split, each with its shard-by column, as a session sees them whose search_path is the server's own schema.

@@ -1,6 +1,6 @@
-//! What a side's tables looked like when they were looked at last. A step asks whether anything may be
-//! another since, as one number, in the snapshot and under the locks in which it would look; it looks
-//! anew only where that differs.
+//! What a side's tables looked like when they were looked at last. Whoever looks again asks whether anything may be
+//! another since, as one number, in the snapshot and under the locks in which he would look; he looks anew only where that
+//! differs. What one session has seen holds for the next one of the same worker: the number says so to that one, too.
 
 use super::catalogs;
 use super::error::Result;
@@ -11,6 +11,8 @@ use super::stamp::{self, LISTS};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 static ASKED: LazyLock<String> = LazyLock::new(|| {
@@ -18,20 +20,58 @@ static ASKED: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT pg_current_snapshot()::text, {SERVER}, {number}")
 });
 
-/// One side's tables as they were seen.
+/// Looks of one process: both sides of a split, and of the one that takes it back.
+const KEPT: usize = 4;
+
+thread_local! {
+    /// By what they were of, the latest first.
+    static LATEST: RefCell<VecDeque<(String, Observation)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// The last look of this process at the same.
+fn latest(of: &str) -> Option<Observation> {
+    LATEST.with_borrow(|all| all.iter().find(|(key, _)| key == of).map(|(_, seen)| seen.clone()))
+}
+
+/// For the next look of this process at the same.
+pub(super) fn keep(of: String, seen: &Observation) {
+    LATEST.with_borrow_mut(|all| {
+        all.retain(|(key, _)| *key != of);
+        if is_whole(seen) {
+            all.push_front((of, seen.clone()));
+        }
+        all.truncate(KEPT);
+    });
+}
+
+/// What a side's tables look like now, in the session's snapshot, but for how large they are: that may be older.
+pub fn look(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
+    let mut seen = Seen::default();
+    let asked = seen.statements(connection, plan, side)?;
+    let answers = connection.run_for_each(&asked)?;
+    seen.read(connection, plan, side, &answers.into_iter().next().unwrap_or_default())
+}
+
+/// One side's tables as a session saw them.
 #[derive(Default)]
 pub struct Seen {
-    /// None: they were not, or there is more to be looked at each time.
+    /// None: nobody has seen them, or there is more to be looked at each time.
     known: Option<Observation>,
+    /// What is known was seen by this session.
+    is_own: bool,
     is_new: bool,
 }
 
 impl Seen {
     /// The statements that ask whether they are as they were, or else what they are like, of which one gives rows: to be
     /// sent with others.
-    pub fn statements(&self, connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
+    pub fn statements(&mut self, connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
         // Made ready beforehand: what is prepared behind a fence is waited for there.
         connection.prepare(NAME, &ASKED)?;
+        if self.known.is_none() {
+            self.known = latest(&observe::subject(plan, side));
+            self.is_own = false;
+        }
         match &self.known {
             Some(known) => Ok(by_indexes(&catalogs::statements(connection, NAME, &ASKED, &lists(known))?)),
             None => observe::statements(connection, plan, side),
@@ -49,26 +89,33 @@ impl Seen {
         let known = self.known.take();
         let is_first = known.is_none();
         let same = known.and_then(|known| unchanged(known, rows));
-        self.is_new = same.is_none();
+        self.is_new = same.is_none() || !self.is_own;
         let now = match same {
             Some(now) => now,
-            None if is_first => observe::read(connection.shard(), plan, rows)?,
-            None => observe::observe(connection, plan, side)?,
+            None => {
+                let now = match is_first {
+                    true => observe::read(connection.shard(), plan, rows)?,
+                    false => observe::observe(connection, plan, side)?,
+                };
+                keep(observe::subject(plan, side), &now);
+                now
+            }
         };
         if is_whole(&now) {
             self.known = Some(now.clone());
+            self.is_own = true;
         }
         Ok(now)
     }
 
-    /// Whether they may be others than at the look before: in what was read last something was.
+    /// Whether they may be others than at this session's look before: in what was read last something was.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// The next look is as the first one.
+    /// The next look is as the session's first one.
     pub fn forget(&mut self) {
-        self.known = None;
+        self.is_own = false;
     }
 }
 

@@ -78,8 +78,16 @@ pub fn with_short_locks(
     while !left.is_empty() {
         let (now, behind) = left.split_at(together.begin().min(left.len()));
         left = behind;
-        let transactions: Vec<String> =
-            now.iter().map(|on| transaction(lock, &on.table, &on.statements)).collect();
+        let transactions: Vec<String> = now
+            .iter()
+            .enumerate()
+            .map(|(number, on)| {
+                // The last commit of a message is waited for, and with it what was written before it.
+                let durable =
+                    if number + 1 < now.len() { "SET LOCAL synchronous_commit = off; " } else { "" };
+                transaction(lock, &on.table, &format!("{durable}{}", on.statements))
+            })
+            .collect();
         if let Err((committed, error)) = connection.run_transactions(&transactions) {
             connection.run("ROLLBACK")?;
             let Some((failed, rest)) = now.get(committed..).and_then(<[_]>::split_first) else {

@@ -2,7 +2,7 @@
 //! repair it. Nothing is changed anywhere, and the sides are not taken over: a worker goes on.
 
 use crate::agent::error::Result;
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
 use crate::agent::state::side::{self, Installed};
@@ -331,7 +331,7 @@ fn tables(
     side: Side,
     [missing, again]: [&str; 2],
 ) -> Result<Vec<Problem>> {
-    let now = observe::observe(session, plan, side)?;
+    let now = seen::look(session, plan, side)?;
     let found = plan.tables.iter().zip(&now.tables).filter_map(|(policy, shape)| {
         let name = &policy.table_name;
         if shape.oid.is_none() {

@@ -3,7 +3,6 @@
 use super::copy::counted::Counted;
 use super::copy::stream::Streams;
 use super::copy::throttle::Throttle;
-use super::owners::LookedThrough;
 use super::references::Watched;
 use super::table::{self, Table};
 use super::verify::state::Run;
@@ -45,8 +44,6 @@ pub struct Engine {
     pub watched: Watched,
     /// They are to be found anew, once the target has answered what it was asked.
     pub is_to_watch: bool,
-    /// What code of others was looked for in.
-    pub looked_through: LookedThrough,
     /// What both sides looked like.
     pub seen: BothSeen,
     /// The partitioned tables of the source, as it was observed last.
@@ -107,7 +104,7 @@ impl Engine {
         let hashes_slowly =
             plan.scope.strategy().buckets().is_some() && session_hash::is_agents(&mut reader)?;
         let distance = distance(&mut reader)?.max(distance(&mut target)?);
-        let mut engine = Engine {
+        Ok(Engine {
             plan: plan.clone(),
             generation: *generation,
             identity: identity.clone(),
@@ -117,7 +114,6 @@ impl Engine {
             tables,
             watched,
             is_to_watch: false,
-            looked_through: LookedThrough::default(),
             seen: BothSeen::default(),
             parents: Vec::new(),
             counters: Counters::default(),
@@ -134,12 +130,16 @@ impl Engine {
             verification: None,
             analyzed: BTreeSet::new(),
             distance,
-        };
-        engine.create_window_tables()?;
-        Ok(engine)
+        })
     }
 
-    fn create_window_tables(&mut self) -> Result<()> {
+    /// Of the worker that it is of.
+    pub fn tenure(&self) -> Tenure {
+        Tenure { plan: self.plan.clone(), generation: self.generation, identity: self.identity.clone() }
+    }
+
+    /// What the target's session needs for rows that come over: once the cutover has decided none do.
+    pub fn create_window_tables(&mut self) -> Result<()> {
         let window = |table: &Table| {
             let keys: Vec<String> = table
                 .target

@@ -12,7 +12,7 @@ use crate::agent::observe;
 use crate::agent::owners::{self, Code, Found, find_in};
 use crate::agent::place;
 use crate::agent::reading::{self, Locked};
-use crate::agent::seen::Seen;
+use crate::agent::seen::{self, Seen};
 use crate::agent::session::Side;
 use crate::agent::temporary;
 use crate::catalog::shard::Shard;
@@ -25,6 +25,8 @@ use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
 use crate::server::txn::soon;
 use crate::split::finding::Finding;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Found> {
@@ -112,8 +114,8 @@ impl Found {
 
 /// Stops the split where there is such code.
 pub fn require_none(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
-    let trusted = trusted_now(connection, plan, side)?;
-    require_none_but_of(connection, plan, side, &trusted)
+    let now = seen::look(connection, plan, side)?;
+    look_through(connection, plan, side, now.code()).map(drop)
 }
 
 fn require_none_but_of(
@@ -165,7 +167,7 @@ pub fn reading_within<T>(
     reading::end(connection, outcome)
 }
 
-/// What a side's tables could run now, as one number: `LookedThrough` asks whether it is another.
+/// What a side's tables could run now, as one number: `look_through` asks whether it is another.
 pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     let message = code_statements(connection, plan, side)?;
     let code = connection.run_for_each(&message)?;
@@ -182,36 +184,40 @@ pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> 
     Ok(catalogs::statements(connection, "code", &agent::CODE, &parameters)?)
 }
 
-/// What each side's tables could run, and who was trusted, as it was when it was looked
-/// through last.
-#[derive(Default)]
-pub struct LookedThrough {
-    source: Option<(String, Vec<String>)>,
-    target: Option<(String, Vec<String>)>,
+/// What was looked through: whose tables, what they could run, and who was trusted.
+#[derive(PartialEq, Eq)]
+struct Known {
+    split: i64,
+    side: Side,
+    place: (String, Option<String>),
+    code: String,
+    trusted: Vec<String>,
 }
 
-impl LookedThrough {
-    /// Looks again if a side has other code than before, or others are trusted by now; whether
-    /// it did.
-    pub fn require_none(
-        &mut self,
-        connection: &mut Connection,
-        plan: &Plan,
-        side: Side,
-        code: &str,
-    ) -> Result<bool> {
-        let known = match side {
-            Side::Source => &mut self.source,
-            Side::Target => &mut self.target,
-        };
-        let now = (code.to_owned(), trusted_now(connection, plan, side)?);
-        if known.as_ref() == Some(&now) {
-            return Ok(false);
-        }
-        require_none_but_of(connection, plan, side, &now.1)?;
-        *known = Some(now);
-        Ok(true)
+/// Looks that a process keeps: of both sides, and of some of their tables.
+const KEPT: usize = 16;
+
+thread_local! {
+    /// The latest first.
+    static KNOWN: RefCell<VecDeque<Known>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Looks through a side's tables if they could run other code than when this process did so last, or others are trusted
+/// by now; whether it did.
+pub fn look_through(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
+    let trusted = trusted_now(connection, plan, side)?;
+    let (shard, _) = shards(plan, side);
+    let place = (shard.shard_key.clone(), shard.conninfo.clone());
+    let now = Known { split: plan.id, side, place, code: code.to_owned(), trusted };
+    if KNOWN.with_borrow(|all| all.contains(&now)) {
+        return Ok(false);
     }
+    require_none_but_of(connection, plan, side, &now.trusted)?;
+    KNOWN.with_borrow_mut(|all| {
+        all.push_front(now);
+        all.truncate(KEPT);
+    });
+    Ok(true)
 }
 
 /// Some tables of a side, looked through again before each batch over them: as one number of the catalogs, as a step does.
@@ -220,22 +226,21 @@ pub struct Watched {
     plan: Plan,
     side: Side,
     seen: Seen,
-    looked_through: LookedThrough,
 }
 
 impl Watched {
     /// The tables of a plan that has no others.
     pub fn of(plan: Plan, side: Side) -> Watched {
-        Watched { plan, side, seen: Seen::default(), looked_through: LookedThrough::default() }
+        Watched { plan, side, seen: Seen::default() }
     }
 
     /// Stops the split where there is such code by now, or where what the session would compare by was made for others.
     pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
-        let Watched { plan, side, seen, looked_through } = self;
+        let Watched { plan, side, seen } = self;
         let look = seen.statements(connection, plan, *side)?;
         let answers = connection.run_for_each(&look)?;
         let now = seen.read(connection, plan, *side, &answers.into_iter().next().unwrap_or_default())?;
-        looked_through.require_none(connection, plan, *side, now.code())?;
+        look_through(connection, plan, *side, now.code())?;
         if seen.is_new() {
             temporary::require_known(connection, (plan, *side), temporary::COMPARED)?;
         }

@@ -7,6 +7,7 @@ use super::copy::computed;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::reading::Locked;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::split::{Plan, Policy};
@@ -203,7 +204,7 @@ fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> O
 
 /// The shard-by columns of a side's tables.
 fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Option<Column>>> {
-    let now = observe::observe(connection, plan, side)?;
+    let now = seen::look(connection, plan, side)?;
     Ok(plan
         .tables
         .iter()

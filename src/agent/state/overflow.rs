@@ -6,6 +6,11 @@ pub fn count(split: i64, condition: &str) -> String {
     format!("SELECT count(*) FROM shardmaster_agent.overflow WHERE split_id = {split} AND {condition}")
 }
 
+/// A condition: whether there are any.
+pub fn any(split: i64) -> String {
+    format!("EXISTS (SELECT FROM shardmaster_agent.overflow WHERE split_id = {split})")
+}
+
 pub fn delete(split: i64) -> String {
     format!("DELETE FROM shardmaster_agent.overflow WHERE split_id = {split}")
 }

@@ -6,8 +6,8 @@
 use super::apart;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
-use crate::agent::observe;
 use crate::agent::reading::Locked;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
 use crate::agent::state::progress::{self, Progress, TableProgress, TargetLeaf};
@@ -293,7 +293,7 @@ pub fn check_source_before_finish(
     plan: &Plan,
 ) -> Result<()> {
     let Some(progress) = progress::stored(target, plan)? else { return Ok(()) };
-    let now = observe::observe(source, plan, Side::Source)?;
+    let now = seen::look(source, plan, Side::Source)?;
     locked.require_leaves(source.shard(), &now.tables)?;
     apart::require_to_finish(source.shard(), &now.tables)?;
     let is_upgraded = progress.server.split(':').next() != Some(now.system());
@@ -380,7 +380,7 @@ pub struct Found {
 pub fn found(target: &mut Connection, plan: &Plan, locked: Option<&Locked>) -> Result<Option<Found>> {
     let progress = progress::stored(target, plan)?;
     let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
-    let now = observe::observe(target, plan, Side::Target)?;
+    let now = seen::look(target, plan, Side::Target)?;
     if let Some(locked) = locked {
         locked.require_leaves(target.shard(), &now.tables)?;
     }

@@ -15,7 +15,7 @@ use super::locks;
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::KnownColumn;
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress;
@@ -28,6 +28,7 @@ use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
+use crate::split::owners;
 use std::time::Duration;
 
 const HELD_BY_ROWS: &str = include_str!("../../../sql/agent/held_by_rows.sql");
@@ -120,8 +121,8 @@ pub fn tell(engine: &Engine, statements: &[String]) {
 pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     locks::lock_target(engine)?;
-    let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
-    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    let now = seen::look(&mut engine.target, &engine.plan, Side::Target)?;
+    owners::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     Ok(now.tables)
 }
 

@@ -7,7 +7,7 @@
 use super::judged::{self, Judged};
 use super::{collision, locks, places, replay};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
 use crate::agent::state::progress::{self, Progress, TableProgress};
@@ -18,6 +18,7 @@ use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install;
+use crate::split::owners;
 use crate::split::plan::check;
 use crate::split::reverse;
 use crate::split::table::Table;
@@ -88,11 +89,11 @@ fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
 /// Both sides are kept as the check has found them, as a step keeps them.
 fn hold(engine: &mut Engine) -> Result<Progress> {
     locks::lock_source(engine)?;
-    let on_source = observe::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    let on_source = seen::look(&mut engine.reader, &engine.plan, Side::Source)?;
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     locks::lock_target(engine)?;
-    let on_target = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
-    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, on_target.code())?;
+    let on_target = seen::look(&mut engine.target, &engine.plan, Side::Target)?;
+    owners::look_through(&mut engine.target, &engine.plan, Side::Target, on_target.code())?;
     let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     if progress.target_system.as_deref() != Some(on_target.system()) {
         // Names of files mean nothing on another server.

@@ -15,7 +15,7 @@ use super::window::{self, Company, Entries};
 use super::{chunk, commit, held, leaves, locks, places, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::progress::{self, Progress, TableProgress};
@@ -34,7 +34,7 @@ use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
 use crate::split::verify::beside;
-use crate::split::{reads, there};
+use crate::split::{owners, reads, there};
 use std::time::{Duration, Instant};
 
 /// Why reads go back.
@@ -107,8 +107,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     let now = engine.seen.source.read(&mut engine.reader, &engine.plan, Side::Source, &looks)?;
     let counters = answers.next().unwrap_or_default();
     engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
-    let looked =
-        engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    let looked = owners::look_through(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     if engine.seen.source.is_new() {
         temporary::require_known(&mut engine.reader, (&engine.plan, Side::Source), temporary::ALL)?;
     }
@@ -150,8 +149,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
     let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
     let progress = progress::read_from(&engine.target, &engine.plan, row)?;
     let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
-    let looked =
-        engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    let looked = owners::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if engine.seen.target.is_new() {
         temporary::require_known(&mut engine.target, (&engine.plan, Side::Target), temporary::ALL)?;
     }
@@ -238,7 +236,7 @@ fn capture_new_leaves(engine: &mut Engine, differences: Differences, now: &Obser
     }
     let mut names = Vec::new();
     for position in differences.uncaptured {
-        let fresh = observe::observe(&mut engine.control, &engine.plan, Side::Source)?;
+        let fresh = seen::look(&mut engine.control, &engine.plan, Side::Source)?;
         if let (Some(table), Some(shape)) =
             (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {

@@ -2,7 +2,7 @@
 //! fence is counted.
 
 use crate::agent::error::Result;
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::{consumed, overflow, progress, queue, tenure};
@@ -22,7 +22,7 @@ pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()
 /// Changes on the source that no window has taken and none will.
 pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let server = observe::observe(&mut engine.control, &engine.plan, Side::Source)?.server;
+    let server = seen::look(&mut engine.control, &engine.plan, Side::Source)?.server;
     let was_set_back =
         consumed::counters(&mut engine.reader, engine.plan.id)?.disagreement(progress.steps).is_some();
     // On another server, or another timeline, the last window's transaction ids are

@@ -9,7 +9,7 @@ use super::proof::abreast::Pair;
 use super::shown::Shown;
 use super::{before, ended, purge, redirect};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::TableShape;
 use crate::agent::state::progress::Progress;
@@ -29,20 +29,22 @@ use crate::split::cutover::told;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
-use crate::split::owners::{self, LookedThrough};
+use crate::split::owners;
 use crate::split::record::{self, FinishRequest};
 use crate::split::references;
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
 use crate::words::counted;
 
-pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
+/// `engine`: of this tenure; with one, rows are still to be deleted.
+pub fn run(tenure: &Tenure, engine: Option<Engine>, request: &FinishRequest) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::FINISH_BEGIN)?;
-    let (source, target) = if request.is_purged || is_entered(tenure, request.version)? {
+    let goes_on = engine.is_some();
+    let (source, target) = if request.is_purged || !goes_on && is_entered(tenure, request.version)? {
         (take_source(tenure, request.version)?, tenure.take_if_there(Side::Target, "finish")?)
     } else {
-        let (source, target, deleted) = purge_source(tenure, request)?;
+        let (source, target, deleted) = purge_source(tenure, engine, request)?;
         transaction(|| record_purged(plan.id, deleted, request.accepts));
         (Some(source), target)
     };
@@ -52,7 +54,7 @@ pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
         Some(target) => !side::is_left(target, plan.id)?,
         None => false,
     };
-    let source =
+    let mut source =
         source.map(|source| require_still_moved(source, plan, request.version, can_show)).transpose()?;
     if source.is_some() && target.is_none() {
         return Err(target_forgot(plan));
@@ -63,19 +65,19 @@ pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
         redirect::forget_released(target, plan)?;
     }
     reach(injection_points::FINISH_UNGUARDED)?;
-    if let Some(mut source) = source {
-        redirect::install(&mut source, plan, tenure.generation, request.version)?;
+    if let Some(source) = &mut source {
+        redirect::install(source, plan, tenure.generation, request.version)?;
         reach(injection_points::FINISH_REDIRECTED)?;
-        triggers::drop_all(&mut source, plan.id, Side::Source)?;
+        triggers::drop_all(source, plan.id, Side::Source)?;
         reach(injection_points::FINISH_UNTRIGGERED)?;
-        install::drop_side(&mut source, plan.id, Side::Source)?;
+        install::drop_side(source, plan.id, Side::Source)?;
     }
     reach(injection_points::FINISH_LEFT)?;
-    if let Some(mut target) = target {
-        install::drop_side(&mut target, plan.id, Side::Target)?;
+    if let Some(target) = &mut target {
+        install::drop_side(target, plan.id, Side::Target)?;
     }
     reach(injection_points::FINISH_DROPPED)?;
-    require_ended(tenure, request.version)?;
+    require_ended(tenure, request.version, [source, target])?;
     reach(injection_points::FINISH_OBJECTS)?;
     transaction(|| record_end(plan.id, Ending::Redirected));
     Ok(())
@@ -143,11 +145,11 @@ fn begin_again(id: i64, text: &str) {
 }
 
 /// Each side has been left as it was to be. One that has its part of the split again was set
-/// back since: the next attempt finds out what that means.
-fn require_ended(tenure: &Tenure, version: i64) -> Result<()> {
+/// back since: the next attempt finds out what that means. Of a side that had no part a session is opened.
+fn require_ended(tenure: &Tenure, version: i64, sessions: [Option<Connection>; 2]) -> Result<()> {
     let plan = &tenure.plan;
-    for side in [Side::Source, Side::Target] {
-        let mut session = tenure.open(side, "finish")?;
+    for (side, session) in [Side::Source, Side::Target].into_iter().zip(sessions) {
+        let mut session = session.map_or_else(|| tenure.open(side, "finish"), Ok)?;
         let is_back = side::installed(&mut session, plan, side)? == Installed::Ours;
         let is_unguarded = side == Side::Source && !is_guarded(&mut session, plan, version)?;
         if is_back || is_unguarded {
@@ -174,7 +176,7 @@ fn is_guarded(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool
     if is_entered_on(source, plan, version)? {
         return Ok(true);
     }
-    let observed = observe::observe(source, plan, Side::Source)?;
+    let observed = seen::look(source, plan, Side::Source)?;
     Ok(observed.tables.iter().all(|shape| shape.oid.is_none()))
 }
 
@@ -189,7 +191,11 @@ fn take_source(tenure: &Tenure, version: i64) -> Result<Option<Connection>> {
 
 /// Deletes the scope's rows on the source; how many they were. The sessions of both sides
 /// go on to what follows.
-fn purge_source(tenure: &Tenure, request: &FinishRequest) -> Result<(Connection, Option<Connection>, u64)> {
+fn purge_source(
+    tenure: &Tenure,
+    engine: Option<Engine>,
+    request: &FinishRequest,
+) -> Result<(Connection, Option<Connection>, u64)> {
     let mut tenure = tenure.clone();
     if request.accepts {
         leave_out_dropped(&mut tenure.plan)?;
@@ -197,12 +203,12 @@ fn purge_source(tenure: &Tenure, request: &FinishRequest) -> Result<(Connection,
     if tenure.plan.tables.is_empty() {
         return Ok((tenure.take(Side::Source, "finish")?, tenure.take_if_there(Side::Target, "finish")?, 0));
     }
-    let (engine, deleted) = delete_rows(&tenure, request)?;
+    let engine = engine.map_or_else(|| Engine::attach(&tenure), Ok)?;
+    let (engine, deleted) = delete_rows(engine, request)?;
     Ok((engine.control, Some(engine.target), deleted))
 }
 
-fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)> {
-    let mut engine = Engine::attach(tenure)?;
+fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u64)> {
     before::require_ready(&mut engine, request)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&source, &engine.control)?;
@@ -218,18 +224,18 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
     let deleted = purge::few::tables(
-        &mut (&mut engine, &mut source, LookedThrough::default()),
-        shapes.len(),
-        |(engine, source, looked_through), some| match request.accepts {
+        &mut (&mut engine, &mut source),
+        &shapes,
+        |(engine, source), some| match request.accepts {
             // What may be missing is counted table by table.
             true => Ok(purge::few::Gone::new()),
             false => {
-                let mut shown = Shown::by(engine, &progress, looked_through);
+                let mut shown = Shown::by(engine, &progress);
                 walk.few(source, some, &shapes, Some(&mut shown))
             }
         },
-        |(engine, source, _), position| {
-            delete_table((engine, source), (position, &walk, &shapes[position]), (&progress, request.accepts))
+        |(engine, source), position, shape| {
+            delete_table((engine, source), (position, &walk, shape), (&progress, request.accepts))
         },
     )?;
     require_all_passed(&mut engine, request.accepts)?;
@@ -292,7 +298,7 @@ fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
         if !accepts {
             leaves::check_source_before_finish((source, locked), target, plan)?;
         }
-        let now = observe::observe(source, plan, Side::Source)?;
+        let now = seen::look(source, plan, Side::Source)?;
         locked.require_leaves(source.shard(), &now.tables)?;
         for ((shape, table), policy) in now.tables.iter().zip(tables.iter()).zip(&plan.tables) {
             let Some(column) = shape.column(&policy.shard_by) else { continue };
@@ -315,7 +321,7 @@ fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
 /// Tables that the source does not have any more hold no rows that could be deleted.
 pub fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "finish")?;
-    let observed = observe::observe(&mut source, plan, Side::Source)?;
+    let observed = seen::look(&mut source, plan, Side::Source)?;
     let mut shapes = observed.tables.iter();
     plan.tables.retain(|_| shapes.next().is_some_and(|shape| shape.oid.is_some()));
     Ok(())

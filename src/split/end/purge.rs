@@ -18,7 +18,7 @@ use crate::split::blocks::{self, Span};
 use crate::split::copy::meant::Meant;
 use crate::split::copy::scope_size;
 use crate::split::injection_points::{Point, reach};
-use crate::split::owners::{self, LookedThrough, Watched};
+use crate::split::owners::{self, Watched};
 use crate::split::references;
 use crate::split::references::bonds::{Beside, Bonds};
 use std::cell::RefCell;
@@ -39,7 +39,6 @@ pub struct Walk {
     bonds: Bonds,
     /// What rows are told by.
     meant: Meant,
-    looked_through: RefCell<LookedThrough>,
 }
 
 impl Walk {
@@ -49,14 +48,12 @@ impl Walk {
         generation: i64,
         after_batch: &'static Point,
     ) -> Walk {
-        let looked_through = RefCell::default();
-        Walk { plan: plan.clone(), side, generation, after_batch, bonds, meant, looked_through }
+        Walk { plan: plan.clone(), side, generation, after_batch, bonds, meant }
     }
 
     /// Refuses to delete where that would run code of somebody who is not trusted.
     pub fn look_through(&self, connection: &mut Connection, code: &str) -> Result<()> {
-        self.looked_through.borrow_mut().require_none(connection, &self.plan, self.side, code)?;
-        Ok(())
+        owners::look_through(connection, &self.plan, self.side, code).map(drop)
     }
 
     /// The same in the transaction of a batch: nothing comes to the leaf until its end, nor to what is asked whether it

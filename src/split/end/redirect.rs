@@ -9,7 +9,7 @@ use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::left::{self, Facts, Of};
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::tenure;
-use crate::agent::{look_up, observe, schema};
+use crate::agent::{look_up, schema, seen};
 use crate::catalog::redirect::By;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -30,7 +30,7 @@ pub fn known_version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>
 
 /// Enters the plan's keys and creates the triggers that are missing.
 pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
-    let observed = observe::observe(source, plan, Side::Source)?;
+    let observed = seen::look(source, plan, Side::Source)?;
     let mut tables: Vec<(&TableShape, &Column)> = Vec::new();
     for (policy, shape) in plan.tables.iter().zip(&observed.tables) {
         // What was dropped has no writers.

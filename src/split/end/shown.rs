@@ -3,8 +3,9 @@
 //! by the proof of the table alone.
 
 use super::proof::is_missing;
-use super::purge::few::{Asked, FEW_ROWS, Shows};
+use super::purge::few::{self, Asked, FEW_ROWS, Shows};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::seen::Seen;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::progress::Progress;
@@ -15,10 +16,11 @@ use crate::remote::copy::Bounds;
 use crate::remote::quote::{array_of, ident, literal};
 use crate::remote::result::Rows;
 use crate::split::engine::Engine;
-use crate::split::owners::{self, LookedThrough};
+use crate::split::owners;
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::{key, rows};
+use std::collections::BTreeMap;
 
 /// Bytes of the keys of all tables, as texts.
 const MOST_BYTES: usize = 4 << 20;
@@ -44,36 +46,30 @@ pub struct Shown<'a> {
     plan: &'a Plan,
     tables: &'a [Table],
     progress: &'a Progress,
-    looked_through: &'a mut LookedThrough,
 }
 
 impl<'a> Shown<'a> {
-    pub fn by(
-        engine: &'a mut Engine,
-        progress: &'a Progress,
-        looked_through: &'a mut LookedThrough,
-    ) -> Shown<'a> {
+    pub fn by(engine: &'a mut Engine, progress: &'a Progress) -> Shown<'a> {
         let Engine { target, plan, tables, .. } = engine;
-        Shown { target, plan, tables, progress, looked_through }
+        Shown { target, plan, tables, progress }
     }
 
     /// Begins the target's transaction, as for one table: nothing comes to the tables until its end, and what
     /// could be run by a query over them is looked at first. Whether they have the keys that were noted.
     fn begin(&mut self, asked: &[Asked<'_>]) -> Result<bool> {
-        let of = |asked: &Asked<'_>| &self.tables[asked.position];
-        let names: Vec<&str> = asked.iter().map(|asked| of(asked).target.name.as_str()).collect();
-        let noted: Vec<String> = asked.iter().map(|asked| key::still_noted(self.plan, of(asked))).collect();
-        let positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
-        let these = self.plan.of_tables(&positions);
-        let code = owners::code_statements(self.target, &these, Side::Target)?;
+        let tables = few::positions(asked).into_iter().map(|position| &self.tables[position]);
+        let names: Vec<&str> = tables.clone().map(|table| table.target.name.as_str()).collect();
+        let noted: Vec<String> = tables.map(|table| key::still_noted(self.plan, table)).collect();
+        let mut seen = Seen::default();
+        let look = seen.statements(self.target, self.plan, Side::Target)?;
         let answers = self.target.run_for_each(&format!(
-            "BEGIN; LOCK TABLE {} IN ROW EXCLUSIVE MODE; SELECT {}; {code}",
+            "BEGIN; LOCK TABLE {} IN ROW EXCLUSIVE MODE; SELECT {}; {look}",
             names.join(", "),
             noted.join(" AND ")
         ))?;
-        let [noted, code] = answers.as_slice() else { return Ok(false) };
-        let code = code.scalar().unwrap_or_default();
-        self.looked_through.require_none(self.target, &these, Side::Target, code)?;
+        let [noted, look] = answers.as_slice() else { return Ok(false) };
+        let look = seen.read(self.target, self.plan, Side::Target, look)?;
+        owners::look_through(self.target, self.plan, Side::Target, look.code())?;
         Ok(noted.scalar() == Some("t"))
     }
 
@@ -96,18 +92,19 @@ impl<'a> Shown<'a> {
 
     /// A query of one row, which is `t` where the target has all of these rows as they are, or they were changed
     /// there since it opened.
-    fn question(&self, position: usize, keys: &Rows) -> String {
+    fn question(&mut self, position: usize, keys: &Rows) -> Result<String> {
         let table = &self.tables[position];
-        let changes = Changes::of(self.plan, self.progress, table, position);
+        let mut changes = Changes::of(self.plan, self.progress, table, position);
+        changes.look(self.plan, self.target, table)?;
         let scope = self.plan.scope.filter(&table.target_by, "t");
         let suspects = rows::suspects(table, &scope, &changes.explain(self.plan, table));
-        format!(
+        Ok(format!(
             "WITH k AS MATERIALIZED {keys}
              SELECT NOT EXISTS (SELECT FROM k WHERE {missing}) AND (SELECT {suspects} FROM k) = 0 AND NOT {incomplete}",
             missing = is_missing(self.plan, table, &changes),
             incomplete = changes.are_incomplete(),
             keys = values(table, keys),
-        )
+        ))
     }
 
     fn ask(&mut self, source: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>> {
@@ -115,33 +112,36 @@ impl<'a> Shown<'a> {
         if !self.begin(asked)? {
             return Ok(shown);
         }
-        let keys = self.keys(source, asked)?;
-        let (mut questions, mut of) = (Vec::new(), Vec::new());
-        for (number, (asked, keys)) in asked.iter().zip(keys).enumerate() {
+        // To plan a question takes as long as the target has partitions: one for all leaves of a table.
+        let (mut of, mut keys_of) = (Vec::new(), BTreeMap::<usize, Rows>::new());
+        for (number, (asked, keys)) in asked.iter().zip(self.keys(source, asked)?).enumerate() {
             let Some(keys) = keys else { continue };
             if keys.rows.is_empty() {
                 shown[number] = Some(0);
                 continue;
             }
-            questions.push(self.question(asked.position, &keys));
-            of.push((number, keys.rows.len()));
+            of.push((number, asked.position, u64::try_from(keys.rows.len()).ok()));
+            keys_of.entry(asked.position).or_default().rows.extend(keys.rows);
         }
+        let questions = keys_of.iter().map(|(position, keys)| self.question(*position, keys));
+        let questions: Vec<String> = questions.collect::<Result<_>>()?;
         let answers = self.target.run_each(&questions, Bounds::unlimited().stall)?;
-        for ((number, rows), answer) in of.into_iter().zip(answers) {
-            if answer.scalar() == Some("t") {
-                shown[number] = u64::try_from(rows).ok();
-            }
+        let are_there = |answer: Rows| answer.scalar() == Some("t");
+        let answers: BTreeMap<usize, bool> =
+            keys_of.into_keys().zip(answers.into_iter().map(are_there)).collect();
+        for (number, position, rows) in of {
+            shown[number] = rows.filter(|_| answers.get(&position) == Some(&true));
         }
         Ok(shown)
     }
 }
 
 impl Shows for Shown<'_> {
-    /// Rows without partitions on the target, whose texts are what they are on both sides.
+    /// Rows whose keys are the same texts on both sides.
     fn can_show(&self, position: usize) -> bool {
         let Some(table) = self.tables.get(position) else { return false };
         let is_plain = |name: &String| table.target.column(name).is_some_and(is_plain);
-        table.encoding.is_none() && table.target.leaves().len() < 2 && table.target.key().iter().all(is_plain)
+        table.encoding.is_none() && table.target.key().iter().all(is_plain)
     }
 
     fn show(&mut self, here: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>> {

@@ -18,9 +18,7 @@ use crate::agent::state::side::{self, Version};
 use crate::agent::state::standing::{self as list, Standing};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{
-    self, Watched, capture, decisions, judged, known_column, native, observe, schema, standing,
-};
+use crate::agent::{self, Watched, capture, decisions, judged, known_column, native, schema, seen, standing};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
@@ -92,7 +90,7 @@ pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[Table]) -
 fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
     // Its triggers may have waited long for writers: it is looked at again what its tables could run.
     let (now, stranger) = owners::reading(target, plan, Side::Target, |target, locked| {
-        let now = observe::observe(target, plan, Side::Target)?;
+        let now = seen::look(target, plan, Side::Target)?;
         locked.require_leaves(target.shard(), &now.tables)?;
         let looked: Vec<(&Column, &str)> = plan
             .tables

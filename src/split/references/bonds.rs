@@ -2,7 +2,7 @@
 
 use super::{Bond, Reference, found, load, moves};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
@@ -23,7 +23,7 @@ pub struct Bonds {
 
 impl Bonds {
     pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Bonds> {
-        let now = observe::observe(connection, plan, side)?;
+        let now = seen::look(connection, plan, side)?;
         let by = plan.tables.iter().zip(&now.tables);
         let by = by.map(|(policy, shape)| shape.column(&policy.shard_by).cloned()).collect();
         let known = now.tables.iter().filter_map(|shape| Some((shape.name.clone(), shape.oid.clone()?)));

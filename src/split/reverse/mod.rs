@@ -24,7 +24,7 @@ use super::table::{self, Table, columns};
 use super::{install, owners, record};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::consumed;
@@ -84,7 +84,7 @@ fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<(
     install::capture_alone(source, back, tables)?;
     rest::drop_forgotten(source, &back.plan)?;
     reach(injection_points::REVERSE_CAPTURED)?;
-    let now = observe::observe(source, &back.plan, Side::Source)?;
+    let now = seen::look(source, &back.plan, Side::Source)?;
     let baseline = baseline(&now, tables)?;
     transaction(|| way_back::set_baseline(back.plan.id, &progress::to_json(&baseline)));
     Ok(())
@@ -206,8 +206,8 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     tenure.take_over(&mut source, Side::Source)?;
     install::guard_alone(&mut target, tenure, &tables)?;
     reach(injection_points::REVERSE_GUARDED)?;
-    let on_source = observe::observe(&mut source, plan, Side::Source)?;
-    let on_target = observe::observe(&mut target, plan, Side::Target)?;
+    let on_source = seen::look(&mut source, plan, Side::Source)?;
+    let on_target = seen::look(&mut target, plan, Side::Target)?;
     // Asked once its side is there: one that is set back from now on loses that, too.
     let frozen = require_frozen(tenure, there)?;
     let mut progress = arrived(baseline, (&on_source, &on_target), &frozen.tables);

@@ -48,6 +48,9 @@ impl Worker {
             if self.attempts > 0 {
                 self.write(|| record::under_way(self.id));
             }
+            if phases::is_before_decision(state.phase) {
+                engine.create_window_tables()?;
+            }
             recovery::settle(&mut engine, state)?;
             self.engine = Some(engine);
             // What was settled may have changed the plan: look again.

@@ -49,14 +49,19 @@ impl Worker {
     }
 
     pub(super) fn finish(&mut self) -> Result<Duration> {
-        self.engine = None;
-        let tenure = self.take_plan()?;
+        let request = transaction(|| record::finish_request(self.id));
+        // What has shown that all is ready goes on with it.
+        let engine =
+            self.engine.take().filter(|_| self.ready.is_some() && !request.is_purged && !request.accepts);
+        let tenure = match &engine {
+            Some(engine) => engine.tenure(),
+            None => self.take_plan()?,
+        };
         if self.leave(&tenure)? {
             return Ok(Duration::ZERO);
         }
         reverse::remove(&tenure, None)?;
-        let request = transaction(|| record::finish_request(self.id));
-        finish::run(&tenure, &request)?;
+        finish::run(&tenure, engine, &request)?;
         Ok(Duration::ZERO)
     }
 

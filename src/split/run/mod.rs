@@ -4,6 +4,7 @@
 mod attach;
 mod ends;
 mod executions;
+mod idle;
 mod lock_holders;
 mod pace;
 mod patience;
@@ -61,6 +62,8 @@ struct Worker {
     lease_renewed: Option<Instant>,
     recorded: Instant,
     began: Instant,
+    /// Since when no step has found anything to do; None: the last one has.
+    idle_since: Option<Instant>,
 }
 
 /// Works until nothing is left to do, or until an operator is needed.
@@ -81,6 +84,7 @@ pub fn run(split_id: i64) {
         lease_renewed: None,
         recorded: now,
         began: now,
+        idle_since: None,
     };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
@@ -101,7 +105,7 @@ pub fn run(split_id: i64) {
                 }
                 // Whoever woke this worker while it waited for a shard was not heard.
                 if !asked_for_else(split_id, work) {
-                    wait::sleep(pause);
+                    worker.pause(pause);
                 }
             }
             Err(SplitError::Superseded) => return,
@@ -158,6 +162,9 @@ impl Worker {
         }
         let waits_on =
             work == Work::Copy && self.engine.as_ref().is_some_and(|e| e.throttle.reason().is_some());
+        if work != Work::Tail {
+            self.idle_since = None;
+        }
         if let Some(text) = doing(work).filter(|_| !waits_on) {
             wait::report(text);
         }
@@ -439,6 +446,8 @@ impl Worker {
         };
         wait::report(&text);
         let compares = state.verifies && self.compares_after <= Instant::now();
+        let is_idle = is_caught_up && outcome.is_empty() && !state.verifies && !state.repairs;
+        self.idle_since = self.idle_since.or(Some(Instant::now())).filter(|_| is_idle);
         Ok(if behind || compares || state.repairs { Duration::ZERO } else { guc::tail_interval() })
     }
 

@@ -2,7 +2,7 @@
 //! written and found again.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::queue;
@@ -215,8 +215,8 @@ fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
 
 /// Observes both sides and pairs their tables.
 pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Table>> {
-    let on_source = observe(source, plan, Side::Source)?;
-    let on_target = observe(target, plan, Side::Target)?;
+    let on_source = seen::look(source, plan, Side::Source)?;
+    let on_target = seen::look(target, plan, Side::Target)?;
     let is_same = on_source.encoding == on_target.encoding && on_source.encoding != "UTF8";
     let is_utf8 = on_source.encoding == "UTF8" && on_target.encoding == "UTF8";
     let encoding = is_same.then_some(on_source.encoding);

@@ -43,7 +43,7 @@ fn look(engine: &mut Engine) -> Result<()> {
     let tables: Vec<&str> = engine.tables.iter().map(|table| table.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let code = owners::code_now(&mut engine.target, &engine.plan, Side::Target)?;
-    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, &code)?;
+    owners::look_through(&mut engine.target, &engine.plan, Side::Target, &code)?;
     key::require_all_as_noted(&mut engine.target, &engine.plan, &engine.tables)?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     held::hold_open(engine)?;

@@ -1,12 +1,13 @@
-//! Tables of few rows of the scope: several in one transaction and in a few messages, each of which is a
-//! way there and back. By itself a table takes some thirty of them.
+//! Tables and partitions of few rows of the scope: several in one transaction and in a few messages, each of which is a
+//! way there and back. By itself each takes some thirty of them.
 //!
-//! Nothing is refused here. A table that is not plain, or of which anything is not as it should be, is left
+//! Nothing is refused here. One that is not plain, or of which anything is not as it should be, is left
 //! to the walk over that table alone, which knows what to say of it: whoever comes here has lost
 //! nothing but time.
 
 use super::Walk;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::seen::Seen;
 use crate::agent::shape::{Column, Leaf, TableShape};
 use crate::agent::state::tenure;
 use crate::remote::copy::Bounds;
@@ -16,24 +17,30 @@ use crate::remote::{Connection, Together};
 use crate::server::wait;
 use crate::split::copy::scope_size;
 use crate::split::injection_points::reach;
-use crate::split::owners;
 use crate::split::references::bonds::Beside;
 use crate::split::references::{self, Reference};
 use crate::words::counted;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Tables of one transaction: locks that nobody but a change of a table waits for.
-const MOST_TABLES: usize = 32;
+/// Tables and partitions of one transaction: locks that nobody but a change of a table waits for.
+const MOST_PARTS: usize = 64;
 /// Blocks of a leaf that is read as a whole.
 const FEW_BLOCKS: i64 = 32;
 /// Rows of a leaf that an index finds, by the planner's estimate, and their bytes.
 pub const FEW_ROWS: u32 = 1000;
 const FEW_BYTES: f64 = 1e6;
 
-/// Rows of a table that are about to go.
-pub struct Asked<'a> {
+/// A table of the plan, by its position, and one of its leaves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Part {
     pub position: usize,
-    /// Its only leaf.
+    pub leaf: usize,
+}
+
+/// Rows of a leaf that are about to go.
+pub struct Asked<'a> {
+    part: Part,
+    pub position: usize,
     pub leaf: &'a Leaf,
     shape: &'a TableShape,
     column: &'a Column,
@@ -55,33 +62,50 @@ pub trait Shows {
 /// Those that a transaction was begun for, and the foreign keys that it has found.
 type Begun<'a> = (Vec<Asked<'a>>, Vec<Reference>);
 
-/// How many rows of which tables are gone.
-pub type Gone = BTreeMap<usize, u64>;
+/// How many rows of what are gone.
+pub type Gone = BTreeMap<Part, u64>;
 
-/// Goes through tables, by `together` for as many as that takes little time, and `alone` for those that are
-/// left by it; the rows that are gone.
+/// Goes through tables, by `together` for as many of their leaves as that takes little time, and `alone` for a table
+/// with those of its leaves that are left by it; the rows that are gone.
 pub fn tables<C>(
     context: &mut C,
-    count: usize,
-    mut together: impl FnMut(&mut C, &[usize]) -> Result<Gone>,
-    mut alone: impl FnMut(&mut C, usize) -> Result<u64>,
+    shapes: &[TableShape],
+    mut together: impl FnMut(&mut C, &[Part]) -> Result<Gone>,
+    mut alone: impl FnMut(&mut C, usize, &TableShape) -> Result<u64>,
 ) -> Result<u64> {
-    let (mut size, mut deleted) = (Together::up_to(MOST_TABLES), 0u64);
-    let mut left: Vec<usize> = (0..count).collect();
+    let (mut size, mut deleted) = (Together::up_to(MOST_PARTS), 0u64);
+    let mut left = parts(shapes);
     while !left.is_empty() {
         let behind = left.split_off(size.begin().min(left.len()));
         let gone = together(context, &left)?;
-        for position in &left {
-            let more = match gone.get(position) {
-                Some(gone) => *gone,
-                None => alone(context, *position)?,
-            };
-            deleted = deleted.saturating_add(more);
+        deleted = gone.values().fold(deleted, |sum, rows| sum.saturating_add(*rows));
+        left.retain(|part| !gone.contains_key(part));
+        for some in left.chunk_by(|one, other| one.position == other.position) {
+            let Some(Part { position, .. }) = some.first() else { continue };
+            let shape = with_leaves(&shapes[*position], some);
+            deleted = deleted.saturating_add(alone(context, *position, &shape)?);
         }
         size.end();
         left = behind;
     }
     Ok(deleted)
+}
+
+fn parts(shapes: &[TableShape]) -> Vec<Part> {
+    let of = |(position, shape): (usize, &TableShape)| {
+        (0..shape.leaves().len()).map(move |leaf| Part { position, leaf }).collect::<Vec<_>>()
+    };
+    shapes.iter().enumerate().flat_map(of).collect()
+}
+
+/// A table with some of its leaves alone.
+fn with_leaves(shape: &TableShape, some: &[Part]) -> TableShape {
+    let mut shape = shape.clone();
+    if let Some(leaves) = shape.leaves.as_mut() {
+        let mut number = 0..;
+        leaves.retain(|_| number.next().is_some_and(|number| some.iter().any(|part| part.leaf == number)));
+    }
+    shape
 }
 
 impl Walk {
@@ -90,15 +114,15 @@ impl Walk {
     pub fn few(
         &self,
         connection: &mut Connection,
-        positions: &[usize],
+        parts: &[Part],
         shapes: &[TableShape],
         mut shows: Option<&mut dyn Shows>,
     ) -> Result<Gone> {
         let can_show = |position: usize| shows.as_ref().is_none_or(|shows| shows.can_show(position));
-        let asked: Vec<Asked<'_>> = positions
+        let asked: Vec<Asked<'_>> = parts
             .iter()
-            .filter(|position| can_show(**position))
-            .filter_map(|position| self.asked(*position, shapes.get(*position)?))
+            .filter(|part| can_show(part.position))
+            .filter_map(|part| self.asked(*part, shapes.get(part.position)?))
             .collect();
         if asked.is_empty() {
             return Ok(Gone::new());
@@ -114,17 +138,21 @@ impl Walk {
         };
         if !gone.is_empty() {
             reach(self.after_batch)?;
-            wait::report(&format!("deleting rows of {}", counted(gone.len(), "table", "tables")));
+            wait::report(&format!(
+                "deleting rows of {}",
+                counted(gone.len(), "table or partition", "tables and partitions")
+            ));
         }
         Ok(gone)
     }
 
-    fn asked<'a>(&self, position: usize, shape: &'a TableShape) -> Option<Asked<'a>> {
+    fn asked<'a>(&self, part: Part, shape: &'a TableShape) -> Option<Asked<'a>> {
+        let Part { position, leaf } = part;
         let column = shape.column(&self.plan.tables.get(position)?.shard_by)?;
-        let [leaf] = shape.leaves() else { return None };
         Some(Asked {
+            part,
             position,
-            leaf,
+            leaf: shape.leaves().get(leaf)?,
             shape,
             column,
             condition: self.plan.scope.predicate(column, "t"),
@@ -163,9 +191,9 @@ impl Walk {
     /// could be run by a query over them has been looked at. None: something is another than it was.
     fn begin<'a>(&self, connection: &mut Connection, mut asked: Vec<Asked<'a>>) -> Result<Option<Begun<'a>>> {
         // Whose rows may reference these is read as well.
-        let positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
+        let positions = positions(&asked);
         let beside = self.bonds.beside(connection, &self.plan, &positions)?;
-        let looked_at = self.plan.of_tables(&beside.positions);
+        let mut seen = Seen::default();
         let message = [
             tenure::begin_statements(self.plan.id, self.side, self.generation),
             beside.lock(),
@@ -173,14 +201,14 @@ impl Walk {
             sizes(&asked),
             self.bonds.still(),
             references::question(connection, &self.plan, self.side)?,
-            owners::code_statements(connection, &looked_at, self.side)?,
+            seen.statements(connection, &self.plan, self.side)?,
         ];
         let outcome = connection.run_for_each(&message.join("; "));
         let answers = match tenure::begun(connection, outcome) {
             Err(SplitError::Remote(error)) if error.is_verdict() => return Ok(None),
             answers => answers?,
         };
-        let [_, sizes, still, references, code] = answers.as_slice() else {
+        let [_, sizes, still, references, look] = answers.as_slice() else {
             connection.run("ROLLBACK")?;
             return Ok(None);
         };
@@ -189,8 +217,8 @@ impl Walk {
             connection.run("ROLLBACK")?;
             return Ok(None);
         }
-        let code = code.scalar().unwrap_or_default();
-        self.looked_through.borrow_mut().require_none(connection, &looked_at, self.side, code)?;
+        let look = seen.read(connection, &self.plan, self.side, look)?;
+        self.look_through(connection, look.code())?;
         let mut sizes = sizes.rows.iter().map(|row| Size::read(row));
         asked.retain_mut(|asked| {
             let size = sizes.next().flatten();
@@ -251,8 +279,7 @@ impl Walk {
         };
         let deletes: Vec<String> = rows.iter().map(delete).collect();
         let deleted = connection.run_each(&deletes, Bounds::unlimited().stall)?;
-        let mut left = Vec::new();
-        let mut gone = Gone::new();
+        let (mut left, mut gone, mut tables) = (Vec::new(), Gone::new(), BTreeSet::new());
         for ((asked, shown), deleted) in rows.iter().zip(deleted) {
             if shown.is_some_and(|shown| shown != deleted.affected) {
                 return Ok(None);
@@ -263,17 +290,26 @@ impl Walk {
                     asked.leaf.name, asked.condition
                 ));
             }
-            if let Some(policy) = self.plan.tables.get(asked.position) {
+            if let Some(policy) =
+                self.plan.tables.get(asked.position).filter(|_| tables.insert(asked.position))
+            {
                 left.push(format!(
                     "SELECT 1 WHERE NOT ({})",
                     self.meant.still(asked.shape, &policy.shard_by)
                 ));
             }
-            gone.insert(asked.position, deleted.affected);
+            gone.insert(asked.part, deleted.affected);
         }
         let left = connection.run_each(&left, Bounds::unlimited().stall)?;
         Ok(left.iter().all(|rows| rows.rows.is_empty()).then_some(gone))
     }
+}
+
+/// Of the tables, in order.
+pub fn positions(asked: &[Asked<'_>]) -> Vec<usize> {
+    let mut positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
+    positions.dedup();
+    positions
 }
 
 fn lock(asked: &[Asked<'_>]) -> String {

@@ -3,7 +3,7 @@
 use super::Walk;
 use super::few::tables;
 use crate::agent::error::Result;
-use crate::agent::observe;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
 use crate::agent::state::progress;
@@ -24,7 +24,7 @@ pub fn delete(
     after_batch: &'static Point,
 ) -> Result<u64> {
     connection.run("SET session_replication_role = replica")?;
-    let observed = observe::observe(connection, plan, side)?;
+    let observed = seen::look(connection, plan, side)?;
     let bonds = Bonds::load(connection, plan, side)?;
     // Rows of the target are told by what its progress says.
     let progress = progress::stored(connection, plan)?.unwrap_or_default();
@@ -34,9 +34,9 @@ pub fn delete(
     let shapes: Vec<TableShape> = observed.tables.iter().map(|shape| with_leaves(shape, only)).collect();
     tables(
         connection,
-        shapes.len(),
+        &shapes,
         |connection, some| walk.few(connection, some, &shapes, None),
-        |connection, position| walk.table(connection, position, &shapes[position]),
+        |connection, position, shape| walk.table(connection, position, shape),
     )
 }
 

@@ -1,0 +1,40 @@
+//! A split to which nobody writes. Its queues are looked at as often as else a step is made, and steps themselves become
+//! seldom: what owners do to tables, leases and figures can wait for a moment that grows with the time in which nothing came.
+
+use super::{Worker, is_lease_due};
+use crate::agent::error::Result;
+use crate::agent::state::overflow;
+use crate::server::wait;
+use crate::split::engine::Engine;
+use std::time::{Duration, Instant};
+
+/// Between two steps at most.
+const LONGEST: Duration = Duration::from_secs(5);
+/// What a look may take: of queues that are large a step is as cheap.
+const QUICK: Duration = Duration::from_millis(20);
+
+impl Worker {
+    /// Between two steps; ends early when something has come, or this worker is woken.
+    pub(super) fn pause(&mut self, pause: Duration) {
+        let Some(since) = self.idle_since else {
+            wait::sleep(pause);
+            return;
+        };
+        let until = Instant::now() + (since.elapsed() / 2).min(LONGEST);
+        while !wait::sleep(pause) && Instant::now() < until && !is_lease_due(self.lease_renewed) {
+            let began = Instant::now();
+            // An error comes again in the step, which says it.
+            let is_empty = self.engine.as_mut().is_some_and(|engine| are_empty(engine).unwrap_or(false));
+            if !is_empty || began.elapsed() > QUICK {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether no change waits on the source.
+fn are_empty(engine: &mut Engine) -> Result<bool> {
+    let queues = engine.tables.iter().map(|table| format!("EXISTS (SELECT FROM {})", table.queue));
+    let all: Vec<String> = queues.chain([overflow::any(engine.plan.id)]).collect();
+    Ok(engine.control.run(&format!("SELECT {}", all.join(" OR ")))?.scalar() == Some("f"))
+}
