@@ -1,9 +1,10 @@
 //! What a shard's tables look like now, asked in one query.
 
+use super::catalogs;
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
-use super::{catalogs, seen, stamp};
+use super::stamp::{self, LISTS};
 use crate::agent;
 use crate::agent::named::Named;
 use crate::catalog::split::Plan;
@@ -12,6 +13,8 @@ use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
 use crate::remote::template::{fill, number, sql};
 use crate::remote::{Connection, RemoteError};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 /// Types within types of a column, from the outermost to the innermost, that are looked through.
@@ -44,8 +47,41 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     let message = statements(connection, plan, side)?;
     let answers = connection.run_for_each(&message)?;
     let now = read(connection.shard(), plan, &answers.into_iter().next().unwrap_or_default())?;
-    seen::keep(subject(plan, side), &now);
+    keep(plan, side, &now);
     Ok(now)
+}
+
+/// Looks of one process: both sides of a split, and of the one that takes it back.
+const KEPT: usize = 4;
+
+thread_local! {
+    /// By what they were of, the latest first.
+    static LATEST: RefCell<VecDeque<(String, Observation)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// The last look of this process at the same: `seen` asks whether it holds.
+pub fn latest(plan: &Plan, side: Side) -> Option<Observation> {
+    let of = subject(plan, side);
+    LATEST.with_borrow(|all| all.iter().find(|(key, _)| *key == of).map(|(_, seen)| seen.clone()))
+}
+
+/// For the next look of this process at the same.
+pub fn keep(plan: &Plan, side: Side, seen: &Observation) {
+    let of = subject(plan, side);
+    LATEST.with_borrow_mut(|all| {
+        all.retain(|(key, _)| *key != of);
+        if is_whole(seen) {
+            all.push_front((of, seen.clone()));
+        }
+        all.truncate(KEPT);
+    });
+}
+
+/// A table that is not there is in no list, and where it comes nothing says so.
+pub fn is_whole(seen: &Observation) -> bool {
+    seen.kin.len() == LISTS.len()
+        && seen.stamp.is_some()
+        && seen.tables.iter().all(|table| table.oid.is_some())
 }
 
 /// All that such a look goes by, and where it is made.

@@ -7,42 +7,16 @@ use super::error::Result;
 use super::observe::{self, SERVER};
 use super::session::Side;
 use super::shape::Observation;
-use super::stamp::{self, LISTS};
+use super::stamp;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 static ASKED: LazyLock<String> = LazyLock::new(|| {
     let number = stamp::value(|_, number| format!("${number}"));
     format!("SELECT pg_current_snapshot()::text, {SERVER}, {number}")
 });
-
-/// Looks of one process: both sides of a split, and of the one that takes it back.
-const KEPT: usize = 4;
-
-thread_local! {
-    /// By what they were of, the latest first.
-    static LATEST: RefCell<VecDeque<(String, Observation)>> = const { RefCell::new(VecDeque::new()) };
-}
-
-/// The last look of this process at the same.
-fn latest(of: &str) -> Option<Observation> {
-    LATEST.with_borrow(|all| all.iter().find(|(key, _)| key == of).map(|(_, seen)| seen.clone()))
-}
-
-/// For the next look of this process at the same.
-pub(super) fn keep(of: String, seen: &Observation) {
-    LATEST.with_borrow_mut(|all| {
-        all.retain(|(key, _)| *key != of);
-        if is_whole(seen) {
-            all.push_front((of, seen.clone()));
-        }
-        all.truncate(KEPT);
-    });
-}
 
 /// What a side's tables look like now, in the session's snapshot, but for how large they are: that may be older.
 pub fn look(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
@@ -69,7 +43,7 @@ impl Seen {
         // Made ready beforehand: what is prepared behind a fence is waited for there.
         connection.prepare(NAME, &ASKED)?;
         if self.known.is_none() {
-            self.known = latest(&observe::subject(plan, side));
+            self.known = observe::latest(plan, side);
             self.is_own = false;
         }
         match &self.known {
@@ -97,11 +71,11 @@ impl Seen {
                     true => observe::read(connection.shard(), plan, rows)?,
                     false => observe::observe(connection, plan, side)?,
                 };
-                keep(observe::subject(plan, side), &now);
+                observe::keep(plan, side, &now);
                 now
             }
         };
-        if is_whole(&now) {
+        if observe::is_whole(&now) {
             self.known = Some(now.clone());
             self.is_own = true;
         }
@@ -136,13 +110,6 @@ fn unchanged(known: Observation, rows: &Rows) -> Option<Observation> {
     let [Some(snapshot), Some(server), Some(stamp)] = rows.rows.first()?.as_slice() else { return None };
     let is_same = known.stamp.as_ref() == Some(stamp) && known.server == *server;
     is_same.then(|| Observation { snapshot: snapshot.clone(), ..known })
-}
-
-/// A table that is not there is in no list, and where it comes nothing says so.
-fn is_whole(seen: &Observation) -> bool {
-    seen.kin.len() == LISTS.len()
-        && seen.stamp.is_some()
-        && seen.tables.iter().all(|table| table.oid.is_some())
 }
 
 #[cfg(test)]

@@ -260,6 +260,18 @@ impl Connection {
         unsafe { pq::PQserverVersion(self.raw.as_ptr()) }
     }
 
+    /// The role that has logged in.
+    pub fn user(&self) -> String {
+        // SAFETY: a live connection.
+        let user = unsafe { pq::PQuser(self.raw.as_ptr()) };
+        // SAFETY: libpq's own text, which is there as long as the connection.
+        if user.is_null() {
+            String::new()
+        } else {
+            unsafe { CStr::from_ptr(user) }.to_string_lossy().into_owned()
+        }
+    }
+
     /// That of its database, as the server has told when the session began.
     pub fn server_encoding(&self) -> Option<&str> {
         // SAFETY: a live connection, and a name that ends with a zero.

@@ -12,6 +12,7 @@ mod guard;
 mod many;
 mod misplaced;
 mod pace;
+mod partitions;
 mod placement;
 mod plot;
 mod plots;
@@ -20,6 +21,7 @@ mod redirect;
 mod rig;
 mod routing;
 mod sessions;
+mod small;
 mod stats;
 mod streams;
 mod tail;
@@ -63,7 +65,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 32] = [
+pub const ALL: [(&str, Benchmark); 35] = [
     ("check", check::check),
     ("backfill", copy::backfill),
     ("streams", streams::streams),
@@ -83,6 +85,9 @@ pub const ALL: [(&str, Benchmark); 32] = [
     ("tables", distance::tables),
     ("distance", distance::distance),
     ("many", many::many),
+    ("small", small::small),
+    ("finished", small::finished),
+    ("partitions", partitions::partitions),
     ("shards", placement::shards),
     ("reservations", placement::reservations),
     ("clients", placement::clients),
