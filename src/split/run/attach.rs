@@ -48,7 +48,7 @@ impl Worker {
             if self.attempts > 0 {
                 self.write(|| record::under_way(self.id));
             }
-            if phases::is_before_decision(state.phase) {
+            if !phases::is_decided(state.phase) {
                 engine.create_window_tables()?;
             }
             recovery::settle(&mut engine, state)?;
