@@ -264,12 +264,11 @@ impl Connection {
     pub fn user(&self) -> String {
         // SAFETY: a live connection.
         let user = unsafe { pq::PQuser(self.raw.as_ptr()) };
-        // SAFETY: libpq's own text, which is there as long as the connection.
         if user.is_null() {
-            String::new()
-        } else {
-            unsafe { CStr::from_ptr(user) }.to_string_lossy().into_owned()
+            return String::new();
         }
+        // SAFETY: libpq's own text, which is there as long as the connection.
+        unsafe { CStr::from_ptr(user) }.to_string_lossy().into_owned()
     }
 
     /// That of its database, as the server has told when the session began.

@@ -6,9 +6,10 @@ use crate::server::settings;
 use pgrx::prelude::*;
 
 /// Settings that a query of the catalog needs: names are resolved in no schema of the
-/// caller, and a plan that was made while the tables were tiny must not stay.
-const SETTINGS: [(&std::ffi::CStr, &std::ffi::CStr); 2] =
-    [(c"search_path", c"pg_catalog, pg_temp"), (c"enable_seqscan", c"off")];
+/// caller, and a plan that was made while the tables were tiny must not stay. What a plan without
+/// scans is said to cost would have the server compile each, which takes half a second.
+const SETTINGS: [(&std::ffi::CStr, &std::ffi::CStr); 3] =
+    [(c"search_path", c"pg_catalog, pg_temp"), (c"enable_seqscan", c"off"), (c"jit", c"off")];
 
 /// As the server does it for a SECURITY DEFINER function with SET clauses. An error leaves
 /// by aborting the (sub)transaction, which puts back role and settings.
