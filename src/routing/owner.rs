@@ -6,10 +6,31 @@ use crate::server::settings;
 use pgrx::prelude::*;
 
 /// Settings that a query of the catalog needs: names are resolved in no schema of the
-/// caller, and a plan that was made while the tables were tiny must not stay. What a plan without
-/// scans is said to cost would have the server compile each, which takes half a second.
-const SETTINGS: [(&std::ffi::CStr, &std::ffi::CStr); 3] =
-    [(c"search_path", c"pg_catalog, pg_temp"), (c"enable_seqscan", c"off"), (c"jit", c"off")];
+/// caller, and a plan that was made while the tables were tiny must not stay.
+const SETTINGS: [(&std::ffi::CStr, &std::ffi::CStr); 2] =
+    [(c"search_path", c"pg_catalog, pg_temp"), (c"enable_seqscan", c"off")];
+
+/// What a plan without scans is said to cost would have the server compile each, which takes half a second. Not among
+/// the settings: another one there would cost each route a tenth.
+struct Uncompiled(bool);
+
+impl Uncompiled {
+    fn begin() -> Uncompiled {
+        // SAFETY: the server's own variable, in its only thread; `drop` puts it back, behind an error too.
+        unsafe {
+            let before = Uncompiled(pg_sys::jit_enabled);
+            pg_sys::jit_enabled = false;
+            before
+        }
+    }
+}
+
+impl Drop for Uncompiled {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { pg_sys::jit_enabled = self.0 }
+    }
+}
 
 /// As the server does it for a SECURITY DEFINER function with SET clauses. An error leaves
 /// by aborting the (sub)transaction, which puts back role and settings.
@@ -21,7 +42,9 @@ pub fn as_owner<R>(body: impl FnOnce() -> R) -> R {
         pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
         pg_sys::SetUserIdAndSecContext(owner, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32);
     }
+    let compiles = Uncompiled::begin();
     let result = settings::with(&SETTINGS, body);
+    drop(compiles);
     // SAFETY: as above.
     unsafe { pg_sys::SetUserIdAndSecContext(user, context) };
     result
