@@ -469,14 +469,28 @@ fn a_rollback_leaves_rows_alone_that_came_past_the_guard() {
     stranger_survives(PARTS, &[&format!("BEGIN; {detach}; {fill}; {attach}; COMMIT")]);
 }
 
-/// One partition of the target emptied does not explain the rows that another one took along.
+/// One partition of the target emptied does not explain the rows that another one took along, also where its bound is
+/// theirs by then.
 #[test]
 fn finish_misses_the_rows_of_a_detached_partition() {
-    let cluster = cluster_of(&[], PARTS);
-    let split = completed(&cluster);
-    let expected = held(&cluster, 0).unwrap();
-    target(&cluster).batch_execute("ALTER TABLE items DETACH PARTITION p2; TRUNCATE p1").unwrap();
-    ends_well(&cluster, &split, &expected).refusal();
+    let with_default = format!("{PARTS}; CREATE TABLE pd PARTITION OF items DEFAULT");
+    let detach = "ALTER TABLE items DETACH PARTITION p2";
+    let wider = format!(
+        "TRUNCATE p1; ALTER TABLE items DETACH PARTITION p1; {detach};
+         ALTER TABLE items ATTACH PARTITION p1 FOR VALUES FROM (0) TO (10000)"
+    );
+    let cases = [
+        (PARTS, format!("{detach}; TRUNCATE p1")),
+        (PARTS, wider),
+        (with_default.as_str(), format!("TRUNCATE pd; {detach}")),
+    ];
+    for (definition, statements) in cases {
+        let cluster = cluster_of(&[], definition);
+        let split = completed(&cluster);
+        let expected = held(&cluster, 0).unwrap();
+        target(&cluster).batch_execute(&statements).unwrap();
+        ends_well(&cluster, &split, &expected).refusal();
+    }
 }
 
 /// The target computes a generated column by itself: another expression gives other rows.

@@ -47,7 +47,8 @@ impl Changes {
         }
         let query = fill(EMPTIED, &[("changed", word(changed::table(plan.id, table.policy.ordinal)))]);
         let key = text_array(table.target.key());
-        let rows = catalogs::ask(target, &query, &[Some(&table.target.name), Some(&key)])?;
+        let leaves = text_array(&self.leaves);
+        let rows = catalogs::ask(target, &query, &[Some(&table.target.name), Some(&key), Some(&leaves)])?;
         self.emptied = rows.rows.into_iter().flatten().flatten().collect();
         Ok(())
     }
@@ -67,7 +68,7 @@ impl Changes {
     }
 
     /// The row of a key `k` may be missing: it was deleted, was given another key, or went with
-    /// all others of its partition. Where the key does not tell which one that was, it counts if all
+    /// all others of its partition, which has the bound that it had. Where the key does not tell which one that was, it counts if all
     /// were emptied, and none has left the table, with rows that came back to it perhaps.
     pub fn explain_absence(&self, table: &Table) -> String {
         format!(
