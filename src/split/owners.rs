@@ -27,7 +27,7 @@ use crate::server::txn::soon;
 use crate::split::finding::Finding;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Found> {
     let [source, target] = &plan.trusted;
@@ -195,24 +195,27 @@ struct Known {
 
 /// Looks that a process keeps: of both sides, and of some of their tables.
 const KEPT: usize = 16;
+/// How long: who is a member of which role, and may call what by that, is in no number.
+const HOLDS: Duration = Duration::from_secs(60);
 
 thread_local! {
     /// The latest first.
-    static KNOWN: RefCell<VecDeque<Known>> = const { RefCell::new(VecDeque::new()) };
+    static KNOWN: RefCell<VecDeque<(Instant, Known)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Looks through a side's tables if they could run other code than when this process did so last, or others are trusted
-/// by now; whether it did.
+/// Looks through a side's tables if they could run other code than when this process did so last, others are trusted
+/// by now, or that was a while ago; whether it did.
 pub fn look_through(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
     let trusted = trusted_now(connection, plan, side)?;
     let (subject, user) = (observe::subject(plan, side), connection.user());
     let now = Known { subject, user, code: code.to_owned(), trusted };
-    if KNOWN.with_borrow(|all| all.contains(&now)) {
+    KNOWN.with_borrow_mut(|all| all.retain(|(at, _)| at.elapsed() < HOLDS));
+    if KNOWN.with_borrow(|all| all.iter().any(|(_, known)| *known == now)) {
         return Ok(false);
     }
     require_none_but_of(connection, plan, side, &now.trusted)?;
     KNOWN.with_borrow_mut(|all| {
-        all.push_front(now);
+        all.push_front((Instant::now(), now));
         all.truncate(KEPT);
     });
     Ok(true)
