@@ -27,7 +27,7 @@ use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
 use super::sequences::{self, Ahead};
-use super::{record, since_check, there, unregistered};
+use super::{owners, record, since_check, there, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
 use crate::agent::state::decision::{Decided, Earlier};
@@ -196,6 +196,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     let asked = transaction(reference::now);
     let mut waited_for = None;
     loop {
+        owners::look_again_soon();
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
                 let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
