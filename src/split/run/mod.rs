@@ -446,7 +446,7 @@ impl Worker {
         };
         wait::report(&text);
         let compares = state.verifies && self.compares_after <= Instant::now();
-        let is_idle = is_caught_up && outcome.is_empty() && !state.verifies && !state.repairs;
+        let is_idle = is_caught_up && outcome.is_empty() && !behind && !state.verifies && !state.repairs;
         self.idle_since = self.idle_since.or(Some(Instant::now())).filter(|_| is_idle);
         Ok(if behind || compares || state.repairs { Duration::ZERO } else { guc::tail_interval() })
     }
