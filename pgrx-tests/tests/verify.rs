@@ -141,6 +141,8 @@ fn what_only_looks_different_passes() {
     let split = plan(&cluster);
     let map = "SELECT shard_split_map($1, 'items', 'val', 'upper(val)'), shard_split_map($1, 'wide', 'h', 'now()::text')";
     master.execute(map, &[&split.id]).unwrap();
+    // That real becomes double precision is one: comparisons of it with decimal numbers come out otherwise.
+    split.accept_remarks().unwrap();
     to_pending(&split);
     let told = verify(&split);
     let said: Vec<_> = told.iter().map(|told| (told.status.as_str(), told.rows, told.differing)).collect();
