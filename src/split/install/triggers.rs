@@ -1,6 +1,7 @@
 //! The triggers of a split on its tables. Invariant: writers wait for a moment at most,
 //! however many partitions a table has, and for one table at a time.
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Write;
 use crate::agent::session::{self, Side};
@@ -212,25 +213,9 @@ fn look_up(connection: &mut Connection, groups: &[Group<'_>]) -> Result<Vec<Foun
 fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Result<Vec<Found>> {
     let list =
         |of: &dyn Fn(&(&str, &Wanted<'_>)) -> String| text_array(&some.iter().map(of).collect::<Vec<_>>());
-    let rows = connection.query(
-        r"SELECT w.position, format('%I.%I', n.nspname, c.relname), t.tgname,
-                t.tgrelid = w.relation AND t.tgenabled = 'A' AND f.proname IS NOT NULL
-                AND (w.by IS NULL
-                     OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-                                 WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
-                                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.tgrelid AND a.attname = w.by)
-                        AND NOT EXISTS (SELECT 1 FROM pg_trigger clone
-                                         WHERE clone.tgname = t.tgname AND clone.tgparentid <> 0 AND clone.tgenabled <> 'A'
-                                           AND clone.tgrelid IN (SELECT relid FROM pg_partition_tree(w.relation))))
-           FROM unnest($1::oid[], $2::text[], $3::text[], $4::text[])
-                WITH ORDINALITY w (relation, trigger, function, by, position)
-          CROSS JOIN LATERAL (SELECT w.relation UNION SELECT relid FROM pg_partition_tree(w.relation)) m (relation)
-           JOIN pg_trigger t ON t.tgrelid = m.relation AND t.tgparentid = 0
-           LEFT JOIN pg_proc f ON f.oid = t.tgfoid AND f.proname = w.function AND f.pronamespace = to_regnamespace('shardmaster_agent')
-           JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-           -- Version 0.1 gave the triggers of all tables one name: that of ours alone counts.
-          WHERE t.tgname = w.trigger OR t.tgname = regexp_replace(w.trigger, '_\d+$', '') AND f.proname IS NOT NULL
-          ORDER BY w.position, c.oid",
+    let rows = catalogs::ask(
+        connection,
+        include_str!("../../../sql/agent/wanted_triggers.sql"),
         &[
             Some(&list(&|(oid, _)| (*oid).to_owned())),
             Some(&list(&|(_, wanted)| wanted.trigger.clone())),
