@@ -68,7 +68,8 @@ pub fn idle_limit() -> Duration {
 }
 
 impl Opening<'_> {
-    fn message(&self, version: i32) -> String {
+    /// `is_known`: a session of this process has seen nothing strange in the agent's schema a moment ago.
+    fn message(&self, version: i32, is_known: bool) -> String {
         let mut parts = vec![PINNED.to_owned()];
         parts.push(format!("SET lock_timeout = '{LOCK_TIMEOUT}'"));
         parts.push(format!("SET idle_in_transaction_session_timeout = {}", idle_limit().as_millis()));
@@ -87,18 +88,22 @@ impl Opening<'_> {
             self.token.map_or("NULL".to_owned(), |token| format!("{KNOWS} = {}", quote::literal(token)));
         let instance = if self.token.is_some() { INSTANCE } else { "NULL" };
         let installed = if self.hashes { session_hash::INSTALLED } else { "NULL" };
-        parts.push(format!("SELECT {}, {knows}, {instance}, ({installed})", strangers::STRANGER));
+        let stranger = if is_known { "NULL" } else { strangers::STRANGER };
+        parts.push(format!("SELECT {stranger}, {}, {knows}, {instance}, ({installed})", strangers::SCHEMA));
         parts.join(";\n")
     }
 
     /// Begins a session with it.
     pub fn begin(&self, connection: &mut Connection) -> Result<Opened, RemoteError> {
-        let rows = connection.run(&self.message(connection.server_version()))?.rows;
+        let is_known = strangers::is_known(connection.shard());
+        let rows = connection.run(&self.message(connection.server_version(), is_known))?.rows;
         let mut cells = rows.into_iter().next().unwrap_or_default().into_iter();
         let mut cell = || cells.next().flatten();
-        let (stranger, knows, instance, installed) = (cell(), cell(), cell(), cell());
-        if stranger.is_some() {
-            strangers::refuse(connection)?;
+        let (stranger, schema, knows, instance, installed) = (cell(), cell(), cell(), cell(), cell());
+        match (is_known, stranger) {
+            (true, _) => strangers::require_same(connection, schema)?,
+            (false, None) => strangers::keep(connection.shard(), schema),
+            (false, Some(_)) => strangers::refuse(connection)?,
         }
         connection.set_instance(instance);
         connection.keep_alive(idle_limit() / 4);
