@@ -51,7 +51,7 @@ impl Locked {
 }
 
 fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<Locked> {
-    let found = catalogs::ask(connection, READING, &[Some(&lists[0]), Some(&lists[1])])?;
+    let found = catalogs::ask_again(connection, "reading", READING, &[Some(&lists[0]), Some(&lists[1])])?;
     let told = serde_json::from_str(found.scalar().unwrap_or_default());
     Ok(told.map_err(|error| RemoteError::unreadable(connection.shard(), error))?)
 }

@@ -29,17 +29,30 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Found> {
+/// `code`: of a look at the tables that was made before, under the same locks.
+pub fn find(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<Found> {
+    let trusted = trusted_by(plan, side);
+    let found = find_on(connection, plan, side, trusted)?;
+    if found.code.is_empty() && !code.is_empty() {
+        keep(Known::of(connection, plan, side, code, trusted));
+    }
+    Ok(found)
+}
+
+/// Whether there is none, asked only where that is not known of this very code.
+pub fn is_none(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
+    let now = Known::of(connection, plan, side, code, trusted_by(plan, side));
+    forget(HOLDS);
+    Ok(is_known(&now) || find(connection, plan, side, code)?.code.is_empty())
+}
+
+/// As the plan says.
+fn trusted_by(plan: &Plan, side: Side) -> &[String] {
     let [source, target] = &plan.trusted;
-    find_on(
-        connection,
-        plan,
-        side,
-        match side {
-            Side::Source => source,
-            Side::Target => target,
-        },
-    )
+    match side {
+        Side::Source => source,
+        Side::Target => target,
+    }
 }
 
 fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<Found> {
@@ -193,6 +206,13 @@ struct Known {
     trusted: Vec<String>,
 }
 
+impl Known {
+    fn of(connection: &Connection, plan: &Plan, side: Side, code: &str, trusted: &[String]) -> Known {
+        let (subject, user) = (observe::subject(plan, side), connection.user());
+        Known { subject, user, code: code.to_owned(), trusted: trusted.to_vec() }
+    }
+}
+
 /// Looks that a process keeps: of both sides, and of some of their tables.
 const KEPT: usize = 16;
 /// How long: who is a member of which role, and may call what by that, is in no number.
@@ -216,18 +236,25 @@ fn forget(age: Duration) {
 /// by now, or that was a while ago; whether it did.
 pub fn look_through(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
     let trusted = trusted_now(connection, plan, side)?;
-    let (subject, user) = (observe::subject(plan, side), connection.user());
-    let now = Known { subject, user, code: code.to_owned(), trusted };
+    let now = Known::of(connection, plan, side, code, &trusted);
     forget(HOLDS);
-    if KNOWN.with_borrow(|all| all.iter().any(|(_, known)| *known == now)) {
+    if is_known(&now) {
         return Ok(false);
     }
     require_none_but_of(connection, plan, side, &now.trusted)?;
+    keep(now);
+    Ok(true)
+}
+
+fn is_known(now: &Known) -> bool {
+    KNOWN.with_borrow(|all| all.iter().any(|(_, known)| known == now))
+}
+
+fn keep(now: Known) {
     KNOWN.with_borrow_mut(|all| {
         all.push_front((Instant::now(), now));
         all.truncate(KEPT);
     });
-    Ok(true)
 }
 
 /// Some tables of a side, looked through again before each batch over them: as one number of the catalogs, as a step does.

@@ -152,18 +152,20 @@ pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
 
 /// The same, with those that carry it.
 fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<Vec<Reference>> {
-    let lists = parameters(plan, side);
-    let with_key = if with_key { "true" } else { "false" };
-    let parameters = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(with_key)];
-    let rows = connection.query(FOREIGN_KEYS, &parameters)?;
+    let question = asking(connection, plan, side, with_key)?;
+    let rows = connection.run(&question)?;
     read(connection.shard(), plan, side, &rows)
 }
 
 /// The statement that asks for those that do not carry the shard-by column: to be sent with others.
 pub fn question(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
+    asking(connection, plan, side, false)
+}
+
+fn asking(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<String> {
     connection.prepare("foreign_keys", FOREIGN_KEYS)?;
     let lists = parameters(plan, side).map(|list| literal(&list));
-    Ok(format!("EXECUTE foreign_keys({}, false)", lists.join(", ")))
+    Ok(format!("EXECUTE foreign_keys({}, {with_key})", lists.join(", ")))
 }
 
 fn parameters(plan: &Plan, side: Side) -> [String; 3] {

@@ -4,6 +4,7 @@ use super::functions::Called;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::reading::{self, Locked};
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
@@ -51,8 +52,11 @@ impl Looked {
         let is_same = locked.closed.is_subset(&self.locked.closed)
             && locked.require_leaves("", &self.observation.tables).is_ok();
         self.locked = locked;
-        if is_same && owners::find(&mut self.session, plan, side)?.code.is_empty() {
-            return Ok(());
+        if is_same {
+            let now = seen::look(&mut self.session, plan, side)?;
+            if owners::is_none(&mut self.session, plan, side, now.code())? {
+                return Ok(());
+            }
         }
         Err(SplitError::Retry(format!("tables of the {}, which have just changed", side.as_str())))
     }

@@ -303,12 +303,14 @@ fn look_at_tables(
     locked: Locked,
     findings: &mut Vec<Finding>,
 ) -> Result<Looked> {
-    let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
+    // What it says of the tables' code is older than what is found there: what changes in between is found again.
+    let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
+    let others =
+        asked("whose code its tables run", owners::find(&mut connection, plan, side, observation.code()))?;
     findings.extend(others.findings(plan, side));
     let server = format!("{SERVER} UNION ALL {}", readers::ALL_TABLES);
     let server = asked("what its server is like", connection.run(&server))?;
     findings.extend(server.rows.iter().map(|row| from_row(plan, side, row)));
-    let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
     let tables = asked("what is in the way of its tables", in_the_way(plan, side, &mut connection))?;
     findings.extend(tables.rows.iter().map(|row| from_row(plan, side, row)));
     findings.extend(asked("which tables are in no keyspace", left_behind(plan, side, &mut connection))?);
