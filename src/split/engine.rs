@@ -133,6 +133,15 @@ impl Engine {
         })
     }
 
+    /// What both sides are like may be another since the last step, or since there was one.
+    pub fn look_anew(&mut self) -> Result<()> {
+        self.tables = table::load(&self.plan, &mut self.reader, &mut self.target)?;
+        self.analyzed.clear();
+        self.seen = BothSeen::default();
+        self.verification = None;
+        self.watch()
+    }
+
     /// Of the worker that it is of.
     pub fn tenure(&self) -> Tenure {
         Tenure { plan: self.plan.clone(), generation: self.generation, identity: self.identity.clone() }

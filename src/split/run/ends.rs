@@ -19,6 +19,16 @@ impl Worker {
     /// Both sides are compared, as far as they were not; the operator may still take the split back.
     pub(super) fn prove(&mut self, state: &State) -> Result<Duration> {
         let request = transaction(|| record::finish_request(self.id));
+        let has_lingered = self.lingers_since.take().is_some();
+        if let Some(engine) = self.engine.as_mut().filter(|_| has_lingered && !request.accepts) {
+            engine.look_anew()?;
+            let tenure = engine.tenure();
+            if self.leave(&tenure)? {
+                return Ok(Duration::ZERO);
+            }
+        } else if has_lingered {
+            self.engine = None;
+        }
         if self.engine.is_none() {
             self.ready = None;
             let tenure = self.take_plan()?;

@@ -5,6 +5,7 @@ mod attach;
 mod ends;
 mod executions;
 mod idle;
+mod linger;
 mod lock_holders;
 mod pace;
 mod patience;
@@ -64,6 +65,8 @@ struct Worker {
     began: Instant,
     /// Since when no step has found anything to do; None: the last one has.
     idle_since: Option<Instant>,
+    /// Since when it has nothing to do, with its sessions from the cutover.
+    lingers_since: Option<Instant>,
 }
 
 /// Works until nothing is left to do, or until an operator is needed.
@@ -85,13 +88,18 @@ pub fn run(split_id: i64) {
         recorded: now,
         began: now,
         idle_since: None,
+        lingers_since: None,
     };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
         let work = work::next(&state);
-        if state.failed || work == Work::Nothing {
+        if state.failed || (work == Work::Nothing && !worker.lingers(&state)) {
             return;
         }
+        if work == Work::Nothing {
+            continue;
+        }
+        worker.go_on_with(work);
         if worker.endpoints != state.endpoints {
             worker.engine = None;
             worker.endpoints.clone_from(&state.endpoints);

@@ -1,0 +1,44 @@
+//! A worker whose split has cut over stays for a moment: who has it finished at once finds its sessions there.
+
+use super::Worker;
+use crate::catalog::split::State;
+use crate::catalog::split_state::Phase;
+use crate::guc;
+use crate::server::sql;
+use crate::server::txn::transaction;
+use crate::server::wait;
+use crate::split::lifecycle::work::{self, Work};
+use std::time::{Duration, Instant};
+
+const LONGEST: Duration = Duration::from_secs(1);
+/// Another split may come to wait for its place meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Worker {
+    /// Waits for a moment while nothing is to be done; false: that is over.
+    pub(super) fn lingers(&mut self, state: &State) -> bool {
+        let has_cut_over = state.phase == Phase::Completed && !state.finished && self.engine.is_some();
+        let since = *self.lingers_since.get_or_insert_with(Instant::now);
+        if !has_cut_over || since.elapsed() > LONGEST || transaction(|| are_crowded(self.id)) {
+            return false;
+        }
+        wait::report_idle("waiting for shard_split_finish");
+        wait::sleep(LOOK);
+        true
+    }
+
+    /// Sessions that have lingered are a finish's; any other work begins with its own.
+    pub(super) fn go_on_with(&mut self, work: Work) {
+        if self.lingers_since.is_some() && work != Work::Prove {
+            self.engine = None;
+            self.lingers_since = None;
+        }
+    }
+}
+
+/// Whether other splits have work for all places that there are.
+fn are_crowded(split_id: i64) -> bool {
+    let query =
+        format!("SELECT p.id FROM shardmaster.split_plan p WHERE p.id <> $1 AND {}", work::has_work());
+    sql::read_again(&query, &[split_id.into()], |row| row.value::<i64>(1)).len() >= guc::max_split_workers()
+}
