@@ -279,6 +279,44 @@ fn a_splits_secret_passes_its_own_triggers_alone() {
     assert_eq!(state_of(&error), "SM001", "{error}");
 }
 
+/// What one session of a process has seen of the agent's schema holds for its next ones while the schema is the same one: one that
+/// has another owner, or lets others create in it, is looked into again at once.
+#[test]
+fn a_session_looks_into_a_schema_that_has_changed() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let mut shard = source(&cluster);
+    shard.batch_execute("CREATE ROLE mallory").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let query = format!(
+        "SELECT coalesce(string_agg(detail, '; '), '') FROM shard_split_check({}) WHERE NOT ok",
+        split.id
+    );
+    let mut said = || master.query_one(&query, &[]).unwrap().get::<_, String>(0);
+    assert_eq!(said(), "");
+    let changes = [
+        (
+            "ALTER SCHEMA shardmaster_agent OWNER TO mallory",
+            "ALTER SCHEMA shardmaster_agent OWNER TO mover",
+            "belongs to role mallory",
+        ),
+        (
+            "GRANT CREATE ON SCHEMA shardmaster_agent TO mallory",
+            "REVOKE CREATE ON SCHEMA shardmaster_agent FROM mallory",
+            "role mallory may create objects",
+        ),
+    ];
+    for (change, back, text) in changes {
+        shard.batch_execute(change).unwrap();
+        let found = said();
+        assert!(found.contains(text), "{change}: {found}");
+        shard.batch_execute(back).unwrap();
+        assert_eq!(said(), "", "{back}");
+    }
+}
+
 /// The same of a redirect, which knows the splits of its keyspace alone.
 #[test]
 fn a_secret_of_another_keyspace_passes_no_redirect() {

@@ -402,6 +402,57 @@ fn a_cutover_keeps_its_place_when_its_worker_dies() {
     taken.map_err(|e| e.context(&split.describe())).unwrap();
 }
 
+/// Who has a split finished right behind its cutover finds the worker there, with its sessions; who does not, finds none after a
+/// moment.
+#[test]
+fn a_worker_stays_for_a_moment_behind_its_cutover() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let sessions = |cluster: &Cluster| -> Vec<i32> {
+        let query = "SELECT pid FROM pg_stat_activity WHERE application_name ~ 'split \\d+ (control|reader)' ORDER BY 1";
+        source(cluster).query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    let before = (worker(&cluster), sessions(&cluster));
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    cluster.hold("finish_begin").unwrap();
+    split.call("finish").unwrap();
+    split.wait_held("finish_begin", LIMIT).unwrap();
+    assert_eq!((worker(&cluster), sessions(&cluster)), before);
+    cluster.fault("").unwrap();
+    split.finish(LIMIT).unwrap();
+
+    let other = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    to_pending(&other);
+    other.call("cutover").unwrap();
+    other.wait("completed", LIMIT).unwrap();
+    wait::until("the worker to go", AT_ONCE, || Ok(worker(&cluster).is_none().then_some(()))).unwrap();
+    other.finish(LIMIT).unwrap();
+}
+
+/// What becomes of a table in that moment a finish sees: rows of another one that has its name are not deleted.
+#[test]
+fn what_happens_while_a_worker_stays_is_seen() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut shard = source(&cluster);
+    shard
+        .batch_execute(
+            "BEGIN; ALTER TABLE items RENAME TO items_before; CREATE TABLE items (LIKE items_before INCLUDING ALL);
+             INSERT INTO items SELECT * FROM items_before; COMMIT",
+        )
+        .unwrap();
+    split.call("finish").unwrap();
+    let error = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("is not the one whose rows have moved"), "{error}");
+    let left: i64 = shard.query_one("SELECT count(*) FROM items WHERE tenant = 'moves'", &[]).unwrap().get(0);
+    assert!(left > 0);
+}
+
 /// Splits that rest keep their workers for as long as their operator likes: what is to be
 /// undone or finished has one place more.
 #[test]
