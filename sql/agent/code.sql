@@ -66,14 +66,15 @@
     UNION
     -- Types of which pg_depend knows nothing.
     SELECT 'pg_type'::regclass, f.found[1]::oid
-      FROM member w CROSS JOIN above b CROSS JOIN LATERAL (
+      -- Partitions mostly have the same, which are read once.
+      FROM (SELECT DISTINCT x.tree FROM member w CROSS JOIN above b CROSS JOIN LATERAL (
         SELECT k.conbin::text FROM pg_constraint k WHERE k.conrelid = ANY (w.oids)
         UNION ALL SELECT concat(i.indexprs::text, i.indpred::text) FROM pg_index i WHERE i.indrelid = ANY (w.oids)
         UNION ALL SELECT d.adbin::text FROM pg_attrdef d WHERE d.adrelid = ANY (w.oids)
         UNION ALL SELECT to_jsonb(s) ->> 'stxexprs' FROM pg_statistic_ext s WHERE s.stxrelid = ANY (w.oids)
         UNION ALL SELECT g.tgqual::text FROM pg_trigger g WHERE g.tgrelid = ANY (w.oids) AND g.tgenabled IN ('A', 'R')
         UNION ALL SELECT p.partexprs::text FROM pg_partitioned_table p WHERE p.partrelid = ANY (w.oids || b.oids)
-     ) AS x (tree) CROSS JOIN regexp_matches(x.tree, ':(?:array_typeid|element_typeid|typid) (\d+)', 'g') AS f (found)
+     ) AS x (tree)) AS x CROSS JOIN regexp_matches(x.tree, ':(?:array_typeid|element_typeid|typid) (\d+)', 'g') AS f (found)
      WHERE f.found[1]::oid >= 16384
     UNION
     SELECT next.classid, next.objid FROM reached r CROSS JOIN LATERAL (

@@ -5,7 +5,8 @@
 //! indexes alone, a split's tables cost a step the same beside ten thousand others as alone. The
 //! queries are written in the order in which rows lead to others; to look for a better one takes
 //! as long as everything else. And by the same estimates the server makes hash tables for
-//! recursions as large as work_mem allows, for a handful of rows.
+//! recursions as large as work_mem allows, for a handful of rows, and keeps all rows of a catalog
+//! to go through them for each of a few hundred partitions, where it could look by an index.
 
 use crate::remote::quote;
 use crate::remote::result::Rows;
@@ -14,9 +15,9 @@ use crate::remote::{Connection, RemoteError};
 /// For one message: what follows is joined in the order in which it is written.
 pub const AS_WRITTEN: &str = "SET LOCAL join_collapse_limit = 1; SET LOCAL from_collapse_limit = 1";
 
-const SET: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET work_mem = '256kB';
+const SET: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET work_mem = '256kB';
     SET join_collapse_limit = 1; SET from_collapse_limit = 1";
-const RESET: &str = "RESET enable_hashjoin; RESET enable_mergejoin; RESET work_mem;
+const RESET: &str = "RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_material; RESET work_mem;
     RESET join_collapse_limit; RESET from_collapse_limit";
 
 /// A query that a session asks once or twice.
