@@ -15,11 +15,12 @@ WITH RECURSIVE wanted AS (
     SELECT o.position, r.ev_class, o.is_guarded
       FROM reader o JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = o.oid AND d.classid = 'pg_rewrite'::regclass
       JOIN pg_rewrite r ON r.oid = d.objid
-), shown AS (
-    SELECT v.position, c.oid, c.relkind, c.relname, c.relowner, c.reloptions, c.relispopulated, w.oid AS of_table, w.schema, v.is_guarded
+), view AS MATERIALIZED (
+    SELECT v.position, v.is_guarded, c.oid, c.relkind, c.relname, c.relowner, c.reloptions, c.relispopulated
       FROM (SELECT min(o.position) AS position, o.oid, bool_or(o.is_guarded) AS is_guarded FROM reader o GROUP BY o.oid) v
       JOIN pg_class c ON c.oid = v.oid AND c.relkind IN ('v', 'm') AND c.relpersistence <> 't'
-      JOIN wanted w ON w.position = v.position
+), shown AS (
+    SELECT v.*, w.oid AS of_table, w.schema FROM view v JOIN wanted w ON w.position = v.position
 ), part AS MATERIALIZED (
     SELECT w.position, w.oid AS of_table, w.schema, c.oid, c.relname, c.relrowsecurity, c.relforcerowsecurity
       FROM wanted w CROSS JOIN LATERAL pg_partition_tree(w.oid) p JOIN pg_class c ON c.oid = p.relid

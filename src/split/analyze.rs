@@ -38,11 +38,13 @@ struct Table {
 pub fn run(engine: &mut Engine) -> bool {
     let began = Instant::now();
     let purpose = format!("split {} analyze", engine.plan.id);
-    let opened = session::open(&engine.plan.target, &purpose).and_then(|mut session| {
-        let tables = unanalyzed(&mut session, engine)?;
+    let opened = unanalyzed(engine).and_then(|tables| {
+        // Mostly there is nothing to do: a session for that costs more than the question.
+        let needs_session = tables.iter().any(|table| table.forbidden.is_none());
+        let session = needs_session.then(|| open(engine, &purpose)).transpose()?;
         Ok((session, tables))
     });
-    let (mut session, tables) = match opened {
+    let (session, tables) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             tell(engine, &format!("tables of the target were not analyzed: {error}"));
@@ -56,6 +58,7 @@ pub fn run(engine: &mut Engine) -> bool {
         let why = format!("the mover owns neither {name} nor the database, and has no MAINTAIN on it");
         not_analyzed(engine, table, &why);
     }
+    let Some(mut session) = session else { return true };
     for some in allowed.chunks(TOGETHER) {
         if began.elapsed() > TURN {
             return false;
@@ -104,13 +107,20 @@ fn tell(engine: &Engine, text: &str) {
     transaction(|| split::event_again(engine.plan.id, text));
 }
 
-fn unanalyzed(session: &mut Connection, engine: &Engine) -> Result<Vec<Table>, RemoteError> {
+fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
+    let mut session = session::open(&engine.plan.target, purpose)?;
     let limit = guc::remote_timeout().as_millis() * 4 / 5;
     session.run(&format!("SET lock_timeout = {LOCK_MS}; SET statement_timeout = '{limit}ms'"))?;
+    Ok(session)
+}
+
+fn unanalyzed(engine: &mut Engine) -> Result<Vec<Table>, RemoteError> {
+    let session = &mut engine.target;
     let (schemas, names) = observe::table_names(&engine.plan, Side::Target);
     let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
     let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = catalogs::ask(session, UNANALYZED, &[Some(&lists[0]), Some(&lists[1]), right])?;
+    let parameters = [Some(lists[0].as_str()), Some(&lists[1]), right];
+    let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;
     let table = |row: &Vec<Option<String>>| {
         let [Some(position), Some(name), forbidden] = row.as_slice() else { return None };
         Some(Table { position: position.parse().ok()?, name: name.clone(), forbidden: forbidden.clone() })

@@ -327,7 +327,8 @@ fn drop_under(
     (called, function): (&str, &str),
     first: &str,
 ) -> Result<()> {
-    let rows = connection.query(
+    let rows = catalogs::ask(
+        connection,
         &format!(
             "SELECT n.nspname, c.relname, json_agg(t.tgname)
                FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
