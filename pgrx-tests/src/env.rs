@@ -172,7 +172,19 @@ pub fn initdb_for_upgrade(bindir: &Path, data: &Path) -> Result<()> {
 
 fn initdb_command(bindir: &Path) -> Command {
     let mut initdb = Command::new(bindir.join("initdb"));
-    initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"]);
+    // Of the usual size a segment is a third of what is copied for each server.
+    initdb.args([
+        "--no-sync",
+        "--wal-segsize=1",
+        "-A",
+        "trust",
+        "-U",
+        "postgres",
+        "-E",
+        "UTF8",
+        "--locale=C.UTF-8",
+        "-D",
+    ]);
     initdb
 }
 
