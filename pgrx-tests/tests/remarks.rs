@@ -177,3 +177,66 @@ fn values_of_a_server_are_found_in_types_that_do_not_say_so() {
     split.accept_remarks().unwrap();
     split.run(|_| ()).unwrap();
 }
+
+/// Side, event, what its function does, and how the check begins that says so: nothing, where it is none of a split's.
+const EVENT_TRIGGERS: [(usize, &str, &str, &str); 8] = [
+    (0, "sql_drop", REFUSES, "source: event triggers: DROP VIEW, as a split does, fails"),
+    (
+        1,
+        "ddl_command_start WHEN TAG IN ('CREATE SEQUENCE')",
+        REFUSES,
+        "target: event triggers: CREATE SEQUENCE, as",
+    ),
+    (0, "sql_drop WHEN TAG IN ('DROP SCHEMA')", REFUSES, "source: event triggers: DROP SCHEMA, as"),
+    (
+        1,
+        "ddl_command_end",
+        "IF 'x' = (SELECT max(schema_name) FROM pg_event_trigger_ddl_commands()) THEN RAISE 'no'; END IF;",
+        "event triggers: target: event trigger e (on ddl_command_end) calls public.e(), which may",
+    ),
+    (
+        0,
+        "ddl_command_end",
+        "/* raise exception */ RAISE  NOTICE 'seen'; /* RAISE 'no' */ -- raise exception\n",
+        "",
+    ),
+    (0, "sql_drop WHEN TAG IN ('DROP EXTENSION')", REFUSES, ""),
+    (0, "table_rewrite", REFUSES, ""),
+    // In sessions of replicas alone.
+    (
+        1,
+        "ddl_command_end",
+        "IF current_setting('session_replication_role') = 'replica' THEN RAISE 'no DDL'; END IF;",
+        "target: event triggers: CREATE SCHEMA, as",
+    ),
+];
+const REFUSES: &str = "IF session_user = 'mover' THEN RAISE EXCEPTION 'no DDL on production'; END IF;";
+
+#[test]
+fn event_triggers_that_refuse_what_a_split_does_are_found_before_it_begins() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    for (number, (side, event, does, says)) in EVENT_TRIGGERS.iter().enumerate() {
+        let enable = if number == 7 { "ALTER EVENT TRIGGER e ENABLE REPLICA;" } else { "" };
+        let function =
+            format!("CREATE FUNCTION e() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN {does} END $$");
+        by_superusers(&cluster, &function);
+        let create = format!("CREATE EVENT TRIGGER e ON {event} EXECUTE FUNCTION e(); {enable}");
+        by_superuser(&cluster, *side, &create);
+        let found = split.findings().unwrap();
+        match says.is_empty() {
+            true => assert_eq!(found, [""; 0], "{event} {does}"),
+            false => assert!(found.len() == 1 && found[0].starts_with(says), "{says}: {found:#?}"),
+        }
+        by_superusers(&cluster, "DROP EVENT TRIGGER IF EXISTS e; DROP FUNCTION e()");
+    }
+    // Nothing of a trial is left, and one that lets all pass is in nobody's way.
+    let agent = "SELECT to_regnamespace('shardmaster_agent') IS NULL";
+    assert!(source(&cluster).query_one(agent, &[]).unwrap().get::<_, bool>(0));
+    let let_pass = "CREATE FUNCTION e() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN IF session_user = 'app' THEN RAISE 'no'; END IF; END $$;
+                    CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION e(); CREATE EVENT TRIGGER d ON sql_drop EXECUTE FUNCTION e()";
+    by_superusers(&cluster, let_pass);
+    split.accept_remarks().unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+}

@@ -23,10 +23,12 @@ pub enum Remark {
     NamedTables,
     /// Sequences that functions may draw from, and that cannot be raised.
     SequencesOfFunctions,
+    /// Event triggers that let a trial through, and may not let all through that a split does.
+    EventTriggers,
 }
 
 impl Remark {
-    pub const ALL: [Remark; 8] = [
+    pub const ALL: [Remark; 9] = [
         Remark::ServerValues,
         Remark::LargeObjects,
         Remark::Lacking,
@@ -35,6 +37,7 @@ impl Remark {
         Remark::SequencesOfKeys,
         Remark::NamedTables,
         Remark::SequencesOfFunctions,
+        Remark::EventTriggers,
     ];
 
     /// As shard_split_check() shows it and shard_split_accept() takes it; kept with plans, so it stays.
@@ -48,6 +51,7 @@ impl Remark {
             Remark::SequencesOfKeys => "source: sequences of keys",
             Remark::NamedTables => "source: tables that functions name",
             Remark::SequencesOfFunctions => "source: sequences of functions",
+            Remark::EventTriggers => "event triggers",
         }
     }
 

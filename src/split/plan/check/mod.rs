@@ -5,6 +5,7 @@ mod accepted;
 pub mod beside;
 mod constraints;
 mod encoding;
+mod event_triggers;
 mod expressions;
 mod functions;
 mod large_objects;
@@ -308,6 +309,10 @@ fn look_at_tables(
     let others =
         asked("whose code its tables run", owners::find(&mut connection, plan, side, observation.code()))?;
     findings.extend(others.findings(plan, side));
+    if others.code.is_empty() {
+        let found = event_triggers::check(plan, side, &mut connection);
+        findings.extend(asked("what its event triggers say to a split", found)?);
+    }
     let server = format!("{SERVER} UNION ALL {}", readers::ALL_TABLES);
     let server = asked("what its server is like", connection.run(&server))?;
     findings.extend(server.rows.iter().map(|row| from_row(plan, side, row)));
