@@ -260,6 +260,7 @@ fn what_statements_rely_on_is_the_same_or_said() {
         "the same DEFAULT of column \"said\"",
         "what generates it of column \"made\"",
         "the same COLLATE of column \"sorted\"",
+        "the length of the type of column \"kept\"",
         "the order of its columns",
         "view \"other\" as it is on the source",
         "materialized view \"kept_rows\" as it is on the source",
@@ -278,7 +279,7 @@ fn what_statements_rely_on_is_the_same_or_said() {
         "alike",
         "over_it",
         "drawn",
-        "\"kept\"",
+        "DEFAULT of column \"kept\"",
         "nothing",
         "late",
         "inet",
@@ -367,6 +368,7 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
         0,
         &format!(
             "CREATE ROLE reader LOGIN; CREATE ROLE person LOGIN IN ROLE readers; CREATE ROLE seer LOGIN BYPASSRLS; CREATE ROLE steady LOGIN;
+             CREATE ROLE staff; CREATE ROLE guests; GRANT staff TO steady;
              ALTER DATABASE {DATABASE} SET timezone = 'Europe/Berlin'; ALTER ROLE reader SET app.secret = 'word'; ALTER ROLE steady SET app.mode = 'x';
              ALTER ROLE reader SET work_mem = '8MB'; ALTER ROLE reader SET statement_timeout = '1min'; GRANT SELECT ON seen TO reader"
         ),
@@ -375,17 +377,31 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
         &cluster,
         1,
         &format!(
-            "CREATE ROLE reader BYPASSRLS; CREATE ROLE seer LOGIN; CREATE ROLE steady LOGIN;
+            "CREATE ROLE reader BYPASSRLS; CREATE ROLE seer LOGIN; CREATE ROLE steady LOGIN; CREATE ROLE staff; CREATE ROLE guests; GRANT guests TO steady;
              ALTER ROLE reader SET default_transaction_read_only = on; ALTER DATABASE {DATABASE} SET app.mode = 'x';
              REVOKE CONNECT ON DATABASE {DATABASE} FROM PUBLIC; GRANT CONNECT ON DATABASE {DATABASE} TO mover, steady, reader, {CLIENT}, {OWNER}"
         ),
     );
-    by_superusers(&cluster, "GRANT SELECT ON items TO reader, readers, seer, steady");
+    by_superusers(
+        &cluster,
+        "GRANT SELECT ON items TO reader, readers, seer, steady; CREATE POLICY of_groups ON items TO staff, guests USING (true)",
+    );
     let split = plan(&cluster);
     assert_says(
         &said(&split, LACKS, "login roles"),
-        &["LOGIN for reader", "CONNECT for seer", "rights of readers for person, which is no role there"],
-        &["steady", CLIENT],
+        &[
+            "LOGIN for reader",
+            "CONNECT for seer",
+            "rights of readers for person, which is no role there",
+            "rights of staff for steady",
+        ],
+        &["guests", "CONNECT for steady", CLIENT],
+    );
+    // Of whoever a policy is for.
+    assert_says(
+        &said(&split, ALONE_NAME, "login roles"),
+        &["rights of guests for steady"],
+        &["staff", CLIENT],
     );
     assert_says(
         &said(&split, LACKS, "items"),
@@ -411,7 +427,11 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
         &["the target alone has BYPASSRLS for reader", "the target alone has DELETE for steady"],
         &["for other", "seer"],
     );
-    by_superuser(&cluster, 1, "REVOKE DELETE ON items FROM steady");
+    by_superuser(
+        &cluster,
+        1,
+        "REVOKE DELETE ON items FROM steady; REVOKE guests FROM steady; GRANT staff TO steady",
+    );
     // Roles of one server that the other one has as well.
     by_superuser(
         &cluster,
@@ -436,7 +456,8 @@ const USED: &str = r#"
     CREATE TABLE units (id int PRIMARY KEY); GRANT SELECT ON units TO mover, app_owner; GRANT REFERENCES ON units TO app_owner;
     ALTER TABLE items ADD unit int CONSTRAINT of_unit REFERENCES units ON DELETE CASCADE, ADD c text COLLATE ci, ADD currency int CONSTRAINT of_currency REFERENCES currencies DEFERRABLE,
         ADD ts tsvector GENERATED ALWAYS AS (to_tsvector('public.words', coalesce(val, ''))) STORED,
-        ADD a int, ADD b int, ADD n bigint, ADD whole int, ADD single real,
+        ADD a int, ADD b int, ADD n bigint, ADD whole int, ADD single real, ADD paid numeric(10,2), ADD paid_at timestamp(0), ADD told varchar(9),
+        ADD took interval(0),
         ADD CONSTRAINT once UNIQUE (tenant, a) DEFERRABLE INITIALLY DEFERRED, ADD CONSTRAINT at_once UNIQUE (tenant, b);
     CREATE SEQUENCE by_fifty INCREMENT 50; ALTER SEQUENCE by_fifty OWNER TO app_owner; ALTER TABLE items ALTER n SET DEFAULT nextval('by_fifty');
     CREATE FUNCTION add_one() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.a := NEW.a + 1; RETURN NEW; END';
@@ -457,7 +478,7 @@ const USED: &str = r#"
     CREATE TRIGGER formats BEFORE UPDATE ON items FOR EACH ROW EXECUTE FUNCTION formats();"#;
 
 /// What it is on the target instead, and what the check says of it.
-const OTHERWISE: [(&str, &str, &str); 23] = [
+const OTHERWISE: [(&str, &str, &str); 27] = [
     ("'und-u-ks-level2'", "'und-u-ks-level1'", "collation ci, which"),
     ("COPY = english", "COPY = simple", "text search configuration words, which"),
     ("(1, 'EUR')", "(1, 'USD')", "public.currencies is referenced by the moving tables"),
@@ -505,6 +526,10 @@ const OTHERWISE: [(&str, &str, &str); 23] = [
     ),
     ("whole int", "whole numeric", "the arithmetic of the type of column \"whole\""),
     ("single real", "single double precision", "the arithmetic of the type of column \"single\""),
+    ("paid numeric(10,2)", "paid numeric", "the precision of the type of column \"paid\""),
+    ("paid_at timestamp(0)", "paid_at timestamp", "the precision of the type of column \"paid_at\""),
+    ("told varchar(9)", "told varchar(10)", "the length of the type of column \"told\""),
+    ("took interval(0)", "took interval", "the precision of the type of column \"took\""),
 ];
 
 #[test]

@@ -53,6 +53,10 @@ WITH RECURSIVE wanted AS (
     UNION
     SELECT r.oid, r.oid FROM pg_roles r WHERE r.rolname IN ('pg_read_all_data', 'pg_write_all_data')
     UNION
+    -- Or is who a policy is for.
+    SELECT r.oid, r.oid FROM wanted w JOIN pg_policy p ON p.polrelid = w.oid CROSS JOIN unnest(p.polroles) AS t (oid) JOIN pg_roles r ON r.oid = t.oid
+     WHERE NOT r.rolsuper
+    UNION
     SELECT m.member, h.via FROM held h JOIN pg_auth_members m ON m.roleid = h.oid
 ), client AS (
     -- Neither the mover nor roles of the server's own.

@@ -43,6 +43,7 @@ fn of_column(pair: &Pair<'_>, (given, there): (&[Fact], &[Fact]), column: &Colum
     if counts_otherwise(&column.base, &other.base) {
         lost.push("the arithmetic of the type");
     }
+    lost.extend(lost_bound(column, other));
     if bare(column.collation.as_deref()) != bare(other.collation.as_deref()) {
         lost.push("the same COLLATE");
     }
@@ -52,6 +53,30 @@ fn of_column(pair: &Pair<'_>, (given, there): (&[Fact], &[Fact]), column: &Colum
 /// Types that take each other's values, and of which the same expression comes to another value: `n / 2`, `n = 0.1`.
 fn counts_otherwise(here: &str, own: &str) -> bool {
     matches!((here, own), ("smallint" | "integer" | "bigint", "numeric") | ("real", "double precision"))
+}
+
+/// Types whose length refuses what is longer, or cuts it.
+const OF_LENGTH: [&str; 4] = ["character varying", "character", "bit", "bit varying"];
+
+/// What the source's type holds each value to by its length or precision, and the target's does not.
+fn lost_bound(column: &Column, other: &Column) -> Option<&'static str> {
+    let here = bound(&column.stored)?;
+    (bound(&other.stored).as_ref() != Some(&here)).then_some(
+        match OF_LENGTH.contains(&column.base.as_str()) {
+            true => "the length of the type",
+            false => "the precision of the type",
+        },
+    )
+}
+
+/// The length or precision of a type, and the fields of an interval; of times, all digits are none.
+fn bound(type_name: &str) -> Option<String> {
+    let fields = type_name.strip_prefix("interval ").map(|rest| rest.split('(').next().unwrap_or_default());
+    let digits = type_name.split_once('(').and_then(|(_, rest)| rest.split(')').next());
+    let is_time = ["time", "interval"].iter().any(|name| type_name.starts_with(name));
+    let digits = digits.filter(|digits| !(is_time && *digits == "6"));
+    let said: Vec<&str> = fields.filter(|fields| !fields.is_empty()).into_iter().chain(digits).collect();
+    (!said.is_empty()).then(|| said.join(" "))
 }
 
 /// Columns that the target alone gives a value where a statement leaves them out.
@@ -106,7 +131,24 @@ fn is_in_another_order(pair: &Pair<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::value;
+    use super::{bound, value};
+
+    #[test]
+    fn a_bound_is_what_a_type_rounds_or_cuts_by() {
+        for (type_name, says) in [
+            ("numeric(10,2)", Some("10,2")),
+            ("numeric", None),
+            ("character varying(9)[]", Some("9")),
+            ("timestamp(0) without time zone", Some("0")),
+            ("timestamp(6) without time zone", None),
+            ("timestamp without time zone", None),
+            ("interval(0)", Some("0")),
+            ("interval year to month", Some("year to month")),
+            ("text", None),
+        ] {
+            assert_eq!(bound(type_name).as_deref(), says, "{type_name}");
+        }
+    }
 
     #[test]
     fn a_literal_is_the_same_in_a_wider_type() {

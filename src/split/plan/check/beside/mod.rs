@@ -104,11 +104,15 @@ fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
         let detail = format!("of roles that use the tables, the target lacks {text}");
         remark(plan, Remark::Lacking, "login roles", text, detail)
     });
+    let alone = missing.alone.iter().filter(|(at, _)| at.is_none()).map(|(_, text)| {
+        let detail = format!("of roles that use the tables, the target alone has {text}");
+        remark(plan, Remark::Alone, "login roles", text, detail)
+    });
     let settings = missing.settings.iter().map(|text| {
         let detail = format!("otherwise on the target: {text}");
         remark(plan, Remark::Lacking, "database settings", text, detail)
     });
-    rights.chain(settings).collect()
+    rights.chain(alone).chain(settings).collect()
 }
 
 /// Tables in no keyspace without whose rows views over the moving ones show others. `known`: what other parts have found.

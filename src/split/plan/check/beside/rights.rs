@@ -36,7 +36,7 @@ pub struct Missing {
 
 const NO_ROLE: &str = ", which is no role there";
 /// Rights by which somebody comes to rows that he does not come to elsewhere.
-const OF_ROWS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "BYPASSRLS"];
+const OF_ROWS: [&str; 6] = ["SELECT", "INSERT", "UPDATE", "DELETE", "BYPASSRLS", "rights of"];
 
 pub fn missing(
     plan: &Plan,
