@@ -1014,6 +1014,7 @@ CREATE TABLE shardmaster.shard_decision (
     key_count  bigint NOT NULL,
     keys       text[],
     keyspace_made bigint,
+    tables     text[],
     asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (shard_key, token, split_id)
 );
@@ -1023,6 +1024,7 @@ COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows
 COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
 COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
 COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when the keyspace was made that they are of, in microseconds since 1970; NULL: the shard does not know it';
+COMMENT ON COLUMN shardmaster.shard_decision.tables IS 'its tables then, as the master named them; NULL: the shard does not know them';
 
 -- Those that shard_adopt() has taken over: no plan stands for them here.
 CREATE TABLE shardmaster.adopted_decision (

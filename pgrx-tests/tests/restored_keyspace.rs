@@ -10,7 +10,8 @@ use shardmaster_tests::wait;
 
 const TABLES: &str = "CREATE TABLE numbers (k bigint PRIMARY KEY); CREATE TABLE names (name text PRIMARY KEY);
     CREATE TABLE spans (k bigint PRIMARY KEY); CREATE TABLE texts (word text PRIMARY KEY); CREATE TABLE evs (k bigint PRIMARY KEY);
-    CREATE TABLE first (n bigint PRIMARY KEY); CREATE TABLE later (no bigint PRIMARY KEY)";
+    CREATE TABLE first (n bigint PRIMARY KEY); CREATE TABLE later (no bigint PRIMARY KEY);
+    CREATE TABLE orders (buyer bigint PRIMARY KEY); CREATE TABLE tickets (guest bigint PRIMARY KEY)";
 
 fn run(cluster: &Cluster, statements: &str) {
     cluster.superuser().unwrap().batch_execute(statements).unwrap();
@@ -32,7 +33,8 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
     let mut cluster = Cluster::servers(2, &["fsync = off", "shardmaster.watch_interval = 0"]).unwrap();
     for (shard, server) in cluster.shards.iter().zip(0..) {
         cluster.owner_of(shard).unwrap().batch_execute(&format!("SET ROLE {OWNER}; {TABLES}")).unwrap();
-        let rows = "INSERT INTO evs SELECT generate_series(1, 60); INSERT INTO numbers VALUES (7); INSERT INTO spans VALUES (11); INSERT INTO first VALUES (10); INSERT INTO later VALUES (10)";
+        let rows = "INSERT INTO evs SELECT generate_series(1, 60); INSERT INTO numbers VALUES (7); INSERT INTO spans VALUES (11); INSERT INTO first VALUES (10); INSERT INTO later VALUES (10);
+            INSERT INTO orders VALUES (10); INSERT INTO tickets VALUES (10)";
         if server == 0 {
             cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(rows).unwrap();
         }
@@ -53,7 +55,8 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
          SELECT shard_keyspace_add('d', 'directory', key_type => 'bigint'), shard_table_add('numbers', 'k', 'd'), shard_assign('7', 'shard_a', 'd');
          SELECT shard_keyspace_add('r', 'range', key_type => 'bigint'), shard_table_add('spans', 'k', 'r'), shard_assign_range(NULL, NULL, 'shard_a', 'r');
          SELECT shard_table_drop('first', 's'), shard_unassign('10', 's'), shard_keyspace_drop('s');
-         SELECT shard_keyspace_add('s', 'directory', key_type => 'bigint'), shard_table_add('later', 'no', 's'), shard_assign('10', 'shard_a', 's')",
+         SELECT shard_keyspace_add('s', 'directory', key_type => 'bigint'), shard_table_add('later', 'no', 's'), shard_assign('10', 'shard_a', 's');
+         SELECT shard_keyspace_add('t', 'directory', key_type => 'bigint'), shard_table_add('orders', 'buyer', 't'), shard_assign('10', 'shard_a', 't')",
     );
     let mut splits = Vec::new();
     for plan in [
@@ -61,6 +64,7 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
         "SELECT shard_split_plan('shard_a', 'shard_b', '{7}', keyspace => 'd')",
         "SELECT shard_split_plan_range('shard_a', 'shard_b', '10', '20', keyspace => 'r')",
         "SELECT shard_split_plan('shard_a', 'shard_b', '{10}', keyspace => 's')",
+        "SELECT shard_split_plan('shard_a', 'shard_b', '{10}', keyspace => 't')",
     ] {
         let split = Split::plan_by(&cluster, plan).unwrap();
         finished(&split);
@@ -68,21 +72,27 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
     }
     disk.restore(&mut cluster).unwrap();
     let mut master = cluster.superuser().unwrap();
-    let heard = "SELECT count(DISTINCT keyspace) = 4 FROM shardmaster.lost_decision";
+    let heard = "SELECT count(DISTINCT keyspace) = 5 FROM shardmaster.lost_decision";
     wait::until_true(&mut master, "it to hear of them", LIMIT, heard).unwrap();
+    // One that the backup does not know is made by its name, for other tables.
+    run(
+        &cluster,
+        "SELECT shard_keyspace_add('t', 'directory', key_type => 'bigint'), shard_table_add('tickets', 'guest', 't')",
+    );
     for arguments in ["dry_run => true", ""] {
         let said = adopt(&mut master, arguments);
         for why in [
             "not taken over: keyspace \"h\" has 6 buckets of bigint here, and had 12 buckets of bigint then",
             "not taken over: keyspace \"d\" has keys of text here, and had keys of bigint then",
             "not taken over: keyspace \"s\" was dropped and made anew since, and its keys are of the later one",
+            "not taken over: keyspace \"t\" was made anew, and has no table orders, whose rows moved then",
             "not taken over: keyspace \"r\" has ranges of text here, and had ranges of bigint then",
         ] {
             assert!(said.contains(why), "{said}");
         }
         assert!(!said.contains("is routed there"), "{said}");
     }
-    for (keyspace, key) in [("h", "17"), ("d", "7"), ("r", "11"), ("s", "10")] {
+    for (keyspace, key) in [("h", "17"), ("d", "7"), ("r", "11"), ("s", "10"), ("t", "10")] {
         let of = format!("SELECT shard_of('{key}', keyspace => '{keyspace}')");
         assert_eq!(state_of(&master.simple_query(&of).unwrap_err()), "55000", "{keyspace}");
     }
@@ -93,6 +103,8 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
          SELECT shard_keyspace_add('h', 'hash', buckets => 12, key_type => 'bigint', shards => '{shard_a}'), shard_table_add('evs', 'k', 'h')",
     );
     assert!(adopt(&mut master, "").contains("h 2 shard_b is routed there now"));
+    run(&cluster, "SELECT shard_table_add('orders', 'buyer', 't')");
+    assert!(adopt(&mut master, "").contains("t 10 shard_b is routed there now"));
     // What a split has moved is not taken back by a rollback of routing.
     let back = master.simple_query("SELECT shard_routing_rollback(1, 'h')").unwrap_err();
     assert_eq!(state_of(&back), "55000");

@@ -14,6 +14,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.decision (
     keys       text[],
     earlier    jsonb,
     keyspace_made bigint,
+    tables     text[],
     decided_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (namespace, keyspace)
 );
@@ -22,8 +23,9 @@ DO $agent$
 BEGIN
     IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute a
          WHERE a.attrelid OPERATOR(pg_catalog.=) 'shardmaster_agent.decision'::pg_catalog.regclass
-           AND a.attname OPERATOR(pg_catalog.=) ANY (ARRAY['earlier', 'keyspace_made']::pg_catalog.name[]) AND NOT a.attisdropped) OPERATOR(pg_catalog.<) 2 THEN
-        ALTER TABLE shardmaster_agent.decision ADD COLUMN IF NOT EXISTS earlier jsonb, ADD COLUMN IF NOT EXISTS keyspace_made bigint;
+           AND a.attname OPERATOR(pg_catalog.=) ANY (ARRAY['earlier', 'keyspace_made', 'tables']::pg_catalog.name[]) AND NOT a.attisdropped) OPERATOR(pg_catalog.<) 3 THEN
+        ALTER TABLE shardmaster_agent.decision ADD COLUMN IF NOT EXISTS earlier jsonb, ADD COLUMN IF NOT EXISTS keyspace_made bigint,
+            ADD COLUMN IF NOT EXISTS tables text[];
     END IF;
 END $agent$;
 COMMENT ON TABLE shardmaster_agent.decision IS 'the last cutover that this database knows of each namespace and keyspace; stays until the shard is dropped';
@@ -32,3 +34,4 @@ COMMENT ON COLUMN shardmaster_agent.decision.other IS 'the other shard';
 COMMENT ON COLUMN shardmaster_agent.decision.keys IS 'entries of routing that moved; NULL: more than are kept here';
 COMMENT ON COLUMN shardmaster_agent.decision.earlier IS 'the cutovers of the keyspace before that one, of any shards, newest first: at most 51, of the last of them no keys; NULL: not known';
 COMMENT ON COLUMN shardmaster_agent.decision.keyspace_made IS 'when the master made the keyspace, in microseconds since 1970: another one of its name has another moment; NULL: not known';
+COMMENT ON COLUMN shardmaster_agent.decision.tables IS 'tables of the keyspace whose rows moved, as the master names them; NULL: not known';

@@ -214,6 +214,7 @@ fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Op
                 said_by: NOTE.to_owned(),
                 entries: noted.entries,
                 keyspace_made: noted.keyspace_made,
+                tables: noted.tables,
                 ..Decision::default()
             },
         );
@@ -247,6 +248,7 @@ fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, 
             key_count: told.key_count,
             keys: None,
             keyspace_made: told.keyspace_made,
+            tables: told.tables,
         };
         (decision, Some(Keys::Earlier))
     };

@@ -28,6 +28,8 @@ pub struct Decision {
     pub keys: Option<Vec<String>>,
     /// When the keyspace was made that they are of; None: the shard does not know it.
     pub keyspace_made: Option<i64>,
+    /// Its tables then, as the master named them; None: the shard does not know them.
+    pub tables: Option<Vec<String>>,
 }
 
 impl Decision {
@@ -38,6 +40,7 @@ impl Decision {
     /// Only a note tells of which type the keys of a directory are, and of which keyspace.
     pub fn learn_keyspace(&mut self, other: &Decision) {
         self.keyspace_made = self.keyspace_made.or(other.keyspace_made);
+        self.tables = self.tables.take().or_else(|| other.tables.clone());
         if Strategy::keys_of(&self.entries).is_none() && Strategy::keys_of(&other.entries).is_some() {
             self.entries.clone_from(&other.entries);
         }
@@ -209,8 +212,8 @@ pub fn store(shard_key: &str, decisions: &[Decision]) {
     for d in decisions {
         sql::write(
             "INSERT INTO shardmaster.shard_decision
-                    (shard_key, split_id, token, keyspace, version, side, from_shard, to_shard, said_by, key_count, keys, entries, keyspace_made)
-             SELECT s.shard_key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM shardmaster.shard s WHERE s.shard_key = $1
+                    (shard_key, split_id, token, keyspace, version, side, from_shard, to_shard, said_by, key_count, keys, entries, keyspace_made, tables)
+             SELECT s.shard_key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 FROM shardmaster.shard s WHERE s.shard_key = $1
              ON CONFLICT DO NOTHING",
             &[
                 shard_key.into(),
@@ -226,6 +229,7 @@ pub fn store(shard_key: &str, decisions: &[Decision]) {
                 d.keys.clone().into(),
                 d.entries.as_str().into(),
                 d.keyspace_made.into(),
+                d.tables.clone().into(),
             ],
         );
     }
@@ -317,13 +321,14 @@ fn from_row(row: &sql::Row<'_>) -> Decision {
         keys: row.get(11),
         entries: row.value(12),
         keyspace_made: row.get(13),
+        tables: row.get(14),
     }
 }
 
 /// What shards know and this master does not, with who says it, in the order of the decisions.
 pub fn lost() -> Vec<(String, Decision)> {
     sql::read(
-        "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, keys, entries, keyspace_made
+        "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, keys, entries, keyspace_made, tables
            FROM shardmaster.lost_decision ORDER BY keyspace, version, split_id, shard_key",
         &[],
         |row| (row.value(1), from_row(&row)),
@@ -333,7 +338,7 @@ pub fn lost() -> Vec<(String, Decision)> {
 /// The last one of a keyspace, and who says it. Where the catalog has them.
 pub fn lost_of(keyspace: &str) -> Option<(String, Decision)> {
     sql::read_one_again(
-        "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, NULL::text[], entries, keyspace_made
+        "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, NULL::text[], entries, keyspace_made, tables
            FROM shardmaster.lost_decision WHERE keyspace = $1 ORDER BY version DESC, split_id, shard_key LIMIT 1",
         &[keyspace.into()],
         |row| (row.value(1), from_row(&row)),

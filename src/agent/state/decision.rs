@@ -36,12 +36,14 @@ pub struct Decided<'a> {
     pub earlier: &'a Earlier,
 }
 
-/// The decisions of a keyspace before one, as JSON, and when the keyspace was made; None: the master could not be asked for them
-/// in time.
+/// What is noted with a decision besides: those of the keyspace before it, as JSON, and when the keyspace was made; None: the master
+/// could not be asked for them in time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Earlier {
     decisions: Option<String>,
     keyspace_made: Option<i64>,
+    /// Its tables whose rows move.
+    tables: Vec<String>,
 }
 
 impl Earlier {
@@ -51,7 +53,8 @@ impl Earlier {
             Ok::<_, SplitError>((earlier::before(&plan.keyspace, version), keyspace::made(&plan.keyspace)))
         });
         let (decisions, keyspace_made) = read.and_then(Result::ok).unwrap_or_default();
-        Earlier { decisions, keyspace_made }
+        let tables = plan.tables.iter().map(|table| table.table_name.clone()).collect();
+        Earlier { decisions, keyspace_made, tables }
     }
 }
 
@@ -64,8 +67,8 @@ impl<'a> Decided<'a> {
 /// A split may have been installed by a version that had no such table, or kept less in it.
 pub fn ensure(connection: &mut Connection) -> Result<()> {
     let is_whole = connection.run(
-        "SELECT count(*) = 2 FROM pg_catalog.pg_attribute
-          WHERE attrelid = to_regclass('shardmaster_agent.decision') AND attname IN ('earlier', 'keyspace_made') AND NOT attisdropped",
+        "SELECT count(*) = 3 FROM pg_catalog.pg_attribute
+          WHERE attrelid = to_regclass('shardmaster_agent.decision') AND attname IN ('earlier', 'keyspace_made', 'tables') AND NOT attisdropped",
     )?;
     if is_whole.scalar() == Some("t") {
         return Ok(());
@@ -86,20 +89,21 @@ pub fn note(split: i64, side: Side, state: &str, decided: Decided<'_>) -> String
     // A side tells the type of what is hashed or ordered.
     let of_type = key_type.map_or_else(String::new, |key_type| format!(" of {}", key_type.name()));
     let of_type = literal(&of_type);
+    let tables = array_literal(&earlier.tables);
     let made = earlier.keyspace_made.map_or_else(|| "NULL".to_owned(), |made| made.to_string());
     let earlier = earlier.decisions.as_deref().map_or_else(|| "NULL".to_owned(), literal);
     let keys = if entries.len() <= KEPT { array_literal(entries) } else { "NULL".to_owned() };
     format!(
         "INSERT INTO shardmaster_agent.decision AS d
-                (namespace, keyspace, split_id, token, side, version, other, entries, key_count, keys, earlier, keyspace_made)
+                (namespace, keyspace, split_id, token, side, version, other, entries, key_count, keys, earlier, keyspace_made, tables)
          SELECT namespace, keyspace, split_id, token, side, version, other_shard,
-                entries || CASE WHEN entries = 'keys' THEN {of_type} ELSE '' END, {}, {keys}::text[], {earlier}::jsonb, {made}::int8
+                entries || CASE WHEN entries = 'keys' THEN {of_type} ELSE '' END, {}, {keys}::text[], {earlier}::jsonb, {made}::int8, {tables}::text[]
            FROM shardmaster_agent.side
           WHERE split_id = {split} AND side = {} AND state = {} AND version = {version}
          ON CONFLICT (namespace, keyspace) DO UPDATE
             SET split_id = EXCLUDED.split_id, token = EXCLUDED.token, side = EXCLUDED.side, version = EXCLUDED.version,
                 other = EXCLUDED.other, entries = EXCLUDED.entries, key_count = EXCLUDED.key_count, keys = EXCLUDED.keys,
-                earlier = EXCLUDED.earlier, keyspace_made = EXCLUDED.keyspace_made, decided_at = EXCLUDED.decided_at
+                earlier = EXCLUDED.earlier, keyspace_made = EXCLUDED.keyspace_made, tables = EXCLUDED.tables, decided_at = EXCLUDED.decided_at
           WHERE d.version <= EXCLUDED.version",
         entries.len(),
         literal(side.as_str()),
@@ -109,6 +113,9 @@ pub fn note(split: i64, side: Side, state: &str, decided: Decided<'_>) -> String
 
 /// When the keyspace was made; the table's row is `d`, and an older one has no such column.
 const MADE: &str = "left(to_jsonb(d) ->> 'keyspace_made', 20)";
+
+/// Its tables, as JSON.
+const TABLES: &str = "left(to_jsonb(d) ->> 'tables', 1000000)";
 
 /// A decision as the row has it.
 pub struct Noted {
@@ -121,6 +128,7 @@ pub struct Noted {
     pub entries: String,
     pub key_count: i64,
     pub keyspace_made: Option<i64>,
+    pub tables: Option<Vec<String>>,
 }
 
 /// What is noted of a namespace.
@@ -131,14 +139,14 @@ pub fn all(connection: &mut Connection, namespace: &str) -> Result<Vec<Noted>> {
     let rows = connection.query(
         &format!(
             "SELECT left(keyspace, {LONGEST}), split_id, left(token, {LONGEST}), side, version, left(other, {LONGEST}),
-                    left(entries, {LONGEST}), key_count, {MADE}
+                    left(entries, {LONGEST}), key_count, {MADE}, {TABLES}
                FROM shardmaster_agent.decision d WHERE namespace = $1 ORDER BY keyspace LIMIT {MANY}"
         ),
         &[Some(namespace)],
     )?;
     let noted = |row: Vec<Option<String>>| {
-        let [keyspace, split, token, side, version, other, entries, count, made] =
-            <[_; 9]>::try_from(row).ok()?;
+        let [keyspace, split, token, side, version, other, entries, count, made, tables] =
+            <[_; 10]>::try_from(row).ok()?;
         Some(Noted {
             keyspace: clean::message(&keyspace?),
             split: split?.parse().ok()?,
@@ -149,9 +157,16 @@ pub fn all(connection: &mut Connection, namespace: &str) -> Result<Vec<Noted>> {
             entries: clean::message(&entries?),
             key_count: count?.parse().ok()?,
             keyspace_made: made.and_then(|made| made.parse().ok()),
+            tables: tables.and_then(|tables| names(&tables)),
         })
     };
     Ok(rows.rows.into_iter().filter_map(noted).collect())
+}
+
+/// None: more than a row has reason to have.
+fn names(json: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = serde_json::from_str(json).ok()?;
+    Some(names.iter().map(|name| clean::message(name)).collect())
 }
 
 /// The entries that moved by it; None: more than are kept.
@@ -178,6 +193,7 @@ pub struct Told {
     pub to_shard: String,
     pub key_count: i64,
     pub keyspace_made: Option<i64>,
+    pub tables: Option<Vec<String>>,
 }
 
 /// A row for each of them, whatever somebody has written there; the table's row is `d`. An older row has no such column.
@@ -194,14 +210,14 @@ pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Told>
         &format!(
             "SELECT left(d.keyspace, {LONGEST}), left(d.entries, {LONGEST}), left(l.e ->> 'split', {LONGEST}), left(l.e ->> 'token', {LONGEST}),
                     left(l.e ->> 'version', {LONGEST}), left(l.e ->> 'from', {LONGEST}), left(l.e ->> 'to', {LONGEST}),
-                    coalesce(left(l.e ->> 'count', {LONGEST}), '0'), {MADE}
+                    coalesce(left(l.e ->> 'count', {LONGEST}), '0'), {MADE}, {TABLES}
                FROM shardmaster_agent.decision d {EARLIER} WHERE d.namespace = $1 ORDER BY d.keyspace LIMIT {MANY}"
         ),
         &[Some(namespace)],
     )?;
     let told = |row: Vec<Option<String>>| {
-        let [keyspace, entries, split, token, version, from, to, count, made] =
-            <[_; 9]>::try_from(row).ok()?;
+        let [keyspace, entries, split, token, version, from, to, count, made, tables] =
+            <[_; 10]>::try_from(row).ok()?;
         Some(Told {
             keyspace: clean::message(&keyspace?),
             entries: clean::message(&entries?),
@@ -212,6 +228,7 @@ pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Told>
             to_shard: clean::message(&to?),
             key_count: count?.parse().ok()?,
             keyspace_made: made.and_then(|made| made.parse().ok()),
+            tables: tables.and_then(|tables| names(&tables)),
         })
     };
     Ok(rows.rows.into_iter().filter_map(told).collect())

@@ -6,6 +6,7 @@ use super::own;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::shard;
 use crate::catalog::shard_decision::Decision;
+use crate::catalog::table_policy;
 use crate::keys::strategy::Strategy;
 use crate::remote::quote::literal;
 use crate::words::counted;
@@ -33,7 +34,10 @@ pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep
     if keep_routes.contains(&decision.split_id) {
         return Fate::Kept;
     }
-    if let Some(why) = of_other_keyspace(keyspace, decision).or_else(|| of_later_one(keyspace, decision)) {
+    if let Some(why) = of_other_keyspace(keyspace, decision)
+        .or_else(|| of_later_one(keyspace, decision))
+        .or_else(|| of_other_tables(keyspace, decision))
+    {
         return Fate::Waits(why);
     }
     let in_the_way = match have_gone_on(lost, later, asked) {
@@ -109,6 +113,19 @@ fn of_later_one(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
             keyspace.name
         )
     })
+}
+
+/// The keyspace was made anew, and tables whose rows have moved are none of it: the keys are those of other tables, perhaps.
+fn of_other_tables(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
+    let moved =
+        decision.tables.as_ref().filter(|_| keyspace::made(&keyspace.name) != decision.keyspace_made)?;
+    let here = table_policy::all(&keyspace.name);
+    let missing = moved.iter().find(|table| !here.iter().any(|listed| listed.table_name == **table))?;
+    Some(format!(
+        "keyspace \"{}\" was made anew, and has no table {missing}, whose rows moved then: if it is the same one, add its tables with shard_table_add() and call shard_adopt() again; {} leaves its routes as they are, and opens it",
+        keyspace.name,
+        keeping(decision)
+    ))
 }
 
 /// Whether all of its keys were moved on by decisions that are known for sure: where it led to matters to nobody then.
