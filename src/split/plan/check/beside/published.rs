@@ -71,13 +71,15 @@ pub fn check(session: &mut Connection, side: Side, shapes: &Observation) -> Resu
             match session.undone(|session| session.query(&statement, &[])) {
                 Ok(_) => {}
                 Err(error) if error.is_verdict() => {
-                    let hint =
-                        "ALTER TABLE .. REPLICA IDENTITY DEFAULT, or take the table out of the publication.";
+                    let hint = format!(
+                        "ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or FULL where its publication filters rows by columns that are in no key; or take the table out of the publication.",
+                        name = leaf.name
+                    );
                     findings.push(Finding::new(
                         &format!("{}: publications", side.as_str()),
                         false,
                         format!("{}: {}", leaf.name, error.message),
-                        hint,
+                        &hint,
                     ));
                     break;
                 }
