@@ -66,6 +66,18 @@ COMMENT ON COLUMN shardmaster.shard.auth_kind IS 'how the mover proves who it is
 COMMENT ON COLUMN shardmaster.shard.credential_alias IS 'under which name its credential is known';
 COMMENT ON COLUMN shardmaster.shard.endpoint_at IS 'when it was last said where the shard is: splits that run open new sessions';
 
+-- Roles by whose word something counts, whatever they are called by now.
+CREATE TABLE shardmaster.known_role (
+    name      text PRIMARY KEY,
+    role      oid NOT NULL,
+    of_system bigint NOT NULL
+);
+COMMENT ON TABLE shardmaster.known_role IS 'roles by whose word shards, tables, sequences and executions count';
+COMMENT ON COLUMN shardmaster.known_role.name IS 'what the role was called then, with its number where another one had spoken under that name';
+COMMENT ON COLUMN shardmaster.known_role.role IS 'its number: another role of its name is somebody else';
+COMMENT ON COLUMN shardmaster.known_role.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.known_role', '');
+
 -- Secrets are sealed under a key that is not in the database: a dump has them, and whoever
 -- restores it needs the key.
 CREATE TABLE shardmaster.keychain (

@@ -904,6 +904,24 @@ COMMENT ON FUNCTION @extschema@.shard_keyspace_add(text, text, int, regtype, tex
 COMMENT ON FUNCTION @extschema@.shard_keyspace_drop(text) IS
 'drops a keyspace with its entries and the history of its routing. Refused with 55006 while tables, look-ups, or keys of a directory are in it, or it has splits or guards; buckets and ranges, which cannot be taken out, go with it; "default" stays (55000)';
 
+-- Roles by whose word something counts, whatever they are called by now.
+CREATE TABLE shardmaster.known_role (
+    name      text PRIMARY KEY,
+    role      oid NOT NULL,
+    of_system bigint NOT NULL
+);
+COMMENT ON TABLE shardmaster.known_role IS 'roles by whose word shards, tables, sequences and executions count';
+COMMENT ON COLUMN shardmaster.known_role.name IS 'what the role was called then, with its number where another one had spoken under that name';
+COMMENT ON COLUMN shardmaster.known_role.role IS 'its number: another role of its name is somebody else';
+COMMENT ON COLUMN shardmaster.known_role.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.known_role', '');
+INSERT INTO shardmaster.known_role (name, role, of_system)
+SELECT r.rolname, r.oid, c.system_identifier
+  FROM pg_catalog.pg_roles r, pg_catalog.pg_control_system() c
+ WHERE r.rolname IN (SELECT added_by FROM shardmaster.shard UNION SELECT named_by FROM shardmaster.table_policy
+                     UNION SELECT said_by FROM shardmaster.trusted_owner UNION SELECT started_by FROM shardmaster.execution
+                     UNION SELECT named_by FROM shardmaster.lookup);
+
 -- Sequences that clients draw from by their names.
 -- Sequences that no column and no default names: clients draw from them by their names.
 CREATE TABLE shardmaster.keyspace_sequence (

@@ -157,6 +157,22 @@ fn the_middle_of_a_range_is_shown_of_what_a_superuser_has_named() {
     operator.batch_execute(ask).unwrap();
     master.batch_execute("ALTER ROLE boss NOSUPERUSER").unwrap();
     refused(operator.batch_execute(ask), "42501");
+    // Another one by his name has said nothing.
+    for another in ["ALTER ROLE boss RENAME TO clerk", "DROP ROLE boss"] {
+        master.batch_execute(&format!("{another}; CREATE ROLE boss SUPERUSER")).unwrap();
+        refused(operator.batch_execute(ask), "42501");
+    }
+    // By whatever name, it is he.
+    master.batch_execute("ALTER ROLE clerk SUPERUSER").unwrap();
+    operator.batch_execute(ask).unwrap();
+    // And what the other one says counts as his own.
+    master
+        .batch_execute(
+            "ALTER ROLE clerk NOSUPERUSER; SET ROLE boss;
+             SELECT shard_table_drop('logins', 'peek'), shard_table_add('logins', 'name', 'peek'); RESET ROLE",
+        )
+        .unwrap();
+    operator.batch_execute(ask).unwrap();
 }
 
 /// The address says nothing: the database that answers there does, when it is asked.
@@ -251,8 +267,12 @@ fn no_rows_of_others_come_into_a_schema_that_its_owner_has_added() {
         "{text}"
     );
     refused(admin.batch_execute("SELECT shard_split_plan('mine', 'shard_a', '{own}')"), "42501");
-    // A superuser has seen to it that it is a shard.
     let mut master = cluster.superuser().unwrap();
+    // Nor once a superuser has the name under which he has added it.
+    master.batch_execute("ALTER ROLE an_admin RENAME TO former; CREATE ROLE an_admin SUPERUSER").unwrap();
+    refused(admin.batch_execute(into), "42501");
+    master.batch_execute("DROP ROLE an_admin; ALTER ROLE former RENAME TO an_admin").unwrap();
+    // A superuser has seen to it that it is a shard.
     master
         .batch_execute(
             "SELECT shard_unassign('own'), shard_drop('mine'), shard_add('mine', namespace => 'one');

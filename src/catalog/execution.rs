@@ -1,6 +1,6 @@
 //! `shardmaster.execution` and `execution_shard`: a statement for all shards, and how far each of them is.
 
-use super::split;
+use super::{said, split};
 use crate::error::{Failure, SqlState};
 use crate::remote::transaction::Transaction;
 use crate::server::{database, sql};
@@ -474,10 +474,9 @@ fn open_where(shard: Option<&str>) -> Option<i64> {
 
 /// A role with the rights of whoever has started it.
 pub fn may_resume(role: pg_sys::Oid, started_by: &str) -> bool {
-    sql::read_one(
-        "SELECT true FROM pg_catalog.pg_roles WHERE rolname = $2 AND pg_catalog.pg_has_role($1, oid, 'USAGE')",
-        &[role.into(), started_by.into()],
-        |_| (),
-    )
-    .is_some()
+    let query = format!(
+        "SELECT true FROM pg_catalog.pg_roles r WHERE {} AND pg_catalog.pg_has_role($1, r.oid, 'USAGE')",
+        said::is("$2")
+    );
+    sql::read_one(&query, &[role.into(), started_by.into()], |_| ()).is_some()
 }

@@ -3,6 +3,7 @@
 
 use super::caller::Caller;
 use super::keyspace::Locked;
+use super::said;
 use super::shard::POSTGRES;
 use super::table_policy::TableName;
 use crate::error::Failure;
@@ -112,7 +113,7 @@ pub fn set_source(name: &str, table: &TableName, column: &str, caller: &Caller) 
     sql::write(
         "UPDATE shardmaster.lookup SET table_name = $2, column_name = $3, named_by = $4, token = gen_random_uuid(), epoch = 1, swept = 1
           WHERE name = $1",
-        &[name.into(), table.quoted().into(), column.into(), caller.name().into()],
+        &[name.into(), table.quoted().into(), column.into(), said::by(caller).into()],
     );
 }
 

@@ -27,6 +27,7 @@ pub mod redirect;
 pub mod reference;
 pub mod routing;
 pub mod routing_history;
+pub mod said;
 pub mod sequence;
 pub mod settlement;
 pub mod shard;

@@ -2,8 +2,8 @@
 //! keyspace: splits move rows there with the rights of the extension's owner. Whoever has said
 //! it has been looked at then; schemas come and change hands, so it is looked at again.
 
-use super::place;
 use super::shard::Shard;
+use super::{place, said};
 use crate::error::{Failure, SqlState};
 use crate::server::sql;
 
@@ -36,7 +36,7 @@ pub fn unsaid(keyspace: &str, shard: &Shard, other: &Shard) -> Option<Unsaid> {
 /// Whoever owns a schema has no right on tables of others in it: neither to read what would come out of one, nor to have its rows
 /// deleted.
 fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
-    let found = sql::read_one_again(
+    let query = format!(
         "SELECT w.role, format('%I.%I', n.nspname, c.relname), m.relowner::regrole::text
            FROM (SELECT s.added_by, s.namespace, i.parts[1]
                    FROM shardmaster.shard s, shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts)
@@ -50,11 +50,13 @@ fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
           CROSS JOIN LATERAL (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) l (oid)
            JOIN pg_class m ON m.oid = l.oid
           WHERE NOT EXISTS (SELECT FROM pg_roles r
-                             WHERE r.rolname = w.role AND (r.rolsuper OR pg_has_role(r.oid, m.relowner, 'USAGE')))
+                             WHERE {} AND (r.rolsuper OR pg_has_role(r.oid, m.relowner, 'USAGE')))
           ORDER BY 2 LIMIT 1",
-        &[keyspace.into(), shard.shard_key.as_str().into()],
-        |row| (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3)),
+        said::is("w.role")
     );
+    let found = sql::read_one_again(&query, &[keyspace.into(), shard.shard_key.as_str().into()], |row| {
+        (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3))
+    });
     let (role, table, owner) = found?;
     let text = format!("role {role} may not have rows of table {table} moved, which belongs to role {owner}");
     let hint = format!(
@@ -65,7 +67,7 @@ fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
 
 /// A schema that belongs to somebody else by now.
 fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
-    let found = sql::read_one_again(
+    let query = format!(
         "SELECT w.role, w.schema, w.is_namespace
            FROM (SELECT s.added_by, s.namespace, true FROM shardmaster.shard s WHERE s.shard_key = $2
                  UNION ALL
@@ -74,15 +76,17 @@ fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
                   WHERE p.keyspace = $1 AND cardinality(i.parts) = 2) w (role, schema, is_namespace)
           WHERE NOT EXISTS (
                 SELECT FROM pg_roles r
-                 WHERE r.rolname = w.role
+                 WHERE {}
                    AND (r.rolsuper
                         OR EXISTS (SELECT FROM pg_namespace n
                                     WHERE n.nspname = w.schema AND pg_has_role(r.oid, n.nspowner, 'USAGE'))
                         OR NOT w.is_namespace AND NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = w.schema)))
           ORDER BY w.is_namespace DESC, w.schema LIMIT 1",
-        &[keyspace.into(), shard.shard_key.as_str().into()],
-        |row| (row.value::<String>(1), row.value::<String>(2), row.value::<bool>(3)),
+        said::is("w.role")
     );
+    let found = sql::read_one_again(&query, &[keyspace.into(), shard.shard_key.as_str().into()], |row| {
+        (row.value::<String>(1), row.value::<String>(2), row.value::<bool>(3))
+    });
     let (role, schema, is_namespace) = found?;
     let (text, again) = match is_namespace {
         true => (
@@ -106,14 +110,15 @@ fn mixed(shard: &Shard, other: &Shard) -> Option<Unsaid> {
     if shard.conninfo.is_some() {
         return None;
     }
-    let role = sql::read_one(
+    let query = format!(
         "SELECT s.added_by FROM shardmaster.shard s
-          WHERE s.shard_key = $1 AND NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = s.added_by AND r.rolsuper)
+          WHERE s.shard_key = $1 AND NOT EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
             AND NOT EXISTS (SELECT FROM shardmaster.shard o
                              WHERE o.shard_key = $2 AND o.conninfo IS NULL AND o.added_by = s.added_by)",
-        &[shard.shard_key.as_str().into(), other.shard_key.as_str().into()],
-        |row| row.value::<String>(1),
-    )?;
+        said::is("s.added_by")
+    );
+    let keys = [shard.shard_key.as_str().into(), other.shard_key.as_str().into()];
+    let role = sql::read_one(&query, &keys, |row| row.value::<String>(1))?;
     let text = format!(
         "role {role} may not have rows moved between shard \"{}\" and shard \"{}\"",
         shard.shard_key, other.shard_key

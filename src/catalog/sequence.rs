@@ -1,6 +1,7 @@
 //! Rows of `shardmaster.keyspace_sequence`: sequences that clients of a keyspace's rows draw from by their names.
 
 use super::caller::Caller;
+use super::said;
 use super::table_policy::TableName;
 use crate::server::sql;
 
@@ -11,6 +12,8 @@ pub struct Named {
     pub name: String,
     /// The role that has named it.
     pub named_by: String,
+    /// What that role is called by now; None: it is no more.
+    pub role: Option<String>,
 }
 
 impl Named {
@@ -25,15 +28,17 @@ pub fn of(keyspace: &str) -> Vec<Named> {
     if sql::read_one(is_there, &[], |_| ()).is_none() {
         return Vec::new();
     }
-    let rows = sql::read(
-        "SELECT s.sequence_name, s.named_by FROM shardmaster.keyspace_sequence s
-          WHERE s.keyspace = $1 ORDER BY s.sequence_name COLLATE \"C\"",
-        &[keyspace.into()],
-        |row| (row.value::<String>(1), row.value::<String>(2)),
+    let query = format!(
+        "SELECT s.sequence_name, s.named_by, (SELECT r.rolname::text FROM pg_catalog.pg_roles r WHERE {})
+           FROM shardmaster.keyspace_sequence s WHERE s.keyspace = $1 ORDER BY s.sequence_name COLLATE \"C\"",
+        said::is("s.named_by")
     );
-    let named = |(name, named_by): (String, String)| {
+    let rows = sql::read(&query, &[keyspace.into()], |row| {
+        (row.value::<String>(1), row.value::<String>(2), row.get::<String>(3))
+    });
+    let named = |(name, named_by, role): (String, String, Option<String>)| {
         let TableName { schema, name } = TableName::parse(&name)?;
-        Some(Named { schema, name, named_by })
+        Some(Named { schema, name, named_by, role })
     };
     rows.into_iter().filter_map(named).collect()
 }
@@ -43,7 +48,7 @@ pub fn insert(keyspace: &str, name: &TableName, caller: &Caller) -> bool {
     let inserted = sql::write_returning(
         "INSERT INTO shardmaster.keyspace_sequence (keyspace, sequence_name, named_by) VALUES ($1, $2, $3)
              ON CONFLICT (keyspace, sequence_name) DO NOTHING RETURNING 1",
-        &[keyspace.into(), name.quoted().into(), caller.name().into()],
+        &[keyspace.into(), name.quoted().into(), said::by(caller).into()],
         |_| (),
     );
     !inserted.is_empty()

@@ -3,7 +3,7 @@
 
 use super::caller::Caller;
 use super::keyspace::Locked;
-use super::place;
+use super::{place, said};
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -147,14 +147,17 @@ pub fn all(keyspace: &str) -> Vec<Listed> {
 
 /// The sharded tables of a keyspace by name: those whose rows have a key.
 pub fn list(keyspace: &str) -> Vec<TablePolicy> {
-    sql::read(
-        "SELECT p.table_name, p.shard_by,
-                EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p.named_by AND r.rolsuper)
+    let query = format!(
+        "SELECT p.table_name, p.shard_by, EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
            FROM shardmaster.table_policy p WHERE p.keyspace = $1 AND p.policy = 'sharded'
           ORDER BY p.table_name COLLATE \"C\"",
-        &[keyspace.into()],
-        |row| TablePolicy { table_name: row.value(1), shard_by: row.value(2), by_superuser: row.value(3) },
-    )
+        said::is("p.named_by")
+    );
+    sql::read(&query, &[keyspace.into()], |row| TablePolicy {
+        table_name: row.value(1),
+        shard_by: row.value(2),
+        by_superuser: row.value(3),
+    })
 }
 
 /// A table of a keyspace whose rows have no key.
@@ -255,7 +258,7 @@ pub fn insert(keyspace: &Locked, new: &Listed, caller: &Caller) -> bool {
             keyspace.name.as_str().into(),
             new.table_name.as_str().into(),
             new.shard_by.clone().into(),
-            caller.name().into(),
+            said::by(caller).into(),
             new.policy.as_str().into(),
             new.origin.clone().into(),
         ],

@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::place;
+use super::said;
 use super::shard::Shard;
 use crate::server::sql;
 
@@ -11,13 +12,13 @@ use crate::server::sql;
 /// Where the shard turns out to be this very database, what roles below superuser have said
 /// does not count.
 pub fn of(shard: &Shard) -> Vec<String> {
-    let mut said: Vec<(String, bool)> = sql::read_again(
-        "SELECT format('%s:%s', t.role_oid, t.role),
-                EXISTS (SELECT FROM pg_roles r WHERE r.rolname = t.said_by AND r.rolsuper)
+    let query = format!(
+        "SELECT format('%s:%s', t.role_oid, t.role), EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
            FROM shardmaster.trusted_owner t WHERE t.shard_key = $1 ORDER BY t.role COLLATE \"C\"",
-        &[shard.shard_key.as_str().into()],
-        |row| (row.value(1), row.value(2)),
+        said::is("t.said_by")
     );
+    let mut said: Vec<(String, bool)> =
+        sql::read_again(&query, &[shard.shard_key.as_str().into()], |row| (row.value(1), row.value(2)));
     if said.iter().any(|(_, by_superuser)| !by_superuser) && place::is_known_here(shard) {
         said.retain(|(_, by_superuser)| *by_superuser);
     }
@@ -35,7 +36,7 @@ pub fn insert(shard: &Shard, role: &str, number: i64, caller: &Caller) {
             shard.shard_key.as_str().into(),
             role.into(),
             number.into(),
-            caller.name().into(),
+            said::by(caller).into(),
             caller.is_superuser().into(),
         ],
     );

@@ -22,7 +22,7 @@ pub use left::{look_again, orphans, settle_left, to_look_at};
 
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution, New, State};
-use crate::catalog::keyspace;
+use crate::catalog::{keyspace, said};
 use crate::error::Failure;
 use crate::query::login;
 use crate::query::run::chosen;
@@ -71,7 +71,7 @@ pub fn begin(request: &Request<'_>) -> Result<i64, Failure> {
             in_transaction: request.in_transaction,
             two_phase: request.two_phase.then_some(role.0),
             by_policies: request.by_policies,
-            started_by: &caller.name(),
+            started_by: &said::by(caller),
         };
         let names: Vec<String> = shards.into_iter().map(|shard| shard.shard_key).collect();
         Ok(execution::insert(&new, &names))

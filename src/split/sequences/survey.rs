@@ -197,10 +197,15 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
         let schema = name.schema.as_ref().unwrap_or(&plan.source.namespace).clone();
         let named = draw::by_name(source, &[schema], std::slice::from_ref(&name.name))?;
         match named.into_iter().next() {
-            Some(found) => {
-                // Of the master's own database he is to be allowed to set it. Elsewhere roles are others.
-                let role = plan.target.conninfo.is_none().then(|| name.named_by.clone());
-                draws.push(of_nothing(By::Said, found, role));
+            // Of the master's own database he is to be allowed to set it. Elsewhere roles are others.
+            Some(_) if plan.target.conninfo.is_none() && name.role.is_none() => found.remarks.push(Problem {
+                table: None,
+                text: format!("sequence {} was added by role {}, which is no more", name.quoted(), name.named_by),
+                hint: "Nothing of it is raised: SELECT shard_sequence_drop() and shard_sequence_add() with its name.".to_owned(),
+            }),
+            Some(named) => {
+                let role = name.role.clone().filter(|_| plan.target.conninfo.is_none());
+                draws.push(of_nothing(By::Said, named, role));
             }
             None => found.remarks.push(Problem {
                 table: None,

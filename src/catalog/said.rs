@@ -1,0 +1,46 @@
+//! Roles by whose word something counts: by number, since a role's name may be another one's by now. In another database
+//! system, where a dump was restored, numbers are others, and the name tells.
+
+use super::caller::Caller;
+use crate::server::sql;
+
+/// The name under which a role's word is kept. Where another role has spoken under it before, its number is with it.
+pub fn by(caller: &Caller) -> String {
+    let name = caller.name();
+    if !are_known() {
+        return name;
+    }
+    let is_others = "SELECT true FROM shardmaster.known_role k, pg_catalog.pg_control_system() c
+                      WHERE k.name = $1 AND k.of_system = c.system_identifier AND k.role <> $2";
+    let others = sql::read_one(is_others, &[name.as_str().into(), caller.id().into()], |_| ());
+    let kept = match others {
+        Some(()) => format!("{name} ({})", caller.id().to_u32()),
+        None => name,
+    };
+    sql::write(
+        "INSERT INTO shardmaster.known_role AS k (name, role, of_system)
+         SELECT $1, $2, system_identifier FROM pg_catalog.pg_control_system()
+             ON CONFLICT (name) DO UPDATE SET role = excluded.role, of_system = excluded.of_system
+          WHERE (k.role, k.of_system) <> (excluded.role, excluded.of_system)",
+        &[kept.as_str().into(), caller.id().into()],
+    );
+    kept
+}
+
+/// Whether the role `r` of pg_roles is the one whose word is kept under a name; an expression.
+pub fn is(said: &str) -> String {
+    let by_name = format!("SELECT n.oid FROM pg_catalog.pg_roles n WHERE n.rolname = {said}");
+    match are_known() {
+        true => format!(
+            "r.oid = coalesce((SELECT k.role FROM shardmaster.known_role k, pg_catalog.pg_control_system() c
+                                WHERE k.name = {said} AND k.of_system = c.system_identifier), ({by_name}))"
+        ),
+        false => format!("r.oid = ({by_name})"),
+    }
+}
+
+/// A catalog that is not updated yet knows names alone.
+fn are_known() -> bool {
+    let is_there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.known_role') IS NOT NULL";
+    sql::read_one(is_there, &[], |_| ()).is_some()
+}
