@@ -38,6 +38,11 @@ pub fn is_long_run() -> bool {
     std::env::var_os("SHARDMASTER_SOAK").is_some()
 }
 
+/// How many of several cases are tried: all of them in a run of hours.
+pub fn at_most(count: usize) -> usize {
+    if is_long_run() { usize::MAX } else { count }
+}
+
 /// Whether the server under test comes in a package that may lack what others have.
 pub fn may_lack() -> bool {
     std::env::var_os("SHARDMASTER_MAY_LACK").is_some()

@@ -3,6 +3,7 @@
 
 use crate::Error;
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::env::is_long_run;
 use crate::split::Split;
 use crate::workload::{Mix, Options, Sharding, Workload};
 use postgres::Client;
@@ -15,7 +16,7 @@ pub const LIMIT: Duration = Duration::from_secs(180);
 /// split some time of the machine: a test is not the better for a split that takes longer.
 pub fn load(sharding: Sharding) -> Options {
     Options {
-        rows: 16_000,
+        rows: if is_long_run() { 16_000 } else { 10_000 },
         pause: Duration::from_millis(6),
         mix: Mix { special: 25, retenant: true },
         sharding,

@@ -2,6 +2,7 @@
 //! is that of one session, and whoever fails meanwhile changes nothing of it.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, as_worker, by_superuser, by_superusers, cluster_of, plan, source};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::strike::Strike;
@@ -107,6 +108,7 @@ fn lose(cluster: &Cluster, split: &Split<'_>) {
 }
 
 #[test]
+#[ignore = "make test-all: no fault; make test has a_comparison_that_is_interrupted_goes_on"]
 fn streams_find_what_one_session_finds() {
     let cluster = stage(3);
     let split = plan(&cluster);
@@ -137,6 +139,7 @@ fn streams_find_what_one_session_finds() {
 
 /// What a step has brought over is seen by all of them.
 #[test]
+#[ignore = "make test-all: a comparison by streams; make test has verify::a_verification_under_writes_finds_nothing"]
 fn streams_compare_while_clients_write() {
     let cluster = stage(3);
     let split = plan(&cluster);
@@ -164,6 +167,7 @@ fn streams_compare_while_clients_write() {
 }
 
 #[test]
+#[ignore = "make test-all: a comparison by streams; make test has verify::finish_deletes_no_row_that_the_target_has_otherwise"]
 fn streams_compare_a_target_that_clients_write_to() {
     let cluster = stage(3);
     let split = plan(&cluster);
@@ -193,7 +197,7 @@ fn a_comparison_that_is_interrupted_goes_on() {
     let cluster = stage(3);
     let split = plan(&cluster);
     to_pending(&cluster, &split);
-    for action in ["exit", "error", "kill"] {
+    for action in ["kill", "exit", "error"].into_iter().take(at_most(1)) {
         let strike = Strike::arm(&cluster, POINT, action).unwrap();
         let mut asks = cluster.superuser().unwrap();
         strike.by(|| asks.execute("SELECT shard_split_verify($1)", &[&split.id])).unwrap();
@@ -201,7 +205,7 @@ fn a_comparison_that_is_interrupted_goes_on() {
         assert_eq!(outcome(&split), all_passed(), "{action}");
     }
     // Somebody ends a session, on either side.
-    for (server, purpose) in [(0, "reader"), (1, "writer")] {
+    for (server, purpose) in [(0, "reader"), (1, "writer")].into_iter().take(at_most(1)) {
         has_been_held(&cluster, &split);
         let end = format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -216,6 +220,7 @@ fn a_comparison_that_is_interrupted_goes_on() {
 
 /// Servers with room for fewer sessions compare by fewer; whoever waits for a table is not waited for.
 #[test]
+#[ignore = "make test-all: a comparison instead of a copy; make test has streams_locks::for_want_of_locks_there_are_fewer_which_is_said"]
 fn sessions_that_are_missing_are_done_without() {
     let cluster = stage(8);
     let split = plan(&cluster);
@@ -273,6 +278,7 @@ fn locked(cluster: &Cluster, split: &Split<'_>, id: i32) -> postgres::Client {
 
 /// Whoever has a row keeps the others from nothing, and is named until he lets go.
 #[test]
+#[ignore = "make test-all: a row that nothing references; make test has references::a_row_that_comes_to_reference_one_that_goes_keeps_it"]
 fn a_row_that_somebody_has_is_waited_for_by_one_stream() {
     let cluster = stage_of(3, FEWER);
     let split = completed(&cluster);
@@ -298,6 +304,7 @@ fn a_row_that_somebody_has_is_waited_for_by_one_stream() {
 /// Where other tables reference the rows, they are locked before they are shown: what lies before the one that somebody
 /// has goes all the same.
 #[test]
+#[ignore = "make test-all: what lies before it; make test has references::a_row_that_comes_to_reference_one_that_goes_keeps_it"]
 fn what_lies_before_a_row_that_is_referenced_and_held_goes() {
     let cluster = stage_of(3, FEWER);
     let reference = "CREATE TABLE notes (tenant text, id int, item int, PRIMARY KEY (id, tenant),
@@ -320,6 +327,7 @@ fn what_lies_before_a_row_that_is_referenced_and_held_goes() {
 
 /// What one stream has committed is gone, what another has begun is not, and the next worker takes the rest.
 #[test]
+#[ignore = "make test-all: streams of a finish; make test has a_comparison_that_is_interrupted_goes_on"]
 fn a_worker_that_ends_within_a_round_leaves_the_rest_to_the_next() {
     let cluster = stage_of(3, FEWER);
     let split = completed(&cluster);
@@ -345,6 +353,7 @@ fn a_worker_that_ends_within_a_round_leaves_the_rest_to_the_next() {
 
 /// A session that deletes, and one that shows.
 #[test]
+#[ignore = "make test-all: streams of a finish; make test has a_comparison_that_is_interrupted_goes_on"]
 fn a_finish_that_is_interrupted_goes_on() {
     let cluster = stage_of(3, FEWER);
     let split = completed(&cluster);
@@ -403,6 +412,7 @@ fn no_stream_deletes_what_is_not_shown() {
 
 /// Whoever waits for a stronger lock on a table comes before the streams.
 #[test]
+#[ignore = "make test-all: streams of a finish; make test has streams_locks::nobody_comes_to_a_table_of_a_round_between_its_locks"]
 fn streams_that_delete_do_not_wait_behind_others() {
     let cluster = stage_of(3, FEWER);
     let split = completed(&cluster);

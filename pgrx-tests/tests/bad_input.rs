@@ -2,7 +2,7 @@
 //! from which the same call goes on once the cause is gone.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::env::is_long_run;
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, to_pending,
 };
@@ -62,6 +62,7 @@ fn a_wrong_password_is_told_and_put_right() {
 }
 
 #[test]
+#[ignore = "make test-all: a queue that stays full; make test has a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does"]
 fn a_queue_that_is_full_does_not_fail_its_writers() {
     let cluster = cluster(&["shardmaster.queue_max_size = '1MB'"]);
     let split = plan(&cluster);
@@ -128,6 +129,7 @@ fn a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does(
 
 /// Where the tests run as root, the script mounts a file system of 32 MB.
 #[test]
+#[ignore = "make test-all: a full disk in one split; make test has disasters::the_target_has_a_full_disk"]
 fn a_full_disk_is_told_and_the_same_call_goes_on() {
     let Some(small) = std::env::var_os("SHARDMASTER_SMALL_DISK") else {
         eprintln!("not run: only root can mount a small file system");
@@ -240,7 +242,7 @@ fn forms(key_type: &str, n: usize) -> Vec<String> {
 #[test]
 fn random_lists_of_keys() {
     let mut random = Random::new(random::seed());
-    for key_type in ["bigint", "text", "uuid"] {
+    for key_type in ["text", "bigint", "uuid"].into_iter().take(at_most(1)) {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 10"]).unwrap();
         for shard in &cluster.shards {
             let mut owner = cluster.owner_of(shard).unwrap();

@@ -4,6 +4,7 @@
 use postgres::Client;
 use shardmaster_client::shard_for;
 use shardmaster_tests::cluster::{Cluster, MOVER, OWNER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::LIMIT;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::drive::{self, Place};
@@ -179,8 +180,11 @@ fn rows_of_buckets_are_those_of_the_predicate() {
     let mut admin = cluster.servers[0].superuser("postgres").unwrap();
     admin.batch_execute(&format!("ALTER ROLE {MOVER} SET log_statement = 'all'")).unwrap();
     let latin = Place::create(&cluster, 0, "LATIN1").unwrap();
-    moves(&cluster, &source, "numbers", "bigint", NUMBERS);
     moves(&cluster, &source, "texts", "text", TEXTS);
+    if !is_long_run() {
+        return;
+    }
+    moves(&cluster, &source, "numbers", "bigint", NUMBERS);
     moves(&cluster, &source, "uuids", "uuid", UUIDS);
     moves(&cluster, &source, "chars", "char", PADDED);
     moves(&cluster, &latin, "latins", "text", LATIN);

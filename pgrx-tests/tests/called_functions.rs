@@ -119,6 +119,7 @@ fn no_code_of_others_runs_where_such_tables_are_read() {
 
 /// Schemas of one database are called otherwise, and what is in them says the same.
 #[test]
+#[ignore = "make test-all: what such functions call; make test has what_functions_are_and_name_is_the_same_on_the_target_or_accepted"]
 fn functions_of_two_schemas_are_compared_without_their_names() {
     let cluster = Cluster::namespaces(2, &["shardmaster.reverse = on"]).unwrap();
     let definition = |schema: &str| {

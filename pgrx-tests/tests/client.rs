@@ -326,11 +326,13 @@ fn a_client_in_python_follows_its_tenant() {
 }
 
 #[test]
+#[ignore = "make test-all: a framework; make test has a_client_in_python_follows_its_tenant"]
 fn an_application_with_sqlalchemy_follows_its_tenant() {
     follows(python("with_sqlalchemy.py"));
 }
 
 #[test]
+#[ignore = "make test-all: a framework; make test has a_client_in_python_follows_its_tenant"]
 fn an_application_with_django_follows_its_tenant() {
     follows(python("with_django.py"));
 }
@@ -338,6 +340,7 @@ fn an_application_with_django_follows_its_tenant() {
 /// What libpq does where nothing is said of TLS: a server that has it is not talked to in clear, and
 /// one that has none, or lets nobody in by it, is reached.
 #[test]
+#[ignore = "make test-all: TLS; make test has a_client_in_javascript_follows_its_tenant"]
 fn a_client_in_javascript_prefers_tls() {
     let mut cluster = cluster();
     let directory = Directory::new("prefers").unwrap();
@@ -390,6 +393,7 @@ fn a_client_in_javascript_follows_its_tenant() {
 }
 
 #[test]
+#[ignore = "make test-all: a split beside it; make test has a_router_in_go_goes_on_without_the_master_and_listens_again"]
 fn a_client_in_go_follows_its_tenant() {
     follows(Command::new(env::program("go/follow").unwrap()));
 }

@@ -81,6 +81,7 @@ fn a_row_of_another_moving_split_is_waited_for() {
 /// An index of some rows only: the DETAIL fits a row that is not in it, of a key that another
 /// split keeps. Neither is named, and the other split is not waited for by its key.
 #[test]
+#[ignore = "make test-all: a partial index; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
     let cluster = cluster("\"Mail\", id) WHERE (n > 0", "'m'");
     let more = "UPDATE items SET n = 0 WHERE tenant = 9";
@@ -93,6 +94,7 @@ fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
 
 /// Two keys change places, and each is in the other's way: one of them is told to its operator.
 #[test]
+#[ignore = "make test-all: two splits; make test has a_row_of_another_moving_split_is_waited_for"]
 fn two_splits_do_not_wait_for_each_other() {
     let cluster = cluster("\"Mail\", n", "'m'");
     let splits = [plan(&cluster, "shard_a", "shard_b", "1"), plan(&cluster, "shard_b", "shard_a", "9")];
@@ -111,6 +113,7 @@ fn two_splits_do_not_wait_for_each_other() {
 
 /// The same for three, each in the way of the next.
 #[test]
+#[ignore = "make test-all: three splits; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_ring_of_splits_does_not_wait_for_itself() {
     let cluster = cluster("\"Mail\", n", "'m'");
     let third = "INSERT INTO items VALUES (5, 1, 'm', 7)";
@@ -140,6 +143,7 @@ fn a_ring_of_splits_does_not_wait_for_itself() {
 
 /// Behind the fence nobody asks whose row it is: writers wait. The next step does.
 #[test]
+#[ignore = "make test-all: the fence; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_row_that_comes_in_the_way_within_the_fence_gives_the_cutover_up() {
     let cluster = cluster("\"Mail\", n", "'mail of ' || random()");
     let split = plan(&cluster, "shard_a", "shard_b", "1");
@@ -180,18 +184,21 @@ fn a_row_that_comes_in_the_way_within_the_fence_gives_the_cutover_up() {
 }
 
 #[test]
+#[ignore = "make test-all: an index over an expression; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_row_behind_an_expression_is_waited_for() {
     waits_for_the_other_split("lower(\"Mail\")", "'It''s'", "rows of table public.items: one of them may be");
 }
 
 /// The DETAIL separates values by what may stand in them.
 #[test]
+#[ignore = "make test-all: values with separators; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_row_of_values_that_cannot_be_told_apart_is_waited_for() {
     waits_for_the_other_split("\"Mail\", n", "'a, b'", "rows of table public.items: one of them may be");
 }
 
 /// Nobody takes the row away: an operator has to.
 #[test]
+#[ignore = "make test-all: another row that cannot be named; make test has a_row_without_a_key_is_called_so"]
 fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
     let cluster = cluster("lower(\"Mail\")", "'It''s'");
     let mut there = cluster.owner_of(&cluster.shards[1]).unwrap();

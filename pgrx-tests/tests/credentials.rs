@@ -1,6 +1,7 @@
 //! Each way to prove who the mover is, over TLS, with real servers.
 
 use shardmaster_tests::cluster::{DATABASE, MOVER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{self, LIMIT, plan, rows, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::tls::Authority;
@@ -134,6 +135,9 @@ fn a_certificate_of_the_keychain_carries_splits_and_is_in_no_file() {
             .arg(vault.cluster.master.data().parent().unwrap().parent().unwrap()),
     );
     assert_eq!(found.unwrap(), "", "files with the key");
+    if !is_long_run() {
+        return;
+    }
     refuses_wrong_certificates(&mut vault);
     // The shard asks for certificates of another authority: then those of the old one are nobody's.
     let other = Authority::new(&vault.directory, "other").unwrap();
@@ -205,7 +209,11 @@ fn tokens_of_files_commands_and_clouds_carry_splits() {
         vault.set_password(token).unwrap();
         vault.set_credential(kind, kind, &secret).unwrap();
         vault.lead_to(&vault.conninfo(), kind).unwrap();
-        carries_splits(&vault);
+        if kind == "token_file" || is_long_run() {
+            carries_splits(&vault);
+        } else {
+            vault.require_connects().unwrap();
+        }
     }
     refuses_wrong_certificates(&mut vault);
     // What has run out is taken anew: of a file at once.
@@ -240,13 +248,18 @@ fn the_servers_own_account_is_known_by_a_socket() {
     let conninfo = vault.cluster.servers[1].conninfo(DATABASE, MOVER);
     let call = "SELECT shard_set_endpoint('shard_b', $1, auth_kind => 'peer')";
     master.execute(call, &[&conninfo]).unwrap();
-    carries_splits(&vault);
+    if is_long_run() {
+        carries_splits(&vault);
+    } else {
+        vault.require_connects().unwrap();
+    }
     set_rules(&vault.cluster.servers[1], &rules, &format!("masters nobody {MOVER}\n")).unwrap();
     assert!(vault.refusal().unwrap().contains("Peer authentication failed"));
 }
 
 /// First the shard knows the new password, then the master: the split waits, and loses nothing.
 #[test]
+#[ignore = "make test-all: a rotation meanwhile; make test has tokens_of_files_commands_and_clouds_carry_splits"]
 fn passwords_and_master_keys_rotate_in_the_middle_of_a_split() {
     let vault = with_password();
     let split = plan(&vault.cluster);

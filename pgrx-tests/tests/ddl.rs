@@ -4,6 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::ending::{Ending, Rows, ends_well, held};
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, cluster_of, plan, source, to_pending};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
@@ -78,13 +79,15 @@ fn subscribe(cluster: &Cluster) {
 /// What finish deletes on the source would be deleted on the target.
 #[test]
 fn a_target_that_subscribes_to_its_source_is_refused() {
-    let early = cluster();
-    subscribe(&early);
-    let split = plan(&early);
-    let found = split.findings().unwrap().join("; ");
-    assert!(found.contains("items: a subscription"), "{found}");
-    let expected = held(&early, 0).unwrap();
-    ends_well(&early, &split, &expected).refusal();
+    if is_long_run() {
+        let early = cluster();
+        subscribe(&early);
+        let split = plan(&early);
+        let found = split.findings().unwrap().join("; ");
+        assert!(found.contains("items: a subscription"), "{found}");
+        let expected = held(&early, 0).unwrap();
+        ends_well(&early, &split, &expected).refusal();
+    }
 
     let late = cluster();
     let split = pending(&late);
@@ -111,6 +114,7 @@ fn a_source_that_subscribes_is_refused() {
 
 /// A publication of all tables has the agent's in it, which a subscriber does not have.
 #[test]
+#[ignore = "make test-all: the publisher's side; make test has replicated::a_reader_or_a_writer_by_replication_that_comes_meanwhile_is_told"]
 fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
     let cluster = cluster();
     let conninfo = cluster.servers[0].conninfo(DATABASE, "postgres");
@@ -234,6 +238,7 @@ fn open_across_the_cutover(enable: &str, prepared: bool) {
 }
 
 #[test]
+#[ignore = "make test-all: triggers that stay disabled; make test has the_cutover_does_not_pass_one_that_leaves_the_triggers_as_they_were"]
 fn the_cutover_does_not_pass_an_open_transaction_that_has_disabled_triggers() {
     for prepared in [false, true] {
         open_across_the_cutover(ENABLE[0], prepared);
@@ -242,7 +247,7 @@ fn the_cutover_does_not_pass_an_open_transaction_that_has_disabled_triggers() {
 
 #[test]
 fn the_cutover_does_not_pass_one_that_leaves_the_triggers_as_they_were() {
-    for prepared in [false, true] {
+    for prepared in [false, true].into_iter().take(at_most(1)) {
         open_across_the_cutover(ENABLE[1], prepared);
     }
 }
@@ -258,6 +263,7 @@ fn unseen_after_the_cutover(enable: &str) {
 }
 
 #[test]
+#[ignore = "make test-all: two statements for it; make test has finish_sees_it_where_the_triggers_are_as_they_were"]
 fn finish_sees_that_triggers_were_disabled_and_enabled_again() {
     unseen_after_the_cutover(ENABLE[0]);
 }
@@ -270,6 +276,7 @@ fn finish_sees_it_where_the_triggers_are_as_they_were() {
 /// Resumed or by itself, the split must not take rows for copied that are others by then: as
 /// long as both sides are not alike it waits, and then it copies the table again.
 #[test]
+#[ignore = "make test-all: the target's columns; make test has reshape::once_both_sides_are_alike_the_split_goes_on"]
 fn a_target_whose_columns_change_has_its_rows_anew_or_is_waited_for() {
     for (change, is_alike) in [
         (
@@ -279,7 +286,10 @@ fn a_target_whose_columns_change_has_its_rows_anew_or_is_waited_for() {
         ("ALTER TABLE items DROP COLUMN x", false),
         ("ALTER TABLE items ALTER code TYPE numeric(3, -1)", false),
         ("ALTER TABLE items DROP COLUMN x; ALTER TABLE items ADD COLUMN x text", true),
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(1))
+    {
         let cluster = cluster();
         source(&cluster).batch_execute("UPDATE items SET x = 'x ' || id").unwrap();
         let split = pending(&cluster);
@@ -293,6 +303,7 @@ fn a_target_whose_columns_change_has_its_rows_anew_or_is_waited_for() {
 
 /// A column that is dropped and added again, with the same name, type and place.
 #[test]
+#[ignore = "make test-all: a column made again; make test has goes_on::what_makes_copied_rows_wrong_copies_them_again"]
 fn a_column_made_again_on_the_source_is_copied_again_or_refused() {
     let cluster = cluster_of(&[], &TABLE.replace(" x text,", ""));
     let split = pending(&cluster);
@@ -305,6 +316,7 @@ fn a_column_made_again_on_the_source_is_copied_again_or_refused() {
 
 /// The worker that comes next finds another source than the one the split was installed on.
 #[test]
+#[ignore = "make test-all: before the copy; make test has reshape::a_change_within_the_copy_begins_it_again"]
 fn a_source_that_changes_before_the_copy_is_refused() {
     let cluster = cluster();
     let split = dual_write(&cluster);
@@ -317,6 +329,7 @@ fn a_source_that_changes_before_the_copy_is_refused() {
 }
 
 #[test]
+#[ignore = "make test-all: the order of a key's columns; make test has zoo::every_type_of_key_moves"]
 fn a_primary_key_in_another_order_loses_no_change() {
     let cluster = cluster_of(&[], &TABLE.replace("id int", "id text"));
     let split = dual_write(&cluster);
@@ -350,8 +363,8 @@ fn what_comes_to_the_target_during_the_split_is_refused() {
     };
     let update = "UPDATE items SET val = 'u' WHERE tenant = 'moves' AND id < 10";
     let cases = [
-        ("ALTER TABLE items SET UNLOGGED".into(), update),
         (trigger("NEW.val := 'changed'; RETURN NEW;"), update),
+        ("ALTER TABLE items SET UNLOGGED".into(), update),
         (trigger("IF NEW.id = 2 THEN RETURN NULL; END IF; RETURN NEW;"), update),
         (
             "CREATE RULE r AS ON DELETE TO items DO INSTEAD NOTHING".into(),
@@ -365,13 +378,14 @@ fn what_comes_to_the_target_during_the_split_is_refused() {
         // The source does not promise it: two rows have the same value there.
         ("ALTER TABLE items ADD UNIQUE (tenant, val) DEFERRABLE".into(), update),
     ];
-    for (statements, meanwhile) in cases {
+    for (statements, meanwhile) in cases.into_iter().take(at_most(1)) {
         let (_, text) = changed_on_the_target(&statements, meanwhile);
         assert!(text.contains("on the target"), "{statements}: {text}");
     }
 }
 
 #[test]
+#[ignore = "make test-all: another table; make test has references::a_row_that_comes_to_reference_one_that_goes_keeps_it"]
 fn a_row_that_another_table_references_is_not_deleted() {
     let cluster = cluster();
     let mut source = source(&cluster);
@@ -391,14 +405,16 @@ const HEIR: &str = "CREATE TABLE heir (LIKE items INCLUDING ALL);
 /// A table that comes to inherit from a moving one keeps its rows.
 #[test]
 fn rows_of_an_heir_survive() {
-    let late = cluster();
-    target(&late).batch_execute(HEIR).unwrap();
-    let split = pending(&late);
-    let expected = held(&late, 0).unwrap();
-    target(&late).batch_execute("ALTER TABLE heir INHERIT items").unwrap();
-    source(&late).batch_execute("VACUUM FULL items").unwrap();
-    ends_well(&late, &split, &expected).refusal();
-    assert_eq!(number(&mut target(&late), "SELECT count(*) FROM heir"), 10);
+    if is_long_run() {
+        let late = cluster();
+        target(&late).batch_execute(HEIR).unwrap();
+        let split = pending(&late);
+        let expected = held(&late, 0).unwrap();
+        target(&late).batch_execute("ALTER TABLE heir INHERIT items").unwrap();
+        source(&late).batch_execute("VACUUM FULL items").unwrap();
+        ends_well(&late, &split, &expected).refusal();
+        assert_eq!(number(&mut target(&late), "SELECT count(*) FROM heir"), 10);
+    }
 
     let over = cluster();
     source(&over).batch_execute(HEIR).unwrap();
@@ -413,6 +429,7 @@ fn rows_of_an_heir_survive() {
 
 /// The last snapshot does not show it any more.
 #[test]
+#[ignore = "make test-all: the last moment; make test has rows_of_an_heir_survive"]
 fn an_heir_that_comes_behind_the_last_snapshot_sets_the_cutover_back() {
     let cluster = cluster_of(&["shardmaster.cutover_timeout = '60s'"], TABLE);
     let split = pending(&cluster);
@@ -461,6 +478,9 @@ fn a_rollback_leaves_rows_alone_that_came_past_the_guard() {
     let around =
         format!("ALTER TABLE items DISABLE TRIGGER ALL; {insert}; ALTER TABLE items ENABLE TRIGGER ALL");
     stranger_survives(TABLE, &[&around]);
+    if !is_long_run() {
+        return;
+    }
     stranger_survives(TABLE, &["ALTER TABLE items DISABLE TRIGGER ALL", insert]);
     let detach = "ALTER TABLE items DETACH PARTITION p2";
     let fill = "INSERT INTO p2 (tenant, id, val) VALUES ('moves', 5001, 'stranger')";
@@ -484,7 +504,7 @@ fn finish_misses_the_rows_of_a_detached_partition() {
         (PARTS, wider),
         (with_default.as_str(), format!("TRUNCATE pd; {detach}")),
     ];
-    for (definition, statements) in cases {
+    for (definition, statements) in cases.into_iter().take(at_most(1)) {
         let cluster = cluster_of(&[], definition);
         let split = completed(&cluster);
         let expected = held(&cluster, 0).unwrap();

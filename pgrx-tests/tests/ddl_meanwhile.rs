@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, cluster_of, outcome, plan};
 
 const TABLES: &str = "
@@ -107,6 +108,7 @@ fn counts(cluster: &Cluster, server: usize) -> Vec<i64> {
 }
 
 #[test]
+#[ignore = "make test-all: a split that runs; make test has redirects::users_change_their_tables_beside_a_redirect_and_a_guard"]
 fn no_object_of_a_split_is_in_the_way_of_users() {
     let cluster = cluster();
     let before = counts(&cluster, 0);
@@ -139,7 +141,8 @@ fn all_tried_once_finished(cluster: &Cluster) {
 /// apart again.
 #[test]
 fn a_moving_table_becomes_a_partition_of_another() {
-    for (phase, sides) in [("dual_write", 0..2), ("cutover_pending", 0..1), ("cutover_pending", 1..2)] {
+    let cases = [("dual_write", 0..2), ("cutover_pending", 0..1), ("cutover_pending", 1..2)];
+    for (phase, sides) in cases.into_iter().take(at_most(1)) {
         let cluster = cluster();
         let before = counts(&cluster, 0);
         let split = plan(&cluster);
@@ -189,6 +192,7 @@ fn on(cluster: &Cluster, servers: &std::ops::Range<usize>, statements: &str) {
 
 /// Behind the cutover nothing is copied any more: a finish deletes what has moved, and nothing else.
 #[test]
+#[ignore = "make test-all: a later moment; make test has a_moving_table_becomes_a_partition_of_another"]
 fn behind_the_cutover_as_well() {
     for sides in [0..1, 0..2] {
         let cluster = cluster();
@@ -206,6 +210,7 @@ fn behind_the_cutover_as_well() {
 
 /// A split that has begun with version 0.1, whose triggers have no number of their table, ends with these.
 #[test]
+#[ignore = "make test-all: names of 0.1; make test has updated::an_update_in_the_middle_of_splits_loses_nothing"]
 fn triggers_with_the_names_of_an_earlier_version_go_on() {
     let cluster = cluster();
     let before = counts(&cluster, 0);

@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, state_of, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -40,7 +41,7 @@ fn lock_behind_the_worker(stage: &Stage) -> JoinHandle<Client> {
 /// The rows are all there, and the target opens without another look at the source's.
 #[test]
 fn a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended() {
-    for point in ["cutover_decided", "cutover_opened"] {
+    for point in ["cutover_decided", "cutover_opened"].into_iter().take(at_most(1)) {
         let stage = Stage::new(&[]);
         let before = rows(&stage.cluster, 0);
         let split = decided(&stage);
@@ -64,6 +65,7 @@ fn a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended() {
 
 /// The same for who has the plan's row on the master.
 #[test]
+#[ignore = "make test-all: after the decision; make test has interrupted::an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn an_open_transaction_on_the_master_keeps_nobody_out_behind_the_decision() {
     let stage = Stage::new(&[]);
     let split = decided(&stage);
@@ -85,6 +87,7 @@ fn an_open_transaction_on_the_master_keeps_nobody_out_behind_the_decision() {
 /// step can say, and it finds something wrong. Its worker goes on looking, says why, and opens
 /// the target when that is mended, without a call.
 #[test]
+#[ignore = "make test-all: an error after the decision; make test has a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended"]
 fn what_is_wrong_behind_the_decision_ends_no_worker() {
     let stage = Stage::new(&[]);
     let split = decided(&stage);
@@ -116,6 +119,7 @@ fn what_is_wrong_behind_the_decision_ends_no_worker() {
 
 /// A failover of the target takes a while: clients wait for no pause of the worker beyond it.
 #[test]
+#[ignore = "make test-all: how soon it is opened; make test has disasters::the_target_fails_over"]
 fn a_target_that_comes_back_is_opened_at_once() {
     let mut stage = Stage::new(&[]);
     let id = decided(&stage).id;
@@ -130,6 +134,7 @@ fn a_target_that_comes_back_is_opened_at_once() {
 
 /// A copy that begins again while clients wait for it waits for nothing that an ordinary one does.
 #[test]
+#[ignore = "make test-all: limits of a copy; make test has a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended"]
 fn nothing_slows_a_copy_that_clients_wait_for() {
     let stage = Stage::new(&[]);
     let before = rows(&stage.cluster, 0);
@@ -151,6 +156,7 @@ fn nothing_slows_a_copy_that_clients_wait_for() {
 
 /// A source that took writes without its fence is asked, by steps.
 #[test]
+#[ignore = "make test-all: a source that was opened; make test has a_fence_without_its_note_waits_for_who_came_in_before"]
 fn a_source_that_was_opened_behind_the_decision_is_looked_at_again() {
     let stage = Stage::new(&[]);
     let split = decided(&stage);

@@ -1,6 +1,7 @@
 //! Databases of each encoding: what arrives as it was, and what is refused.
 
 use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::Case;
 use shardmaster_tests::zoo::drive::{self, Drive, Place};
@@ -63,7 +64,12 @@ fn encodings() {
         ("ascii_utf", &ascii[0], &utf[1], false),
         ("utf_ascii", &utf[0], &ascii[1], false),
     ];
+    // One of each kind: within an encoding, to and from UTF-8, refused, and none at all.
+    let chosen = ["latin", "latin_utf", "utf_korean", "utf_jis", "ascii", "ascii_utf", "utf_ascii"];
     for (name, source, target, moves) in pairs {
+        if !is_long_run() && !chosen.contains(&name) {
+            continue;
+        }
         master
             .batch_execute(&format!("SELECT shard_keyspace_add('{name}', 'directory', key_type => 'text')"))
             .unwrap();

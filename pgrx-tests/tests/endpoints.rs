@@ -1,6 +1,7 @@
 //! Where shards are, said and changed at run time.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{self, LIMIT, insert, outcome, plan, rows, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::vault::Vault;
@@ -19,6 +20,7 @@ fn item<'a>(found: &'a [(String, bool, String)], name: &str) -> &'a (String, boo
 
 /// A typo is mended while a split runs: its next step goes where the shard is.
 #[test]
+#[ignore = "make test-all: a split meanwhile; make test has sides_that_are_taken_for_each_other_lose_no_row"]
 fn a_split_follows_an_endpoint_that_is_changed() {
     let cluster = fixture::cluster(&["shardmaster.remote_timeout = 3000"]);
     let split = plan(&cluster);
@@ -69,6 +71,7 @@ fn a_shard_is_looked_at() {
 
 /// Readers of a key that moves stay with the primary until its split has ended.
 #[test]
+#[ignore = "make test-all: standbys; make test has a_shard_is_looked_at"]
 fn readers_go_to_a_standby_while_nothing_moves() {
     let cluster = fixture::cluster(&[]);
     let mut master = cluster.superuser().unwrap();
@@ -100,6 +103,7 @@ fn readers_go_to_a_standby_while_nothing_moves() {
 
 /// A session costs what libpq's own does, and one message: what is pinned, whose it is, which server.
 #[test]
+#[ignore = "make test-all: what a session costs; make test has round_trips::a_step_that_finds_nothing_is_three_ways_there_and_back"]
 fn a_session_begins_with_one_message() {
     let cluster = fixture::cluster(&["log_statement = all", "log_line_prefix = '%p %a '"]);
     let split = plan(&cluster);
@@ -185,7 +189,8 @@ fn endpoints_and_credentials_are_changed_at_once() {
         "SELECT shard_set_status('shard_b', CASE WHEN random() < 0.5 THEN 'active' ELSE 'disabled' END)",
         "SELECT shard_keychain_rotate()",
     ];
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    let until =
+        std::time::Instant::now() + std::time::Duration::from_secs(if is_long_run() { 15 } else { 4 });
     std::thread::scope(|scope| {
         for call in calls {
             let mut session = vault.cluster.master.connect(DATABASE, "postgres").unwrap();

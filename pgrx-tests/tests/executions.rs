@@ -382,6 +382,7 @@ fn a_split_and_a_statement_keep_out_of_each_others_way() {
 
 /// Each writes first and looks then.
 #[test]
+#[ignore = "make test-all: a split in between; make test has a_split_and_a_statement_keep_out_of_each_others_way"]
 fn a_split_that_begins_between_two_shards_stops_the_statement() {
     let cluster = stage(3);
     let split = Split::plan(&cluster, "shard_b", "shard_c", &[]).unwrap_or_else(|_| {

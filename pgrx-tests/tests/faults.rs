@@ -16,8 +16,8 @@ fn every_point(fault: Fault) {
     some_points(What::Tenant, fault, (0, 1));
 }
 
-/// Some of the points: each is met by a kill and by one other kind of fault. Of buckets and ranges
-/// some, which differ from tenants in few places.
+/// Some of the points: each is met by a kill, and some by each other kind of fault. So are some of
+/// ranges that come back; buckets and ranges differ from tenants in few places.
 fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
     let soak = is_long_run();
     let began = Instant::now();
@@ -65,15 +65,17 @@ fn shared_out(injections: &[Injection], points: usize) -> Vec<Vec<Injection>> {
 
 #[test]
 fn the_worker_fails() {
-    some_points(What::Tenant, Fault::Fault("error"), (1, 6));
+    some_points(What::Tenant, Fault::Fault("error"), (1, 18));
 }
 
 #[test]
+#[ignore = "make test-all: ends without a kill; make test has the_worker_is_killed"]
 fn the_worker_ends() {
     some_points(What::Tenant, Fault::Fault("exit"), (0, 6));
 }
 
 #[test]
+#[ignore = "make test-all: a termination; make test has the_worker_is_killed"]
 fn the_worker_is_terminated() {
     some_points(What::Tenant, Fault::Terminate, (2, 6));
 }
@@ -85,30 +87,32 @@ fn the_worker_is_killed() {
 
 #[test]
 fn the_source_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Source), (3, 6));
+    some_points(What::Tenant, Fault::Restart(Place::Source), (3, 18));
 }
 
 #[test]
 fn the_target_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Target), (4, 6));
+    some_points(What::Tenant, Fault::Restart(Place::Target), (4, 18));
 }
 
 #[test]
 fn the_master_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Master), (5, 6));
+    some_points(What::Tenant, Fault::Restart(Place::Master), (5, 18));
 }
 
 #[test]
+#[ignore = "make test-all: buckets; make test has the_worker_is_killed"]
 fn the_worker_is_killed_that_moves_a_bucket() {
     some_points(What::Bucket, Fault::Fault("kill"), (0, 6));
 }
 
 #[test]
+#[ignore = "make test-all: a range that leaves; make test has the_worker_is_killed_that_brings_a_range_back"]
 fn the_worker_is_killed_that_moves_a_range() {
     some_points(What::Range, Fault::Fault("kill"), (3, 6));
 }
 
 #[test]
 fn the_worker_is_killed_that_brings_a_range_back() {
-    some_points(What::ReturningRange, Fault::Fault("kill"), (0, 1));
+    some_points(What::ReturningRange, Fault::Fault("kill"), (0, 6));
 }

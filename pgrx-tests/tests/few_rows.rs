@@ -51,6 +51,7 @@ fn with_tables(count: usize, config: &[&str]) -> Cluster {
 
 /// One table's rows count by themselves, though those of all are read together.
 #[test]
+#[ignore = "make test-all: several tables; make test has deadlines::a_big_row_changed_before_the_fence_gives_the_cutover_up"]
 fn the_size_that_a_cutover_may_bring_over_is_a_tables() {
     const TABLES: usize = 40;
     let cluster = with_tables(TABLES, &["shardmaster.cutover_max_size = '1MB'"]);
@@ -78,6 +79,7 @@ fn the_size_that_a_cutover_may_bring_over_is_a_tables() {
 
 /// The target's encoding has no such character: the error is of the table that has it.
 #[test]
+#[ignore = "make test-all: which table is named; make test has encodings::encodings"]
 fn a_text_that_the_target_cannot_have_is_told_of_its_own_table() {
     let cluster = drive::cluster().unwrap();
     let korean = "SELECT shard_keyspace_add('korean', 'directory', key_type => 'text')";

@@ -3,6 +3,7 @@
 
 use shardmaster_tests::asking;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_superuser as run, cluster};
 use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::split::Split;
@@ -122,7 +123,7 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
         // Last: this one may pass by itself, so the worker goes on, with ever shorter steps.
         ("resume", "no answer within", Box::new(little)),
     ];
-    for (call, problem, says) in turns {
+    for (call, problem, says) in turns.into_iter().take(at_most(1)) {
         talker.says(NOTHING, says);
         split.call(call).unwrap();
         wait::until("the session to be given up", LIMIT, || {
@@ -148,6 +149,7 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
 /// Notices without an end while a session begins, while it is asked, and in the place of rows: whoever asks all shards hears
 /// after the time that he has given that this one has not answered.
 #[test]
+#[ignore = "make test-all: questions to all shards; make test has rights::a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer"]
 fn notices_are_no_answer_to_a_question_to_all_shards() {
     let cluster = asking::stage(&[]);
     let talker = Talker::before(&cluster.servers[1]).unwrap();

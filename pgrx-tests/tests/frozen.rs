@@ -46,6 +46,7 @@ fn a_worker_that_is_stopped_in_a_step_gives_its_locks_back() {
 }
 
 #[test]
+#[ignore = "make test-all: links that are gone; make test has a_worker_that_is_stopped_in_a_step_gives_its_locks_back"]
 fn a_worker_whose_links_are_gone_gives_its_locks_back() {
     let stage = Stage::new(&[TIMEOUT]);
     let split = plan(&stage.cluster);
@@ -65,6 +66,7 @@ fn a_worker_whose_links_are_gone_gives_its_locks_back() {
 /// Each answer of the target comes in time, and all of those that a step needs do not: the
 /// source's transaction, for which nothing else comes meanwhile, is kept.
 #[test]
+#[ignore = "make test-all: one that is slow; make test has few_rows::a_target_that_is_slow_with_them_is_waited_for"]
 fn a_worker_that_is_slow_keeps_its_transactions() {
     let stage = Stage::new(&["shardmaster.remote_timeout = '3s'", "shardmaster.cutover_timeout = '60s'"]);
     let split = plan(&stage.cluster);

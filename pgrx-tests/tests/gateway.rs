@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::to_pending;
 use shardmaster_tests::nginx::{Nginx, Requests, percent_encoded};
 use shardmaster_tests::process::{Directory, Process};
@@ -205,34 +206,36 @@ fn create_gateway_role(master: &mut Client) {
 
 #[test]
 fn nginx_sends_each_key_where_the_master_says_also_after_splits() {
-    let (cluster, mut nginx) = stage(&CASES);
+    // A directory and buckets, and in long runs whatever else a keyspace may be.
+    let cases = &CASES[..at_most(2).min(CASES.len())];
+    let (cluster, mut nginx) = stage(cases);
     let mut master = cluster.superuser().unwrap();
     create_gateway_role(&mut master);
-    for case in &CASES {
+    for case in cases {
         case.write_config(&nginx, &mut master);
     }
     nginx.start("shard_a").unwrap();
-    for case in &CASES {
+    for case in cases {
         case.check(&nginx, &mut master);
     }
     let old = nginx.workers().unwrap();
     let script = keep(&cluster, &nginx.configuration().with_extension("script"), |command| {
-        for case in &CASES {
+        for case in cases {
             command.arg("--file").arg(nginx.file(&case.name())).args(case.arguments(&nginx));
         }
         command.args(["--check", &nginx.shell("-t"), "--reload", &nginx.shell("-s reload")]);
     });
     nginx.wait_replaced(&old).unwrap();
-    let moved: Vec<_> = CASES.iter().map(|case| move_some(&cluster, case)).collect();
+    let moved: Vec<_> = cases.iter().map(|case| move_some(&cluster, case)).collect();
     wait::until("the gateway to know of the moves", LIMIT, || {
-        let followed = CASES.iter().zip(&moved).all(|(case, key)| {
+        let followed = cases.iter().zip(&moved).all(|(case, key)| {
             let mut requests = Requests::open(&nginx, &case.name()).unwrap();
             case.ask(&mut requests, key).1 == "shard_b"
         });
         Ok((followed && nginx.workers()?.len() == 2).then_some(()))
     })
     .unwrap_or_else(|e| panic!("{e}\n{}", script.said()));
-    for case in &CASES {
+    for case in cases {
         case.check(&nginx, &mut master);
     }
 }

@@ -2,7 +2,7 @@
 //! is right to the last column. What makes a copied row wrong is told apart, and copied again.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::env::is_long_run;
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -136,6 +136,7 @@ fn are_told_apart(cases: &[Case], goes_on: bool) {
 }
 
 #[test]
+#[ignore = "make test-all: each such change; make test has reshape::once_both_sides_are_alike_the_split_goes_on"]
 fn what_leaves_copied_rows_right_copies_nothing_again() {
     are_told_apart(
         &[
@@ -229,8 +230,7 @@ fn what_leaves_copied_rows_right_copies_nothing_again() {
 fn what_makes_copied_rows_wrong_copies_them_again() {
     let one =
         |first, change: [&'static str; 2], says| Case { first, change, meanwhile: "", says, alone: false };
-    are_told_apart(
-        &[
+    let cases = [
             both(
                 0,
                 "ALTER TABLE items ADD COLUMN more int DEFAULT 7",
@@ -295,9 +295,8 @@ fn what_makes_copied_rows_wrong_copies_them_again() {
                 "UPDATE items SET val = 'g' WHERE id = 18",
                 "it was rewritten",
             ),
-        ],
-        false,
-    );
+    ];
+    are_told_apart(&cases[..at_most(4).min(cases.len())], false);
 }
 
 /// Its key does not lead with the tenant: the copy goes by blocks, and takes several chunks.
@@ -407,6 +406,7 @@ fn some_of<'a>(points: &'a [&'a str], count: usize) -> &'a [&'a str] {
 }
 
 #[test]
+#[ignore = "make test-all: each point by itself; make test has reshape::once_both_sides_are_alike_the_split_goes_on"]
 fn a_column_added_under_load_copies_nothing_again() {
     for point in some_of(&["step_consumed", "cutover_locked", "backfill_begin", "cutover_begin"], 2) {
         let (before, after, told) = changed_at(point, "more int");
@@ -418,6 +418,7 @@ fn a_column_added_under_load_copies_nothing_again() {
 }
 
 #[test]
+#[ignore = "make test-all: load; make test has what_makes_copied_rows_wrong_copies_them_again"]
 fn a_default_for_old_rows_under_load_copies_them_again() {
     for point in some_of(&["step_consumed", "cutover_locked"], 1) {
         let (before, after, told) = changed_at(point, "more int DEFAULT 7");
@@ -437,6 +438,7 @@ fn all_rows(cluster: &Cluster, server: usize, tenants: &[&str]) -> Vec<String> {
 /// Everything that a writer can do, while columns come and change before the copy, behind it, and
 /// with the fence a moment away.
 #[test]
+#[ignore = "make test-all: load; make test has reshape::once_both_sides_are_alike_the_split_goes_on"]
 fn an_application_goes_on_through_its_migrations() {
     let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     let mut workload = Workload::prepare(&cluster, load(Sharding::Directory(vec![0; 8]))).unwrap();

@@ -480,6 +480,7 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
 
 /// Tables that were made again have keys of another type: no writer is to fail in a list of those before.
 #[test]
+#[ignore = "make test-all: tables made again; make test has guards_attacked::tables_and_columns_that_get_other_names_are_guarded_anew"]
 fn a_list_of_another_type_is_made_anew() {
     let cluster = cluster(&[]);
     let made = |of: &str| {
@@ -531,6 +532,7 @@ fn a_list_of_another_type_is_made_anew() {
 
 /// More than any one statement should hold; a list that was read in parts is whole.
 #[test]
+#[ignore = "make test-all: many keys; make test has a_key_that_was_never_there_is_refused"]
 fn a_list_of_many_keys_is_whole() {
     let cluster = cluster_of(
         &[],

@@ -159,6 +159,7 @@ fn a_table_that_others_inherit_from_is_refused() {
 
 /// Neither call says that it has done what the other one has undone.
 #[test]
+#[ignore = "make test-all: calls at the same time; make test has guards::an_installation_goes_on_where_it_was_interrupted"]
 fn opposite_calls_do_not_do_each_others_work() {
     let cluster = cluster(&[]);
     let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event_type = 'Lock'";
@@ -347,6 +348,7 @@ fn checked(cluster: &Cluster) -> Vec<String> {
 
 /// A master that was set back knows nothing of it; a shard that is asked says so, and what it has lost.
 #[test]
+#[ignore = "make test-all: a master that was set back; make test has a_guard_at_another_address_is_not_taken_for_the_one_before"]
 fn a_shard_is_asked_what_it_has_of_a_guard() {
     let mut cluster = cluster(&[]);
     by_all_owners(&cluster, "CREATE TABLE more (tenant text, id int); GRANT ALL ON more TO PUBLIC");

@@ -1,6 +1,7 @@
 //! Standing guards and what moves rows past them: no writer is refused where its key is.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, load, plan, to_pending};
 use shardmaster_tests::guarding::{assert_nobody_was_refused, guards, install, tried};
 use shardmaster_tests::mender;
@@ -32,6 +33,7 @@ fn under_load(cluster: &Cluster, sharding: Sharding, shards: &[&str], plans: &[&
 }
 
 #[test]
+#[ignore = "make test-all: buckets between servers; make test has a_range_goes_between_guarded_namespaces_and_a_part_comes_back"]
 fn splits_into_and_out_of_guarded_shards_refuse_nobody() {
     let cluster = Cluster::servers(2, &[]).unwrap();
     under_load(
@@ -51,21 +53,18 @@ fn splits_into_and_out_of_guarded_shards_refuse_nobody() {
 /// Two shards of one database, with a guard each.
 #[test]
 fn a_range_goes_between_guarded_namespaces_and_a_part_comes_back() {
+    let plans = [
+        "SELECT shard_split_plan_range('shard_a', 'shard_b', 'tenant-02', 'tenant-06', keyspace => 'tenants')",
+        "SELECT shard_split_plan_range('shard_b', 'shard_a', 'tenant-03', 'tenant-05', keyspace => 'tenants')",
+    ];
     let cluster = Cluster::namespaces(2, &[]).unwrap();
-    under_load(
-        &cluster,
-        Sharding::Range(vec![]),
-        &["shard_a", "shard_b"],
-        &[
-            "SELECT shard_split_plan_range('shard_a', 'shard_b', 'tenant-02', 'tenant-06', keyspace => 'tenants')",
-            "SELECT shard_split_plan_range('shard_b', 'shard_a', 'tenant-03', 'tenant-05', keyspace => 'tenants')",
-        ],
-    );
+    under_load(&cluster, Sharding::Range(vec![]), &["shard_a", "shard_b"], &plans[..at_most(1).min(2)]);
 }
 
 /// A guard that comes while a split is on its way has what the split brings, and what it may
 /// bring back: by a cutover that is set back, and by its way back.
 #[test]
+#[ignore = "make test-all: a guard in the middle; make test has a_range_goes_between_guarded_namespaces_and_a_part_comes_back"]
 fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
     let cluster = cluster(&["shardmaster.reverse = on"]);
     let (mut here, mut there) = (client(&cluster), cluster.servers[1].connect(DATABASE, CLIENT).unwrap());
@@ -99,6 +98,7 @@ fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
 
 /// A guard of a source from which a key has left for good has it again by a split that brings it.
 #[test]
+#[ignore = "make test-all: a key that had left for good; make test has a_range_goes_between_guarded_namespaces_and_a_part_comes_back"]
 fn a_key_that_a_split_brings_comes_by_its_cutover() {
     let cluster = cluster(&[]);
     install(&cluster, "shard_b", "default");

@@ -2,6 +2,7 @@
 
 use shardmaster_tests::asking::{analyst, error, nobody_works_on};
 use shardmaster_tests::cluster::DATABASE;
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, by_superusers};
 use shardmaster_tests::importing::{dba, import, imported, plan, texts};
 use shardmaster_tests::server::Stop;
@@ -133,6 +134,7 @@ fn whoever_reads_asks_as_himself() {
 }
 
 #[test]
+#[ignore = "make test-all: the same by foreign tables; make test has queries::each_key_is_answered_for_once_while_splits_go_there_and_back"]
 fn each_key_is_there_once_while_splits_go_there_and_back() {
     let cluster = imported(&["shardmaster.reverse = on"]);
     let (ends, asked) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -181,6 +183,7 @@ fn each_key_is_there_once_while_splits_go_there_and_back() {
 
 /// A key whose shard has moved it after it was looked up, and before it was asked, is looked up again.
 #[test]
+#[ignore = "make test-all: the same by foreign tables; make test has queries::a_decision_in_between_is_asked_about_again"]
 fn a_key_that_is_just_moved_is_found() {
     let cluster = imported(&[]);
     let split = fixture::completed(&cluster);
@@ -335,6 +338,7 @@ fn what_is_somebody_elses_or_inherited_from_is_not_altered() {
 
 /// A table in a schema of its own is read in it, whatever the namespaces have, also while a split hides rows of it.
 #[test]
+#[ignore = "make test-all: a schema of its own; make test has tables_of_all_shards_are_read_by_plain_sql"]
 fn a_table_in_a_schema_is_that_one() {
     let cluster = imported(&[]);
     by_superusers(
@@ -362,9 +366,11 @@ fn a_table_in_a_schema_is_that_one() {
 #[test]
 fn conditions_find_what_they_find_here() {
     let cluster = imported(&[]);
+    // Every fifth type, and in long runs each.
+    let step = if is_long_run() { 1 } else { 5 };
     let (mut statements, mut rows_of) = (String::new(), String::new());
     let mut policies = String::from("SELECT shard_keyspace_add('zoo', 'directory', key_type => 'int')");
-    for (number, (type_name, values)) in BUILTIN.iter().enumerate() {
+    for (number, (type_name, values)) in BUILTIN.iter().enumerate().step_by(step) {
         let quoted = |value: &&str| format!("'{}'::{type_name}", value.replace('\'', "''"));
         let all: Vec<String> = values.iter().map(quoted).collect();
         let rows: Vec<String> =
@@ -384,7 +390,7 @@ fn conditions_find_what_they_find_here() {
     let mut client = analyst(&cluster);
     let odd = "SET DateStyle = 'SQL, DMY'; SET IntervalStyle = 'sql_standard'; SET extra_float_digits = -15; SET TimeZone = 'America/St_Johns'; SET array_nulls = off; SET bytea_output = escape";
     let (mut wrong, mut asked) = (Vec::new(), 0);
-    for (number, (type_name, values)) in BUILTIN.iter().enumerate() {
+    for (number, (type_name, values)) in BUILTIN.iter().enumerate().step_by(step) {
         let value = |place: usize| format!("'{}'", values[place % values.len()].replace('\'', "''"));
         client.batch_execute("RESET ALL; SET plan_cache_mode = force_generic_plan").unwrap();
         for condition in [
@@ -420,7 +426,7 @@ fn conditions_find_what_they_find_here() {
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
-    assert!(asked > 80, "{asked} conditions were the shards'");
+    assert!(asked > 80 / step as i32, "{asked} conditions were the shards'");
 }
 
 /// What has been asked for ends with the query: cancelled, failed, or left by its cursor.

@@ -85,6 +85,7 @@ fn plans_and_names_of_the_session_do_not_matter() {
 
 /// However deep conditions are within each other, the server goes on.
 #[test]
+#[ignore = "make test-all: very deep conditions; make test has shards_compare_what_they_send"]
 fn conditions_within_each_other_end_somewhere() {
     let cluster = imported(&[]);
     let mut client = analyst(&cluster);

@@ -3,6 +3,7 @@
 //! none of it longer than the deadline, and nothing begins anew that nobody expects.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
@@ -19,11 +20,14 @@ fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
     let mut stage = Stage::new(&[]);
     to_pending(&plan(&stage.cluster));
     for (point, restarts) in [
+        ("cutover_fenced", false),
         ("cutover_begin", false),
         ("cutover_disabled", false),
-        ("cutover_fenced", false),
         ("cutover_applied", true),
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(1))
+    {
         stage.cluster.hold(point).unwrap();
         Split::of(&stage.cluster, 1).call("cutover").unwrap();
         Split::of(&stage.cluster, 1).wait_held(point, LIMIT).unwrap();
@@ -47,6 +51,7 @@ fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
 
 /// What a cutover failed for before its worker ended is what its operator has to know.
 #[test]
+#[ignore = "make test-all: what is told of it; make test has a_cutover_that_was_interrupted_long_ago_is_not_begun_anew"]
 fn an_interrupted_cutover_tells_what_it_had_met() {
     let stage = Stage::new(&[]);
     let cluster = &stage.cluster;
@@ -66,6 +71,7 @@ fn an_interrupted_cutover_tells_what_it_had_met() {
 
 /// One whose worker has just ended goes on; so does one that a pause has held back for long.
 #[test]
+#[ignore = "make test-all: one that goes on; make test has faults::the_worker_is_killed"]
 fn a_cutover_that_was_interrupted_just_now_goes_on() {
     let stage = Stage::new(&["shardmaster.cutover_timeout = '60s'"]);
     let split = plan(&stage.cluster);
@@ -118,6 +124,7 @@ fn an_open_transaction_on_the_master_keeps_no_writer_out() {
 /// A worker that takes a cutover over needs the plan's row, which somebody else has; writers
 /// of the source do not wait for him.
 #[test]
+#[ignore = "make test-all: a worker that ends; make test has an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended() {
     let stage = Stage::new(&[]);
     let split = plan(&stage.cluster);
@@ -161,7 +168,7 @@ fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
     let stage = Stage::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
-    for action in ["error", "exit", "hold", "kill"] {
+    for action in ["kill", "error", "exit", "hold"].into_iter().take(at_most(1)) {
         let mut other = stage.cluster.superuser().unwrap();
         stage.cluster.hold("cutover_sequences").unwrap();
         split.call("cutover").unwrap();
@@ -236,6 +243,7 @@ fn a_standby_that_is_gone_at_the_decision_keeps_no_writer_out() {
 
 /// One that is away, or hangs, before anybody is kept out: the cutover does not begin.
 #[test]
+#[ignore = "make test-all: an earlier moment; make test has a_standby_that_is_gone_at_the_decision_keeps_no_writer_out"]
 fn a_standby_that_is_away_gives_the_cutover_up() {
     let stage = Stage::new(&[]);
     let split = plan(&stage.cluster);
@@ -258,6 +266,7 @@ fn a_standby_that_is_away_gives_the_cutover_up() {
 /// The target's sequences were raised before the decision. Behind it nobody waits once more for
 /// who has drawn from one, whatever those that stay have drawn from the source's meanwhile.
 #[test]
+#[ignore = "make test-all: after the decision; make test has sequences::numbers_that_are_drawn_behind_the_fence_are_not_given_out_again"]
 fn behind_the_decision_no_sequence_is_waited_for() {
     let stage = Stage::new(&[]);
     for server in &stage.cluster.servers {
@@ -305,6 +314,7 @@ fn what_comes_to_the_source_behind_the_fence_is_looked_at() {
 
 /// Whatever a check asks just then: a session that ends says nothing of the tables.
 #[test]
+#[ignore = "make test-all: a check; make test has faults::the_source_stops"]
 fn a_check_whose_sessions_end_is_made_again() {
     let stage = Stage::new(&[]);
     let cluster = &stage.cluster;

@@ -51,6 +51,7 @@ fn behind<T: Send>(vault: &Vault, call: impl FnOnce(&mut Client) -> T + Send, me
 
 /// Work for which nobody waits does not wait for a vault either: that of others comes next.
 #[test]
+#[ignore = "make test-all: a vault that hangs; make test has credentials::tokens_of_files_commands_and_clouds_carry_splits"]
 fn a_vault_that_hangs_is_given_up_as_a_shard_is() {
     let vault =
         with_password(&["shardmaster.watch_interval = '1s'", "shardmaster.redirect_retention = '1d'"]);
@@ -177,6 +178,7 @@ fn none_stays_sealed_under_a_key_that_goes() {
 
 /// A standby of the master is promoted where its key is not: it says so, and all goes on that needs
 /// no secret; what needs one does once the key is there.
+#[ignore = "make test-all: a promoted standby; make test has credentials::a_master_without_its_key_says_so_and_the_rest_goes_on"]
 #[test]
 fn a_promoted_master_without_its_key_goes_on() {
     let mut vault = with_password(&[]);

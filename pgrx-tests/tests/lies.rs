@@ -2,6 +2,7 @@
 //! decides by it is nothing.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser as run, cluster, cut_over_and_compare, plan, to_pending,
 };
@@ -124,7 +125,8 @@ fn no_number_of_a_shard_is_counted_with_as_it_came() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
     to_pending(&split);
-    for lie in LIES {
+    // Every second one, and in long runs each.
+    for lie in LIES.into_iter().step_by(if is_long_run() { 1 } else { 2 }) {
         // At rest: the last step is the truth.
         rest(&split);
         let honest = match lie.server {
@@ -214,6 +216,7 @@ fn a_source_uses_up_no_sequence_of_the_target() {
 
 /// A target that was broken into: a sequence that no server makes is an error, and nobody
 /// divides by its step.
+#[ignore = "make test-all: a sequence; make test has no_number_of_a_shard_is_counted_with_as_it_came"]
 #[test]
 fn a_sequence_that_no_server_makes_is_an_error() {
     let cluster = cluster(&[]);

@@ -3,6 +3,7 @@
 use postgres::Client;
 use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::looking::{
     ADD, add, insert, pairs, route, stage, texts, wait_equal, wait_filled, wait_route,
@@ -159,7 +160,11 @@ fn nothing_is_lost_at_any_point() {
     ];
     let mut master = cluster.superuser().unwrap();
     for (number, point) in points.into_iter().enumerate() {
-        for struck in ["exit", "kill", "shard"] {
+        for (kind, struck) in ["exit", "kill", "shard"].into_iter().enumerate() {
+            // Each point by a kill; the first one also by what ends a worker, and one by what ends its shard.
+            if !is_long_run() && kind != 1 && ![(0, 0), (3, 2)].contains(&(number, kind)) {
+                continue;
+            }
             // Each time from nothing; what a queue brings is struck once the look-up is filled.
             let action = if struck == "shard" { "hold" } else { struck };
             let arm = || Strike::arm(&cluster, point, action).unwrap();
@@ -287,6 +292,7 @@ fn an_assignment_brings_the_keys_of_its_rows() {
 
 /// A queue that takes no more: writers go on, and the look-up is filled again.
 #[test]
+#[ignore = "make test-all: a full queue; make test has bad_input::a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does"]
 fn a_full_queue_is_filled_again() {
     let cluster = stage(&["shardmaster.queue_max_size = '1MB'"]);
     let mut master = add(&cluster);
@@ -326,6 +332,7 @@ fn a_shard_that_hangs_holds_up_its_own_keys_alone() {
 }
 
 #[test]
+#[ignore = "make test-all: buckets and ranges; make test has a_tenant_that_moves_takes_its_keys_along"]
 fn owners_are_found_by_bucket_and_by_range() {
     let cluster = stage(&[]);
     by_superusers(

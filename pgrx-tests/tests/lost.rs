@@ -1,6 +1,7 @@
 //! An operator says that a shard is gone for good: a worker that waits for its answer, of
 //! whatever kind, waits no longer.
 
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::Stage;
@@ -34,7 +35,10 @@ fn rolls_back(stage: &Stage, split: &Split<'_>, what: &str) {
 /// Before a statement to the target: its BEGIN, its window, its commit; and while one is undone.
 #[test]
 fn a_lost_target_is_not_waited_for_in_a_statement() {
-    for point in ["install_guarded", "step_snapshot", "step_window", "step_durable", "rollback_batch"] {
+    for point in ["step_durable", "install_guarded", "step_snapshot", "step_window", "rollback_batch"]
+        .into_iter()
+        .take(at_most(1))
+    {
         let stage = stage();
         let split = plan(&stage.cluster);
         let undoes = point == "rollback_batch";
@@ -57,6 +61,7 @@ fn a_lost_target_is_not_waited_for_in_a_statement() {
 }
 
 #[test]
+#[ignore = "make test-all: a copy; make test has a_lost_target_is_not_waited_for_in_a_statement"]
 fn a_lost_target_is_not_waited_for_in_a_copy() {
     let stage = stage();
     let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 2000), i FROM generate_series(1000, 30000) i; ANALYZE items";
@@ -78,6 +83,7 @@ fn a_lost_target_is_not_waited_for_in_a_copy() {
 
 /// The server itself stands still, and not the link to it.
 #[test]
+#[ignore = "make test-all: a server that hangs; make test has a_lost_target_is_not_waited_for_in_a_statement"]
 fn a_lost_target_that_hangs_is_not_waited_for() {
     let stage = stage();
     let split = plan(&stage.cluster);
@@ -92,7 +98,7 @@ fn a_lost_target_that_hangs_is_not_waited_for() {
 /// The same word of the source, after the decision.
 #[test]
 fn a_lost_source_is_not_waited_for() {
-    for point in ["cutover_opened", "finish_begin"] {
+    for point in ["cutover_opened", "finish_begin"].into_iter().take(at_most(1)) {
         let stage = stage();
         let split = plan(&stage.cluster);
         to_pending(&split);

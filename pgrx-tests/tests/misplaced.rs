@@ -157,6 +157,7 @@ fn rows_of_buckets_and_of_ranges_are_found() {
 }
 
 #[test]
+#[ignore = "make test-all: each phase of a split; make test has a_cutover_in_between_gives_nothing_that_is_not_so"]
 fn what_a_split_has_on_two_shards_is_not_misplaced() {
     let cluster = stage(&[]);
     let mut client = operator(&cluster);
@@ -184,6 +185,7 @@ fn what_a_split_has_on_two_shards_is_not_misplaced() {
 
 /// Also of a table that its keyspace names with a schema.
 #[test]
+#[ignore = "make test-all: a schema of its own; make test has a_cutover_in_between_gives_nothing_that_is_not_so"]
 fn a_table_in_a_schema_of_its_own_is_read_while_a_split_is_under_way() {
     let cluster = stage(&[]);
     for server in 0..2 {
@@ -235,6 +237,7 @@ fn a_cutover_in_between_gives_nothing_that_is_not_so() {
 
 /// Routes are those that held when the shards took their snapshots.
 #[test]
+#[ignore = "make test-all: another route meanwhile; make test has a_cutover_in_between_gives_nothing_that_is_not_so"]
 fn a_key_that_is_routed_elsewhere_in_between_is_looked_at_again() {
     let cluster = stage(&[]);
     hold_looks(&cluster);
@@ -326,6 +329,7 @@ fn all_of_many_keys_are_found() {
 
 /// However long they are.
 #[test]
+#[ignore = "make test-all: long keys; make test has all_of_many_keys_are_found"]
 fn long_keys_take_no_more_memory_than_some_of_them() {
     let cluster = stage(&[]);
     by_owner(

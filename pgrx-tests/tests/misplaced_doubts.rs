@@ -8,6 +8,7 @@ use shardmaster_tests::split::Split;
 
 /// In a keyspace of texts '07' is another key than '7', and in the table it is the same.
 #[test]
+#[ignore = "make test-all: another spelling of a key; make test has misplaced_attacked::a_key_that_is_no_value_of_a_column_has_no_rows_there"]
 fn a_key_that_the_column_writes_otherwise_is_refused() {
     let cluster = stage(10);
     by_superusers(
@@ -125,6 +126,7 @@ fn a_master_that_lacks_a_decision_takes_nothing_for_misplaced() {
 /// A batch has left the wrong shard, and the master has not heard of it: what clients do with its rows where they are is nobody's
 /// business.
 #[test]
+#[ignore = "make test-all: a run that was interrupted; make test has misplaced_settled::a_crash_at_any_point_loses_nothing"]
 fn what_has_left_the_wrong_shard_is_in_no_doubt() {
     let mut cluster = stage(0);
     for struck in [None, Some(0), Some(1)] {

@@ -2,6 +2,7 @@
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
 use shardmaster_tests::mender::{
     DELETE, DELETE_ALL, MOVE, counts, dba, in_background, number, report, stage, while_held,
@@ -102,8 +103,12 @@ fn rows_in_their_place_are_refused() {
 fn a_crash_at_any_point_loses_nothing() {
     let mut cluster = stage(0);
     let points = ["misplaced_begun", "misplaced_staged", "misplaced_copied", "misplaced_deleted"];
-    for point in points {
+    for (at, point) in points.into_iter().enumerate() {
         for struck in 0..3 {
+            // Each point with one of them, and in long runs with each.
+            if !is_long_run() && struck != at % 3 {
+                continue;
+            }
             by_superusers(&cluster, "TRUNCATE items");
             by_superuser(
                 &cluster,
@@ -284,6 +289,7 @@ fn nothing_begins_in_the_middle() {
 }
 
 #[test]
+#[ignore = "make test-all: the other way round; make test has nothing_begins_in_the_middle"]
 fn it_does_not_begin_where_a_split_or_a_statement_is() {
     let cluster = stage(10);
     let mut dba = dba(&cluster);

@@ -333,6 +333,7 @@ fn what_might_not_arrive_is_refused_by_name() {
 
 /// Keys in buckets and ranges, as they are listed; those that are in no range can be deleted.
 #[test]
+#[ignore = "make test-all: buckets and ranges; make test has misplaced::rows_of_buckets_and_of_ranges_are_found"]
 fn keys_of_buckets_and_of_ranges() {
     for (keyspace, assign) in [
         (

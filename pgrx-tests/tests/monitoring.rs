@@ -138,6 +138,7 @@ fn question(name: &str) -> String {
 
 /// A way back that nobody has asked for is no split that could be behind, and a shard that takes nothing has no slots.
 #[test]
+#[ignore = "make test-all: what is in no figure; make test has every_alert_fires"]
 fn what_cannot_help_or_needs_nobody_is_in_no_figure() {
     let cluster = fixture::cluster(&[]);
     let split = completed(&cluster);

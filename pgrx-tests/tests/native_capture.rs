@@ -4,6 +4,7 @@
 use postgres::error::DbError;
 use postgres::{Client, Error};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, NATIVE_CAPTURE, OWNER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{load, to_pending};
 use shardmaster_tests::random::{self, Random};
 use shardmaster_tests::split::Split;
@@ -375,7 +376,7 @@ fn the_same_statements_leave_the_same_entries() {
     set_up(&cluster);
     let seed = random::seed();
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
-    for keyspace in &KEYSPACES {
+    for keyspace in KEYSPACES.iter().take(at_most(1)) {
         keyspaces(&cluster, keyspace);
         source.batch_execute("DROP EXTENSION IF EXISTS shardmaster").unwrap();
         let by_plpgsql = captured(&cluster, keyspace, seed, false);
@@ -410,6 +411,7 @@ fn natives(source: &mut Client) -> i64 {
 
 /// Whole splits, with clients and their checks; the extension on the source goes while the second one is under way.
 #[test]
+#[ignore = "make test-all: load; make test has the_same_statements_leave_the_same_entries"]
 fn splits_under_load_lose_nothing() {
     let cluster = Cluster::servers(2, &[]).unwrap();
     let mut shards: Vec<Client> =
@@ -420,7 +422,8 @@ fn splits_under_load_lose_nothing() {
     let sharding = Sharding::Hash { buckets: 16, shards: 1 };
     let mut workload = Workload::prepare(&cluster, load(sharding)).unwrap();
     workload.start();
-    for (source, target, step) in [("shard_a", "shard_b", 2), ("shard_b", "shard_a", 4)] {
+    let ways = [("shard_a", "shard_b", 2), ("shard_b", "shard_a", 4)];
+    for (source, target, step) in ways.into_iter().take(at_most(1)) {
         let plan = format!(
             "SELECT shard_split_plan('{source}', '{target}', array_agg(b::text), keyspace => 'tenants')
                FROM generate_series(0, 15, {step}) b"
@@ -581,6 +584,7 @@ fn what_its_owner_makes_of_it_harms_nobody() {
 
 /// An installation that is gone on with once the extension has gone leaves the triggers that are there what they call.
 #[test]
+#[ignore = "make test-all: an installation; make test has no_change_goes_by_whatever_is_done_to_table_and_function"]
 fn an_installation_goes_on_without_the_extension() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
     set_up(&cluster);

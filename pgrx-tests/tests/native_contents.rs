@@ -4,6 +4,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, NATIVE_CAPTURE, OWNER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::split::Split;
 use std::time::Duration;
 
@@ -260,6 +261,7 @@ fn of_table(source: &mut Client, table: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "make test-all: each content and shape; make test has native_capture::what_its_owner_makes_of_it_harms_nobody"]
 fn no_content_of_what_it_reads_ends_a_server() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
     set_up(&cluster);
@@ -275,7 +277,7 @@ fn no_content_of_what_it_reads_ends_a_server() {
     let started = "SELECT pg_postmaster_start_time()::text || (SELECT min(backend_start)::text FROM pg_stat_activity WHERE backend_type = 'checkpointer')";
     let started_at: String = source.query_one(started, &[]).unwrap().get(0);
     let mut old_session = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
-    for (number, keyspace) in KEYSPACES.iter().enumerate() {
+    for (number, keyspace) in KEYSPACES.iter().enumerate().take(at_most(1)) {
         let plan = match keyspace.name {
             "buckets" => {
                 "SELECT shard_split_plan('shard_a', 'shard_b', '{0}', keyspace => 'buckets')".to_owned()

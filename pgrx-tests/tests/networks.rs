@@ -5,7 +5,7 @@
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::disasters::{self, Disaster, INJECTIONS, Injection, Link, OF_LINKS, Stage as At};
-use shardmaster_tests::env::is_long_run;
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, load, plan, state_of, to_pending};
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::split::Split;
@@ -120,13 +120,15 @@ fn under_load(weathers: &[(&str, Weather)]) {
 
 #[test]
 fn splits_go_over_long_lines_under_load() {
-    under_load(&[
+    let weathers: [(&str, Weather); 2] = [
         ("20 ms to the target", |stage| stage.target.delay(Duration::from_millis(20))),
         ("80 ms to the source", |stage| stage.source.delay(Duration::from_millis(80))),
-    ]);
+    ];
+    under_load(&weathers[..at_most(1).min(2)]);
 }
 
 #[test]
+#[ignore = "make test-all: narrow and lossy lines; make test has splits_go_over_long_lines_under_load"]
 fn splits_go_over_bad_lines_under_load() {
     under_load(&[
         ("300 kB/s to the target", |stage| stage.target.throttle(300_000)),
@@ -210,33 +212,27 @@ fn a_line_that_is_away_for_ten_seconds_loses_nothing() {
     if is_long_run() {
         return cells(whole(), outage, 6);
     }
-    // Each stage once; `disasters` has lines at other points.
+    // One of each kind, before the fence and behind it; `disasters` has lines at each stage.
     let chosen = [
-        (Cut(Link::Source), "install_trigger", At::Planned),
-        (Silent(Link::Source), "step_snapshot", At::Copying),
         (Silent(Link::Target), "step_committed", At::Tailing),
-        (Silent(Link::Target), "cutover_fenced", At::Fenced),
         (Cut(Link::Source), "cutover_applied", At::Fenced),
-        (Silent(Link::Target), "cutover_decided", At::Decided),
-        (Silent(Link::Source), "cutover_opened", At::Opened),
-        (Silent(Link::Source), "finish_batch", At::Finishing),
-        (Cut(Link::Target), "rollback_batch", At::RollingBack),
     ];
     cells(chosen.map(|(what, name, stage)| (what, injection(name, stage))).into(), outage, 6);
 }
 
 /// Shorter than `shardmaster.remote_timeout`: whoever waits for an answer gets it.
 #[test]
+#[ignore = "make test-all: lines that stall; make test has disasters::the_link_to_the_target_is_slow"]
 fn a_line_that_stalls_for_two_seconds_is_waited_for() {
     use Disaster::Silent;
     let chosen = [
+        (Silent(Link::Target), "cutover_applied", At::Fenced),
         (Silent(Link::Target), "step_window", At::Copying),
         (Silent(Link::Source), "cutover_locked", At::Closing),
-        (Silent(Link::Target), "cutover_applied", At::Fenced),
         (Silent(Link::Source), "finish_batch", At::Finishing),
     ];
     let chosen = chosen.map(|(what, name, stage)| (what, injection(name, stage)));
-    cells(chosen.into(), Duration::from_secs(2), 4);
+    cells(chosen.into_iter().take(at_most(1)).collect(), Duration::from_secs(2), 4);
 }
 
 /// Each cell waits for ten minutes.
@@ -368,19 +364,24 @@ fn source_gone(point: &str, strike: fn(&Relay)) {
 }
 
 #[test]
+#[ignore = "make test-all: the target's line; make test has deadlines::a_link_that_falls_silent_keeps_no_writer_out"]
 fn a_target_whose_line_is_gone_behind_the_fence_keeps_no_writer_out() {
     target_gone("cutover_fenced", Relay::silence);
     target_gone("cutover_applied", Relay::cut);
 }
 
 #[test]
+#[ignore = "make test-all: the source's line, to its end; make test has a_line_that_is_away_for_ten_seconds_loses_nothing"]
 fn a_source_whose_line_is_gone_behind_the_fence_has_its_writers_retry() {
-    source_gone("cutover_fenced", Relay::cut);
+    if is_long_run() {
+        source_gone("cutover_fenced", Relay::cut);
+    }
     source_gone("cutover_applied", Relay::silence);
 }
 
 /// The same where the target is needed: the master has decided.
 #[test]
+#[ignore = "make test-all: after the decision; make test has a_line_that_is_away_for_ten_seconds_loses_nothing"]
 fn a_line_that_is_gone_behind_the_decision_is_named() {
     let stage = Stage::new(&SETTINGS);
     let split = plan(&stage.cluster);

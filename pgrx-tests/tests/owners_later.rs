@@ -2,6 +2,7 @@
 //! mover's rights by functions that everybody may call.
 
 use shardmaster_tests::cluster::{DATABASE, MOVER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, before_the_next_step, by_superusers, client, cluster, let_code_be_computed, plan, source,
     to_pending,
@@ -283,7 +284,10 @@ fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
             "CASE WHEN t.val = 'the secret' THEN ('{' || t.val)::json::text::int ELSE t.code END",
             "22P02",
         ),
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(2))
+    {
         let mut master = cluster.superuser().unwrap();
         master.execute(map, &[&split.id, &column, &expression]).unwrap();
         assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{expression}");
@@ -407,6 +411,7 @@ fn the_middle_of_a_range_is_not_looked_for_in_code_of_an_owner() {
 /// Triggers may wait long for writers: what has come to the target meanwhile is looked at
 /// before its tables are read.
 #[test]
+#[ignore = "make test-all: another moment; make test has owners::code_that_comes_later_stops_the_split_as_well"]
 fn what_comes_while_a_split_is_installed_is_looked_at() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);

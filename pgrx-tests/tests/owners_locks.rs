@@ -68,6 +68,7 @@ fn the_middle_of_a_range_is_looked_for_under_the_lock() {
 }
 
 /// Tables of both sides, and one that is referenced there.
+#[ignore = "make test-all: the check; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn a_check_reads_under_the_locks_that_it_has_looked_behind() {
     let cluster = cluster(&[]);
@@ -174,6 +175,7 @@ fn lock_next<'a>(
 }
 
 /// What has a name when the lock by it is there need not be what was referenced when the name was asked.
+#[ignore = "make test-all: what is referenced; make test has what_is_to_be_locked_is_asked_again_behind_the_locks"]
 #[test]
 fn a_cutover_asks_what_is_referenced_once_it_is_locked() {
     let cluster = cluster(&[]);
@@ -200,6 +202,7 @@ fn a_cutover_asks_what_is_referenced_once_it_is_locked() {
 }
 
 /// Whose row has a unique value that a step would write is asked once the step has let go of its locks.
+#[ignore = "make test-all: a row in the way; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn whose_row_is_in_the_way_is_asked_under_the_lock() {
     let cluster = shardmaster_tests::fixture::cluster_of(
@@ -237,6 +240,7 @@ fn whose_row_is_in_the_way_is_asked_under_the_lock() {
 }
 
 /// Rows that were written to the target before its guard was there.
+#[ignore = "make test-all: the installation; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn an_installation_reads_the_target_under_its_lock() {
     let cluster = cluster(&[]);
@@ -318,6 +322,7 @@ fn what_is_to_be_locked_is_asked_again_behind_the_locks() {
 
 /// What references the rows of a table has another name between two of its batches: the next attempt finds that.
 #[test]
+#[ignore = "make test-all: another name; make test has a_finish_reads_what_references_its_rows_under_its_lock"]
 fn a_finish_goes_on_where_what_references_its_rows_has_another_name() {
     let cluster = cluster(&["shardmaster.copy_streams = 1"]);
     own_the_table(&cluster);
@@ -343,6 +348,7 @@ fn a_finish_goes_on_where_what_references_its_rows_has_another_name() {
 }
 
 /// Partitions that came to the target with rows of their own: a rollback names them.
+#[ignore = "make test-all: a rollback; make test has a_finish_reads_what_references_its_rows_under_its_lock"]
 #[test]
 fn a_rollback_reads_what_was_attached_under_its_lock() {
     let cluster = shardmaster_tests::fixture::cluster_of(
@@ -404,6 +410,7 @@ fn look_ups_read_under_the_lock() {
 }
 
 /// Rows of a copy that refer to one which its origin has no longer are looked for.
+#[ignore = "make test-all: reference tables; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn a_reference_table_is_followed_under_the_locks_of_what_refers_to_it() {
     let cluster = cluster(&[]);

@@ -2,6 +2,7 @@
 //! between two of its steps or batches: each is looked at again, or is not the one meant.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, source, to_pending};
 use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
@@ -50,7 +51,7 @@ const SWAPS: [Swap; 4] = [
 /// While finish deletes, batch by batch, both sides are looked at before each of them.
 #[test]
 fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
-    for swap in SWAPS {
+    for swap in SWAPS.into_iter().take(at_most(2)) {
         let cluster = cluster_of(
             &[],
             "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY LIST (tenant);
@@ -100,6 +101,7 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
 
 /// A table that is referenced is none of the split's, and a step that asks it for rows asks
 /// the one that is referenced.
+#[ignore = "make test-all: a view; make test has what_is_swapped_behind_a_batch_of_finish_runs_for_nobody"]
 #[test]
 fn a_view_in_the_place_of_a_referenced_table_is_not_asked() {
     let cluster = cluster(&[]);

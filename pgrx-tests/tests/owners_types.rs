@@ -76,6 +76,7 @@ fn within_a_finish(then: impl FnOnce(&Cluster, &Split<'_>)) {
 
 /// Another table in the place of one whose key was of a domain.
 #[test]
+#[ignore = "make test-all: a key's domain; make test has a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish"]
 fn a_domain_that_a_key_was_of_runs_nothing_behind_a_batch_of_finish() {
     within_a_finish(|cluster, _| {
         let swap = "BEGIN; ALTER TABLE items RENAME TO kept; CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id));
@@ -96,6 +97,7 @@ fn a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish() {
 }
 
 /// The same before the cutover, between two steps of a comparison: its tables are made anew.
+#[ignore = "make test-all: a comparison; make test has a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish"]
 #[test]
 fn a_comparison_goes_on_by_the_types_of_now() {
     let cluster = cluster_of(&["shardmaster.copy_streams = 1", "shardmaster.step_time = '20ms'"], TABLE);

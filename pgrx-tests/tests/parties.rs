@@ -282,6 +282,7 @@ fn a_splits_secret_passes_its_own_triggers_alone() {
 /// What one session of a process has seen of the agent's schema holds for its next ones while the schema is the same one: one that
 /// has another owner, or lets others create in it, is looked into again at once.
 #[test]
+#[ignore = "make test-all: what sessions keep of a schema; make test has security::an_agents_schema_that_somebody_else_has_made_is_not_read"]
 fn a_session_looks_into_a_schema_that_has_changed() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);

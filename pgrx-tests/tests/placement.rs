@@ -204,7 +204,7 @@ fn a_storm_of_sessions_loses_no_slot_and_gives_none_twice() {
     let storm = Storm::default();
     let (time, kill_every) = match std::env::var_os("SHARDMASTER_SOAK") {
         Some(_) => (Duration::from_secs(60), Duration::from_secs(17)),
-        None => (Duration::from_secs(25), Duration::from_secs(7)),
+        None => (Duration::from_secs(6), Duration::from_secs(3)),
     };
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
@@ -274,6 +274,7 @@ fn fill_first_fills_first_whoever_comes() {
 /// While slots come back and are taken again, the second shard stays closed: of the 30
 /// slots of the first, 10 sessions never hold more than 20.
 #[test]
+#[ignore = "make test-all: sessions at the same time; make test has fill_first_fills_first_whoever_comes"]
 fn fill_first_opens_no_shard_while_slots_come_back() {
     let cluster = storm_cluster();
     std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! Tables in places of every kind: shard-by columns of each type and strategy, and settings of servers, roles and writers that change how values are written.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::zoo::drive::{self, Drive, Place};
 use shardmaster_tests::zoo::{Case, keys, settings, values};
 
@@ -162,8 +163,12 @@ fn keyspace(cluster: &Cluster, family: &Family, strategy: &str, name: &str) -> (
 #[test]
 fn shard_by_columns_of_each_type_and_strategy() {
     let cluster = drive::cluster().unwrap();
-    for strategy in ["directory", "hash", "range"] {
+    for (at, strategy) in ["directory", "hash", "range"].into_iter().enumerate() {
         for (number, family) in FAMILIES.iter().enumerate() {
+            // Each strategy with a family of its own, and in long runs with each.
+            if !is_long_run() && number != [1, 4, 0][at] {
+                continue;
+            }
             let name = format!("{strategy}_{number}");
             let (plan, moved) = keyspace(&cluster, family, strategy, &name);
             let cases = cases(family, &name, strategy == "directory");
@@ -177,6 +182,7 @@ fn shard_by_columns_of_each_type_and_strategy() {
 /// What is of another family than the keyspace or the other tables, and what has no text
 /// of its own, in each strategy.
 #[test]
+#[ignore = "make test-all: types of another family; make test has refusals::blanks_at_the_end_are_told_of_alike_by_routes_and_columns"]
 fn shard_by_columns_of_another_family_are_refused() {
     let cluster = drive::cluster().unwrap();
     let others = [
@@ -191,7 +197,7 @@ fn shard_by_columns_of_another_family_are_refused() {
         "\"char\"",
         "inet",
     ];
-    for strategy in ["directory", "hash", "range"] {
+    for strategy in ["directory", "hash", "range"].into_iter().take(at_most(1)) {
         for (number, family) in FAMILIES.iter().enumerate().filter(|(number, _)| *number != 2) {
             let name = format!("{strategy}_{number}");
             let (plan, _) = keyspace(&cluster, family, strategy, &name);
@@ -318,6 +324,7 @@ fn every_setting_is_pinned_or_judged() {
 }
 
 #[test]
+#[ignore = "make test-all: values under odd settings; make test has every_setting_is_pinned_or_judged"]
 fn odd_settings_of_both_sides_and_of_writers() {
     let (cluster, has) = drive::furnished().unwrap();
     for server in 0..2 {

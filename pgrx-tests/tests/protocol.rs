@@ -140,6 +140,7 @@ fn change_while_it_is_copied(cluster: &Cluster, split: &Split<'_>) {
 }
 
 #[test]
+#[ignore = "make test-all: each at rest; make test has tables::truncate_and_rewrites_at_every_point_of_a_step"]
 fn truncate_and_rewrites_start_the_copy_again() {
     for change in [
         "TRUNCATE items",
@@ -180,6 +181,7 @@ fn a_changed_trigger_stops_the_split() {
 }
 
 #[test]
+#[ignore = "make test-all: a prepared transaction; make test has parties::a_writer_holds_a_cutover_up_until_its_deadline"]
 fn a_prepared_transaction_holds_the_cutover_off_until_its_deadline() {
     let cluster = cluster(&["shardmaster.cutover_timeout = '500ms'"]);
     let split = plan(&cluster);
@@ -250,6 +252,7 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
 /// However long no worker comes: the source's disk does not fill with marks, and who has left
 /// none is waited for.
 #[test]
+#[ignore = "make test-all: how many marks there are; make test has a_transaction_that_began_before_capture_is_waited_for"]
 fn a_mark_of_one_writer_stands_for_others() {
     let cluster = cluster(&["shardmaster.capture_lease = '1s'"]);
     let split = plan(&cluster);
@@ -315,6 +318,7 @@ fn another_master_is_refused_until_it_adopts_the_shard() {
 }
 
 #[test]
+#[ignore = "make test-all: another version; make test has updated::an_update_in_the_middle_of_splits_loses_nothing"]
 fn what_another_version_has_installed_is_left_alone() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
@@ -333,6 +337,7 @@ fn what_another_version_has_installed_is_left_alone() {
 }
 
 #[test]
+#[ignore = "make test-all: what is told of it; make test has collisions::a_row_of_another_moving_split_is_waited_for"]
 fn a_row_of_another_key_in_the_way_is_named() {
     let cluster = cluster(&[]);
     for shard in &cluster.shards {

@@ -3,7 +3,7 @@
 use postgres::Client;
 use shardmaster_tests::asking::{analyst, error, json, stage};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
-use shardmaster_tests::env::may_lack;
+use shardmaster_tests::env::{is_long_run, may_lack};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, by_superusers, outcome};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -106,14 +106,16 @@ fn each_key_is_answered_for_once_while_splits_go_there_and_back() {
         pause();
         back.finish(LIMIT).unwrap();
         pause();
-        let again = fixture::plan(&cluster);
-        fixture::to_pending(&again);
-        again.call("rollback").unwrap();
-        again.wait("rolled_back", LIMIT).unwrap();
-        pause();
-        let last = fixture::completed(&cluster);
-        last.finish(LIMIT).unwrap();
-        pause();
+        if is_long_run() {
+            let again = fixture::plan(&cluster);
+            fixture::to_pending(&again);
+            again.call("rollback").unwrap();
+            again.wait("rolled_back", LIMIT).unwrap();
+            pause();
+            let last = fixture::completed(&cluster);
+            last.finish(LIMIT).unwrap();
+            pause();
+        }
         ends.store(true, Ordering::Relaxed);
         asking.join().unwrap();
     });
@@ -151,6 +153,7 @@ fn a_decision_in_between_is_asked_about_again() {
 }
 
 #[test]
+#[ignore = "make test-all: buckets and ranges; make test has each_key_is_answered_for_once_while_splits_go_there_and_back"]
 fn a_key_is_hidden_by_bucket_and_by_range_as_well() {
     for (strategy, assign, plan) in [
         (
@@ -197,6 +200,7 @@ fn a_key_is_hidden_by_bucket_and_by_range_as_well() {
 
 /// What was given up on a shard that comes back is there until it is cleaned up.
 #[test]
+#[ignore = "make test-all: the source alone; make test has queries_hostile::a_lost_source_that_comes_back_is_not_counted"]
 fn what_a_lost_shard_has_left_is_hidden_as_well() {
     let mut cluster = stage(&[]);
     let split = fixture::plan(&cluster);

@@ -169,6 +169,7 @@ fn a_plain_name_stands_for_the_same_table_during_a_split() {
 
 /// Whatever its name is by now, and whatever reads it.
 #[test]
+#[ignore = "make test-all: a table that moves meanwhile; make test has a_plain_name_stands_for_the_same_table_during_a_split"]
 fn tables_that_go_elsewhere_meanwhile_are_refused() {
     let cluster = stage(&[]);
     let split = fixture::plan(&cluster);
@@ -231,6 +232,7 @@ fn a_lost_source_that_comes_back_is_not_counted() {
 }
 
 #[test]
+#[ignore = "make test-all: many questions; make test has nobody_is_left_at_work_on_a_shard"]
 fn a_session_asks_as_often_as_it_likes_whatever_has_failed() {
     let cluster = stage(&["max_files_per_process = 72"]);
     let mut client = analyst(&cluster);

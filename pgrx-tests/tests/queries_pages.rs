@@ -2,6 +2,7 @@
 
 use postgres::Client;
 use shardmaster_tests::asking::{analyst, error, stage};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{self, by_owner, by_superuser};
 
 const STATEMENT: &str = "SELECT tenant, id, code, val FROM items";
@@ -48,7 +49,10 @@ fn each_row_is_on_one_page_and_in_order() {
         (r#"{code,"tenant COLLATE \"C\"",id}"#, r#"code, tenant COLLATE "C", id"#, 7),
         (r#"{"tenant collate \"C\" desc",code,"id desc"}"#, r#"tenant COLLATE "C" DESC, code, id DESC"#, 100),
         (r#"{id,"tenant COLLATE \"C\" ASC"}"#, r#"id, tenant COLLATE "C""#, 857),
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(1))
+    {
         let all = pages(&mut client, order, size);
         let query = format!(
             "SELECT to_jsonb(t)::text FROM (SELECT tenant, id, code, val FROM together) t ORDER BY {by}"
@@ -108,6 +112,7 @@ fn a_varchar_is_ordered_as_the_text_that_it_is() {
 }
 
 #[test]
+#[ignore = "make test-all: pages; make test has queries_bounds::memory_is_bounded_whatever_comes"]
 fn a_page_takes_no_more_memory_than_it_may() {
     let cluster = stage(&[]);
     let mut client = analyst(&cluster);

@@ -18,6 +18,7 @@ fn position(split: &Split<'_>) -> String {
 /// Under another order a row of the target lies between the bounds of many ranges: each of these
 /// would read it again, and tell of it again.
 #[test]
+#[ignore = "make test-all: another order on the target; make test has verify::what_is_wrong_in_a_big_table_is_found_and_repaired"]
 fn keys_that_are_ordered_otherwise_on_the_target_are_read_once() {
     let cluster = cluster_of(
         &["shardmaster.step_time = 50", "shardmaster.max_copy_rate = 40000"],
@@ -53,6 +54,7 @@ fn keys_that_are_ordered_otherwise_on_the_target_are_read_once() {
 /// A range has so many keys of the source. What the target has between its bounds may be all of a
 /// far bigger table: that is not read within a step.
 #[test]
+#[ignore = "make test-all: a target with far more; make test has verify::what_is_wrong_in_a_big_table_is_found_and_repaired"]
 fn a_target_that_holds_far_more_is_not_read_at_once() {
     let cluster = cluster_of(
         &SMALL,
@@ -99,6 +101,7 @@ fn keys_that_are_no_text_of_any_encoding_are_compared() {
 /// The target has its answer long before the source: its transaction is one that is worked for all
 /// the same.
 #[test]
+#[ignore = "make test-all: a slow source; make test has few_rows::a_target_that_is_slow_with_them_is_waited_for"]
 fn a_source_that_takes_long_is_waited_for() {
     let cluster = cluster_of(
         &["shardmaster.remote_timeout = '1500ms'"],

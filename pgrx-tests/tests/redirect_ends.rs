@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::DATABASE;
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, outcome, plan, source};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
@@ -18,6 +19,7 @@ fn wait_until_ok(client: &mut Client, statement: &str) {
 
 /// A key that is given back by an assignment is let in; the others are not.
 #[test]
+#[ignore = "make test-all: an assignment; make test has spellings::keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in"]
 fn a_key_given_back_by_hand_is_let_in() {
     let cluster = cluster(&[]);
     let mut master = cluster.superuser().unwrap();
@@ -41,10 +43,13 @@ fn an_end_that_is_interrupted_is_gone_on_with() {
     let cluster = cluster(&[]);
     for (point, action) in [
         ("redirect_begin", "kill"),
-        ("redirect_ended", "exit"),
         ("redirect_ended", "kill"),
+        ("redirect_ended", "exit"),
         ("redirect_ended", "error"),
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(2))
+    {
         finished(&plan(&cluster));
         cluster.fault(&format!("{point}={action}")).unwrap();
         let assign = "SELECT shard_assign('moves', 'shard_a', force => true)";
@@ -68,6 +73,7 @@ fn an_end_that_is_interrupted_is_gone_on_with() {
 
 /// An assignment asks no shard: what is out of reach is told when it is back.
 #[test]
+#[ignore = "make test-all: a shard out of reach; make test has spellings::a_shard_that_does_not_answer_is_asked_again"]
 fn an_assignment_does_not_wait_for_the_shard() {
     let mut cluster = cluster(&["shardmaster.max_split_workers = 1"]);
     let id = {
@@ -92,6 +98,7 @@ fn an_assignment_does_not_wait_for_the_shard() {
 
 /// A shard that stale clients are sent away from is not forgotten.
 #[test]
+#[ignore = "make test-all: a shard that is dropped; make test has a_redirect_ends_by_itself"]
 fn a_shard_with_a_redirect_is_not_dropped() {
     let cluster = cluster(&[]);
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves", "stays"]).unwrap();
@@ -107,6 +114,7 @@ fn a_shard_with_a_redirect_is_not_dropped() {
 
 /// The source is gone for good after finish: its redirect goes with it, and then its name.
 #[test]
+#[ignore = "make test-all: a lost source; make test has a_redirect_ends_by_itself"]
 fn a_redirect_of_a_lost_source_can_be_given_up() {
     let mut cluster = cluster(&["shardmaster.remote_timeout = '2s'"]);
     let id = {
@@ -127,6 +135,7 @@ fn a_redirect_of_a_lost_source_can_be_given_up() {
 
 /// The last word on a key counts, also while the worker that ends its redirect is at it.
 #[test]
+#[ignore = "make test-all: another moment; make test has an_end_that_is_interrupted_is_gone_on_with"]
 fn a_word_that_comes_while_a_redirect_is_to_end_counts() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
@@ -167,6 +176,7 @@ fn a_redirect_ends_by_itself() {
 
 /// Both sides of a split that goes on, then what it leaves.
 #[test]
+#[ignore = "make test-all: what is listed; make test has a_redirect_ends_by_itself"]
 fn guards_are_listed() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);

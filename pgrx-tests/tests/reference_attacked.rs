@@ -4,6 +4,7 @@
 use crate::reference::{ADD, ALL, WAIT, alike, all, contents, held, master, refused, states, zoo};
 use crate::reference_faults::restart_worker;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, outcome};
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::{standby, wait};
@@ -35,6 +36,7 @@ fn may_write(cluster: &Cluster, server: usize, statement: &str) {
 }
 
 #[test]
+#[ignore = "make test-all: a table made anew; make test has what_was_written_past_a_guard_is_set_back"]
 fn a_copy_that_is_another_table_is_filled_again() {
     let cluster = filled(2);
     let create = "CREATE TABLE countries (code text PRIMARY KEY, name text)";
@@ -68,7 +70,10 @@ fn what_was_written_past_a_guard_is_set_back() {
         "UPDATE countries SET name = 'x'",
         "INSERT INTO countries VALUES ('more')",
         "TRUNCATE countries",
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(1))
+    {
         by_superuser(&cluster, 1, &past(statement));
         become_alike(&cluster, 1, "countries");
     }
@@ -78,6 +83,7 @@ fn what_was_written_past_a_guard_is_set_back() {
 
 /// What the queue does not tell is waited for like what it tells.
 #[test]
+#[ignore = "make test-all: what a wait knows; make test has what_was_written_past_a_guard_is_set_back"]
 fn a_wait_knows_what_is_in_no_queue() {
     let cluster = filled(2);
     for round in 0..4 {
@@ -102,6 +108,7 @@ fn a_wait_knows_what_is_in_no_queue() {
 /// A shard that was made of the origin's disk captures what it is to be told, and one that is the origin's place from now
 /// on refuses its clients.
 #[test]
+#[ignore = "make test-all: a copy of a disk; make test has an_origin_may_fail_over"]
 fn a_server_may_come_to_another_end() {
     let mut cluster = filled(2);
     let mut twin = Server::standby_of(&cluster.servers[0], "twin").unwrap();
@@ -154,6 +161,7 @@ fn an_origin_may_fail_over() {
 
 /// What shards have of tables that the master does not know any more, and of workers that came after it.
 #[test]
+#[ignore = "make test-all: a restored master; make test has restored_reference::a_shard_that_knows_nothing_any_more_keeps_its_rows"]
 fn a_master_may_be_back_from_before_a_table() {
     let mut cluster = zoo(2);
     master(&cluster, "SELECT shard_table_drop('countries')");
@@ -188,6 +196,7 @@ fn a_master_may_be_back_from_before_a_table() {
 
 /// One that hangs in the middle of a table holds the others up no longer than it takes to notice.
 #[test]
+#[ignore = "make test-all: a whole table; make test has lookups::a_shard_that_hangs_holds_up_its_own_keys_alone"]
 fn others_follow_while_one_hangs_in_a_whole_table() {
     let cluster = filled(3);
     cluster.set("shardmaster.remote_timeout", "2s").unwrap();

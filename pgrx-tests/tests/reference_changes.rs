@@ -51,6 +51,7 @@ fn a_table_may_have_another_key() {
 }
 
 #[test]
+#[ignore = "make test-all: what refers to another table; make test has reference::rows_that_others_refer_to_do_not_go"]
 fn what_refers_to_another_table_is_refused_by_name() {
     let cities = "CREATE TABLE cities (id int PRIMARY KEY); CREATE TABLE streets (id int PRIMARY KEY, city int REFERENCES cities)";
     let cluster = cluster_of(&[], &format!("{COUNTRIES}; {cities}"));
@@ -68,6 +69,7 @@ fn what_refers_to_another_table_is_refused_by_name() {
 }
 
 #[test]
+#[ignore = "make test-all: splits and assignments; make test has reference::a_new_shard_is_filled_before_it_gets_keys"]
 fn no_key_comes_where_a_table_is_not_filled() {
     let cluster = zoo(2);
     alike(&cluster, &ALL);
@@ -103,6 +105,7 @@ fn no_key_comes_where_a_table_is_not_filled() {
 }
 
 #[test]
+#[ignore = "make test-all: a shard that is not used; make test has reference_reasons::rows_that_do_not_fit_are_told_with_what_helps"]
 fn a_shard_that_is_not_used_is_told_to_be_behind() {
     let cluster = zoo(3);
     alike(&cluster, &ALL);
@@ -119,6 +122,7 @@ fn a_shard_that_is_not_used_is_told_to_be_behind() {
 
 /// What a dump has brought along counts transactions of the server that it was made on.
 #[test]
+#[ignore = "make test-all: a dump of the origin; make test has reference_attacked::an_origin_may_fail_over"]
 fn an_origin_may_come_to_another_server() {
     let cluster = zoo(2);
     alike(&cluster, &ALL);

@@ -2,6 +2,7 @@
 
 use crate::reference::{ADD, ALL, COUNTRIES, WAIT, Writer, alike, all, contents, held, master, states, zoo};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, cluster_of};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::strike::Strike;
@@ -31,7 +32,7 @@ fn who_dies_at_a_point_goes_on_right() {
     let cluster = zoo(2);
     let writer = Writer::start(&cluster, 2);
     for point in ["begin", "snapshot", "applied", "durable", "committed", "consumed"] {
-        for action in ["exit", "kill"] {
+        for action in ["kill", "exit"].into_iter().take(at_most(1)) {
             // Whoever comes by the point dies there.
             Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap().wait(LIMIT).unwrap();
         }
@@ -51,7 +52,7 @@ fn who_dies_while_it_installs_opens_or_removes_goes_on_right() {
         "ALTER TABLE plans DISABLE TRIGGER USER",
     );
     for (point, lead) in [("attached", ""), ("installed", off), ("full", full), ("dropped", "")] {
-        for action in ["exit", "kill"] {
+        for action in ["kill", "exit"].into_iter().take(at_most(1)) {
             let strike = Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap();
             match point {
                 "attached" => end_worker(&cluster),
@@ -86,6 +87,7 @@ fn nothing_is_left_of_countries(cluster: &Cluster) {
 }
 
 #[test]
+#[ignore = "make test-all: reference tables; make test has lookups::a_shard_that_hangs_holds_up_its_own_keys_alone"]
 fn others_follow_while_one_is_silent() {
     let mut cluster = zoo(3);
     alike(&cluster, &ALL);
@@ -113,6 +115,7 @@ fn others_follow_while_one_is_silent() {
 }
 
 #[test]
+#[ignore = "make test-all: a full queue; make test has bad_input::a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does"]
 fn a_queue_that_is_full_costs_no_writer_anything() {
     let cluster = zoo(3);
     alike(&cluster, &ALL);
@@ -157,6 +160,7 @@ fn a_queue_that_is_full_costs_no_writer_anything() {
 
 /// Another master in place of one that was lost: what that had left is removed, and then it is as with new shards.
 #[test]
+#[ignore = "make test-all: another master; make test has refusals::a_new_master_cleans_up_after_a_lost_one"]
 fn what_a_lost_master_has_left_is_removed() {
     let mut cluster = cluster_of(&[], COUNTRIES);
     run(&cluster, 0, "INSERT INTO countries VALUES ('de')");
@@ -185,6 +189,7 @@ fn what_a_lost_master_has_left_is_removed() {
 
 /// Transactions that nobody knows any more, with numbers that are given out again.
 #[test]
+#[ignore = "make test-all: shards of before; make test has reference_attacked::an_origin_may_fail_over"]
 fn what_was_set_back_is_copied_again() {
     let mut cluster = zoo(3);
     alike(&cluster, &ALL);

@@ -44,6 +44,7 @@ fn rows_that_do_not_fit_are_told_with_what_helps() {
 
 /// What a subscription applies fires no trigger for statements.
 #[test]
+#[ignore = "make test-all: a subscription; make test has ddl::a_target_that_subscribes_to_its_source_is_refused"]
 fn a_copy_that_is_subscribed_is_refused() {
     let cluster = zoo(2);
     alike(&cluster, &ALL);
@@ -75,6 +76,7 @@ fn a_lock_that_is_in_the_way_is_told() {
 
 /// A reader of one shard holds up what is to be taken off there, and nothing else.
 #[test]
+#[ignore = "make test-all: a drop; make test has a_lock_that_is_in_the_way_is_told"]
 fn what_is_dropped_says_what_it_waits_for() {
     let cluster = zoo(3);
     alike(&cluster, &ALL);
@@ -103,6 +105,7 @@ fn what_is_dropped_says_what_it_waits_for() {
 
 /// Whoever tidies up on the origin keeps nobody from writing.
 #[test]
+#[ignore = "make test-all: a queue that is gone; make test has reference_attacked::what_was_written_past_a_guard_is_set_back"]
 fn a_queue_that_is_gone_is_made_again() {
     let cluster = zoo(2);
     alike(&cluster, &ALL);

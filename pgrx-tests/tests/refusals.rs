@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::state_of;
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::split::Split;
@@ -144,6 +145,7 @@ fn a_call_in_the_wrong_phase_says_which_is_right() {
 /// The redirect stays on the table: in another keyspace its rows would be refused by keys
 /// that mean something else there.
 #[test]
+#[ignore = "make test-all: a redirect that stands; make test has an_active_split_keeps_its_scope_from_changing"]
 fn a_table_keeps_its_keyspace_while_a_redirect_stands() {
     let cluster = cluster();
     let mut master = cluster.superuser().unwrap();
@@ -255,15 +257,18 @@ fn the_check_finds_what_the_servers_know() {
             "source: right to create",
         ),
     ];
-    for (shard, make, unmake, finding) in cases {
+    for (number, (shard, make, unmake, finding)) in cases.into_iter().enumerate() {
         create(&cluster, shard, make);
         let rows =
             master.query("SELECT check_name FROM shard_split_check($1) WHERE NOT ok", &[&split.id]).unwrap();
         let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         assert!(found.iter().any(|f| f == finding), "{make}: {found:?}");
-        split.call("start_dual_write").unwrap();
-        let error = split.wait("dual_write", LIMIT).unwrap_err();
-        assert!(error.to_string().contains("the check has found"), "{make}: {error}");
+        // Whatever it is that the check has found.
+        if number < at_most(2) {
+            split.call("start_dual_write").unwrap();
+            let error = split.wait("dual_write", LIMIT).unwrap_err();
+            assert!(error.to_string().contains("the check has found"), "{make}: {error}");
+        }
         create(&cluster, shard, unmake);
     }
     assert_eq!(split.findings().unwrap(), [""; 0]);
@@ -298,6 +303,7 @@ fn a_server_that_is_away_is_waited_for() {
 
 /// Names with quotes, capitals, spaces, reserved words, other alphabets, 63 bytes.
 #[test]
+#[ignore = "make test-all: odd names; make test has hostile_texts::no_text_of_a_user_is_obeyed"]
 fn odd_names_move_like_others() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
     let tables = ["\"Group By\"", "\"it's \"\"quoted\"\"\"", "\"таблица\"", "\"select\""];
@@ -380,7 +386,9 @@ fn blanks_at_the_end_are_told_of_alike_by_routes_and_columns() {
         ("'range', key_type", "char", "of_code", true),
         ("'range', key_type", "text", "of_char", false),
     ];
-    for (number, (strategy, key_type, table, fits)) in cases.into_iter().enumerate() {
+    // Every third one, and in long runs each.
+    let step = if is_long_run() { 1 } else { 3 };
+    for (number, (strategy, key_type, table, fits)) in cases.into_iter().enumerate().step_by(step) {
         let case = format!("{table} by {strategy} => {key_type}");
         let (assign, plan) = match strategy.split_once(',').unwrap().0 {
             "'directory'" => (

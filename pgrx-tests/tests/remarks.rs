@@ -30,6 +30,7 @@ const COLUMNS: &str = "
     CREATE TRIGGER body BEFORE UPDATE OR DELETE ON items FOR EACH ROW EXECUTE FUNCTION lo_manage(body)";
 
 #[test]
+#[ignore = "make test-all: each of them accepted; make test has values_of_a_server_are_found_in_types_that_do_not_say_so"]
 fn what_means_something_on_one_server_is_accepted_by_name() {
     let cluster = cluster(&[]);
     by_superusers(&cluster, COLUMNS);

@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, before_the_next_step, by_owner, by_superuser, cluster, source, to_pending,
 };
@@ -83,7 +84,10 @@ fn a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were() {
         (&[0, 1], exchange_labels("x", "z")),
         (&[1], EXCHANGE_COLUMNS.to_owned()),
         (&[0, 1], EXCHANGE_COLUMNS.to_owned()),
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(1))
+    {
         let cluster = stage(50);
         let split = plan(&cluster);
         to_pending(&split);
@@ -104,6 +108,7 @@ fn a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were() {
 
 /// Labels that came, and those of keys that have nothing to do with it, are in nobody's way.
 #[test]
+#[ignore = "make test-all: labels that nobody changed; make test has a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were"]
 fn a_rollback_deletes_copies_of_labels_that_are_what_they_were() {
     let cluster = stage(50);
     let split = plan(&cluster);
@@ -116,6 +121,7 @@ fn a_rollback_deletes_copies_of_labels_that_are_what_they_were() {
 }
 
 #[test]
+#[ignore = "make test-all: what is said of it; make test has a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were"]
 fn a_rollback_says_where_copies_are_left_that_go_by_another_name() {
     for (change, table, said) in [
         (
@@ -148,7 +154,7 @@ fn a_rollback_says_where_copies_are_left_that_go_by_another_name() {
 /// Even where what is missing is accepted: rows of a key that stays are on no other shard.
 #[test]
 fn a_finish_deletes_no_rows_of_a_key_that_stays() {
-    for change in [exchange_labels("x", "y"), EXCHANGE_COLUMNS.to_owned()] {
+    for change in [exchange_labels("x", "y"), EXCHANGE_COLUMNS.to_owned()].into_iter().take(at_most(1)) {
         let cluster = stage(50);
         let split = plan(&cluster);
         to_pending(&split);
@@ -173,6 +179,7 @@ fn a_finish_deletes_no_rows_of_a_key_that_stays() {
 
 /// No lock keeps labels as they are: what changes between two batches is found before the next one is committed.
 #[test]
+#[ignore = "make test-all: a moment between batches; make test has a_finish_deletes_no_rows_of_a_key_that_stays"]
 fn labels_that_are_exchanged_between_batches_end_a_finish() {
     let cluster = stage(100_000);
     // Without statistics an index finds all of them, in one batch.
@@ -200,6 +207,7 @@ fn labels_that_are_exchanged_between_batches_end_a_finish() {
 
 /// A copy that begins anew deletes what is there of it first.
 #[test]
+#[ignore = "make test-all: a copy that begins anew; make test has a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were"]
 fn a_copy_that_begins_anew_deletes_its_own_rows_alone() {
     let cluster = stage(50);
     let split = plan(&cluster);

@@ -1,6 +1,7 @@
 //! Changes of the source's tables that a split makes on its target as well: `on_ddl => 'replay'`.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, state_of};
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
@@ -149,6 +150,7 @@ fn what_is_not_certain_is_waited_for() {
 /// Another type would have the server show these again for every row: nobody of other keys is kept
 /// out for that long, and none of their code runs.
 #[test]
+#[ignore = "make test-all: types that cost a scan; make test has what_is_not_certain_is_waited_for"]
 fn a_type_that_rows_are_looked_through_for_is_waited_for() {
     for promise in [
         "ALTER TABLE items ADD CONSTRAINT short CHECK (length(val) < 1000)",
@@ -182,6 +184,7 @@ fn a_type_that_rows_are_looked_through_for_is_waited_for() {
 
 /// Somebody reads there for hours: others read meanwhile.
 #[test]
+#[ignore = "make test-all: locks on the target; make test has what_is_not_certain_is_waited_for"]
 fn clients_of_the_target_wait_for_a_moment() {
     let cluster = cluster_of(&[], TABLE);
     let split = pending(&cluster);
@@ -243,7 +246,7 @@ fn what_is_done_on_the_target_runs_no_code_of_its_owner() {
 fn a_change_is_made_once() {
     let cluster = cluster_of(&[], TABLE);
     let split = pending(&cluster);
-    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
+    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
         let strike = Strike::arm(&cluster, "reshape_replayed", kind).unwrap();
         by_owner(&cluster, 0, &format!("ALTER TABLE items ADD COLUMN more_{n} int"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
@@ -256,6 +259,7 @@ fn a_change_is_made_once() {
 
 /// The source changes once more before the split has gone on with what was done.
 #[test]
+#[ignore = "make test-all: two changes; make test has a_change_is_made_once"]
 fn a_change_is_gone_on_with() {
     let cluster = cluster_of(&[], TABLE);
     let split = pending(&cluster);
@@ -279,6 +283,7 @@ fn a_change_is_gone_on_with() {
 /// Everything that a writer can do, while its tables change before the copy, behind it, and with
 /// the fence a moment away.
 #[test]
+#[ignore = "make test-all: load; make test has columns_change_on_the_target_as_on_the_source"]
 fn an_application_migrates_its_source_alone() {
     // Time for a cutover that takes changes in first, on a busy machine, too.
     let settings = ["fsync = off", "shardmaster.tail_interval = 20", "shardmaster.cutover_timeout = '60s'"];
@@ -373,6 +378,7 @@ fn insert(cluster: &Cluster, id: i32) {
 }
 
 #[test]
+#[ignore = "make test-all: each kind of partition; make test has a_partition_is_made_once"]
 fn partitions_come_over() {
     let cluster = cluster_of(&[], TREE);
     // The target lacks one that the split has no row in, yet.
@@ -432,6 +438,7 @@ fn partitions_come_over() {
 
 /// What is in the way on the target is for its operator, and for its default partition.
 #[test]
+#[ignore = "make test-all: what is in a partition's way; make test has what_is_not_certain_is_waited_for"]
 fn a_partition_that_is_refused_is_waited_for_once_it_has_rows() {
     let cluster = cluster_of(&[], TREE);
     let split = pending(&cluster);
@@ -467,7 +474,7 @@ fn a_partition_that_is_refused_is_waited_for_once_it_has_rows() {
 fn a_partition_is_made_once() {
     let cluster = cluster_of(&[], TREE);
     let split = pending(&cluster);
-    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
+    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
         let n = n as i32 + 1;
         let strike = Strike::arm(&cluster, "reshape_placed", kind).unwrap();
         by_owner(&cluster, 0, &partition(&format!("more_{n}"), n * 1000));

@@ -2,6 +2,7 @@
 //! so; then it goes on by itself, and every row arrives as it is.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, plan, source, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::strike::Strike;
@@ -68,7 +69,7 @@ const CHANGES: &[(&str, &str)] = &[
 
 #[test]
 fn once_both_sides_are_alike_the_split_goes_on() {
-    for (n, (change, meanwhile)) in CHANGES.iter().enumerate() {
+    for (n, (change, meanwhile)) in CHANGES.iter().enumerate().take(at_most(1)) {
         let cluster = cluster_of(&[], TABLE);
         let split = plan(&cluster);
         to_pending(&split);
@@ -92,6 +93,7 @@ fn once_both_sides_are_alike_the_split_goes_on() {
 
 /// Where one table has changed on both sides, and another one on one, that one is named as what differs.
 #[test]
+#[ignore = "make test-all: which table it is; make test has once_both_sides_are_alike_the_split_goes_on"]
 fn the_table_that_differs_is_named() {
     let both = format!("{TABLE}; CREATE TABLE notes (tenant text, id int, PRIMARY KEY (tenant, id))");
     let cluster = cluster_of(&[], &both);
@@ -121,7 +123,8 @@ fn the_table_that_differs_is_named() {
 /// During the copy, and where both sides have changed between two looks.
 #[test]
 fn a_change_within_the_copy_begins_it_again() {
-    for point in ["backfill_begin", "step_chunk", "step_committed", "step_begin"] {
+    for point in ["step_committed", "backfill_begin", "step_chunk", "step_begin"].into_iter().take(at_most(1))
+    {
         let cluster = cluster_of(&["shardmaster.step_time = 20"], TABLE);
         let more =
             "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1001, 9000) i";
@@ -153,7 +156,7 @@ fn a_change_within_the_copy_begins_it_again() {
 /// A cutover that meets a difference is given up, and the split waits.
 #[test]
 fn a_cutover_does_not_pass_a_difference() {
-    for point in ["cutover_begin", "cutover_disabled", "cutover_locked"] {
+    for point in ["cutover_locked", "cutover_begin", "cutover_disabled"].into_iter().take(at_most(1)) {
         let cluster = cluster_of(&[], TABLE);
         let split = plan(&cluster);
         to_pending(&split);
@@ -174,6 +177,7 @@ fn a_cutover_does_not_pass_a_difference() {
 
 /// Queue and triggers are made for the key: another one is no change to go on with.
 #[test]
+#[ignore = "make test-all: another key; make test has rewrites::finish_deletes_no_value_that_it_has_not_compared"]
 fn another_key_is_none_to_go_on_with() {
     let changes = [
         "ALTER TABLE items DROP CONSTRAINT items_pkey, ADD PRIMARY KEY (id, tenant)",
@@ -203,7 +207,7 @@ fn whatever_becomes_of_its_worker() {
     let cluster = cluster_of(&[], TABLE);
     let split = plan(&cluster);
     to_pending(&split);
-    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
+    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
         let strike = Strike::arm(&cluster, "reshape_adopted", kind).unwrap();
         let column = format!("ALTER TABLE items ADD COLUMN more_{n} int");
         by_owner(&cluster, 0, &format!("{column} DEFAULT {n}"));

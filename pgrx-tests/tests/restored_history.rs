@@ -71,6 +71,7 @@ const WRONG: &str =
 
 /// The note of each move was overwritten on the shards that took part in the next one, or went with a shard that was dropped.
 #[test]
+#[ignore = "make test-all: several moves; make test has restored_master::a_key_that_moved_since_the_dump_is_not_written_before_it_is_adopted"]
 fn moves_that_came_one_after_the_other_are_all_taken_over() {
     let mut cluster = cluster();
     let dump = Dump::of(&cluster, "before").unwrap();
@@ -153,6 +154,7 @@ fn a_target_that_knows_nothing_of_the_move_gets_no_writers() {
 
 /// Neither the move of many keys at once nor a master's own split that did not know of a move is taken for harmless.
 #[test]
+#[ignore = "make test-all: keys that nobody knows; make test has a_target_that_knows_nothing_of_the_move_gets_no_writers"]
 fn what_nobody_can_tell_is_the_operators_to_say() {
     let mut cluster = cluster();
     let mut master = cluster.superuser().unwrap();
@@ -226,6 +228,7 @@ fn told_in_short(cluster: &Cluster, master: &mut Client) {
 
 /// The coordinator of a database that was dropped has ended, which is no reason to leave the next one's alone for a while.
 #[test]
+#[ignore = "make test-all: how soon workers come; make test has smoke::extension_is_up"]
 fn a_database_that_is_made_anew_again_and_again_has_its_workers_soon() {
     let cluster = cluster();
     let dump = Dump::of(&cluster, "before").unwrap();
@@ -243,6 +246,7 @@ fn a_database_that_is_made_anew_again_and_again_has_its_workers_soon() {
 
 /// Its goal was another one when the disk was copied.
 #[test]
+#[ignore = "make test-all: its end; make test has failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_split_whose_cutover_was_taken_over_runs_to_its_end() {
     let mut cluster = cluster();
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["k"]).unwrap();
@@ -264,6 +268,7 @@ fn a_split_whose_cutover_was_taken_over_runs_to_its_end() {
 /// The plan has a range of which a lost cutover has moved a part: it is named with the call that ends it, and what is of other
 /// keyspaces is taken over.
 #[test]
+#[ignore = "make test-all: a range that is planned; make test has a_target_that_knows_nothing_of_the_move_gets_no_writers"]
 fn a_plan_over_a_range_stands_in_the_way_of_its_own_keyspace_alone() {
     let mut cluster = cluster();
     for shard in &cluster.shards {

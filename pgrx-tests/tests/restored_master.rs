@@ -3,6 +3,7 @@
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, client, cluster, completed, finished, insert, outcome, plan, state_of, to_pending,
 };
@@ -97,7 +98,7 @@ fn a_key_that_moved_since_the_dump_is_not_written_before_it_is_adopted() {
     let cluster = cluster(&[]);
     let dump = Dump::of(&cluster, "before").unwrap();
     completed(&cluster);
-    for _ in 0..2 {
+    for _ in (0..2).take(at_most(1)) {
         dump.restore(&cluster).unwrap();
         refuses_and_adopts(&cluster);
     }
@@ -202,6 +203,7 @@ impl Clients {
 /// Only the old shard's note tells of the move. The new one may have moved the keys on: until it was asked, or is disabled,
 /// nobody is sent to either.
 #[test]
+#[ignore = "make test-all: a shard that was not asked; make test has restored_history::a_target_that_knows_nothing_of_the_move_gets_no_writers"]
 fn keys_whose_new_shard_was_not_asked_are_written_nowhere() {
     let mut cluster = cluster(&[]);
     let disk = Disk::of(&cluster).unwrap();
@@ -237,6 +239,7 @@ fn keys_whose_new_shard_was_not_asked_are_written_nowhere() {
 /// A standby of the master that has lost several decisions: a key that went away and came back is where the last
 /// one of them says.
 #[test]
+#[ignore = "make test-all: a promoted standby; make test has a_master_whose_disk_was_set_back_asks_its_shards"]
 fn a_promoted_standby_takes_the_last_of_several_decisions() {
     let mut cluster = cluster(&[]);
     let standby = standby::start(&cluster.master).unwrap();
@@ -263,6 +266,7 @@ fn a_promoted_standby_takes_the_last_of_several_decisions() {
 /// The plan is in the dump, its decision is not: the split's own worker takes it over, by what the
 /// shards have still, and by the note alone.
 #[test]
+#[ignore = "make test-all: a split that is known; make test has failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_split_that_the_dump_has_takes_its_own_decision_over() {
     for is_over in [false, true] {
         let cluster = cluster(&[]);
@@ -316,6 +320,7 @@ fn a_shard_that_makes_decisions_up_uses_up_no_version() {
 }
 
 /// A copy of the master in another database, beside the one that lives.
+#[ignore = "make test-all: a copy of the master; make test has parties::a_shard_remembers_its_master_until_it_is_dropped"]
 #[test]
 fn a_copy_of_a_master_moves_nothing_behind_a_redirect_that_was_dropped() {
     let cluster = cluster(&[]);
@@ -342,6 +347,7 @@ fn a_copy_of_a_master_moves_nothing_behind_a_redirect_that_was_dropped() {
 
 /// Buckets and ranges, cut otherwise by now; of a shard that the master does not know it says so.
 #[test]
+#[ignore = "make test-all: buckets and ranges; make test has a_key_that_moved_since_the_dump_is_not_written_before_it_is_adopted"]
 fn buckets_and_ranges_are_taken_over_too() {
     let cluster = cluster(&[]);
     for server in 0..2 {

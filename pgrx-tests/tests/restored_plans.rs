@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, cluster, finished, plan, to_pending};
 use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
@@ -104,6 +105,7 @@ fn begins(master: &mut Client, shard: &str) {
 
 /// A promoted standby, or a disk that was set back, is the master that the shards know.
 #[test]
+#[ignore = "make test-all: a plan that has not begun; make test has a_backup_of_any_phase_leads_to_where_the_keys_are"]
 fn a_plan_that_has_not_begun_is_taken_back_before_its_decision_is_taken_over() {
     let mut cluster = cluster(&[]);
     let id = plan(&cluster).id;
@@ -143,11 +145,14 @@ fn a_backup_of_any_phase_leads_to_where_the_keys_are() {
     dump(&cluster, &mut dumps, "completed");
     split.finish(LIMIT).unwrap();
     dump(&cluster, &mut dumps, "finished");
+    if !is_long_run() {
+        dumps.drain(..dumps.len() - 2);
+    }
     for (name, dump) in &dumps {
         follows(&mut cluster, dump, &format!("{name}, then finished"), "shard_b");
     }
     Split::of(&cluster, id).drop_guard().unwrap();
-    for (name, dump) in &dumps {
+    for (name, dump) in dumps.iter().filter(|_| is_long_run()) {
         follows(&mut cluster, dump, &format!("{name}, then the redirect was dropped"), "shard_b");
     }
     let next = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
@@ -165,6 +170,7 @@ fn to_pending_from_capture(split: &Split<'_>) {
 
 /// A split that is taken back, and one that is rolled back and begun anew as another.
 #[test]
+#[ignore = "make test-all: splits that were undone; make test has a_backup_of_any_phase_leads_to_where_the_keys_are"]
 fn a_backup_of_a_split_that_was_undone_leads_to_where_the_keys_are() {
     let mut cluster = cluster(&[]);
     let mut dumps = Vec::new();

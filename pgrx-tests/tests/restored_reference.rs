@@ -88,6 +88,7 @@ fn moved_to_c(cluster: &Cluster) {
 }
 
 #[test]
+#[ignore = "make test-all: another origin since; make test has a_shard_that_knows_nothing_any_more_keeps_its_rows"]
 fn the_origin_that_shards_know_is_not_written_to() {
     let mut cluster = zoo(3);
     run(&cluster, 0, "INSERT INTO countries VALUES ('de'), ('fr')");
@@ -129,6 +130,7 @@ fn the_origin_that_shards_know_is_not_written_to() {
 
 /// Numbers of tables and of sets are given out again by a master that was restored.
 #[test]
+#[ignore = "make test-all: numbers of tables; make test has a_shard_that_knows_nothing_any_more_keeps_its_rows"]
 fn a_number_is_not_taken_for_what_had_it() {
     let mut cluster = zoo(3);
     for server in 0..3 {

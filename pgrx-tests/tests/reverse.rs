@@ -2,7 +2,7 @@
 //! source, and one commit sends them there again.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::env::is_long_run;
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{self, LIMIT, completed, insert, load, outcome, plan, rows, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -97,6 +97,7 @@ fn what_clients_have_changed_comes_back() {
 
 /// There, back, there and back again: each way back has one of its own.
 #[test]
+#[ignore = "make test-all: more ways back; make test has writers_lose_nothing_there_and_back"]
 fn as_often_as_one_likes() {
     let cluster = fixture::cluster(&[ON]);
     let mut split = completed(&cluster);
@@ -131,7 +132,7 @@ fn writers_lose_nothing_there_and_back() {
                                           WHERE write_shard = 'shard_a' ORDER BY 1 LIMIT 3))";
     let all = "SELECT shard_split_plan_all('shard_a', 'shard_b', keyspace => 'tenants')";
     let forms = [(Sharding::Directory(vec![0; 8]), some), (Sharding::Range(vec!["t3", "t6"]), all)];
-    for (sharding, plan) in forms {
+    for (sharding, plan) in forms.into_iter().take(at_most(1)) {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20", ON]).unwrap();
         let text = format!("{sharding:?}");
         let mut workload = Workload::prepare(&cluster, load(sharding)).unwrap();
@@ -181,15 +182,20 @@ fn whatever_becomes_of_its_worker() {
         "cutover_moved",
     ];
     // Some of them each time; each by itself, and once more the other way round, where there is time.
+    // Where there is none, those that `faults` does not have, and the fence.
     let all = is_long_run();
-    let (turns, rounds) = if all { (2, points.len()) } else { (1, 5) };
+    let (turns, rounds) = if all { (2, points.len()) } else { (1, 2) };
+    let is_tried = |point: &&str| {
+        all || point.starts_with("reverse_") || ["cutover_fenced", "cutover_decided"].contains(point)
+    };
+    let points: Vec<&str> = points.into_iter().filter(is_tried).collect();
     for turn in 0..turns {
         let cluster = fixture::cluster(&[ON]);
         let mut split = completed(&cluster);
         let mut from = 1;
         for round in 0..rounds {
             let fault = |(n, point): (usize, &str)| format!("{point}={}", ["kill", "error"][(n + turn) % 2]);
-            let each = points.into_iter().enumerate().skip(round).step_by(rounds);
+            let each = points.iter().copied().enumerate().skip(round).step_by(rounds);
             let faults: Vec<String> = each.map(fault).collect();
             change(&cluster, from);
             let expected = rows(&cluster, from);
@@ -228,6 +234,7 @@ fn back_whatever_happens(cluster: &Cluster, split: &Split<'_>) -> shardmaster_te
 
 /// A way back that nobody has asked for goes with its split, however that ends.
 #[test]
+#[ignore = "make test-all: each end of the split; make test has resting::one_that_was_forgotten_goes_with_the_next_one"]
 fn it_goes_with_its_split() {
     let cluster = fixture::cluster(&[ON]);
     // Rolled back.
@@ -255,6 +262,7 @@ fn it_goes_with_its_split() {
 
 /// What finish finds in its way it finds before anything is taken away.
 #[test]
+#[ignore = "make test-all: a finish that was refused; make test has what_clients_have_changed_comes_back"]
 fn a_finish_that_is_refused_can_be_taken_back() {
     let cluster = fixture::cluster(&[ON]);
     let split = completed(&cluster);
@@ -282,6 +290,7 @@ fn a_finish_that_is_refused_can_be_taken_back() {
 
 /// Up to the moment from which it deletes.
 #[test]
+#[ignore = "make test-all: a finish that is under way; make test has what_clients_have_changed_comes_back"]
 fn a_finish_that_compares_is_taken_back_and_one_that_deletes_is_not() {
     let cluster = fixture::cluster(&[ON]);
     let split = completed(&cluster);
@@ -312,6 +321,7 @@ fn a_finish_that_compares_is_taken_back_and_one_that_deletes_is_not() {
 
 /// Given up before it decides, it leaves the split as it was, and no row of the source goes.
 #[test]
+#[ignore = "make test-all: one that is given up; make test has whatever_becomes_of_its_worker"]
 fn given_up_it_leaves_the_split_to_be_finished() {
     for point in ["install_guarded", "step_committed", "cutover_fenced"] {
         let cluster = fixture::cluster(&[ON]);
@@ -346,6 +356,7 @@ fn given_up_it_leaves_the_split_to_be_finished() {
 /// The source has failed over to a standby that was behind since: what it has is not what the
 /// target has begun with, and all of it is copied.
 #[test]
+#[ignore = "make test-all: a way back; make test has set_back::a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
 fn a_source_that_was_set_back_is_copied_again() {
     let mut cluster = fixture::cluster(&[ON, "fsync = on", "shardmaster.watch_interval = 100"]);
     let replica = standby::add(&cluster, 0).unwrap();
@@ -399,6 +410,7 @@ fn what_the_source_took_meanwhile_stops_it() {
 
 /// A master that was restored to a time before the way back decided takes it from the shards.
 #[test]
+#[ignore = "make test-all: a way back; make test has failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_decision_that_the_master_has_lost_is_adopted() {
     let mut cluster = fixture::cluster(&[ON, "fsync = on", "shardmaster.watch_interval = 100"]);
     let split = completed(&cluster);
@@ -419,6 +431,7 @@ fn a_decision_that_the_master_has_lost_is_adopted() {
 
 /// Whoever waits for its end to drop what is on the old side is told that it is there again.
 #[test]
+#[ignore = "make test-all: what is told of it; make test has what_clients_have_changed_comes_back"]
 fn a_split_that_was_taken_back_does_not_count_as_finished() {
     let cluster = fixture::cluster(&[ON]);
     let split = completed(&cluster);
@@ -443,6 +456,7 @@ fn a_split_that_was_taken_back_does_not_count_as_finished() {
 /// A column that the source alone has dropped stays with the target, and a type that is wider there
 /// takes more than the source: in the other direction neither goes.
 #[test]
+#[ignore = "make test-all: what is told before it; make test has reverse_meanwhile::a_change_after_the_cutover_goes_back_with_the_rows"]
 fn a_change_that_cannot_go_back_is_told_before_the_cutover() {
     for (side, change, why) in [
         (0, "ALTER TABLE items DROP COLUMN more", "column \"more\" is missing on the target"),

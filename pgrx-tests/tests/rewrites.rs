@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, by_superuser, cluster, cluster_of, completed, cut_over_and_compare, plan, rows, source,
     to_pending,
@@ -54,6 +55,7 @@ fn a_table_that_is_rewritten_within_finish_keeps_no_moved_row() {
 }
 
 #[test]
+#[ignore = "make test-all: a rollback; make test has a_table_that_is_rewritten_within_finish_keeps_no_moved_row"]
 fn a_table_that_is_rewritten_within_a_rollback_keeps_no_copy() {
     let cluster = cluster(&[]);
     fill(&cluster, 41_000);
@@ -71,11 +73,12 @@ fn a_table_that_is_rewritten_within_a_rollback_keeps_no_copy() {
 
 /// Its rows were in no batch, and the target need not have them.
 #[test]
+#[ignore = "make test-all: a moment between batches; make test has partitions::rows_attached_after_the_fence_are_not_deleted"]
 fn a_partition_that_is_attached_within_finish_is_told() {
     const LATE: &str = "CREATE TABLE items_2 (LIKE items INCLUDING ALL);
         INSERT INTO items_2 SELECT 'moves', i, 'late', i FROM generate_series(1001, 1010) i";
     const ATTACH: &str = "ALTER TABLE items ATTACH PARTITION items_2 FOR VALUES FROM (1000) TO (2000)";
-    for accepts in [false, true] {
+    for accepts in [false, true].into_iter().take(at_most(1)) {
         let cluster = cluster_of(&[], PARTS);
         let split = completed(&cluster);
         by_owner(&cluster, 0, LATE);
@@ -117,7 +120,10 @@ fn finish_misses_what_a_replaced_table_of_the_target_has_lost() {
         (plain, SWAP, "DELETE FROM items_old; DROP TABLE items_old"),
         (plain, EMPTIED_BEFORE, "DROP TABLE items_old"),
         (PARTS, REPARTITION, "TRUNCATE items_1; DROP TABLE items_1"),
-    ] {
+    ]
+    .into_iter()
+    .take(at_most(1))
+    {
         let cluster = cluster_of(&[], definition);
         let split = completed(&cluster);
         by_owner(&cluster, 1, &format!("{replace}; {then}"));
@@ -133,6 +139,7 @@ fn finish_misses_what_a_replaced_table_of_the_target_has_lost() {
 
 /// What was read of the table before is in other blocks now, and what was not, too.
 #[test]
+#[ignore = "make test-all: a verification; make test has a_table_that_is_rewritten_within_finish_keeps_no_moved_row"]
 fn a_verification_begins_a_rewritten_table_again() {
     // By blocks: a key whose text servers may read otherwise is not compared by ranges.
     let cluster = cluster_of(
@@ -182,6 +189,7 @@ fn a_verification_begins_a_rewritten_table_again() {
 
 /// Without a table the source has no row to delete, and no client to send away.
 #[test]
+#[ignore = "make test-all: tables that are dropped; make test has a_table_that_is_rewritten_within_finish_keeps_no_moved_row"]
 fn a_split_ends_whose_tables_were_all_dropped_on_the_source() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
@@ -204,8 +212,9 @@ fn a_split_ends_whose_tables_were_all_dropped_on_the_source() {
 /// What clients have changed is noted by the key of the installation. With another one it tells
 /// nothing: nobody is told that a row is missing, or that it is there, by the wrong columns.
 #[test]
+#[ignore = "make test-all: another primary key; make test has finish_deletes_no_value_that_it_has_not_compared"]
 fn another_key_is_refused_and_goes_when_rows_may() {
-    for (key, lets_go) in [("tenant, code, id", false), ("id", true)] {
+    for (key, lets_go) in [("tenant, code, id", false), ("id", true)].into_iter().take(at_most(1)) {
         let cluster = cluster_of(
             &[],
             "CREATE TABLE items (tenant text, id int, val text, code int, CONSTRAINT key PRIMARY KEY (tenant, id, code))",
@@ -264,7 +273,7 @@ fn a_row_that_a_trigger_keeps_is_not_taken_for_deleted() {
             "ALTER TABLE items DISABLE RULE keep",
         ),
     ];
-    for (keep, mend) in KEEP {
+    for (keep, mend) in KEEP.into_iter().take(at_most(1)) {
         let cluster = cluster(&[]);
         let split = plan(&cluster);
         to_pending(&split);
@@ -291,6 +300,7 @@ fn a_row_that_a_trigger_keeps_is_not_taken_for_deleted() {
 
 /// Nobody can tell any more whose rows these are, so they stay; but not without a word.
 #[test]
+#[ignore = "make test-all: a rollback; make test has a_table_that_is_rewritten_within_finish_keeps_no_moved_row"]
 fn a_rollback_tells_of_copies_on_a_target_that_knows_nothing_of_them() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
@@ -306,6 +316,7 @@ fn a_rollback_tells_of_copies_on_a_target_that_knows_nothing_of_them() {
 /// Where the type stays, nothing but the values tells: what came over computed already is not
 /// computed once more.
 #[test]
+#[ignore = "make test-all: computed values; make test has goes_on::what_makes_copied_rows_wrong_copies_them_again"]
 fn values_that_the_target_computes_anew_are_copied_again() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
@@ -353,7 +364,8 @@ fn values_that_the_target_computes_anew_are_copied_again() {
 #[test]
 fn finish_deletes_no_value_that_it_has_not_compared() {
     const RENAME: &str = "ALTER TABLE items RENAME COLUMN val TO value";
-    for (side, change) in [(1, "ALTER TABLE items DROP COLUMN code"), (0, RENAME), (1, RENAME)] {
+    let changes = [(1, "ALTER TABLE items DROP COLUMN code"), (0, RENAME), (1, RENAME)];
+    for (side, change) in changes.into_iter().take(at_most(1)) {
         let cluster = cluster(&[]);
         let split = completed(&cluster);
         by_owner(&cluster, side, change);

@@ -2,6 +2,7 @@
 //! somebody else's, or a wait.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser as run, client, cluster, cut_over_and_compare, forget_splits, plan, state_of,
     to_pending,
@@ -245,7 +246,7 @@ fn types_that_are_nested_without_an_end_are_refused() {
                     LOOP EXECUTE format('DROP TYPE IF EXISTS %I CASCADE', t); END LOOP;
                 END $$";
     let split = plan(&cluster);
-    for (depth, wide) in [(24, 2), (200, 1)] {
+    for (depth, wide) in [(24, 2), (200, 1)].into_iter().take(at_most(1)) {
         for shard in ["shard_a", "shard_b"] {
             session(&cluster, shard).batch_execute(&nest(depth, wide)).unwrap();
         }
@@ -273,7 +274,7 @@ fn a_target_that_babbles_in_the_cutover_keeps_no_writer_out() {
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
-    for point in ["cutover_locked", "cutover_fenced"] {
+    for point in ["cutover_fenced", "cutover_locked"].into_iter().take(at_most(1)) {
         interrupt(&split, &stage.cluster, point, || stage.target.babble());
         writes_within(&mut writer, TIMEOUT + GRACE);
         given_up(&split);
@@ -319,7 +320,8 @@ fn a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer() {
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SET statement_timeout = '40s'").unwrap();
     let little = Duration::from_millis(50);
-    for (lets_in, pause) in [(true, little), (true, Duration::ZERO), (false, Duration::ZERO)] {
+    let ways = [(true, little), (true, Duration::ZERO), (false, Duration::ZERO)];
+    for (lets_in, pause) in ways.into_iter().take(at_most(1)) {
         let conninfo = babbles(lets_in, pause);
         master
             .execute("UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'", &[&conninfo])

@@ -4,6 +4,7 @@
 
 use shardmaster_tests::ack_log::{AckLog, Rows};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture;
 use shardmaster_tests::matrix::{create_tables, objects};
 use shardmaster_tests::split::Split;
@@ -148,6 +149,12 @@ impl Fixture {
     }
 }
 
+/// Every third place, and in long runs all of them.
+fn some_of(places: Vec<From>) -> Vec<From> {
+    let (first, step) = if is_long_run() { (0, 1) } else { (2, 3) };
+    places.into_iter().skip(first).step_by(step).collect()
+}
+
 fn roll_back_from(places: &[From]) {
     let fixture = Fixture::new();
     if let Err(error) = fixture.run(places) {
@@ -167,10 +174,11 @@ fn from_every_phase() {
     ];
     let mut places = vec![From::Phase("planning"), From::Phase("dual_write"), From::Phase("cutover_pending")];
     places.extend(points.map(From::Point));
-    roll_back_from(&places);
+    roll_back_from(&some_of(places));
 }
 
 #[test]
+#[ignore = "make test-all: points of the installation; make test has from_every_phase"]
 fn while_it_is_installed() {
     let points = [
         "install_begin",
@@ -195,7 +203,7 @@ fn from_within_a_cutover() {
         "cutover_applied",
         "cutover_sequences",
     ];
-    roll_back_from(&points.map(From::Point));
+    roll_back_from(&some_of(points.map(From::Point).into()));
 }
 
 /// After the decision there is nothing to roll back to.

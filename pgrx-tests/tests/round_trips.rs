@@ -120,6 +120,7 @@ fn tell(part: &str, heard: &[Heard]) {
 }
 
 #[test]
+#[ignore = "make test-all: 1, 10 and 40 tables, each phase; make test has a_fence_is_a_few_ways_to_each_side"]
 fn each_table_more_costs_few_questions() {
     let [one, ten, forty] = [1, 10, 40].map(asked);
     let mut bad = Vec::new();
@@ -140,6 +141,7 @@ fn each_table_more_costs_few_questions() {
 /// The triggers of several tables go in one message, and each table's in a transaction of its own: who has
 /// written to one of them is waited for, and keeps nobody from the others.
 #[test]
+#[ignore = "make test-all: a writer in the way; make test has a_fence_is_a_few_ways_to_each_side"]
 fn a_writer_in_the_way_of_one_table_keeps_nobody_from_another() {
     let stage = prepared(6, RARELY);
     let cluster = &stage.cluster;
@@ -231,6 +233,7 @@ fn a_fence_is_a_few_ways_to_each_side() {
 
 /// What tables look like is asked anew where something may be another, on either side, and not in each step.
 #[test]
+#[ignore = "make test-all: what is asked anew; make test has stamps::what_a_look_was_read_from_has_another_number_once_it_changes"]
 fn a_step_looks_at_tables_again_where_they_may_have_changed() {
     let stage = prepared(3, "20ms");
     let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &["moves"]).unwrap();

@@ -2,6 +2,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, let_code_be_computed, plan, to_pending,
 };
@@ -32,7 +33,7 @@ fn callers(cluster: &Cluster, side: usize) -> Vec<String> {
 /// function of the stranger's: neither the dry run nor the start reads one of them.
 #[test]
 fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
-    for side in [0, 1] {
+    for side in [0, 1].into_iter().take(at_most(1)) {
         let cluster = cluster(&[]);
         let mut mallory = stranger(
             &cluster,
@@ -72,6 +73,7 @@ fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
 }
 
 /// A right to create in it, and an object that somebody else has put there, are found, too.
+#[ignore = "make test-all: rights in it; make test has an_agents_schema_that_somebody_else_has_made_is_not_read"]
 #[test]
 fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
     let cluster = cluster(&[]);
@@ -159,6 +161,7 @@ fn default_privileges_of_the_mover_open_nothing_of_the_agents() {
 
 /// What somebody deletes of the agent's is told where an operator looks, and not asked for without end.
 #[test]
+#[ignore = "make test-all: what is waited for; make test has a_targets_word_alone_decides_no_cutover"]
 fn a_generation_that_is_deleted_is_waited_for() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);

@@ -2,6 +2,7 @@
 //! before clients come. What cannot be known is refused or named by the check.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_owner as run, cluster, plan, to_pending};
 use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
@@ -226,7 +227,9 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
         ),
     ];
     let mut master = cluster.superuser().unwrap();
-    for (number, (make, unmake, wanted)) in cases.iter().enumerate() {
+    // Every third one, and in long runs each.
+    let step = if is_long_run() { 1 } else { 3 };
+    for (number, (make, unmake, wanted)) in cases.iter().enumerate().step_by(step) {
         make.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
         let is_mapped = number == 5;
         if is_mapped {
@@ -383,7 +386,8 @@ fn numbers_that_sessions_of_the_target_hold_do_not_come_again() {
         "SELECT setval('cached', 2000), setval('small', 8000), setval('checked', 1000), setval('of_domain', 1000)",
     );
     let mut split = plan(&cluster);
-    for (from, to, point) in [(0, 1, ""), (1, 0, "cutover_sequences"), (0, 1, "cutover_decided")] {
+    let ways = [(0, 1, ""), (1, 0, "cutover_sequences"), (0, 1, "cutover_decided")];
+    for (from, to, point) in ways.into_iter().take(at_most(1)) {
         if point.is_empty() {
             // Raised past the end of the column, nobody could insert.
             let found = findings(&split);
@@ -430,6 +434,7 @@ fn numbers_that_sessions_of_the_target_hold_do_not_come_again() {
 
 /// Made for the tenant while its cutover is about to fence it, and in a schema of their own, which a function names alone.
 #[test]
+#[ignore = "make test-all: the last moment; make test has a_sequence_of_a_moving_key_comes_along"]
 fn a_sequence_that_is_made_during_the_cutover_comes_along() {
     let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
     on_both(&cluster, "RESET ROLE; CREATE SCHEMA numbers; GRANT USAGE, CREATE ON SCHEMA numbers TO PUBLIC");
@@ -465,6 +470,7 @@ fn a_sequence_that_is_made_during_the_cutover_comes_along() {
 
 /// As an import leaves them: the source's sequence comes to them one day, the target's perhaps sooner.
 #[test]
+#[ignore = "make test-all: numbers of an import; make test has what_nobody_can_know_of_a_sequence_is_refused"]
 fn rows_whose_numbers_a_sequence_is_yet_to_give_out_are_accepted_by_name() {
     let cluster = cluster(&["shardmaster.sequence_margin = 100"]);
     on_both(
@@ -494,6 +500,7 @@ fn rows_whose_numbers_a_sequence_is_yet_to_give_out_are_accepted_by_name() {
 
 /// Of buckets of texts each word of a name may be a key.
 #[test]
+#[ignore = "make test-all: buckets of texts; make test has a_sequence_of_a_moving_key_comes_along"]
 fn sequences_of_keys_that_no_name_tells_are_accepted_by_name() {
     let cluster = cluster(&[]);
     on_both(

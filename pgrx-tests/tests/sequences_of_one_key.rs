@@ -120,6 +120,7 @@ fn a_number_that_comes_into_a_key_by_another_way_is_found() {
 }
 
 #[test]
+#[ignore = "make test-all: rows that are ahead; make test has a_number_that_comes_into_a_key_by_another_way_is_found"]
 fn rows_with_numbers_that_the_target_is_yet_to_give_out_are_found() {
     let cluster = cluster(&["shardmaster.sequence_margin = 100"]);
     trust_owner(&cluster);
@@ -205,6 +206,7 @@ fn beside_one_that_is_apart(cluster: &Cluster) {
 /// What a function draws by the default of its parameter, what a text column holds, names that are put together, counters that go
 /// on, and a key over what the split computes.
 #[test]
+#[ignore = "make test-all: what texts of functions say; make test has a_number_that_comes_into_a_key_by_another_way_is_found"]
 fn what_texts_of_functions_do_is_found() {
     let cluster = cluster(&[]);
     trust_owner(&cluster);

@@ -4,6 +4,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{self, LIMIT, forget_splits, plan, rows, source, state_of, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -50,7 +51,7 @@ fn finish_refuses(cluster: &Cluster, split: &Split<'_>, text: &str) {
 /// has decided and before the target was told.
 #[test]
 fn a_target_that_fails_over_before_it_opens_gets_what_it_has_lost() {
-    for fault in ["", "recovery_caught_up=exit", "recovery_caught_up=kill"] {
+    for fault in ["recovery_caught_up=kill", "recovery_caught_up=exit", ""].into_iter().take(at_most(1)) {
         let mut cluster = cluster(&[]);
         let replica = standby::add(&cluster, 1).unwrap();
         let id = {
@@ -135,7 +136,7 @@ fn nothing_is_deleted_for_a_target_that_does_not_know_the_split() {
 /// clients are refused again, and what they have written meanwhile is not deleted.
 #[test]
 fn a_source_that_forgets_the_cutover_is_fenced_again() {
-    for fault in ["", "recovery_fenced=error", "recovery_fenced=kill"] {
+    for fault in ["recovery_fenced=kill", "recovery_fenced=error", ""].into_iter().take(at_most(1)) {
         let mut cluster = cluster(&["shardmaster.watch_interval = 0"]);
         let replica = standby::add(&cluster, 0).unwrap();
         let id = {
@@ -168,6 +169,7 @@ fn a_source_that_forgets_the_cutover_is_fenced_again() {
 /// The source's disk goes back to a snapshot: same identity, same timeline. What the
 /// target has had since is gone from the source, and its transaction ids come again.
 #[test]
+#[ignore = "make test-all: no further fault; make test has a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
 fn a_source_whose_disk_was_set_back_is_copied_again() {
     set_back_the_disk(None);
 }
@@ -176,7 +178,10 @@ fn a_source_whose_disk_was_set_back_is_copied_again() {
 /// source's counters fit the target's. And before that, as soon as the target knows.
 #[test]
 fn a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker() {
-    for fault in ["step_durable=exit", "restart_remembered=exit", "restart_remembered=error"] {
+    for fault in ["restart_remembered=exit", "step_durable=exit", "restart_remembered=error"]
+        .into_iter()
+        .take(at_most(1))
+    {
         set_back_the_disk(Some(fault));
     }
 }
@@ -265,7 +270,7 @@ fn finish_deletes_no_row_that_the_target_does_not_have() {
 #[test]
 fn finish_knows_a_table_that_clients_have_emptied_and_what_an_operator_accepts() {
     let cluster = cluster(&[]);
-    for truncated in [true, false] {
+    for truncated in [true, false].into_iter().take(at_most(1)) {
         let split = plan(&cluster);
         to_pending(&split);
         completed(&split);
@@ -299,6 +304,7 @@ fn finish_knows_a_table_that_clients_have_emptied_and_what_an_operator_accepts()
 }
 
 #[test]
+#[ignore = "make test-all: names of tables; make test has finish_deletes_no_row_that_the_target_does_not_have"]
 fn finish_knows_its_tables_by_more_than_their_names() {
     let cluster = cluster(&["shardmaster.watch_interval = 0"]);
     let split = plan(&cluster);
@@ -378,6 +384,7 @@ fn a_number_that_is_given_out_again_is_not_taken_for_its_earlier_split() {
 
 /// A restored master counts its workers from an earlier number than the shards know.
 #[test]
+#[ignore = "make test-all: numbers of workers; make test has a_number_that_is_given_out_again_is_not_taken_for_its_earlier_split"]
 fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
@@ -403,6 +410,7 @@ fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
 /// The master is set back to a time before the cutover of a split that is finished by now:
 /// it takes decision and finish from the source, also where a rollback was asked for.
 #[test]
+#[ignore = "make test-all: a finish that was lost; make test has failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_finish_that_the_master_lost_is_adopted() {
     ["backfill", "rolled_back"].into_iter().for_each(a_lost_finish_is_adopted);
 }
@@ -425,6 +433,7 @@ fn a_lost_finish_is_adopted(goal: &str) {
 /// Whoever watches a completed split does not wait for a shard that is gone: its place is
 /// for splits that move rows.
 #[test]
+#[ignore = "make test-all: a shard that is gone; make test has workers::a_split_that_ends_waits_for_no_split_that_rests"]
 fn a_completed_split_whose_shard_is_gone_keeps_no_worker() {
     let mut cluster = cluster(&["shardmaster.max_split_workers = 1"]);
     let id = {
@@ -484,6 +493,7 @@ fn a_worker_whose_sessions_are_on_an_old_primary_notices_it() {
 /// The last row has left the source, and the target goes back to a time before the cutover:
 /// what is missing there nobody else has. Finish does not end as if nothing were.
 #[test]
+#[ignore = "make test-all: the last row; make test has a_target_that_forgets_the_cutover_is_filled_and_opened_again"]
 fn a_target_that_forgets_the_cutover_after_the_last_row_went_is_noticed() {
     let mut cluster = cluster(&[]);
     let replica = standby::add(&cluster, 1).unwrap();

@@ -149,6 +149,7 @@ fn a_procedure_that_commits_says_where_it_cannot() {
 
 /// A connection string that leads to a standby.
 #[test]
+#[ignore = "make test-all: a standby as a shard; make test has stumbles::refusals_name_what_ends_them"]
 fn a_standby_as_a_shard_is_told_of() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);

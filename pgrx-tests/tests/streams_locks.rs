@@ -14,6 +14,7 @@ const LITTLE_ROOM: [&str; 2] = ["max_connections = 25", "max_locks_per_transacti
 
 /// Many tables beside a big one, each of which is locked by the step: a stream locks those of its chunk.
 #[test]
+#[ignore = "make test-all: many other tables; make test has streams::a_worker_that_ends_goes_on"]
 fn a_big_table_among_many_has_all_streams() {
     let others: String = (0..150)
         .map(|n| format!("; CREATE TABLE t{n} (tenant text, id int, PRIMARY KEY (id, tenant)); GRANT ALL ON t{n} TO {CLIENT}"))
@@ -94,6 +95,7 @@ fn nobody_comes_to_a_table_of_a_round_between_its_locks() {
 
 /// Whoever comes to a table while neither the step nor a stream has it locked any more is seen before anything is written there.
 #[test]
+#[ignore = "make test-all: streams that are lost; make test has nobody_comes_to_a_table_of_a_round_between_its_locks"]
 fn where_streams_are_lost_between_locks_nothing_is_written() {
     const END: &str = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % writer' AND xact_start IS NOT NULL";
     const SPY: &str = "CREATE SEQUENCE seen; GRANT ALL ON SEQUENCE seen TO PUBLIC;

@@ -66,6 +66,7 @@ fn each_of_the_big_and_the_hot_is_found_first() {
 /// A table that is too big to be read: nearly all numbers are within their errors, and none is far from it. Rows of one
 /// tenant lie together, those of another everywhere.
 #[test]
+#[ignore = "make test-all: a table too big to be read; make test has each_of_the_big_and_the_hot_is_found_first"]
 fn estimates_are_within_their_errors() {
     let cluster = stage(&[]);
     by_owner(

@@ -43,6 +43,7 @@ const TABLES: &str = r#"
     CREATE TABLE on_one_server (tenant text)"#;
 
 #[test]
+#[ignore = "make test-all: before the start; make test has a_table_that_comes_meanwhile_stops_the_cutover_and_the_finish"]
 fn a_table_that_nobody_registered_is_named_until_it_is() {
     let cluster = cluster(&[]);
     for server in 0..2 {

@@ -2,7 +2,7 @@
 //! what was found can be brought over again.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE, OWNER};
-use shardmaster_tests::env::is_long_run;
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{
     LIMIT, as_worker, client, cluster, cluster_of, plan, rows, state_of, to_pending,
 };
@@ -35,9 +35,7 @@ const WRONG: &[Wrong] = &[
     Wrong { name: "a delete that capture has not seen", server: 0, done: "DELETE FROM items WHERE tenant = 'moves' AND id = 116", key: "(moves,116)", what: "missing on the source", differing: 1 },
 ];
 
-/// A row that differs, is missing on either side, and two of them.
-const IN_BIG_TABLES: [&str; 4] =
-    ["one byte", "a missing row", "one row more", "values of two rows exchanged"];
+const IN_BIG_TABLES: [&str; 1] = ["a missing row"];
 
 /// Small: compared as a whole. Else by ranges of the key, and where its type has no text that all
 /// servers read alike, by blocks; of which there are many.
@@ -64,7 +62,7 @@ fn notices(id_type: &str, make_big: &str, read: &str) {
     let position = "SELECT position FROM shardmaster.split_verification";
     let position: String = cluster.superuser().unwrap().query_one(position, &[]).unwrap().get(0);
     assert!(position.contains(read), "{position}");
-    // All of them in a small table; in big ones what is told in another way, and in long runs all as well.
+    // All of them in a small table; in big ones one that is missing, and in long runs all as well.
     let is_tried = |wrong: &&Wrong| is_long_run() || read.is_empty() || IN_BIG_TABLES.contains(&wrong.name);
     for wrong in WRONG.iter().filter(is_tried) {
         as_worker(&cluster, &split, wrong.server).batch_execute(wrong.done).unwrap();
@@ -153,7 +151,9 @@ fn what_only_looks_different_passes() {
 #[test]
 fn a_verification_under_writes_finds_nothing() {
     // By ranges of the key, and by blocks.
-    under_writes("int");
+    if is_long_run() {
+        under_writes("int");
+    }
     under_writes("numeric");
 }
 
@@ -190,7 +190,7 @@ fn under_writes(id_type: &str) {
                 }
             });
         }
-        for _ in 0..2 {
+        for _ in (0..2).take(at_most(1)) {
             let told = verify(&split);
             assert_eq!((told[0].status.as_str(), told[0].differing), ("passed", 0), "{told:?}");
         }
@@ -204,6 +204,7 @@ fn under_writes(id_type: &str) {
 /// Partitions on both sides, not the same ones, one attached meanwhile; the worker dies and
 /// the comparison goes on where it was.
 #[test]
+#[ignore = "make test-all: partitions; make test has verifying::a_verification_that_the_cutover_has_overtaken_goes_on"]
 fn a_verification_goes_on_over_partitions_and_restarts() {
     let parted = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
                   CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (20000);
@@ -236,6 +237,7 @@ fn a_verification_goes_on_over_partitions_and_restarts() {
 
 /// Who may ask, and when.
 #[test]
+#[ignore = "make test-all: who may ask, and when; make test has refusals::a_call_in_the_wrong_phase_says_which_is_right"]
 fn a_verification_is_refused_where_it_says_nothing() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
@@ -310,7 +312,7 @@ fn what_an_emptied_partition_had_is_missed_by_nobody() {
              PARTITION BY HASH (id); {halves}"
         ),
     ];
-    for by in partitions {
+    for by in partitions.into_iter().take(at_most(1)) {
         let cluster = cluster_of(
             &[],
             &format!(
@@ -364,6 +366,7 @@ fn finish_goes_by_keys_once_the_log_of_changes_is_full() {
 
 /// The same on demand, before anything is deleted.
 #[test]
+#[ignore = "make test-all: after the cutover, on demand; make test has finish_deletes_no_row_that_the_target_has_otherwise"]
 fn a_verification_behind_the_cutover_leaves_out_what_clients_have_changed() {
     behind_the_cutover("int");
     behind_the_cutover("numeric");
@@ -410,6 +413,7 @@ fn behind_the_cutover(id_type: &str) {
 
 /// Long values are compared by a digest: as text they would have no room.
 #[test]
+#[ignore = "make test-all: long values; make test has what_is_wrong_in_a_small_table_is_found_and_repaired"]
 fn a_byte_of_a_long_value_is_found() {
     let cluster = cluster_of(
         &[],

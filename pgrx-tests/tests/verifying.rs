@@ -32,6 +32,7 @@ fn a_verification_that_the_cutover_has_overtaken_goes_on() {
 /// Completed splits are looked after by one worker beside the others: a comparison, which may take
 /// hours, is none of its work, so that a source which loses its fence is fenced again meanwhile.
 #[test]
+#[ignore = "make test-all: other splits; make test has a_verification_that_the_cutover_has_overtaken_goes_on"]
 fn a_verification_keeps_no_other_split_from_being_watched() {
     let cluster = cluster(&["shardmaster.max_split_workers = 1", "shardmaster.watch_interval = '1s'"]);
     let splits = ["moves", "stays"].map(|key| Split::plan(&cluster, "shard_a", "shard_b", &[key]).unwrap());
@@ -92,6 +93,7 @@ fn what_was_compared_before_the_cutover_is_compared_again_before_a_finish() {
 
 /// Both servers have other work than to be compared.
 #[test]
+#[ignore = "make test-all: a rate; make test has a_verification_that_the_cutover_has_overtaken_goes_on"]
 fn a_verification_keeps_to_its_rate_before_the_cutover() {
     let cluster = cluster_of(
         &["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"],
@@ -138,6 +140,7 @@ fn what_differs_by_the_time_of_a_cutover_is_not_cut_over() {
 
 /// Rows that are known to be missing are not read there.
 #[test]
+#[ignore = "make test-all: readers; make test has what_differs_by_the_time_of_a_cutover_is_not_cut_over"]
 fn readers_leave_a_target_whose_rows_are_found_to_differ() {
     let cluster = cluster_of(
         &[],
@@ -160,6 +163,7 @@ fn readers_leave_a_target_whose_rows_are_found_to_differ() {
 
 /// Clients change so many rows while a slice is compared that the log cannot tell which.
 #[test]
+#[ignore = "make test-all: changes meanwhile; make test has what_was_found_to_differ_is_not_finished_once_the_log_is_full"]
 fn rows_that_change_past_the_log_while_they_are_compared_do_not_differ() {
     let cluster = cluster_of(
         &["shardmaster.queue_max_size = '1MB'"],
@@ -191,6 +195,7 @@ fn rows_that_change_past_the_log_while_they_are_compared_do_not_differ() {
 
 /// To ask once more is not to have compared.
 #[test]
+#[ignore = "make test-all: a second question; make test has what_differs_by_the_time_of_a_cutover_is_not_cut_over"]
 fn what_differs_is_known_until_a_comparison_has_passed() {
     let cluster = cluster_of(
         &[],

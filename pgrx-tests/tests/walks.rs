@@ -1,5 +1,6 @@
 //! Random walks over an operator's calls, with clients that write beside them.
 
+use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::random::seed;
 use shardmaster_tests::walks::walk::Walk;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ const STEPS: usize = 80;
 /// How long each test goes on beginning walks.
 fn time() -> Duration {
     let given = std::env::var("SHARDMASTER_WALK_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(given.unwrap_or(15))
+    Duration::from_secs(given.unwrap_or(if is_long_run() { 15 } else { 1 }))
 }
 
 fn walks(seed: u64, has_faults: bool) {
@@ -20,7 +21,7 @@ fn walks(seed: u64, has_faults: bool) {
         // The first walk has the seed that was given.
         let seed = seed.wrapping_add(number);
         let mut walk = Walk::new(seed, has_faults).unwrap();
-        let outcome = (0..STEPS).try_for_each(|_| walk.step()).and_then(|()| walk.end());
+        let outcome = (0..at_most(36).min(STEPS)).try_for_each(|_| walk.step()).and_then(|()| walk.end());
         if let Err(error) = outcome {
             panic!("SHARDMASTER_SEED={seed}: {error}\n{}", walk.describe());
         }
@@ -31,6 +32,7 @@ fn walks(seed: u64, has_faults: bool) {
 }
 
 #[test]
+#[ignore = "make test-all: walks without faults; make test has calls_in_any_order_with_faults"]
 fn calls_in_any_order() {
     walks(seed(), false);
 }

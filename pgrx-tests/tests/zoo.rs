@@ -2,6 +2,8 @@
 //! their chunk, after it and at the fence, or is refused by the check.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
+use shardmaster_tests::env::is_long_run;
+use shardmaster_tests::random::seed;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES};
 use shardmaster_tests::zoo::{Case, keys, refused, shapes, values};
@@ -25,12 +27,16 @@ fn every_type_of_value_moves() {
 
 #[test]
 fn every_type_of_key_moves() {
-    moves(keys::all());
+    // Every fourth of them, others each time.
+    let (first, step) = if is_long_run() { (0, 1) } else { ((seed() % 4) as usize, 4) };
+    moves(keys::all().into_iter().skip(first).step_by(step).collect());
 }
 
 #[test]
 fn every_shape_moves() {
-    moves(shapes::all());
+    // Every second one, others each time.
+    let (first, step) = if is_long_run() { (0, 1) } else { ((seed() % 2) as usize, 2) };
+    moves(shapes::all().into_iter().skip(first).step_by(step).collect());
 }
 
 #[test]
@@ -93,6 +99,7 @@ fn each_known_type_is_in_the_zoo() {
 
 /// What is computed is computed again for every change and every comparison.
 #[test]
+#[ignore = "make test-all: each kind of expression; make test has security::a_computed_column_is_an_expression_and_nothing_else"]
 fn only_functions_of_the_row_are_computed() {
     let cluster = drive::cluster().unwrap();
     let table = "CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id))";
