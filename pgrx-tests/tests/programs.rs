@@ -159,6 +159,7 @@ mod unknown_keys;
 mod unregistered;
 mod updated;
 mod upgrade;
+mod values_of_keys;
 mod verify;
 mod verifying;
 mod walks;

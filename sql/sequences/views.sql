@@ -22,7 +22,7 @@ SELECT DISTINCT w.position, NULL, f.what, coalesce(o.oprcode::oid, f.function), 
       FROM shown s JOIN pg_class v ON v.oid = s.relation
      WHERE v.relkind = 'v'
         OR v.relkind = 'r' AND v.oid <> w.relation AND NOT v.relispartition
-           AND EXISTS (SELECT 1 FROM pg_rewrite r WHERE r.ev_class = v.oid AND r.ev_type = '3' AND r.is_instead)
+           AND EXISTS (SELECT 1 FROM pg_rewrite r WHERE r.ev_class = v.oid AND r.ev_type IN ('2', '3', '4'))
     OFFSET 0) v (relation, kind, name, shows)
  CROSS JOIN LATERAL (
     SELECT format('the default of column %I of %s', a.attname, v.name), p.refclassid,

@@ -25,10 +25,12 @@ pub enum Remark {
     SequencesOfFunctions,
     /// Event triggers that let a trial through, and may not let all through that a split does.
     EventTriggers,
+    /// Values of keys that come from something that is not followed.
+    KeysUnfollowed,
 }
 
 impl Remark {
-    pub const ALL: [Remark; 9] = [
+    pub const ALL: [Remark; 10] = [
         Remark::ServerValues,
         Remark::LargeObjects,
         Remark::Lacking,
@@ -38,6 +40,7 @@ impl Remark {
         Remark::NamedTables,
         Remark::SequencesOfFunctions,
         Remark::EventTriggers,
+        Remark::KeysUnfollowed,
     ];
 
     /// As shard_split_check() shows it and shard_split_accept() takes it; kept with plans, so it stays.
@@ -52,6 +55,7 @@ impl Remark {
             Remark::NamedTables => "source: tables that functions name",
             Remark::SequencesOfFunctions => "source: sequences of functions",
             Remark::EventTriggers => "event triggers",
+            Remark::KeysUnfollowed => "source: values of keys",
         }
     }
 

@@ -1,12 +1,19 @@
 //! What may have come since the check, is no change of a table's columns, and would be known too late: a rule on a moving table, which puts
-//! rows elsewhere, and a sequence that was set or altered, so that both shards give out the same number. Asked before the cutover
-//! keeps anybody waiting.
+//! rows elsewhere, a sequence that was set or altered, so that both shards give out the same number, and a function that takes values of
+//! keys from something that nobody raises, as a table that counts. Asked before the cutover keeps anybody waiting.
 
 use super::engine::Engine;
-use super::plan::check::unique;
+use super::plan::check::{accepted, unique};
+use super::sequences;
+use super::sequences::survey::Tables;
+use super::table::Table;
 use crate::agent::error::{Result, SplitError};
+use crate::catalog::sequence;
+use crate::catalog::split::Plan;
 use crate::error::SqlState;
+use crate::remote::Connection;
 use crate::remote::quote::array_of;
+use crate::server::txn::transaction;
 
 /// $1: tables, by their numbers.
 const RULE: &str = "SELECT pg_catalog.format('%s has rule %I', r.ev_class::regclass, r.rulename)
@@ -14,7 +21,8 @@ const RULE: &str = "SELECT pg_catalog.format('%s has rule %I', r.ev_class::regcl
 
 pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
     let Engine { plan, control, target, tables, .. } = engine;
-    let of_table = |table: &super::table::Table| -> Vec<String> {
+    let tables = &*tables;
+    let of_table = |table: &Table| -> Vec<String> {
         let leaves = table.source.leaves().iter().map(|leaf| leaf.oid.clone());
         leaves.chain(table.source.oid.clone()).collect()
     };
@@ -37,6 +45,7 @@ pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
         tables.iter().map(|table| &table.source).collect(),
         tables.iter().map(|table| &table.target).collect(),
     );
+    require_followed(plan, control, target, tables)?;
     match unique::since_check(plan, (control, ours), (target, theirs))? {
         None => Ok(()),
         Some(found) => Err(SplitError::failed(
@@ -45,4 +54,35 @@ pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
             found.hint.unwrap_or_default(),
         )),
     }
+}
+
+/// What gives keys their values is what the check has seen, or the operator has accepted.
+fn require_followed(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &[Table],
+) -> Result<()> {
+    // What has gone over must be able to come back.
+    if plan.reverse_of.is_some() {
+        return Ok(());
+    }
+    let tables = Tables {
+        source: tables.iter().map(|table| table.source.oid.as_deref()).collect(),
+        target: tables.iter().map(|table| table.target.oid.as_deref()).collect(),
+    };
+    let mut plan = plan.clone();
+    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
+    let mut found = sequences::check::again(&plan, source, target, &tables)?;
+    transaction(|| accepted::settle(plan.id, &mut found));
+    let Some(new) = found.into_iter().find(|finding| !finding.ok) else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("{}, which the check had not found", new.detail),
+        format!(
+            "Undo on the source what has changed since; then SELECT shard_split_resume({id}) and call shard_split_cutover again. \
+             Or SELECT shard_split_rollback({id}): shard_split_accept takes it before a split begins.",
+            id = plan.id
+        ),
+    ))
 }

@@ -1,12 +1,12 @@
 //! What fills columns of moving tables by functions and texts: defaults and triggers, also of the views that clients write through,
 //! and rules.
 
-use super::doings;
 use super::names::names_in;
+use super::tokens::one_word;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::Connection;
-use crate::remote::quote::array_of;
+use crate::remote::quote::{array_of, text_array};
 use crate::remote::result::Rows;
 use crate::remote::template::{fill, sql, text};
 use std::collections::BTreeSet;
@@ -18,11 +18,12 @@ static VIEWS: LazyLock<String> =
     LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/views.sql")));
 static RELATIONS: LazyLock<String> =
     LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/relations.sql")));
-const WRITERS: &str = include_str!("../../../sql/sequences/writers.sql");
+static PASSES: LazyLock<String> =
+    LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/passes.sql")));
+static KEYS: LazyLock<String> = LazyLock::new(|| with_parts(include_str!("../../../sql/sequences/keys.sql")));
+const CASTS: &str = include_str!("../../../sql/sequences/casts.sql");
+const CLOSED: &str = include_str!("../../../sql/sequences/closed.sql");
 const SEARCH_PATHS: &str = include_str!("../../../sql/sequences/search_paths.sql");
-
-/// Functions that may write to a table are looked at, so many at most.
-const MOST_WRITERS: usize = 1_000;
 
 /// A call of nextval() with anything but a sequence that PostgreSQL itself knows the expression to depend on.
 const BY_TEXT: &str = r"nextval\((?!'([^']|'')+'::regclass\))";
@@ -30,6 +31,18 @@ const BY_TEXT: &str = r"nextval\((?!'([^']|'')+'::regclass\))";
 fn with_parts(query: &str) -> String {
     let told = sql(include_str!("../../../sql/sequences/told.sql"));
     fill(query, &[("told", told), ("by_text", text(BY_TEXT))])
+}
+
+/// Where something is that runs when clients write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// Of the table itself, or nowhere: what clients call.
+    Table,
+    View,
+    /// A default of another table, writes to which lead to it.
+    OtherDefault,
+    /// A trigger of such a table.
+    OtherRow,
 }
 
 /// What a table's clients have called, or read, by writing to it.
@@ -47,9 +60,16 @@ pub struct Caller {
     pub fills: BTreeSet<String>,
     /// The one that it fills, where it can be no other.
     pub fill: Option<String>,
+    pub place: Place,
 }
 
 impl Caller {
+    pub fn new(table: usize, what: String, function: Option<String>) -> Caller {
+        let (fills, fill) = (BTreeSet::new(), None);
+        let place = Place::Table;
+        Caller { table, column: None, what, function, text: None, sequence: None, fills, fill, place }
+    }
+
     /// What its text is known by, beside functions, which are known by their numbers.
     pub fn key(&self) -> String {
         format!("{} {}", self.table, self.what)
@@ -59,21 +79,41 @@ impl Caller {
 pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {
     let tables = array_of(tables.iter().copied());
     let mut found = Vec::new();
-    for query in [&CALLERS, &VIEWS] {
+    for (query, place) in [(&CALLERS, Place::Table), (&VIEWS, Place::View)] {
         let rows = catalogs::ask(connection, query, &[Some(&tables)])?.rows;
-        found.extend(rows.into_iter().filter_map(caller));
+        found.extend(rows.into_iter().filter_map(|row| caller(row, place)));
     }
     Ok(found)
 }
 
-/// Functions whose texts name a table and write, perhaps to it. Whether anybody calls them is not known.
-pub fn writers(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {
-    let (tables, most) = (array_of(tables.iter().copied()), MOST_WRITERS.to_string());
-    let rows = catalogs::ask(connection, WRITERS, &[Some(&tables), Some(&most)])?.rows;
-    Ok(rows.into_iter().filter_map(caller).collect())
+/// The same of other tables, but for the views that show them.
+pub fn of_tables(connection: &mut Connection, tables: &str) -> Result<Vec<Caller>> {
+    let rows = catalogs::ask(connection, &CALLERS, &[Some(tables)])?.rows;
+    Ok(rows.into_iter().filter_map(|row| caller(row, Place::Table)).collect())
 }
 
-fn caller(mut row: Vec<Option<String>>) -> Option<Caller> {
+/// Where writes to tables and views lead.
+pub fn passes(connection: &mut Connection, tables: &str) -> Result<Rows> {
+    Ok(catalogs::ask(connection, &PASSES, &[Some(tables)])?)
+}
+
+/// What gives columns of keys their values.
+pub fn keys(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Rows> {
+    Ok(catalogs::ask(connection, &KEYS, &[Some(&array_of(tables.iter().copied()))])?)
+}
+
+/// Functions of casts and of operators.
+pub fn unnamed(connection: &mut Connection) -> Result<Rows> {
+    Ok(catalogs::ask(connection, CASTS, &[])?)
+}
+
+/// Of some names, those of functions whose texts nobody reads.
+pub fn closed(connection: &mut Connection, names: &[String]) -> Result<BTreeSet<String>> {
+    let rows = catalogs::ask(connection, CLOSED, &[Some(&text_array(names))])?.rows;
+    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+fn caller(mut row: Vec<Option<String>>, place: Place) -> Option<Caller> {
     row.resize(7, None);
     let [position, column, what, function, text, sequence, fills] = <[_; 7]>::try_from(row).ok()?;
     Some(Caller {
@@ -83,8 +123,9 @@ fn caller(mut row: Vec<Option<String>>) -> Option<Caller> {
         function,
         text,
         sequence,
-        fill: fills.as_deref().and_then(doings::one_word),
+        fill: fills.as_deref().and_then(one_word),
         fills: names_in(&fills.unwrap_or_default()),
+        place,
     })
 }
 

@@ -9,6 +9,7 @@ use super::named;
 use super::pair::{Pair, Problem};
 use super::positions::{self, Position};
 use super::survey::{self, Read, Survey, Tables};
+use super::unfollowed::Unfollowed;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
@@ -18,6 +19,7 @@ use crate::remote::quote::{array_of, ident_as_needed, literal};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::words::counted;
+use std::collections::BTreeMap;
 
 const NAME: &str = "target: sequences";
 
@@ -45,7 +47,8 @@ pub fn check(
     unfit(source, target, &mut found)?;
     let mut findings = beyond::check(plan, (source, on_source), (target, on_target), &found)?;
     let schemas = survey::schemas(plan, Side::Source);
-    findings.extend(named::check(plan, source, target, &schemas, &found.texts)?);
+    findings.extend(named::check(plan, source, target, &schemas, &found)?);
+    findings.extend(of_unfollowed(plan, &found.unfollowed));
     let name_of = |table: Option<usize>| {
         table.and_then(|table| on_target.tables.get(table)).map(|table| table.name.as_str())
     };
@@ -98,6 +101,44 @@ pub fn check(
         findings.extend(doubts.into_iter().map(finding));
     }
     Ok((findings, read))
+}
+
+/// Before the cutover: of what was judged by texts, what a check would remark upon now. It may have come since.
+pub fn again(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: &Tables<'_>,
+) -> Result<Vec<Finding>> {
+    let found = survey::survey(plan, source, target, tables)?;
+    let mut findings = of_unfollowed(plan, &found.unfollowed);
+    findings.extend(of_unknown_keys(plan, &found.undecided));
+    findings.extend(named::counters(plan, source, &survey::schemas(plan, Side::Source), &found)?);
+    Ok(findings)
+}
+
+/// Of each column and each function that gives it values one, whatever it does.
+fn of_unfollowed(plan: &Plan, unfollowed: &[Unfollowed]) -> Vec<Finding> {
+    let mut why: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for one in unfollowed {
+        let table = plan.tables.get(one.table).map_or("", |table| table.table_name.as_str());
+        let who = one.who.strip_prefix("function ").unwrap_or(&one.who);
+        for column in &one.columns {
+            let known = why.entry(format!("{table}.{} by {who}", ident_as_needed(column))).or_default();
+            if !known.contains(&one.why) {
+                known.push(one.why.clone());
+            }
+        }
+    }
+    let finding = |(object, why): (String, Vec<String>)| {
+        let text = format!(
+            "{object}, which {}: where these values of a key come from is not known, and the target may give them out again. If it is a \
+             sequence, SELECT shard_sequence_add() with its name has it raised; a table that counts has to move, or be set there",
+            why.join(" and ")
+        );
+        Finding::remark_of(plan.reverse_of, Remark::KeysUnfollowed, &object, text)
+    };
+    why.into_iter().map(finding).collect()
 }
 
 /// Made for keys, perhaps for some that move: who knows of one says so, or that there is none.

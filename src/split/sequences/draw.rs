@@ -137,6 +137,13 @@ pub fn of_parts(connection: &mut Connection, tables: &str) -> Result<Vec<Draw>> 
     Ok(read(&catalogs::ask(connection, &OF_PARTS, &[Some(tables)])?))
 }
 
+/// All of them, of tables that do not move.
+pub fn of_other_tables(connection: &mut Connection, tables: &str) -> Result<Vec<Draw>> {
+    let mut found = read(&catalogs::ask(connection, &OF_TABLES, &[Some(tables)])?);
+    found.extend(of_parts(connection, tables)?);
+    Ok(found)
+}
+
 /// What is no such row is left out: what is missing then, comparing both sides finds.
 pub fn read(rows: &Rows) -> Vec<Draw> {
     let draw = |row: &Vec<Option<String>>| {

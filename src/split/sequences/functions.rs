@@ -7,12 +7,14 @@ use super::callers::{self, Caller};
 use super::doings::Doings;
 use super::draw::{self, Asked, By, Draw, Named};
 use super::names::{names_in, names_that_run};
+use super::reach::{Calls, Known, Reached, drawn};
+use super::unfollowed::{self, Judged, Key, Unfollowed, judge};
+use super::writers::{self, Writers};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, text_array};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 const BODIES: &str = include_str!("../../../sql/sequences/bodies.sql");
 
@@ -20,26 +22,31 @@ const BODIES: &str = include_str!("../../../sql/sequences/bodies.sql");
 const TABLE: &str = "table ";
 
 /// Functions that call functions are followed so far, and so many of them in all.
-const DEPTH: usize = 6;
-const MOST_FUNCTIONS: usize = 2_000;
+const DEPTH: usize = 100;
+const MOST_FUNCTIONS: usize = 5_000;
 
 #[derive(Default)]
-struct Body {
+pub struct Body {
     /// None: a text that is no function's.
-    oid: Option<String>,
+    pub oid: Option<String>,
     /// What it is, and how SQL calls it.
-    signature: String,
-    name: String,
+    pub signature: String,
+    pub name: String,
+    pub text: String,
+    /// None: it is no function's.
+    pub language: Option<String>,
+    /// What its parameters are called.
+    pub args: BTreeSet<String>,
     /// A table that texts name: whether they write to it, and so run its triggers, is not known.
-    is_table: bool,
-    words: BTreeSet<String>,
+    pub is_table: bool,
+    pub words: BTreeSet<String>,
     /// Those that are not in comments.
-    named: BTreeSet<String>,
+    pub named: BTreeSet<String>,
     /// Names in what pg_get_serial_sequence() is asked for.
-    serials: BTreeSet<String>,
-    functions: Vec<String>,
-    sequences: Vec<String>,
-    doings: Doings,
+    pub serials: BTreeSet<String>,
+    pub functions: Vec<String>,
+    pub sequences: Vec<String>,
+    pub doings: Doings,
 }
 
 /// What functions draw from, and what their texts name.
@@ -49,6 +56,11 @@ pub struct Found {
     pub texts: Texts,
     /// What is done by what a table's writers have called, by the table's position.
     pub doings: BTreeMap<usize, Doings>,
+    /// What gives keys values and is not followed.
+    pub unfollowed: BTreeSet<Unfollowed>,
+    /// Names among which are those of tables that keys are counted by.
+    pub counted: BTreeSet<String>,
+    pub keys: Vec<Key>,
 }
 
 #[derive(Default)]
@@ -68,13 +80,16 @@ pub struct Texts {
 /// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
 pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
     let callers = callers::find(connection, tables)?;
-    look(connection, tables, schemas, callers)
+    look(connection, tables, schemas, &callers, &[])
 }
 
 /// The same of functions that write to the tables, and of which nobody knows whether they are called: they may draw.
 pub fn of_writers(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
-    let callers = callers::writers(connection, tables)?;
-    let mut found = look(connection, tables, schemas, callers)?;
+    let Writers { callers, are_cut, ways } = writers::find(connection, tables)?;
+    let mut found = look(connection, tables, schemas, &callers, &ways)?;
+    if are_cut {
+        found.are_more(tables, writers::MOST);
+    }
     for draw in &mut found.draws {
         if let By::Function(who) = &draw.by {
             draw.by = By::Perhaps(who.clone());
@@ -83,42 +98,38 @@ pub fn of_writers(connection: &mut Connection, tables: &[Option<&str>], schemas:
     Ok(found)
 }
 
+/// `ways`: what leads to the tables, where the callers are their writers.
 fn look(
     connection: &mut Connection,
     tables: &[Option<&str>],
     schemas: &[String],
-    callers: Vec<Caller>,
+    callers: &[Caller],
+    ways: &[BTreeSet<String>],
 ) -> Result<Found> {
-    if callers.is_empty() {
-        return Ok(Found::default());
-    }
-    let mut bodies = bodies(connection, tables, schemas, &callers)?;
+    let keys = unfollowed::keys(callers::keys(connection, tables)?, tables.len());
+    let (mut bodies, are_cut) = match callers.is_empty() {
+        true => (BTreeMap::new(), false),
+        false => bodies(connection, tables, schemas, callers)?,
+    };
     let words: BTreeSet<String> = bodies.values().flat_map(|body| body.words.iter().cloned()).collect();
     let listed: Vec<String> = words.iter().cloned().collect();
-    // A text may name the schema, too.
-    let places: Vec<String> =
-        schemas.iter().chain(&listed).cloned().collect::<BTreeSet<_>>().into_iter().collect();
-    let mut sequences = draw::by_name(connection, &places, &listed)?;
-    let known: Vec<String> = bodies.values().flat_map(|body| body.sequences.iter().cloned()).collect();
-    if !known.is_empty() {
-        sequences.extend(draw::by_number(connection, &known)?);
-    }
-    let of_tables = match by_table::may_draw(|word| words.contains(word)) {
-        true => by_table::find(connection, &places, &listed)?,
-        false => Vec::new(),
-    };
     // Where settings have it, a name may mean another one as well.
     let paths = callers::search_paths(connection)?;
+    let (sequences, of_tables) = named(connection, schemas, &bodies, (&words, &listed), &paths)?;
     let perhaps = draw::by_name(connection, &paths, &listed)?;
-    let known = Known { sequences: &sequences, perhaps: &perhaps, of_tables: &of_tables, schemas };
+    let known =
+        Known { sequences: &sequences, perhaps: &perhaps, of_tables: &of_tables, schemas, paths: &paths };
     let columns = callers::columns(connection, tables)?;
-    let (mut all, mut named) = (Doings::default(), BTreeSet::new());
+    let (mut all, mut all_named) = (Doings::default(), BTreeSet::new());
     for body in bodies.values_mut() {
         all.add(&body.doings);
-        named.append(&mut body.named);
+        all_named.append(&mut body.named);
         body.doings.keep_of(&columns);
     }
-    let reached = drawn(&callers, &columns, &bodies, &known);
+    let calls = Calls::new(&bodies);
+    let reached = drawn(callers, &columns, &calls, &known);
+    let closed = callers::closed(connection, &listed)?;
+    let Judged { unfollowed, counted } = judge(callers, &calls, &known, (&keys, ways), closed);
     let mut doings: BTreeMap<usize, Doings> = BTreeMap::new();
     for (table, of) in &reached.doings {
         doings.entry(*table).or_default().add_of_columns(of);
@@ -126,8 +137,48 @@ fn look(
     let draws = describe(connection, tables, reached.draws)?;
     let functions = bodies.into_values().filter(|body| body.oid.is_some());
     let names = functions.map(|body| body.name).filter(|name| !name.is_empty()).collect();
-    let called = callers.into_iter().filter_map(|caller| caller.function).collect();
-    Ok(Found { draws, texts: Texts { words, named, names, called, doings: all }, doings })
+    let called = callers.iter().filter_map(|caller| caller.function.clone()).collect();
+    if ways.is_empty() {
+        all.changed.extend(counted.iter().cloned());
+    }
+    let texts = Texts { words, named: all_named, names, called, doings: all };
+    let mut found = Found { draws, texts, doings, unfollowed, counted, keys };
+    if are_cut {
+        found.are_more(tables, MOST_FUNCTIONS);
+    }
+    Ok(found)
+}
+
+/// Sequences of the names that texts have, and those of tables.
+fn named(
+    connection: &mut Connection,
+    schemas: &[String],
+    bodies: &BTreeMap<String, Body>,
+    (words, listed): (&BTreeSet<String>, &[String]),
+    paths: &[String],
+) -> Result<(Vec<Named>, Vec<OfTable>)> {
+    // A text may name the schema, too.
+    let places: BTreeSet<String> = schemas.iter().chain(listed).cloned().collect();
+    let near: Vec<String> = places.iter().cloned().collect();
+    let mut sequences = draw::by_name(connection, &near, listed)?;
+    let known: Vec<String> = bodies.values().flat_map(|body| body.sequences.iter().cloned()).collect();
+    if !known.is_empty() {
+        sequences.extend(draw::by_number(connection, &known)?);
+    }
+    if !by_table::may_draw(|word| words.contains(word)) {
+        return Ok((sequences, Vec::new()));
+    }
+    let far: BTreeSet<String> = places.iter().chain(paths).cloned().collect();
+    let of_tables = by_table::find(connection, &far.into_iter().collect::<Vec<_>>(), listed)?;
+    Ok((sequences, of_tables))
+}
+
+impl Found {
+    fn are_more(&mut self, tables: &[Option<&str>], most: usize) {
+        let of_keys = self.keys.iter().map(Key::columns).enumerate();
+        let cut = of_keys.filter(|(table, _)| tables.get(*table).is_some_and(Option::is_some));
+        self.unfollowed.extend(cut.map(|(table, columns)| Unfollowed::of_more(table, columns, most)));
+    }
 }
 
 /// Those that are called, and those that these may call, by their numbers; and tables and views that they name, whose triggers,
@@ -137,7 +188,8 @@ fn bodies(
     tables: &[Option<&str>],
     schemas: &[String],
     callers: &[Caller],
-) -> Result<BTreeMap<String, Body>> {
+) -> Result<(BTreeMap<String, Body>, bool)> {
+    let unnamed = callers::unnamed(connection)?.rows;
     let mut found: BTreeMap<String, Body> = BTreeMap::new();
     for caller in callers.iter().filter(|caller| caller.text.is_some() || caller.sequence.is_some()) {
         let body = found.entry(caller.key()).or_default();
@@ -145,6 +197,7 @@ fn bodies(
         body.sequences.extend(caller.sequence.clone());
     }
     let mut oids: Vec<String> = callers.iter().filter_map(|caller| caller.function.clone()).collect();
+    oids.extend(found.values_mut().flat_map(|body| body.runs_unnamed(&unnamed)).collect::<Vec<_>>());
     let mut asked: BTreeSet<String> = found.values().flat_map(|body| body.words.iter().cloned()).collect();
     let mut names: Vec<String> = asked.iter().cloned().collect();
     let texts = found.len();
@@ -157,11 +210,15 @@ fn bodies(
         let places = text_array(&places.into_iter().collect::<Vec<_>>());
         let lists = [Some(places.as_str()), Some(&lists[1]), Some(&moving)];
         rows.extend(callers::relations(connection, &lists)?.rows);
-        let new: Vec<(String, Body)> =
+        let mut new: Vec<(String, Body)> =
             rows.into_iter().filter_map(body).filter(|(key, _)| !found.contains_key(key)).collect();
-        if new.is_empty() || found.len() - texts > MOST_FUNCTIONS {
+        if new.is_empty() {
+            return Ok((found, false));
+        }
+        if found.len() - texts > MOST_FUNCTIONS {
             break;
         }
+        new.iter_mut().for_each(|(_, body)| drop(body.runs_unnamed(&unnamed)));
         oids = new.iter().flat_map(|(_, body)| body.functions.iter().cloned()).collect();
         names = new
             .iter()
@@ -170,11 +227,12 @@ fn bodies(
             .collect();
         found.extend(new);
     }
-    Ok(found)
+    Ok((found, true))
 }
 
-fn body(row: Vec<Option<String>>) -> Option<(String, Body)> {
-    let [key, signature, name, text, functions, sequences] = <[_; 6]>::try_from(row).ok()?;
+fn body(mut row: Vec<Option<String>>) -> Option<(String, Body)> {
+    row.resize(8, None);
+    let [key, signature, name, text, functions, sequences, language, args] = <[_; 8]>::try_from(row).ok()?;
     let list = |cell: Option<String>| -> Vec<String> {
         let cell = cell.unwrap_or_default();
         let items = cell.trim_matches(['{', '}']).split(',').filter(|item| item.parse::<u32>().is_ok());
@@ -189,6 +247,8 @@ fn body(row: Vec<Option<String>>) -> Option<(String, Body)> {
         name: name?,
         functions: list(functions),
         sequences: list(sequences),
+        language,
+        args: names_in(&args.unwrap_or_default()),
         ..Body::default()
     };
     body.read(&text.unwrap_or_default());
@@ -203,178 +263,21 @@ impl Body {
         self.named.extend(names_that_run(text));
         self.serials.extend(by_table::asked_for(text));
         self.doings.add(&Doings::of(text));
+        self.text.push_str(text);
+        self.text.push('\n');
     }
-}
 
-/// What a caller reaches.
-struct Reached<'a> {
-    caller: &'a Caller,
-    /// As SQL calls the function that names it.
-    signature: String,
-    sequence: &'a Named,
-    is_sure: bool,
-    /// Columns that all texts name which the caller reaches.
-    words: Rc<BTreeSet<String>>,
-    /// What they do.
-    doings: Rc<Doings>,
-}
-
-#[derive(Default)]
-struct AllReached<'a> {
-    draws: Vec<Reached<'a>>,
-    /// Of each table, by its position.
-    doings: Vec<(usize, Rc<Doings>)>,
-}
-
-/// The sequences that texts may mean.
-struct Known<'a> {
-    sequences: &'a [Named],
-    /// Of schemas where names are looked for by somebody's settings.
-    perhaps: &'a [Named],
-    of_tables: &'a [OfTable],
-    schemas: &'a [String],
-}
-
-impl<'a> Known<'a> {
-    /// Those that a text means by their names, and whether that is sure.
-    fn named_by(&self, body: &Body) -> Vec<(&'a Named, bool)> {
-        let by_name = |sequence: &&Named| {
-            body.sequences.contains(&sequence.oid)
-                || body.words.contains(&sequence.relname)
-                    && (self.schemas.contains(&sequence.schema) || body.words.contains(&sequence.schema))
+    /// Functions of casts, and of operators that its text has; they are among its own then.
+    fn runs_unnamed(&mut self, unnamed: &[Vec<Option<String>>]) -> Vec<String> {
+        let runs = |row: &&Vec<Option<String>>| {
+            let sign = row.first().and_then(Option::as_deref);
+            sign.is_none_or(|sign| self.text.contains(sign))
         };
-        let sure: Vec<&Named> = self.sequences.iter().filter(by_name).collect();
-        let is_elsewhere = |sequence: &&Named| {
-            body.words.contains(&sequence.relname)
-                && !sure.iter().any(|other| other.relname == sequence.relname)
-        };
-        let mut found: Vec<(&Named, bool)> =
-            self.perhaps.iter().filter(is_elsewhere).map(|sequence| (sequence, false)).collect();
-        found.extend(sure.into_iter().map(|sequence| (sequence, true)));
-        found
+        let runs = unnamed.iter().filter(runs).filter_map(|row| row.get(1).cloned().flatten());
+        let runs: Vec<String> = runs.collect();
+        self.functions.extend(runs.iter().cloned());
+        runs
     }
-
-    /// The same by the tables that they belong to. `told`: what it is called with.
-    fn of_tables_in(&self, body: &Body, told: Option<&Body>) -> Vec<(&'a Named, bool)> {
-        let has =
-            |word: &str| body.words.contains(word) || told.is_some_and(|told| told.words.contains(word));
-        if !by_table::may_draw(has) {
-            return Vec::new();
-        }
-        let is_near = |schema: &String| self.schemas.contains(schema) || has(schema);
-        let named = self.of_tables.iter().filter(|of| has(&of.table) && is_near(&of.schema));
-        named.map(|of| (&of.sequence, body.serials.contains(&of.table))).collect()
-    }
-}
-
-/// Functions and texts, and which of them each may call: as numbers, since thousands of functions may call each other.
-struct Calls<'a> {
-    number: BTreeMap<&'a str, usize>,
-    bodies: Vec<&'a Body>,
-    may_call: Vec<Vec<usize>>,
-}
-
-impl<'a> Calls<'a> {
-    fn new(bodies: &'a BTreeMap<String, Body>) -> Calls<'a> {
-        let number: BTreeMap<&str, usize> =
-            bodies.keys().enumerate().map(|(number, key)| (key.as_str(), number)).collect();
-        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for (number, body) in bodies.values().enumerate() {
-            by_name.entry(&body.name).or_default().push(number);
-        }
-        let calls = |body: &'a Body| -> Vec<usize> {
-            let known = body.functions.iter().filter_map(|oid| number.get(oid.as_str()));
-            let named = body.words.iter().filter_map(|word| by_name.get(word.as_str())).flatten();
-            known.chain(named).copied().collect()
-        };
-        let may_call = bodies.values().map(calls).collect();
-        Calls { number, bodies: bodies.values().collect(), may_call }
-    }
-
-    /// What the first ones reach, they among it; the second: by way of a table alone, which they may not write to.
-    fn reached(&self, first: impl Iterator<Item = usize>) -> [Vec<usize>; 2] {
-        let mut is_reached = vec![false; self.bodies.len()];
-        let (mut left, mut behind): (Vec<usize>, Vec<usize>) = (first.collect(), Vec::new());
-        let mut reached = [Vec::new(), Vec::new()];
-        for (of, is_sure) in reached.iter_mut().zip([true, false]) {
-            while let Some(number) = left.pop() {
-                if !std::mem::replace(&mut is_reached[number], true) {
-                    of.push(number);
-                    let next = if is_sure && self.bodies[number].is_table { &mut behind } else { &mut left };
-                    next.extend(&self.may_call[number]);
-                }
-            }
-            left.append(&mut behind);
-        }
-        reached
-    }
-}
-
-/// Callers that differ only in the function that they call are one.
-fn drawn<'a>(
-    callers: &'a [Caller],
-    columns: &BTreeSet<String>,
-    bodies: &BTreeMap<String, Body>,
-    known: &Known<'a>,
-) -> AllReached<'a> {
-    let calls = Calls::new(bodies);
-    let named = calls.bodies.iter().map(|body| {
-        let mut named = known.named_by(body);
-        named.extend(known.of_tables_in(body, None));
-        named
-    });
-    let named: Vec<Vec<(&Named, bool)>> = named.collect();
-    let columns: Vec<Vec<&String>> =
-        calls.bodies.iter().map(|body| columns.intersection(&body.words).collect()).collect();
-    let mut alike: BTreeMap<(String, &Option<String>), Vec<&Caller>> = BTreeMap::new();
-    for caller in callers {
-        alike.entry((caller.key(), &caller.column)).or_default().push(caller);
-    }
-    let mut found = AllReached::default();
-    for ((key, _), alike) in alike {
-        pgrx::check_for_interrupts!();
-        let told = bodies.get(&key);
-        let first = alike.iter().filter_map(|caller| caller.function.as_ref()).chain([&key]);
-        let [reached, behind_tables] =
-            calls.reached(first.filter_map(|key| calls.number.get(key.as_str()).copied()));
-        let mut sequences: BTreeMap<(&str, bool), (&Named, usize)> = BTreeMap::new();
-        for (number, is_near) in
-            reached.iter().map(|number| (number, true)).chain(behind_tables.iter().map(|far| (far, false)))
-        {
-            let of_tables = told.map(|told| known.of_tables_in(calls.bodies[*number], Some(told)));
-            for (sequence, is_sure) in named[*number].iter().copied().chain(of_tables.into_iter().flatten()) {
-                sequences.entry((&sequence.oid, is_sure && is_near)).or_insert((sequence, *number));
-            }
-        }
-        let doings = Rc::new(doings(&alike, reached.iter().map(|number| calls.bodies[*number])));
-        found.doings.extend(alike.first().map(|caller| (caller.table, doings.clone())));
-        let Some(caller) = alike.first().filter(|_| !sequences.is_empty()) else { continue };
-        let words = reached.iter().flat_map(|number| columns[*number].iter().copied());
-        let fills = alike.iter().flat_map(|caller| &caller.fills);
-        let words: Rc<BTreeSet<String>> = Rc::new(words.chain(fills).cloned().collect());
-        found.draws.extend(sequences.into_iter().map(|((_, is_sure), (sequence, number))| Reached {
-            caller,
-            signature: calls.bodies[number].signature.clone(),
-            sequence,
-            is_sure,
-            words: words.clone(),
-            doings: doings.clone(),
-        }));
-    }
-    found
-}
-
-fn doings<'a>(alike: &[&Caller], bodies: impl Iterator<Item = &'a Body>) -> Doings {
-    let mut doings = Doings::default();
-    for body in bodies {
-        doings.add_of_columns(&body.doings);
-        let is_called = body.oid.is_some() && alike.iter().all(|caller| caller.function != body.oid);
-        doings.called.extend(is_called.then(|| body.name.clone()));
-    }
-    for column in alike.iter().filter_map(|caller| caller.fill.as_ref()) {
-        doings.assign(column, ["nextval".to_owned()].into_iter());
-    }
-    doings
 }
 
 fn describe(

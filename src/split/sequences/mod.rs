@@ -9,6 +9,7 @@
 mod beyond;
 mod by_key;
 mod by_table;
+mod called;
 mod callers;
 pub mod check;
 mod counter;
@@ -22,7 +23,12 @@ pub mod named_rows;
 mod names;
 mod pair;
 mod positions;
+mod reach;
+mod statements;
 pub mod survey;
+mod tokens;
+mod unfollowed;
+mod writers;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;

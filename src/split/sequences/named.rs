@@ -4,6 +4,7 @@
 use super::functions::Texts;
 use super::named_rows::{self, Why};
 use super::pair::Places;
+use super::survey::Survey;
 use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
@@ -47,9 +48,11 @@ pub fn check(
     source: &mut Connection,
     target: &mut Connection,
     schemas: &[String],
-    texts: &Texts,
+    found: &Survey,
 ) -> Result<Vec<Finding>> {
-    if texts.named.is_empty() && texts.names.is_empty() {
+    let texts = &found.texts;
+    let mut counted = found.counted.clone();
+    if texts.named.is_empty() && texts.names.is_empty() && counted.is_empty() {
         return Ok(Vec::new());
     }
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
@@ -77,7 +80,6 @@ pub fn check(
         }
         kind => !is_there(kind, thing),
     };
-    let mut counted = texts.doings.counted();
     for (thing, view) in &shown {
         if counted.contains(view) {
             counted.insert(thing.name.clone());
@@ -96,10 +98,43 @@ pub fn check(
     findings.extend(otherwise(plan, source, target, &here, texts)?);
     let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
-    findings.extend(named_rows::check(plan, source, target, &tables, Why::Named(&counted))?);
+    let more = counting(plan, source, schemas, found)?.into_iter().filter(|table| !tables.contains(table));
+    let all: Vec<(String, String)> = tables.iter().cloned().chain(more).collect();
+    findings.extend(named_rows::check(plan, source, target, &all, Why::Named(&counted))?);
     findings.extend(rights(plan, source, target, &tables)?);
     findings.extend(made_otherwise(plan, source, target, &tables)?);
     Ok(findings)
+}
+
+/// Tables by whose rows functions count, of the triggers and defaults, or of clients.
+fn counting(
+    plan: &Plan,
+    source: &mut Connection,
+    schemas: &[String],
+    found: &Survey,
+) -> Result<Vec<(String, String)>> {
+    let words: Vec<String> = found.counted.iter().cloned().collect();
+    if words.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of_others = in_one(|| shard::schemas_of_others(&plan.source));
+    let looked_in: BTreeSet<&String> = schemas.iter().chain(&found.texts.named).chain(&words).collect();
+    let here: Vec<String> =
+        looked_in.into_iter().filter(|schema| !of_others.contains(schema)).cloned().collect();
+    let Things { named, .. } = things(source, &here, &words)?;
+    let tables = named.into_iter().filter(|thing| thing.kind == "table");
+    Ok(tables.map(|thing| (thing.schema, thing.name)).collect())
+}
+
+/// Before the cutover: such tables that are in no keyspace.
+pub fn counters(
+    plan: &Plan,
+    source: &mut Connection,
+    schemas: &[String],
+    found: &Survey,
+) -> Result<Vec<Finding>> {
+    let tables = counting(plan, source, schemas, found)?;
+    named_rows::counters(plan, source, &tables)
 }
 
 /// Types, text search configurations and collations of the same name that are not made of the same.

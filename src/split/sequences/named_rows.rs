@@ -115,6 +115,26 @@ pub fn check(
     Ok(findings)
 }
 
+/// Of tables by which keys are counted those that are in no keyspace, whatever rows they have.
+pub fn counters(plan: &Plan, source: &mut Connection, tables: &[(String, String)]) -> Result<Vec<Finding>> {
+    let known = known(plan);
+    let open: Vec<&(String, String)> =
+        tables.iter().filter(|table| !known.contains(table)).take(TABLES).collect();
+    let parts = parts(source, &open)?;
+    let left = open.iter().enumerate().filter(|(number, _)| !parts.contains(number));
+    let finding = |(_, (schema, table)): (usize, &&(String, String))| {
+        let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
+        let name = if *schema == plan.source.namespace { ident_as_needed(table) } else { text.clone() };
+        let why = Why::Named(&BTreeSet::new());
+        let detail = format!(
+            "functions count by table {text}, which is in no keyspace, so that it stays; {}",
+            why.mended(&literal(&name), plan)
+        );
+        Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail)
+    };
+    Ok(left.map(finding).collect())
+}
+
 fn others(many: &str) -> String {
     format!("it has {many}, which stay, and the target's are others")
 }

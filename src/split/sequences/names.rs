@@ -5,6 +5,16 @@ use std::collections::BTreeSet;
 /// Names that are looked for of one text.
 const MOST_NAMES: usize = 20_000;
 
+/// Bytes of a name. What a text says beyond these the server leaves out.
+const LONGEST: usize = 63;
+
+fn cut(mut name: String) -> String {
+    if name.len() > LONGEST {
+        name.truncate((0..=LONGEST).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0));
+    }
+    name
+}
+
 /// Names that a text has, in quotes or not: as it writes them, and as SQL reads them without quotes.
 pub fn names_in(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
@@ -22,8 +32,8 @@ pub fn names_in(text: &str) -> BTreeSet<String> {
     let is_written_large = |word: &&&str| word.chars().any(char::is_uppercase);
     let small = words.iter().filter(is_written_large).map(|word| word.to_lowercase());
     let plain = words.iter().map(|word| (*word).to_owned()).chain(small);
-    let names = plain.chain(quoted).chain(doubled);
-    names.filter(|name| !name.is_empty() && name.len() < 64).take(MOST_NAMES).collect()
+    let names = plain.map(cut).chain(quoted).chain(doubled);
+    names.filter(|name| !name.is_empty() && name.len() <= LONGEST).take(MOST_NAMES).collect()
 }
 
 /// The same of what runs: without comments, and without columns of a trigger's row, which are called as tables are, perhaps.
@@ -43,7 +53,7 @@ pub fn without_comment(line: &str) -> &str {
 }
 
 /// What has no end is no comment.
-fn without_comments(text: &str) -> String {
+pub fn without_comments(text: &str) -> String {
     let mut left = String::with_capacity(text.len());
     let lines: Vec<&str> = text.lines().map(without_comment).collect();
     let text = lines.join("\n");
@@ -135,6 +145,8 @@ mod tests {
     fn names_of_a_text_are_read_as_sql_reads_them() {
         let text = r#"BEGIN NEW.id := nextval('Codes_seq'); PERFORM nextval('app."Odd seq"'); -- 42
             NEW.n := "Next"('"a""b"."c"'); RETURN NEW; END"#;
+        let long = "x".repeat(70);
+        assert_eq!(names_in(&long), [long[..63].to_owned()].into());
         let names = names_in(text);
         for name in ["codes_seq", "Codes_seq", "app", "Odd seq", "Next", "next", "nextval", "a\"b", "c"] {
             assert!(names.contains(name), "{name}: {names:?}");

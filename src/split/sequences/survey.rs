@@ -2,11 +2,13 @@
 //! target lacks, and what keeps a split from giving out each number once.
 
 use super::by_key::{self, ByKey};
+use super::called::TOLD;
 use super::doings::Doings;
 use super::doubts::{self, Doubt, Doubts};
 use super::draw::{self, Asked, By, Draw, Named, Sequence};
 use super::functions::{self, Found, Texts};
 use super::pair::{self, Pair, Places, Problem, Wanted};
+use super::unfollowed::{Key, Kind, Unfollowed};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
@@ -54,6 +56,10 @@ pub struct Survey {
     pub undecided: Vec<Named>,
     /// Of the source's functions.
     pub texts: Texts,
+    /// What gives keys values and is not followed, on either side.
+    pub unfollowed: Vec<Unfollowed>,
+    /// Names among which are those of tables that keys of the source are counted by.
+    pub counted: BTreeSet<String>,
     /// What functions of either side draw from and do.
     pub read: [Read; 2],
     /// Columns of the target that sequences fill, and what of the source fills them.
@@ -121,8 +127,11 @@ pub fn survey(
     let mut here = of_columns[0].clone();
     here.extend(draw::of_parts(source, &lists[0])?);
     let schemas = schemas(plan, Side::Source);
-    let of_functions = functions::find(source, &tables.source, &schemas)?;
-    let of_writers = functions::of_writers(source, &tables.source, &schemas)?;
+    let mut of_functions = functions::find(source, &tables.source, &schemas)?;
+    let mut of_writers = functions::of_writers(source, &tables.source, &schemas)?;
+    let keys = [&mut of_functions, &mut of_writers].map(|found| std::mem::take(&mut found.unfollowed));
+    let mut unfollowed = not_followed(plan, &of_functions.keys, keys.into_iter().flatten());
+    let counted = &of_functions.texts.doings.counted() | &of_writers.counted;
     let read = Read::of(&[&of_functions, &of_writers]);
     let mut doings = of_functions.texts.doings.clone();
     doings.add(&of_writers.texts.doings);
@@ -131,10 +140,16 @@ pub fn survey(
     let mut there = of_columns[1].clone();
     there.extend(draw::of_parts(target, &lists[1])?);
     let of_functions_there = functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?;
+    let there_alone = of_functions_there.unfollowed.iter().cloned();
+    for new in not_followed(plan, &of_functions_there.keys, there_alone) {
+        if !unfollowed.contains(&new) {
+            unfollowed.push(new);
+        }
+    }
     let read = [read, Read::of(&[&of_functions_there])];
     there.extend(of_functions_there.draws);
 
-    let mut found = Survey { of_columns, read, ..Survey::default() };
+    let mut found = Survey { of_columns, read, unfollowed, counted, ..Survey::default() };
     found.fills = fills(&there, &maps);
     [&mut here, &mut there].into_iter().for_each(doubts::settle);
     found.doubts.set_closed_aside(&mut here);
@@ -145,6 +160,7 @@ pub fn survey(
     };
     let of_keys = by_keys(plan, source, &is_named, &here, &mut found)?;
     found.set_unknown_keys_aside(plan, &of_keys, &of_functions.texts.words, &doings);
+    found.leave_out_names_of_keys(plan, !of_keys.is_empty());
     here.extend(of_keys);
     doubts::settle(&mut here);
     let pairing = pair::pair(&here, &there, &maps, places);
@@ -159,6 +175,22 @@ pub fn survey(
     found.doubts.set_pairs_aside(&mut found.pairs);
     found.leave_out_what_begins_anew();
     Ok(found)
+}
+
+/// Of columns of keys, but for what rows are routed by: that is the tenant's own.
+fn not_followed(plan: &Plan, keys: &[Key], found: impl Iterator<Item = Unfollowed>) -> Vec<Unfollowed> {
+    let own = |mut one: Unfollowed| {
+        let shard_by = plan.tables.get(one.table)?.shard_by.as_str();
+        one.columns.remove(shard_by);
+        if one.kind == Kind::Counted {
+            // With the shard-by column each shard's rows are all that count.
+            let indexes = keys.get(one.table)?.of_indexes.values();
+            let alone: Vec<&BTreeSet<String>> = indexes.filter(|of| !of.contains(shard_by)).collect();
+            one.columns.retain(|column| alone.iter().any(|of| of.contains(column)));
+        }
+        (!one.columns.is_empty()).then_some(one)
+    };
+    found.filter_map(own).collect()
 }
 
 fn fills(there: &[Draw], maps: &[&[Map]]) -> Vec<Fill> {
@@ -318,6 +350,18 @@ fn look_for(
 }
 
 impl Survey {
+    /// Names that functions put together of keys, or of what they are told, are those of the sequences that are known by their keys.
+    fn leave_out_names_of_keys(&mut self, plan: &Plan, are_known: bool) {
+        let are_known = are_known || !self.undecided.is_empty();
+        self.unfollowed.retain(|one| match &one.kind {
+            Kind::Made(words) => {
+                let shard_by = plan.tables.get(one.table).map_or("", |table| table.shard_by.as_str());
+                !are_known || !words.contains(shard_by) && !words.contains(TOLD)
+            }
+            Kind::Open | Kind::Told | Kind::Counted => true,
+        });
+    }
+
     /// Functions put names together: what is left may be of a key that moves, unless its name tells of another one.
     fn set_unknown_keys_aside(
         &mut self,

@@ -1,7 +1,7 @@
 //! What only the servers know, found before anything moves: every finding at once,
 //! nothing written. The worker repeats it before it installs anything.
 
-mod accepted;
+pub mod accepted;
 pub mod beside;
 mod constraints;
 mod encoding;

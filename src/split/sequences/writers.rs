@@ -1,0 +1,272 @@
+//! Who may write to moving tables without being called by them: functions whose texts name a table and write, functions that name
+//! these, to any depth, and other tables whose triggers and rules lead to one of them. What these draw from may come into rows that
+//! move.
+
+use super::callers::{self, Caller, Place};
+use super::draw;
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::remote::Connection;
+use crate::remote::quote::array_of;
+use crate::remote::result::Rows;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+const TEXTS: &str = include_str!("../../../sql/sequences/texts.sql");
+
+/// Functions that are looked at.
+pub const MOST: usize = 20_000;
+
+/// What a text has that puts rows somewhere.
+const WRITES: [&str; 7] = ["insert", "update", "merge", "delete", "copy", "truncate", "execute"];
+
+/// A function, or a table or view that is written to.
+struct Node {
+    /// In small letters.
+    name: String,
+    /// A function's number, or a table's.
+    oid: String,
+    is_function: bool,
+    /// How SQL calls a table.
+    shown: String,
+}
+
+#[derive(Default)]
+struct Nodes {
+    all: Vec<Node>,
+    by_oid: HashMap<(bool, String), usize>,
+    /// Which lead to each.
+    led_from: Vec<Vec<usize>>,
+}
+
+impl Nodes {
+    fn of(&mut self, is_function: bool, oid: &str, name: &str, shown: &str) -> usize {
+        let all = &mut self.all;
+        let number = *self.by_oid.entry((is_function, oid.to_owned())).or_insert_with(|| {
+            all.push(Node {
+                name: name.to_owned(),
+                oid: oid.to_owned(),
+                is_function,
+                shown: shown.to_owned(),
+            });
+            all.len() - 1
+        });
+        let node = &mut self.all[number];
+        if node.name.is_empty() {
+            (node.name, node.shown) = (name.to_owned(), shown.to_owned());
+        }
+        self.led_from.resize_with(self.all.len(), Vec::new);
+        number
+    }
+
+    fn lead(&mut self, from: usize, to: usize) {
+        self.led_from[to].push(from);
+    }
+
+    /// All that lead to some, but for these.
+    fn leading_to(&self, roots: &[usize]) -> Vec<usize> {
+        let mut known: HashSet<usize> = roots.iter().copied().collect();
+        let (mut left, mut found) = (roots.to_vec(), Vec::new());
+        while let Some(to) = left.pop() {
+            for from in &self.led_from[to] {
+                if known.insert(*from) {
+                    left.push(*from);
+                    found.push(*from);
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+/// The writers of moving tables.
+pub struct Writers {
+    pub callers: Vec<Caller>,
+    /// Whether there are more functions than are looked at.
+    pub are_cut: bool,
+    /// Names by which a table is written to, by its position: in small letters.
+    pub ways: Vec<BTreeSet<String>>,
+}
+
+pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Writers> {
+    let most = (MOST + 1).to_string();
+    let texts = catalogs::ask(connection, TEXTS, &[Some(&most)])?;
+    let passes = callers::passes(connection, &array_of(tables.iter().copied()))?;
+    let (nodes, partitions) = nodes(&texts, &passes, tables);
+    let mut found = Writers {
+        callers: Vec::new(),
+        are_cut: texts.rows.len() > MOST,
+        ways: vec![BTreeSet::new(); tables.len()],
+    };
+    let mut relations: Vec<(usize, usize)> = Vec::new();
+    for (table, oid) in tables.iter().enumerate() {
+        pgrx::check_for_interrupts!();
+        let root = oid.and_then(|oid| nodes.by_oid.get(&(false, oid.to_owned())).copied());
+        let Some(root) = root else { continue };
+        for number in nodes.leading_to(&[root]) {
+            let node = &nodes.all[number];
+            found.ways[table].insert(node.name.clone());
+            if node.is_function {
+                let function = Some(node.oid.clone());
+                found.callers.push(Caller::new(table, "a client's call".to_owned(), function));
+            } else if !partitions.contains(&number) {
+                relations.push((table, number));
+            }
+        }
+        found.ways[table].insert(nodes.all[root].name.clone());
+    }
+    of_relations(connection, &nodes, &relations, tables, &mut found.callers)?;
+    Ok(found)
+}
+
+/// Second: those that are tables of the split, or partitions of them.
+fn nodes(texts: &Rows, passes: &Rows, tables: &[Option<&str>]) -> (Nodes, HashSet<usize>) {
+    let mut nodes = Nodes::default();
+    let cell = |row: &[Option<String>], at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+    let functions: Vec<(usize, String)> = texts
+        .rows
+        .iter()
+        .take(MOST)
+        .map(|row| (nodes.of(true, &cell(row, 0), &cell(row, 1), ""), cell(row, 2)))
+        .collect();
+    let mut own = HashSet::new();
+    let mut told: Vec<(usize, usize, String)> = Vec::new();
+    for row in &passes.rows {
+        let from = nodes.of(false, &cell(row, 0), &cell(row, 1), &cell(row, 2));
+        let (function, relation) = (cell(row, 3), cell(row, 4));
+        if !function.is_empty() {
+            let to = nodes.of(true, &function, "", "");
+            nodes.lead(from, to);
+            told.push((from, to, cell(row, 5)));
+        } else if !relation.is_empty() {
+            let to = nodes.of(false, &relation, "", "");
+            nodes.lead(from, to);
+            if tables.contains(&Some(relation.as_str())) && cell(row, 5) == "partition" {
+                own.insert(from);
+            }
+        } else {
+            own.insert(from);
+        }
+    }
+    let names = Names::of(&nodes.all);
+    let mut leads = Vec::new();
+    let mut is_writing = HashSet::new();
+    for (number, text) in &functions {
+        pgrx::check_for_interrupts!();
+        let words = words_of(text);
+        let writes = WRITES.iter().any(|word| words.contains(word));
+        if writes {
+            is_writing.insert(*number);
+        }
+        for to in names.in_text(text, &words) {
+            if to != *number && (writes || nodes.all[to].is_function) {
+                leads.push((*number, to));
+            }
+        }
+    }
+    // What a trigger tells its function, that one may write to.
+    for (from, function, text) in told {
+        for to in names.in_text(&text, &words_of(&text)) {
+            if is_writing.contains(&function) && to != from && !nodes.all[to].is_function {
+                leads.push((from, to));
+            }
+        }
+    }
+    leads.into_iter().for_each(|(from, to)| nodes.lead(from, to));
+    (nodes, own)
+}
+
+/// Names as texts have them.
+struct Names<'a> {
+    all: &'a [Node],
+    words: HashMap<&'a str, Vec<usize>>,
+    /// Those that are no words.
+    odd: Vec<(String, usize)>,
+}
+
+impl Names<'_> {
+    fn of(all: &[Node]) -> Names<'_> {
+        let mut names = Names { all, words: HashMap::new(), odd: Vec::new() };
+        for (number, node) in all.iter().enumerate().filter(|(_, node)| !node.name.is_empty()) {
+            match node.name.chars().all(is_part) {
+                true => names.words.entry(&node.name).or_default().push(number),
+                false => names.odd.push((node.name.replace('"', "\"\""), number)),
+            }
+        }
+        names
+    }
+
+    fn in_text(&self, text: &str, words: &HashSet<&str>) -> Vec<usize> {
+        let plain = words.iter().filter_map(|word| self.words.get(word)).flatten().copied();
+        let odd = self.odd.iter().filter(|(name, _)| text.contains(name.as_str())).map(|(_, number)| *number);
+        let is_meant = |number: &usize| {
+            let node = &self.all[*number];
+            !node.is_function || is_called(text, &node.name)
+        };
+        plain.chain(odd).filter(is_meant).collect()
+    }
+}
+
+/// Whether a text has a name before a parenthesis.
+fn is_called(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let rest = text[at + name.len()..].trim_start_matches(|c: char| is_part(c) || c == '"');
+        rest.trim_start().starts_with('(')
+    })
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+/// Longer names are cut by the server.
+fn words_of(text: &str) -> HashSet<&str> {
+    const LONGEST: usize = 63;
+    let cut = |word: &str| (0..=LONGEST).rev().find(|at| word.is_char_boundary(*at)).unwrap_or(0);
+    let words = text.split(|c: char| !is_part(c));
+    words.map(|word| if word.len() > LONGEST { &word[..cut(word)] } else { word }).collect()
+}
+
+/// Tables that are no moving ones, and lead to them: their sequences, and what their defaults and triggers call.
+fn of_relations(
+    connection: &mut Connection,
+    nodes: &Nodes,
+    relations: &[(usize, usize)],
+    tables: &[Option<&str>],
+    found: &mut Vec<Caller>,
+) -> Result<()> {
+    let moving: HashSet<&str> = tables.iter().copied().flatten().collect();
+    let numbers: BTreeSet<usize> = relations.iter().map(|(_, number)| *number).collect();
+    let numbers: Vec<usize> =
+        numbers.into_iter().filter(|number| !moving.contains(nodes.all[*number].oid.as_str())).collect();
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let list = array_of(numbers.iter().map(|number| Some(nodes.all[*number].oid.as_str())));
+    let mut of: HashMap<usize, Vec<(Option<String>, Caller)>> = HashMap::new();
+    for caller in callers::of_tables(connection, &list)? {
+        of.entry(caller.table).or_default().push((None, caller));
+    }
+    for draw in draw::of_other_tables(connection, &list)? {
+        let Some(table) = draw.table else { continue };
+        let mut caller = Caller::new(table, String::new(), None);
+        caller.sequence = Some(draw.sequence.oid);
+        of.entry(table).or_default().push((draw.column, caller));
+    }
+    for (table, number) in relations {
+        let Some(of) = numbers.binary_search(number).ok().and_then(|at| of.get(&at)) else { continue };
+        let shown = &nodes.all[*number].shown;
+        for (column, caller) in of {
+            let what = match column {
+                Some(column) => format!("column \"{column}\" of {shown}, writes to which lead to it"),
+                None => format!("{} of {shown}, writes to which lead to it", caller.what),
+            };
+            let (function, text, sequence) =
+                (caller.function.clone(), caller.text.clone(), caller.sequence.clone());
+            let is_row = column.is_none() && caller.column.is_none();
+            let place = if is_row { Place::OtherRow } else { Place::OtherDefault };
+            found.push(Caller { text, sequence, place, ..Caller::new(*table, what, function) });
+        }
+    }
+    Ok(())
+}
