@@ -5,6 +5,7 @@ mod abreast;
 mod analyze;
 mod bad_input;
 mod beside_columns;
+mod beside_used;
 mod by_keys;
 mod called_functions;
 mod callers;

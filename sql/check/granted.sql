@@ -72,7 +72,7 @@ WITH RECURSIVE wanted AS (
 )
 SELECT g.position, CASE WHEN g.grantee = 0 THEN 'public' ELSE r.rolname END, g.privilege_type, g."column", NULL
   FROM given g LEFT JOIN pg_roles r ON r.oid = g.grantee
- WHERE (g.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'nextval', 'schema USAGE') OR g.privilege_type LIKE 'view %')
+ WHERE (g.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'nextval', 'schema USAGE') OR g.privilege_type LIKE 'view %')
    -- Who passes all checks passes them there, or is somebody else.
    AND (g.grantee = 0 OR NOT r.rolsuper)
 UNION ALL
@@ -102,4 +102,17 @@ SELECT NULL, '', 'setting', s.name, s.value
  CROSS JOIN LATERAL (VALUES ('lc_collate', d.datcollate::text), ('lc_ctype', d.datctype::text),
                             ('icu_locale', coalesce(j.facts ->> 'datlocale', j.facts ->> 'daticulocale'))) AS s (name, value)
  WHERE d.datname = current_database() AND s.value IS NOT NULL
+UNION ALL
+-- What sessions begin with that say nothing, but for what the mover's role says of its own.
+SELECT NULL, '', 'server setting', lower(p.name), p.reset_val
+  FROM pg_settings p
+ WHERE lower(p.name) IN ('search_path', 'timezone', 'datestyle', 'intervalstyle', 'default_transaction_isolation', 'default_transaction_read_only',
+                         'default_transaction_deferrable', 'standard_conforming_strings', 'backslash_quote', 'extra_float_digits', 'bytea_output',
+                         'lc_monetary', 'lc_numeric', 'lc_time', 'default_text_search_config', 'row_security', 'session_replication_role',
+                         'xmloption', 'xmlbinary', 'transform_null_equals', 'array_nulls', 'lo_compat_privileges', 'timezone_abbreviations',
+                         'quote_all_identifiers')
+   AND NOT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) AS c (text)
+                    WHERE s.setrole = (SELECT r.oid FROM pg_roles r WHERE r.rolname = session_user) AND lower(split_part(c.text, '=', 1)) = lower(p.name))
+UNION ALL
+SELECT NULL, '', 'server setting', 'plpgsql.variable_conflict', coalesce(nullif(current_setting('plpgsql.variable_conflict', true), ''), 'error')
  ORDER BY 1, 2, 3, 4

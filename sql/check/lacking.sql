@@ -22,14 +22,26 @@ SELECT g.ord - 1, r.rolname IS NOT NULL OR g.role = 'public'
            WHEN g.privilege = 'SUPERUSER' THEN r.rolsuper
            WHEN g.privilege IN ('rights of', 'SET ROLE to') THEN (
                SELECT pg_has_role(g.role, m.oid, CASE g.privilege WHEN 'rights of' THEN 'USAGE' ELSE 'MEMBER' END) FROM pg_roles m WHERE m.rolname = g."column")
-           -- One that is not there is said of the views.
+           -- One that is not there is said of the views. What is to be found by the server itself is refused, where the schema may not be used.
            WHEN g.privilege LIKE 'view % (%)' THEN (
                SELECT has_column_privilege(g.role, v.oid, a.attnum, split_part(g.privilege, ' ', 2)) AND has_schema_privilege(g.role, v.relnamespace, 'USAGE')
-                 FROM pg_class v JOIN pg_attribute a ON a.attrelid = v.oid AND NOT a.attisdropped AND format('(%I)', a.attname) = substring(g.privilege FROM '\(.*')
-                WHERE v.oid = to_regclass(g."column"))
+                 FROM parse_ident(g."column") i (parts) JOIN pg_namespace o ON o.nspname = i.parts[1]
+                 JOIN pg_class v ON v.relname = i.parts[2] AND v.relnamespace = o.oid
+                 JOIN pg_attribute a ON a.attrelid = v.oid AND NOT a.attisdropped AND format('(%I)', a.attname) = substring(g.privilege FROM '\(.*'))
            WHEN g.privilege LIKE 'view %' THEN (
                SELECT has_table_privilege(g.role, v.oid, substr(g.privilege, 6)) AND has_schema_privilege(g.role, v.relnamespace, 'USAGE')
-                 FROM pg_class v WHERE v.oid = to_regclass(g."column"))
+                 FROM parse_ident(g."column") i (parts) JOIN pg_namespace o ON o.nspname = i.parts[1]
+                 JOIN pg_class v ON v.relname = i.parts[2] AND v.relnamespace = o.oid)
+           -- What is not there is said elsewhere.
+           WHEN g.privilege = 'EXECUTE of function' THEN (
+               SELECT has_function_privilege(g.role, f.oid, 'EXECUTE')
+                 FROM parse_ident(substring(g."column" FROM '^((?:"[^"]*"|[^"(])*)\(')) i (parts) JOIN pg_namespace o ON o.nspname = i.parts[1]
+                 JOIN pg_proc f ON f.proname = i.parts[2] AND f.pronamespace = o.oid AND f.oid::regprocedure::text = g."column")
+           WHEN g.privilege = 'nextval of sequence' THEN (
+               SELECT has_sequence_privilege(g.role, s.oid, 'USAGE') OR has_sequence_privilege(g.role, s.oid, 'UPDATE')
+                 FROM parse_ident(g."column") i (parts) JOIN pg_namespace o ON o.nspname = i.parts[1]
+                 JOIN pg_class s ON s.relname = i.parts[2] AND s.relnamespace = o.oid AND s.relkind = 'S')
+           WHEN g.privilege IN ('USAGE of schema', 'CREATE in schema') THEN has_schema_privilege(g.role, to_regnamespace(g."column"), split_part(g.privilege, ' ', 1))
            WHEN g.privilege = 'schema USAGE' THEN has_schema_privilege(g.role, n.oid, 'USAGE')
            WHEN g."column" IS NULL THEN has_table_privilege(g.role, c.oid, g.privilege)
            -- One that is not there is no question of rights.

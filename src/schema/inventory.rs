@@ -159,15 +159,24 @@ fn question(part: &str, entrance: &Entrance, tables: &[TableName]) -> String {
     let namespace = &entrance.shard.namespace;
     let place = |table: &TableName| (table.schema.as_ref().unwrap_or(namespace).clone(), table.name.clone());
     let tables: Vec<(String, String)> = tables.iter().map(place).collect();
-    filled(part, namespace, &tables, false)
+    filled(part, namespace, &tables, None)
 }
 
-/// Tables by schema and name. Within a transaction as well.
-fn filled(part: &str, namespace: &str, tables: &[(String, String)], with_views: bool) -> String {
-    let tables: Vec<serde_json::Value> =
-        tables.iter().map(|(schema, name)| serde_json::json!({"nsp": schema, "rel": name})).collect();
+/// Tables by schema and name, and functions, where what looks at them is asked for as well. Within a transaction as well.
+fn filled(
+    part: &str,
+    namespace: &str,
+    tables: &[(String, String)],
+    functions: Option<&[(String, String)]>,
+) -> String {
+    let list = |names: &[(String, String)]| {
+        let names = names.iter().map(|(schema, name)| serde_json::json!({"nsp": schema, "rel": name}));
+        text(serde_json::Value::Array(names.collect()).to_string())
+    };
+    let with_views = functions.is_some();
     let values = [
-        ("tables", text(serde_json::Value::Array(tables).to_string())),
+        ("tables", list(tables)),
+        ("functions", list(functions.unwrap_or_default())),
         ("path", text(path(namespace))),
         ("schema", text(namespace)),
         ("with_views", sql(if with_views { "true" } else { "false" })),
@@ -176,13 +185,15 @@ fn filled(part: &str, namespace: &str, tables: &[(String, String)], with_views: 
     format!("SET search_path = pg_catalog, pg_temp; {parts}")
 }
 
-/// What tables and the views over them need beside themselves, and the functions of their schemas, as any session may ask it.
+/// What tables and the views over them need beside themselves, the functions and operators of their schemas, and some functions of
+/// others, as any session may ask it.
 pub fn beside(
     session: &mut Connection,
     namespace: &str,
     tables: &[(String, String)],
+    functions: &[(String, String)],
 ) -> Result<Vec<Object>, RemoteError> {
-    let [types, mut unmade] = ask(session, [TYPES, UNMADE[0]], namespace, tables, true)?;
+    let [types, mut unmade] = ask(session, [TYPES, UNMADE[0]], namespace, tables, Some(functions))?;
     // Whether a function is needed or not, it is written down in one way.
     unmade.extend(types.into_iter().filter(|object| object.kind != "function"));
     Ok(unmade)
@@ -194,7 +205,7 @@ pub fn of_tables(
     namespace: &str,
     tables: &[(String, String)],
 ) -> Result<Vec<Object>, RemoteError> {
-    Ok(ask(session, [PARTS[1], PARTS[2]], namespace, tables, false)?.into_iter().flatten().collect())
+    Ok(ask(session, [PARTS[1], PARTS[2]], namespace, tables, None)?.into_iter().flatten().collect())
 }
 
 fn ask<const N: usize>(
@@ -202,12 +213,12 @@ fn ask<const N: usize>(
     parts: [&str; N],
     namespace: &str,
     tables: &[(String, String)],
-    with_views: bool,
+    functions: Option<&[(String, String)]>,
 ) -> Result<[Vec<Object>; N], RemoteError> {
     session.undone(|session| {
         let mut found = [const { Vec::new() }; N];
         for (part, objects) in parts.iter().zip(&mut found) {
-            let rows = session.run(&filled(part, namespace, tables, with_views))?;
+            let rows = session.run(&filled(part, namespace, tables, functions))?;
             let read = Object::read(&rows)
                 .ok_or_else(|| RemoteError::unreadable(session.shard(), "what its tables need"))?;
             *objects = read.into_iter().map(|(_, object)| object).collect();

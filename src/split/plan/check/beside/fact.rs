@@ -3,6 +3,7 @@
 use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
+use crate::remote::quote::ident_as_needed;
 use crate::remote::{Connection, RemoteError};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -81,6 +82,18 @@ pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
 }
 
 impl Fact {
+    /// A view in no keyspace.
+    pub fn of_view(name: &str, shows: &str, schema: &str, version: i32) -> Fact {
+        Fact {
+            kind: "view".to_owned(),
+            name: name.to_owned(),
+            says: canonical(shows),
+            schema: ident_as_needed(schema),
+            is_brief: version >= BRIEF,
+            ..Fact::default()
+        }
+    }
+
     pub fn is(&self, kinds: &[&str]) -> bool {
         kinds.contains(&self.kind.as_str())
     }

@@ -5,14 +5,17 @@
 mod alone;
 mod columns;
 mod fact;
+mod hidden;
 mod keys;
 mod lacks;
+mod named_tables;
 mod needed;
 mod pair;
 mod partitions;
 mod published;
 pub mod rights;
 mod settings;
+mod texts;
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -79,7 +82,11 @@ pub fn check(
             remark(plan, Remark::Alone, &policy.table_name, &text, detail)
         }));
     }
-    findings.extend(needed::check(plan, (source, on_source), target, known)?);
+    let used = texts::find(source, &plan.source, &lists[0])?;
+    findings.extend(needed::check(plan, (source, on_source), target, &used.functions, known)?);
+    findings.extend(rights_of_used(plan, (source, &lists[0]), target, (&used, known))?);
+    findings.extend(named_tables::check(plan, (source, &lists[0]), (target, &lists[1]), &used.called)?);
+    findings.extend(hidden::check(plan, (source, &lists[0]), (target, &lists[1]))?);
     findings.extend(shown(plan, source, target, (&lists[0], known))?);
     findings.extend(stale(plan, &there));
     findings.extend(published::of_source_alone(plan, (source, &lists[0]), (target, &lists[1]))?);
@@ -113,6 +120,28 @@ fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
         remark(plan, Remark::Lacking, "database settings", text, detail)
     });
     rights.chain(alone).chain(settings).collect()
+}
+
+/// What functions over the tables need, and what clients do beside statements over them. `known`: what other parts have found.
+fn rights_of_used(
+    plan: &Plan,
+    source: (&mut Connection, &[String; 2]),
+    target: &mut Connection,
+    (used, known): (&texts::Used, &[Finding]),
+) -> Result<Vec<Finding>> {
+    let lacking = Remark::Lacking.check_name();
+    let is_known = |right: &str| {
+        let of = right.strip_prefix("EXECUTE of function ");
+        known.iter().any(|found| found.name == lacking && found.object.as_deref() == of && of.is_some())
+    };
+    let missing = rights::of_used(plan, source, target, used)?;
+    let missing = missing.into_iter().filter(|(right, _)| !is_known(right));
+    let finding = |(right, role): (String, String)| {
+        let detail =
+            format!("functions over the tables, or clients, need it: the target lacks {right} for {role}");
+        remark(plan, Remark::Lacking, "rights", &format!("{right} for {role}"), detail)
+    };
+    Ok(missing.map(finding).collect())
 }
 
 /// Tables in no keyspace without whose rows views over the moving ones show others. `known`: what other parts have found.

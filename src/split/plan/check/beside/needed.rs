@@ -7,6 +7,7 @@ use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::remote::quote::ident_as_needed;
 use crate::schema::inventory;
 use crate::schema::object::Object;
 use crate::split::finding::Finding;
@@ -24,22 +25,26 @@ const USED: [&str; 8] = [
     "text search configuration",
     "text search dictionary",
 ];
-const FUNCTIONS: [&str; 3] = ["function", "procedure", "aggregate"];
+const FUNCTIONS: [&str; 4] = ["function", "procedure", "aggregate", "clients' operator"];
 /// Extensions that an administrator's tools use, and no client's statements.
 const OF_TOOLS: [&str; 6] =
     ["shardmaster", "pg_stat_statements", "pg_buffercache", "pg_prewarm", "pgstattuple", "pageinspect"];
 
+/// Name, version and schema.
 const VERSIONS: &str =
-    "SELECT pg_catalog.quote_ident(extname), extversion FROM pg_catalog.pg_extension ORDER BY 1";
+    "SELECT pg_catalog.quote_ident(e.extname), e.extversion, pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e
+       JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace ORDER BY 1";
 
-/// `known`: what other parts have found.
+/// `functions`: those over the tables in other schemas, by schema and name; `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
     target: &mut Connection,
+    functions: &[(String, String)],
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
-    let (here, there) = (of(plan, source, Side::Source)?, of(plan, target, Side::Target)?);
+    let here = of(plan, source, Side::Source, functions)?;
+    let there = of(plan, target, Side::Target, functions)?;
     let mut findings = Vec::new();
     let remark =
         |object: &str, detail: String| Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail);
@@ -93,8 +98,8 @@ fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> 
     let remark = |object: String, detail: String| {
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     };
-    let finding = |(name, version): (&String, &String)| {
-        let Some(other) = there.get(name) else {
+    let finding = |(name, (version, _)): (&String, &(String, String))| {
+        let Some((other, _)) = there.get(name) else {
             let object = format!("extension {name}");
             let detail = format!("{object} is missing on the target");
             return Some(remark(object, detail));
@@ -108,8 +113,17 @@ fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> 
             false => Finding::note(Remark::Lacking.check_name(), detail, &hint),
         })
     };
-    let of_clients = here.iter().filter(|(name, _)| !OF_TOOLS.contains(&name.as_str()));
-    Ok(of_clients.filter_map(finding).collect())
+    // What clients name without a schema is found by their search_path, or not.
+    let elsewhere = |(name, (_, schema)): (&String, &(String, String))| {
+        let (_, other) = there.get(name)?;
+        let is_own = *schema == ident_as_needed(&plan.source.namespace);
+        let is_there = other == schema || is_own && *other == ident_as_needed(&plan.target.namespace);
+        let detail =
+            format!("extension {name} is in schema {schema} on the source and in {other} on the target");
+        (!is_there).then(|| remark(format!("schema of extension {name}"), detail))
+    };
+    let of_clients = || here.iter().filter(|(name, _)| !OF_TOOLS.contains(&name.as_str()));
+    Ok(of_clients().filter_map(finding).chain(of_clients().filter_map(elsewhere)).collect())
 }
 
 /// Whether a function that is named with its schema, and perhaps without its arguments, is one that may stand without a schema.
@@ -148,23 +162,29 @@ fn differences<'a>(
     })
 }
 
-fn versions(session: &mut Connection) -> Result<BTreeMap<String, String>> {
+/// By the extension's name.
+fn versions(session: &mut Connection) -> Result<BTreeMap<String, (String, String)>> {
     let rows = session.run(VERSIONS)?.rows;
-    let version = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
-        Ok([Some(name), Some(version)]) => Some((name, version)),
-        Ok([None | Some(_), _]) | Err(_) => None,
+    let version = |row: Vec<Option<String>>| {
+        let [name, version, schema] = <[_; 3]>::try_from(row).ok()?;
+        Some((name?, (version?, schema?)))
     };
     Ok(rows.into_iter().filter_map(version).collect())
 }
 
-fn of(plan: &Plan, session: &mut Connection, side: Side) -> Result<Vec<Object>> {
+fn of(
+    plan: &Plan,
+    session: &mut Connection,
+    side: Side,
+    functions: &[(String, String)],
+) -> Result<Vec<Object>> {
     let (schemas, names) = observe::table_names(plan, side);
     let tables: Vec<(String, String)> = schemas.into_iter().zip(names).collect();
     let namespace = match side {
         Side::Source => &plan.source.namespace,
         Side::Target => &plan.target.namespace,
     };
-    Ok(inventory::beside(session, namespace, &tables)?)
+    Ok(inventory::beside(session, namespace, &tables, functions)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Who may read and write the source's tables, and may not do so on the target; and who may no longer log in there.
 
 use super::settings::{self, Settings};
+use super::texts::Used;
 use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const GRANTED: &str = include_str!("../../../../../sql/check/granted.sql");
 const LACKING: &str = include_str!("../../../../../sql/check/lacking.sql");
+const USED: &str = include_str!("../../../../../sql/check/used.sql");
 
 /// A right of a role: the table's position (None: of all), the role, the right, and what it is of: a column, a view or a role.
 type Right = (Option<usize>, String, String, Option<String>);
@@ -22,6 +24,8 @@ type Right = (Option<usize>, String, String, Option<String>);
 struct Granted {
     rights: Vec<Right>,
     settings: Settings,
+    /// What sessions begin with that neither a role nor the database says more of, by name.
+    server: BTreeMap<String, String>,
 }
 
 /// What the target's roles lack, in words.
@@ -38,13 +42,24 @@ const NO_ROLE: &str = ", which is no role there";
 /// Rights by which somebody comes to rows that he does not come to elsewhere.
 const OF_ROWS: [&str; 6] = ["SELECT", "INSERT", "UPDATE", "DELETE", "BYPASSRLS", "rights of"];
 
+/// Rights that are of no column.
+const OF_OTHERS: [&str; 6] = [
+    "rights of",
+    "SET ROLE to",
+    "EXECUTE of function",
+    "nextval of sequence",
+    "USAGE of schema",
+    "CREATE in schema",
+];
+
 pub fn missing(
     plan: &Plan,
     (source, given): (&mut Connection, &[String; 2]),
     (target, there): (&mut Connection, &[String; 2]),
 ) -> Result<Missing> {
     let (here, own) = (granted(source, given)?, granted(target, there)?);
-    let settings = settings::others(plan, &here.settings, &own.settings);
+    let mut settings = settings::others(plan, &here.settings, &own.settings);
+    settings.extend(settings::of_servers(plan, &here.server, &own.server, &settings));
     let [from, into] = [Side::Source, Side::Target].map(|side| observe::table_names(plan, side));
     let here = in_schemas(here.rights, &from.0, &into.0);
     let mut alone = others(&own.rights, &here);
@@ -91,12 +106,54 @@ pub fn of_places(
         .collect())
 }
 
+/// Rights on what functions over the tables need, that roles of both sides have on the source alone: right and object, and the role.
+pub fn of_used(
+    plan: &Plan,
+    (source, given): (&mut Connection, &[String; 2]),
+    target: &mut Connection,
+    used: &Used,
+) -> Result<Vec<(String, String)>> {
+    let (schemas, names): (Vec<String>, Vec<String>) = used.functions.iter().cloned().unzip();
+    let words: Vec<String> = used.words.iter().cloned().collect();
+    let lists = [text_array(&schemas), text_array(&names), text_array(&words)];
+    let lists = [&given[0], &given[1], &lists[0], &lists[1], &lists[2]].map(|list| Some(list.as_str()));
+    let [from, into] = [&plan.source.namespace, &plan.target.namespace].map(|name| ident_as_needed(name));
+    let right = |row: Vec<Option<String>>| -> Option<Right> {
+        let [role, right, of] = <[_; 3]>::try_from(row).ok()?;
+        let of = of.map(|of| if of == from { into.clone() } else { in_schema(&of, &from, &into) });
+        Some((None, role?, right?, of))
+    };
+    let rows = catalogs::ask(source, USED, &lists)?.rows;
+    let wanted: Vec<Right> = rows.into_iter().filter_map(right).collect();
+    let missing = unmet(target, &wanted, (&[], &[]))?.into_iter().filter(|(_, is_role)| *is_role);
+    Ok(missing.map(|(right, _)| (text(right), right.1.clone())).collect())
+}
+
 /// What the target's roles lack of it.
 fn lacking(
     target: &mut Connection,
     wanted: &[Right],
-    (schemas, names): (&[String], &[String]),
+    places: (&[String], &[String]),
 ) -> Result<Vec<(Option<usize>, String)>> {
+    let mut missing: BTreeMap<(Option<usize>, String), BTreeSet<String>> = BTreeMap::new();
+    for (right, is_role) in unmet(target, wanted, places)? {
+        let role = &right.1;
+        let who = if is_role { role.clone() } else { format!("{role}{NO_ROLE}") };
+        missing.entry((right.0, who)).or_default().insert(text(right));
+    }
+    let text = |((position, role), rights): ((Option<usize>, String), BTreeSet<String>)| {
+        let rights: Vec<String> = rights.into_iter().collect();
+        (position, format!("{} for {role}", rights.join(" and ")))
+    };
+    Ok(missing.into_iter().map(text).collect())
+}
+
+/// The same, each with whether there is such a role.
+fn unmet<'a>(
+    target: &mut Connection,
+    wanted: &'a [Right],
+    (schemas, names): (&[String], &[String]),
+) -> Result<Vec<(&'a Right, bool)>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -110,29 +167,17 @@ fn lacking(
         of(|right| right.3.as_deref()),
     ];
     let lists: Vec<Option<&str>> = lists.iter().map(|list| Some(list.as_str())).collect();
-    let mut missing: BTreeMap<(Option<usize>, String), BTreeSet<String>> = BTreeMap::new();
-    for row in catalogs::ask(target, LACKING, &lists)?.rows {
-        let [Some(number), Some(is_there)] = row.as_slice() else { continue };
-        let Some(right) = number.parse::<usize>().ok().and_then(|number| wanted.get(number)) else {
-            continue;
-        };
-        let role = &right.1;
-        let who = if is_there == "t" { role.clone() } else { format!("{role}{NO_ROLE}") };
-        missing.entry((right.0, who)).or_default().insert(text(right));
-    }
-    let text = |((position, role), rights): ((Option<usize>, String), BTreeSet<String>)| {
-        let rights: Vec<String> = rights.into_iter().collect();
-        (position, format!("{} for {role}", rights.join(" and ")))
+    let right = |row: Vec<Option<String>>| match row.as_slice() {
+        [Some(number), Some(is_role)] => Some((wanted.get(number.parse::<usize>().ok()?)?, is_role == "t")),
+        [..] => None,
     };
-    Ok(missing.into_iter().map(text).collect())
+    Ok(catalogs::ask(target, LACKING, &lists)?.rows.into_iter().filter_map(right).collect())
 }
 
 fn text((_, _, right, of): &Right) -> String {
     match (right.strip_prefix("view "), of) {
         (Some(right), Some(view)) => format!("{right} of view {view}"),
-        (None, Some(role)) if ["rights of", "SET ROLE to"].contains(&right.as_str()) => {
-            format!("{right} {role}")
-        }
+        (None, Some(of)) if OF_OTHERS.contains(&right.as_str()) => format!("{right} {of}"),
         (None, Some(column)) => format!("{right} of \"{column}\""),
         (_, None) => right.clone(),
     }
@@ -159,6 +204,9 @@ fn granted(session: &mut Connection, lists: &[String; 2]) -> Result<Granted> {
     let mut read = |row: &Vec<Option<String>>| -> Option<()> {
         let [position, Some(role), Some(right), of, value] = row.as_slice() else { return None };
         match right.as_str() {
+            "server setting" => {
+                granted.server.insert(of.clone()?, value.clone()?);
+            }
             "setting" => {
                 granted.settings.insert((role.clone(), of.clone()?), value.clone()?);
             }

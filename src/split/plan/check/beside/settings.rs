@@ -21,6 +21,22 @@ pub fn others(plan: &Plan, given: &Settings, there: &Settings) -> Vec<String> {
     names.iter().filter(is_other).map(|key| text(key)).collect()
 }
 
+/// Those that the servers' configurations say otherwise, in words. `told`: what is said of databases and roles.
+pub fn of_servers(
+    plan: &Plan,
+    here: &BTreeMap<String, String>,
+    there: &BTreeMap<String, String>,
+    told: &[String],
+) -> Vec<String> {
+    let other = |(name, value): (&String, &String)| {
+        let own = there.get(name)?;
+        let is_told = told.contains(&format!("{name} of the database"));
+        (!is_told && meant(plan, name, value) != meant(plan, name, own))
+            .then(|| format!("{name} of the server, '{own}' and not '{value}'"))
+    };
+    here.iter().filter_map(other).collect()
+}
+
 fn of<'a>(settings: &'a Settings, role: &str, name: &str) -> Option<&'a str> {
     let get = |role: &str| settings.get(&(role.to_owned(), name.to_owned())).map(String::as_str);
     get(role).or_else(|| get(""))
@@ -29,7 +45,12 @@ fn of<'a>(settings: &'a Settings, role: &str, name: &str) -> Option<&'a str> {
 /// The same on both sides: servers write names of locales in several ways, and a path names each shard's own schema.
 fn meant(plan: &Plan, name: &str, value: &str) -> String {
     match name {
-        "lc_collate" | "lc_ctype" => value.to_lowercase().replace('-', ""),
+        name if name.starts_with("lc_") => value.to_lowercase().replace('-', ""),
+        "default_text_search_config" => value.trim_start_matches("pg_catalog.").to_owned(),
+        // A time without an offset has many names.
+        "timezone" if ["UTC", "Etc/UTC", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu"].contains(&value) => {
+            "UTC".to_owned()
+        }
         "search_path" => {
             let own = [&plan.source.namespace, &plan.target.namespace].map(|name| ident_as_needed(name));
             let schemas = value.split(',').map(str::trim);

@@ -1,0 +1,156 @@
+//! Tables and views in no keyspace that functions name which writes to the moving tables call: what such a function meets there is to be
+//! the same on both sides. Columns, constraints, rights and the source's rows of them are looked at elsewhere.
+
+use super::fact::{self, Fact};
+use super::lacks::is_missing;
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::quote::{ident_as_needed, text_array};
+use crate::server::txn::in_one;
+use crate::split::finding::Finding;
+use crate::split::remark::Remark;
+use crate::split::sequences::named_rows::{self, Why};
+use std::collections::{BTreeMap, BTreeSet};
+
+const NAMED_TABLES: &str = include_str!("../../../../../sql/check/named_tables.sql");
+const MET: [&str; 3] = ["trigger", "policy", "setting"];
+/// Tables that are looked at.
+const MOST: usize = 500;
+
+type Place = (String, String);
+
+struct Relation {
+    /// What it shows.
+    view: Option<Fact>,
+    is_empty: bool,
+}
+
+/// By schema and name.
+type Named = BTreeMap<Place, Relation>;
+
+pub fn check(
+    plan: &Plan,
+    (source, given): (&mut Connection, &[String; 2]),
+    (target, there): (&mut Connection, &[String; 2]),
+    words: &BTreeSet<String>,
+) -> Result<Vec<Finding>> {
+    let here = find(source, (&plan.source, given), words)?;
+    if here.is_empty() {
+        return Ok(Vec::new());
+    }
+    let own = find(target, (&plan.target, there), words)?;
+    let both = here.iter().filter_map(|(at, relation)| {
+        let there = there_of(plan, at);
+        own.get(&there).map(|other| (at, relation, there, other))
+    });
+    let mut found: Vec<(&Place, Remark, String)> = Vec::new();
+    let (mut tables, mut empty) = ((Vec::new(), Vec::new()), Vec::new());
+    for (at, relation, there, other) in both.take(MOST) {
+        match (&relation.view, &other.view) {
+            (None, None) => {
+                if relation.is_empty && !other.is_empty {
+                    empty.push((at, there.clone()));
+                }
+                tables.0.push(at);
+                tables.1.push(there);
+            }
+            (Some(view), Some(other)) if view.says_as(other) => {}
+            (Some(_), _) => found.push((at, Remark::Lacking, "what it shows".to_owned())),
+            // Something else that has the name, perhaps with the same rows.
+            (None, Some(_)) => {}
+        }
+    }
+    found.extend(filled(plan, (source, target), &empty)?);
+    let (names, places) = &tables;
+    let facts = (fact::of(source, &lists(names.iter().copied()))?, fact::of(target, &lists(places.iter()))?);
+    for (position, at) in names.iter().enumerate() {
+        let of_table = |fact: &&Fact| fact.position == position;
+        let lacking = facts.0.iter().filter(of_table).filter_map(|fact| lacking(fact, &facts.1));
+        found.extend(lacking.map(|text| (*at, Remark::Lacking, text)));
+        let alone = facts.1.iter().filter(of_table);
+        let alone = alone.filter(|fact| is_met(fact) && is_missing(fact, &facts.0));
+        found.extend(alone.map(|fact| (*at, Remark::Alone, fact.text())));
+    }
+    Ok(found.into_iter().map(|(at, remark, text)| finding(plan, at, remark, &text)).collect())
+}
+
+fn there_of(plan: &Plan, (schema, name): &Place) -> Place {
+    let is_own = *schema == plan.source.namespace;
+    (if is_own { plan.target.namespace.clone() } else { schema.clone() }, name.clone())
+}
+
+/// Those of which the target alone has rows: read as the source's are where it has some, with the sides turned around.
+fn filled<'a>(
+    plan: &Plan,
+    (source, target): (&mut Connection, &mut Connection),
+    empty: &[(&'a Place, Place)],
+) -> Result<Vec<(&'a Place, Remark, String)>> {
+    let [on_source, on_target] = plan.trusted.clone();
+    let turned = Plan {
+        source: plan.target.clone(),
+        target: plan.source.clone(),
+        trusted: [on_target, on_source],
+        ..plan.clone()
+    };
+    let places: Vec<Place> = empty.iter().map(|(_, there)| there.clone()).collect();
+    let rows = named_rows::check(&turned, target, source, &places, Why::Named(&BTreeSet::new()))?;
+    let has_rows = |there: &Place| rows.iter().any(|found| found.object.as_deref() == Some(&name(there)));
+    let alone = empty.iter().filter(|(_, there)| has_rows(there));
+    Ok(alone.map(|(at, _)| (*at, Remark::Alone, "rows".to_owned())).collect())
+}
+
+fn name((schema, name): &Place) -> String {
+    format!("{}.{}", ident_as_needed(schema), ident_as_needed(name))
+}
+
+fn finding(plan: &Plan, at: &Place, remark: Remark, text: &str) -> Finding {
+    let object = name(at);
+    let what = if remark == Remark::Alone { "the target alone has" } else { "the target lacks" };
+    let detail =
+        format!("{object}, which is named by functions that writes to the moving tables call: {what} {text}");
+    Finding::remark_of(plan.reverse_of, remark, &format!("{object}: {text}"), detail)
+}
+
+/// A unique index without a constraint, by which ON CONFLICT may go, or what statements meet.
+fn is_met(fact: &Fact) -> bool {
+    let is_index = || fact.index.as_ref().is_some_and(|index| index.constraint.is_none());
+    fact.is(&MET) || fact.is(&["unique key"]) && is_index()
+}
+
+fn lacking(fact: &Fact, there: &[Fact]) -> Option<String> {
+    let is_same =
+        || fact.is(&["setting"]) || there.iter().any(|other| other.is_beside(fact) && fact.says_as(other));
+    match is_met(fact) {
+        true if is_missing(fact, there) => Some(fact.text()),
+        true if !is_same() => Some(format!("{} as it is on the source", fact.text())),
+        true | false => None,
+    }
+}
+
+fn find(
+    session: &mut Connection,
+    (shard, lists): (&Shard, &[String; 2]),
+    words: &BTreeSet<String>,
+) -> Result<Named> {
+    let of_others = text_array(&in_one(|| shard::schemas_of_others(shard)));
+    let words: Vec<String> = words.iter().cloned().collect();
+    let words = text_array(&words);
+    let lists = [&lists[0], &lists[1], &words, &of_others].map(|list| Some(list.as_str()));
+    let rows = catalogs::ask(session, NAMED_TABLES, &lists)?.rows;
+    let version = session.server_version();
+    let one = |row: Vec<Option<String>>| {
+        let [schema, name, shows, is_empty] = <[_; 4]>::try_from(row).ok()?;
+        let (schema, name) = (schema?, name?);
+        let view = shows.map(|shows| Fact::of_view(&name, &shows, &schema, version));
+        Some(((schema, name), Relation { view, is_empty: is_empty.as_deref() == Some("t") }))
+    };
+    Ok(rows.into_iter().filter_map(one).collect())
+}
+
+fn lists<'a>(tables: impl Iterator<Item = &'a Place>) -> [String; 2] {
+    let (schemas, names): (Vec<String>, Vec<String>) = tables.cloned().unzip();
+    [text_array(&schemas), text_array(&names)]
+}
