@@ -94,11 +94,6 @@ has_passed() {
     add_up "$KEPT/$1.job"
 }
 
-# await_servers: until none is left that has servers.
-await_servers() {
-    while printf '%s\n' "${running[@]}" | grep -qvxE 'model|clients|'; do await_job; done
-}
-
 # running_named NAME: whether there is one of that name.
 running_named() { printf '%s\n' "${running[@]}" | grep -qx "$1"; }
 

@@ -5,21 +5,25 @@
 # `tests`, so each is called in a transaction that is rolled back. An expected error of
 # #[pg_test(error = ..)] is not looked at: src/tests/ catches errors in SQL.
 
-run_pg_tests() {
-    local status=0 name ok=0 bad=0
-    if ! grep -rqs '#\[pg_test' src; then
-        echo "no #[pg_test]"
-        return
-    fi
-    built= # the next suite installs the ordinary build again
-    # Without link-time optimisation; the harness uses the profile, too.
+# Another build of the extension than the one that all others have: it goes into a copy of the private PostgreSQL.
+build_pg_tests() {
+    local files=$ROOT/target/pgtest log=$LOGS/pgtest-build.log prefix=${BINDIR%"$("$PG_CONFIG" --bindir)"}
+    PGTEST_BINDIR=$RUN/pgtest-prefix$BINDIR
     features pg_test
-    cargo pgrx install --profile harness "${FEATURES[@]}" --pg-config "$BINDIR/pg_config" >"$LOGS/pgtest-build.log" 2>&1 || status=$?
-    if [ "$status" -ne 0 ]; then
-        cat "$LOGS/pgtest-build.log"
-        tally "pg_test" 0 1
-        return
-    fi
+    rm -rf "$files"
+    # Without link-time optimisation; the harness uses the profile, too.
+    cargo pgrx package --profile harness "${FEATURES[@]}" --pg-config "$BINDIR/pg_config" --out-dir "$files" >"$log" 2>&1 || {
+        cat "$log"
+        return 1
+    }
+    mkdir -p "$RUN/pgtest-prefix"
+    cp -a --parents "$prefix" "$RUN/pgtest-prefix/"
+    cp -a "$files/." "$RUN/pgtest-prefix/"
+    chmod -R a+rX "$RUN/pgtest-prefix"
+}
+
+run_pg_tests() {
+    local name ok=0 bad=0 BINDIR=$PGTEST_BINDIR
     start_server pgtest pgrx_tests
     local sql=(as_user "$BINDIR/psql" -X -q -At -v ON_ERROR_STOP=1 -h "$RUN/pgtest" -U postgres -d pgrx_tests)
     "${sql[@]}" -c 'CREATE EXTENSION shardmaster'
@@ -36,6 +40,3 @@ run_pg_tests() {
     stop_server pgtest
     tally "pg_test" "$ok" "$bad"
 }
-
-echo "== pg_test"
-run_pg_tests

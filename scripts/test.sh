@@ -149,8 +149,10 @@ suite_typecheck_rest() { . scripts/typecheck.sh; run_typecheck pg15 "${every_run
 # majors: other versions that can be built for, the oldest and the newest, in long runs each; major:N: one.
 suite_majors() { . scripts/regress.sh; on_majors "${built_majors[@]}"; }
 suite_major() { . scripts/regress.sh; on_majors "$1"; }
-# Installs another build of the extension, which no other job may come upon.
-suite_server() { await_servers; . scripts/pgtest.sh; }
+suite_server() {
+    . scripts/pgtest.sh
+    if build_pg_tests; then beside server run_pg_tests; else tally pg_test 0 1; fi
+}
 suite_regress() { build_extension; . scripts/regress.sh; beside regress run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; beside isolation run_isolation; }
 # Made before the job begins: the programs beside servers need them, too.
