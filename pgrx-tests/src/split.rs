@@ -44,6 +44,14 @@ impl Split<'_> {
         settled.map_err(|e| e.context(&self.describe()))
     }
 
+    /// Waits until it has cut over, and both shards were told: before that the target alone knows.
+    pub fn wait_told(&self, limit: Duration) -> Result<()> {
+        self.wait("completed", limit)?;
+        let query = "SELECT cutover_step = 'moved' FROM shardmaster.split_plan WHERE id = $1";
+        let told = || Ok(self.cluster.kept()?.query_one(query, &[&self.id])?.get::<_, bool>(0).then_some(()));
+        wait::until("the shards to be told", limit, told)
+    }
+
     /// `shard_split_plan` of the default keyspace.
     pub fn plan<'a>(cluster: &'a Cluster, source: &str, target: &str, tenants: &[&str]) -> Result<Split<'a>> {
         let query = "SELECT shard_split_plan($1, $2, $3)";

@@ -28,10 +28,16 @@ fn a_finish_that_waits_for_a_table_says_which_and_for_whom() {
         somebody.batch_execute(statement).unwrap();
     }
     split.call("finish").unwrap();
-    let holder =
-        ["public.items by pid", "user postgres", "application nightly", "idle after LOCK", "open for"];
-    let told: Vec<&str> = ["a lock on shard \"shard_a\": "].into_iter().chain(holder).collect();
-    waits_for(&split, &told);
+    let holder = [
+        "public.items",
+        "shard \"shard_a\"",
+        "by pid",
+        "user postgres",
+        "application nightly",
+        "idle after LOCK",
+        "open for",
+    ];
+    waits_for(&split, &holder);
     // Of other tables, and of rows, nobody knows whether it was these.
     somebody.batch_execute("ROLLBACK; BEGIN; SELECT FROM items WHERE tenant = 'moves' FOR UPDATE").unwrap();
     let perhaps =

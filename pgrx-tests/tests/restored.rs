@@ -25,7 +25,7 @@ fn move_and_forget(cluster: &Cluster, plan: &str) {
     let split = Split::plan_by(cluster, plan).unwrap();
     to_pending(&split);
     split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
+    split.wait_told(LIMIT).unwrap();
     split.finish(LIMIT).unwrap();
     forget_splits(&mut cluster.superuser().unwrap());
 }

@@ -128,7 +128,7 @@ fn a_target_that_knows_nothing_of_the_move_gets_no_writers() {
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["k"]).unwrap();
     to_pending(&split);
     split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
+    split.wait_told(LIMIT).unwrap();
     disk.restore_server(&mut cluster.servers[1]).unwrap();
     let mut master = restored(&cluster, &dump);
     // The first one waits until the shards were asked.
@@ -255,9 +255,9 @@ fn a_split_whose_cutover_was_taken_over_runs_to_its_end() {
     let disk = Disk::of(&cluster).unwrap();
     let split = Split::of(&cluster, id);
     split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
+    split.wait_told(LIMIT).unwrap();
     disk.restore(&mut cluster).unwrap();
-    Split::of(&cluster, id).wait("completed", LIMIT).unwrap();
+    Split::of(&cluster, id).wait_told(LIMIT).unwrap();
     let mut master = cluster.superuser().unwrap();
     let next = "SELECT next_call FROM shard_split_metrics(1)";
     assert!(text(&mut master, next).contains("shard_split_finish"), "{}", text(&mut master, next));

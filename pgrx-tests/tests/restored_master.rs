@@ -274,7 +274,7 @@ fn a_split_that_the_dump_has_takes_its_own_decision_over() {
         to_pending(&split);
         let dump = Dump::of(&cluster, "pending").unwrap();
         split.call("cutover").unwrap();
-        split.wait("completed", LIMIT).unwrap();
+        split.wait_told(LIMIT).unwrap();
         if is_over {
             split.finish(LIMIT).unwrap();
             split.drop_guard().unwrap();

@@ -112,6 +112,7 @@ fn a_plan_that_has_not_begun_is_taken_back_before_its_decision_is_taken_over() {
     let disk = Disk::of(&cluster).unwrap();
     let split = Split::of(&cluster, id);
     split.run(|_| ()).unwrap();
+    split.wait_told(LIMIT).unwrap();
     disk.restore(&mut cluster).unwrap();
     let mut master = cluster.superuser().unwrap();
     begins(&mut master, "shard_b");
@@ -141,7 +142,7 @@ fn a_backup_of_any_phase_leads_to_where_the_keys_are() {
     to_pending_from_capture(&split);
     dump(&cluster, &mut dumps, "pending");
     split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
+    split.wait_told(LIMIT).unwrap();
     dump(&cluster, &mut dumps, "completed");
     split.finish(LIMIT).unwrap();
     dump(&cluster, &mut dumps, "finished");
@@ -178,7 +179,7 @@ fn a_backup_of_a_split_that_was_undone_leads_to_where_the_keys_are() {
     to_pending(&split);
     dump(&cluster, &mut dumps, "pending");
     split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
+    split.wait_told(LIMIT).unwrap();
     dump(&cluster, &mut dumps, "completed");
     cluster.hold("cutover_begin").unwrap();
     split.call("reverse").unwrap();
@@ -188,7 +189,7 @@ fn a_backup_of_a_split_that_was_undone_leads_to_where_the_keys_are() {
     Split::of(&cluster, back).wait_held("cutover_begin", LIMIT).unwrap();
     dump(&cluster, &mut dumps, "being taken back");
     cluster.fault("").unwrap();
-    Split::of(&cluster, back).wait("completed", LIMIT).unwrap();
+    Split::of(&cluster, back).wait_told(LIMIT).unwrap();
     split.wait("reversed", LIMIT).unwrap();
     dump(&cluster, &mut dumps, "taken back");
     Split::of(&cluster, back).finish(LIMIT).unwrap();
