@@ -3,8 +3,19 @@
 use super::doings::Doings;
 use super::tokens::Token::{self, Sign, Word};
 use super::tokens::words;
-use super::unfollowed::Kind;
 use std::collections::BTreeSet;
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// Nothing of it is known.
+    Open,
+    /// A name that the function is told: it is followed where one that is told is known.
+    Told,
+    /// A name that it puts together, of these words.
+    Made(BTreeSet<String>),
+    /// Each shard counts its own rows.
+    Counted,
+}
 
 /// What is known where a call draws.
 pub struct Context<'a> {

@@ -2,11 +2,11 @@
 //! is in bodies of standard SQL; of others the text is read for names of sequences and functions. Which name a text means, and
 //! whether it ever draws, is not to be known: one too many is raised as well, which takes numbers away and gives none out twice.
 
+use super::body::{Body, body};
 use super::by_table::{self, OfTable};
 use super::callers::{self, Caller};
 use super::doings::Doings;
 use super::draw::{self, Asked, By, Draw, Named};
-use super::names::{names_in, names_that_run};
 use super::reach::{Calls, Known, Reached, drawn};
 use super::unfollowed::{self, Judged, Key, Unfollowed, judge};
 use super::writers::{self, Writers};
@@ -18,36 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const BODIES: &str = include_str!("../../../sql/sequences/bodies.sql");
 
-/// How the key of a table begins among functions.
-const TABLE: &str = "table ";
-
 /// Functions that call functions are followed so far, and so many of them in all.
 const DEPTH: usize = 100;
 const MOST_FUNCTIONS: usize = 5_000;
-
-#[derive(Default)]
-pub struct Body {
-    /// None: a text that is no function's.
-    pub oid: Option<String>,
-    /// What it is, and how SQL calls it.
-    pub signature: String,
-    pub name: String,
-    pub text: String,
-    /// None: it is no function's.
-    pub language: Option<String>,
-    /// What its parameters are called.
-    pub args: BTreeSet<String>,
-    /// A table that texts name: whether they write to it, and so run its triggers, is not known.
-    pub is_table: bool,
-    pub words: BTreeSet<String>,
-    /// Those that are not in comments.
-    pub named: BTreeSet<String>,
-    /// Names in what pg_get_serial_sequence() is asked for.
-    pub serials: BTreeSet<String>,
-    pub functions: Vec<String>,
-    pub sequences: Vec<String>,
-    pub doings: Doings,
-}
 
 /// What functions draw from, and what their texts name.
 #[derive(Default)]
@@ -228,56 +201,6 @@ fn bodies(
         found.extend(new);
     }
     Ok((found, true))
-}
-
-fn body(mut row: Vec<Option<String>>) -> Option<(String, Body)> {
-    row.resize(8, None);
-    let [key, signature, name, text, functions, sequences, language, args] = <[_; 8]>::try_from(row).ok()?;
-    let list = |cell: Option<String>| -> Vec<String> {
-        let cell = cell.unwrap_or_default();
-        let items = cell.trim_matches(['{', '}']).split(',').filter(|item| item.parse::<u32>().is_ok());
-        items.map(str::to_owned).collect()
-    };
-    let key = key?;
-    let is_function = key.parse::<u32>().is_ok();
-    let mut body = Body {
-        oid: is_function.then(|| key.clone()),
-        is_table: !is_function && key.starts_with(TABLE),
-        signature: if is_function { format!("function {}", signature?) } else { signature? },
-        name: name?,
-        functions: list(functions),
-        sequences: list(sequences),
-        language,
-        args: names_in(&args.unwrap_or_default()),
-        ..Body::default()
-    };
-    body.read(&text.unwrap_or_default());
-    Some((key, body))
-}
-
-impl Body {
-    fn read(&mut self, text: &str) {
-        #[cfg(not(test))]
-        pgrx::check_for_interrupts!();
-        self.words.extend(names_in(text));
-        self.named.extend(names_that_run(text));
-        self.serials.extend(by_table::asked_for(text));
-        self.doings.add(&Doings::of(text));
-        self.text.push_str(text);
-        self.text.push('\n');
-    }
-
-    /// Functions of casts, and of operators that its text has; they are among its own then.
-    fn runs_unnamed(&mut self, unnamed: &[Vec<Option<String>>]) -> Vec<String> {
-        let runs = |row: &&Vec<Option<String>>| {
-            let sign = row.first().and_then(Option::as_deref);
-            sign.is_none_or(|sign| self.text.contains(sign))
-        };
-        let runs = unnamed.iter().filter(runs).filter_map(|row| row.get(1).cloned().flatten());
-        let runs: Vec<String> = runs.collect();
-        self.functions.extend(runs.iter().cloned());
-        runs
-    }
 }
 
 fn describe(

@@ -7,6 +7,7 @@
 //! asks for no lock that a fence could take.
 
 mod beyond;
+mod body;
 mod by_key;
 mod by_table;
 mod called;

@@ -50,8 +50,7 @@ pub fn check(
     schemas: &[String],
     found: &Survey,
 ) -> Result<Vec<Finding>> {
-    let texts = &found.texts;
-    let mut counted = found.counted.clone();
+    let (texts, mut counted) = (&found.texts, found.counted.clone());
     if texts.named.is_empty() && texts.names.is_empty() && counted.is_empty() {
         return Ok(Vec::new());
     }
@@ -98,12 +97,16 @@ pub fn check(
     findings.extend(otherwise(plan, source, target, &here, texts)?);
     let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
-    let more = counting(plan, source, schemas, found)?.into_iter().filter(|table| !tables.contains(table));
-    let all: Vec<(String, String)> = tables.iter().cloned().chain(more).collect();
+    let all = joined(&tables, counting(plan, source, schemas, found)?);
     findings.extend(named_rows::check(plan, source, target, &all, Why::Named(&counted))?);
     findings.extend(rights(plan, source, target, &tables)?);
     findings.extend(made_otherwise(plan, source, target, &tables)?);
     Ok(findings)
+}
+
+fn joined(tables: &[(String, String)], mut others: Vec<(String, String)>) -> Vec<(String, String)> {
+    others.retain(|table| !tables.contains(table));
+    tables.iter().cloned().chain(others).collect()
 }
 
 /// Tables by whose rows functions count, of the triggers and defaults, or of clients.

@@ -1,10 +1,10 @@
 //! What callers reach: functions by the names in texts, and the sequences that these name.
 
+use super::body::Body;
 use super::by_table::{self, OfTable};
 use super::callers::Caller;
 use super::doings::Doings;
 use super::draw::Named;
-use super::functions::Body;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 

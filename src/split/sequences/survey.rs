@@ -2,13 +2,13 @@
 //! target lacks, and what keeps a split from giving out each number once.
 
 use super::by_key::{self, ByKey};
-use super::called::TOLD;
+use super::called::{Kind, TOLD};
 use super::doings::Doings;
 use super::doubts::{self, Doubt, Doubts};
 use super::draw::{self, Asked, By, Draw, Named, Sequence};
 use super::functions::{self, Found, Texts};
 use super::pair::{self, Pair, Places, Problem, Wanted};
-use super::unfollowed::{Key, Kind, Unfollowed};
+use super::unfollowed::{Key, Unfollowed};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
@@ -140,12 +140,10 @@ pub fn survey(
     let mut there = of_columns[1].clone();
     there.extend(draw::of_parts(target, &lists[1])?);
     let of_functions_there = functions::find(target, &tables.target, &self::schemas(plan, Side::Target))?;
-    let there_alone = of_functions_there.unfollowed.iter().cloned();
-    for new in not_followed(plan, &of_functions_there.keys, there_alone) {
-        if !unfollowed.contains(&new) {
-            unfollowed.push(new);
-        }
-    }
+    let of_target = of_functions_there.unfollowed.iter().cloned();
+    let mut there_alone = not_followed(plan, &of_functions_there.keys, of_target);
+    there_alone.retain(|one| !unfollowed.contains(one));
+    unfollowed.extend(there_alone);
     let read = [read, Read::of(&[&of_functions_there])];
     there.extend(of_functions_there.draws);
 

@@ -5,9 +5,9 @@
 //! Where a statement gives a key's column nothing but constants, columns of the row and what is made of them, that is all. Of
 //! any other one all texts are looked at that it reaches: each thing in them that may give out numbers is known, or is told.
 
-use super::called::{Context, drawn};
+use super::body::Body;
+use super::called::{Context, Kind, drawn};
 use super::callers::{Caller, Place};
-use super::functions::Body;
 use super::names::without_comments;
 use super::reach::{Calls, Known};
 use super::statements::{
@@ -29,18 +29,6 @@ pub struct Unfollowed {
     pub who: String,
     pub why: String,
     pub kind: Kind,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
-    /// Nothing of it is known.
-    Open,
-    /// A name that the function is told: it is followed where one that is told is known.
-    Told,
-    /// A name that it puts together, of these words.
-    Made(BTreeSet<String>),
-    /// Each shard counts its own rows.
-    Counted,
 }
 
 struct Doubt {
