@@ -19,15 +19,8 @@ impl Worker {
     /// Both sides are compared, as far as they were not; the operator may still take the split back.
     pub(super) fn prove(&mut self, state: &State) -> Result<Duration> {
         let request = transaction(|| record::finish_request(self.id));
-        let has_lingered = self.lingers_since.take().is_some();
-        if let Some(engine) = self.engine.as_mut().filter(|_| has_lingered && !request.accepts) {
-            engine.look_anew()?;
-            let tenure = engine.tenure();
-            if self.leave(&tenure)? {
-                return Ok(Duration::ZERO);
-            }
-        } else if has_lingered {
-            self.engine = None;
+        if self.lingers_since.take().is_some() {
+            self.go_on(request.accepts)?;
         }
         if self.engine.is_none() {
             self.ready = None;
@@ -56,6 +49,18 @@ impl Worker {
         }
         ready::go_on(self.id)?;
         Ok(Duration::ZERO)
+    }
+
+    /// With the sessions of the cutover, once they have looked at both sides again. What they do not reach, a finish that
+    /// accepts what is missing or a split that was taken back, begins with its own.
+    fn go_on(&mut self, accepts: bool) -> Result<()> {
+        let Some(mut engine) = self.engine.take().filter(|_| !accepts) else { return Ok(()) };
+        if try_transaction(|| way_back::of(self.id))?.is_some_and(|back| back.is_decided()) {
+            return Ok(());
+        }
+        engine.look_anew()?;
+        self.engine = Some(engine);
+        Ok(())
     }
 
     pub(super) fn finish(&mut self) -> Result<Duration> {
