@@ -59,8 +59,10 @@ impl Key {
 impl Unfollowed {
     /// There are more functions than are looked at.
     pub fn of_more(table: usize, columns: &BTreeSet<String>, most: usize) -> Unfollowed {
-        let (who, why) =
-            ("functions".to_owned(), format!("are more than {most}, and not all of them are read"));
+        let (who, why) = (
+            "functions".to_owned(),
+            format!("are more than {most} or very long, and not all of them are read"),
+        );
         Unfollowed { table, columns: columns.clone(), who, why, kind: Kind::Open }
     }
 }

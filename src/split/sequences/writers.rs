@@ -15,6 +15,8 @@ const TEXTS: &str = include_str!("../../../sql/sequences/texts.sql");
 
 /// Functions that are looked at.
 pub const MOST: usize = 20_000;
+/// Characters of all their texts.
+const LONGEST: &str = "50000000";
 
 /// What a text has that puts rows somewhere.
 const WRITES: [&str; 7] = ["insert", "update", "merge", "delete", "copy", "truncate", "execute"];
@@ -90,12 +92,13 @@ pub struct Writers {
 
 pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Writers> {
     let most = (MOST + 1).to_string();
-    let texts = catalogs::ask(connection, TEXTS, &[Some(&most)])?;
+    let texts = catalogs::ask(connection, TEXTS, &[Some(&most), Some(LONGEST)])?;
     let passes = callers::passes(connection, &array_of(tables.iter().copied()))?;
     let (nodes, partitions) = nodes(&texts, &passes, tables);
     let mut found = Writers {
         callers: Vec::new(),
-        are_cut: texts.rows.len() > MOST,
+        are_cut: texts.rows.len() > MOST
+            || texts.rows.iter().any(|row| row.last().is_none_or(Option::is_none)),
         ways: vec![BTreeSet::new(); tables.len()],
     };
     let mut relations: Vec<(usize, usize)> = Vec::new();
