@@ -73,7 +73,7 @@ check_promises() {
         case $promise in
             *::*)
                 program=pgrx-tests/tests/${promise%%::*}.rs function=${promise##*::}
-                if grep -A1 -xF '#[test]' "$program" 2>/dev/null | grep -qxF "fn $function() {"; then continue; fi
+                if grep -A2 -xF '#[test]' "$program" 2>/dev/null | grep -qxF "fn $function() {"; then continue; fi
                 ;;
             *) if [ -f "$promise" ]; then continue; fi ;;
         esac
