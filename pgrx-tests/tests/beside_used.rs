@@ -43,10 +43,15 @@ const USED: &str = r#"
     GRANT SELECT, TRUNCATE ON items TO reader; GRANT CREATE ON SCHEMA public TO reader;
     CREATE SEQUENCE drawn; ALTER SEQUENCE drawn OWNER TO app_owner; GRANT USAGE ON SEQUENCE drawn TO reader;
     CREATE FUNCTION same(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'; CREATE OPERATOR ~~~~ (LEFTARG = text, RIGHTARG = text, FUNCTION = same);
-    /* execute */ CREATE TABLE log (x text); /* guarded */ /* denied */ CREATE TABLE cnt (k text); CREATE TABLE blocked (w text); /* blocked */ GRANT SELECT ON log, cnt, blocked TO mover; CREATE UNIQUE INDEX cnt_k ON cnt (k); CREATE VIEW rate AS SELECT 1 AS a;"#;
+    /* execute */ CREATE TABLE log (x text); /* guarded */ /* denied */ CREATE TABLE cnt (k text); CREATE TABLE blocked (w text); /* blocked */ GRANT SELECT ON log, cnt, blocked TO mover; CREATE UNIQUE INDEX cnt_k ON cnt (k); CREATE VIEW rate AS SELECT 1 AS a;
+    CREATE TABLE vat (a int); CREATE TABLE fees (a int); /* secret */ CREATE TABLE later (a int); /* later */ INSERT INTO vat VALUES (1); INSERT INTO fees VALUES (1); GRANT SELECT ON vat, fees, later TO mover;
+    CREATE VIEW taxes AS SELECT a + 0 AS a FROM vat; CREATE MATERIALIZED VIEW charged AS SELECT a FROM vat; CREATE ROLE clerk; GRANT SELECT ON vat, items TO clerk; CREATE VIEW duties AS SELECT a FROM vat; ALTER VIEW duties OWNER TO clerk;
+    CREATE VIEW billed AS SELECT i.id, t.a FROM items i, taxes t, charged c, duties d, fees f, later l; CREATE VIEW mine AS SELECT id FROM items; ALTER VIEW mine OWNER TO clerk;
+    CREATE VIEW written AS SELECT a FROM vat; CREATE RULE gone AS ON DELETE TO written DO INSTEAD NOTHING;
+    CREATE FUNCTION writes() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM FROM written; RETURN OLD; END'; CREATE TRIGGER writes BEFORE DELETE ON items FOR EACH ROW EXECUTE FUNCTION writes();"#;
 
 /// What it is on the target instead, and what the check says of it.
-const OTHERWISE: [(&str, &str, &str); 43] = [
+const OTHERWISE: [(&str, &str, &str); 50] = [
     ("'und-u-ks-level2'", "'und-u-ks-level1'", "collation ci, which"),
     ("COPY = english", "COPY = simple", "text search configuration words, which"),
     ("(1, 'EUR')", "(1, 'USD')", "public.currencies is referenced by the moving tables"),
@@ -156,6 +161,37 @@ const OTHERWISE: [(&str, &str, &str); 43] = [
         "rate AS SELECT 1 AS a",
         "rate AS SELECT 2 AS a",
         "public.rate, which is named by functions that writes to the moving tables call: the target lacks what it shows",
+    ),
+    (
+        "SELECT a + 0 AS a",
+        "SELECT a + 1 AS a",
+        "public.taxes, which is read by views over the moving tables: the target lacks what it shows",
+    ),
+    (
+        "charged AS SELECT a FROM vat",
+        "charged AS SELECT a FROM vat WITH NO DATA",
+        "public.charged, which is read by views over the moving tables: the target lacks what it shows",
+    ),
+    (
+        "duties OWNER TO clerk",
+        "duties OWNER TO reader",
+        "public.duties, which is read by views over the moving tables: the target lacks what it shows",
+    ),
+    ("mine OWNER TO clerk", "mine OWNER TO reader", "view \"mine\" as it is on the source"),
+    (
+        "/* secret */",
+        "ALTER TABLE fees ENABLE ROW LEVEL SECURITY;",
+        "public.fees, which is read by views over the moving tables: the target alone has ROW LEVEL SECURITY",
+    ),
+    (
+        "/* later */",
+        "INSERT INTO later VALUES (1);",
+        "public.later, which is read by views over the moving tables: the target alone has rows",
+    ),
+    (
+        "CREATE RULE gone AS ON DELETE TO written DO INSTEAD NOTHING",
+        "",
+        "public.written, which is named by functions that writes to the moving tables call: the target lacks what it shows",
     ),
     ("took interval(0)", "took interval", "the precision of the type of column \"took\""),
 ];

@@ -2,7 +2,7 @@
 -- that it is of, of an index what it is made of, whether it holds for old rows too, and the table's schema. Of an index' parts those are
 -- untried that are computed, or whose values may be too long for it. What several tables have, a view or a cast, is of the first one.
 WITH RECURSIVE wanted AS (
-    SELECT w.ord - 1 AS position, c.oid, c.relkind, c.relrowsecurity, c.relforcerowsecurity, quote_ident(w.nsp) AS schema
+    SELECT w.ord - 1 AS position, c.oid, c.relkind, c.relrowsecurity, c.relforcerowsecurity, c.relowner, quote_ident(w.nsp) AS schema
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
      WHERE c.relkind IN ('r', 'p')
@@ -20,7 +20,8 @@ WITH RECURSIVE wanted AS (
       FROM (SELECT min(o.position) AS position, o.oid, bool_or(o.is_guarded) AS is_guarded FROM reader o GROUP BY o.oid) v
       JOIN pg_class c ON c.oid = v.oid AND c.relkind IN ('v', 'm') AND c.relpersistence <> 't'
 ), shown AS (
-    SELECT v.*, w.oid AS of_table, w.schema FROM view v JOIN wanted w ON w.position = v.position
+    SELECT v.*, w.oid AS of_table, w.schema, o.rolsuper OR v.relowner IN (SELECT t.relowner FROM wanted t) AS has_rights
+      FROM view v JOIN wanted w ON w.position = v.position JOIN pg_roles o ON o.oid = v.relowner
 ), part AS MATERIALIZED (
     SELECT w.position, w.oid AS of_table, w.schema, c.oid, c.relname, c.relrowsecurity, c.relforcerowsecurity
       FROM wanted w CROSS JOIN LATERAL pg_partition_tree(w.oid) p JOIN pg_class c ON c.oid = p.relid
@@ -90,10 +91,10 @@ WITH RECURSIVE wanted AS (
                   LEFT JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum = k.attnum AND k.attnum > 0
                  WHERE k.ord <= i.indnkeyatts) AS e) AS p (list, untried, nulls)
     UNION ALL
-    -- By its owner's rights, where not all see the same rows.
+    -- By its owner's rights, where not all see the same rows, or he has only some.
     SELECT v.position, CASE v.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, v.relname,
            concat_ws(' ', pg_get_viewdef(v.oid), (SELECT string_agg(o.text, ' ' ORDER BY o.text COLLATE "C") FROM unnest(v.reloptions) o (text)),
-                     CASE WHEN v.is_guarded THEN format('OWNER %s', v.relowner::regrole) END, CASE WHEN NOT v.relispopulated THEN 'WITH NO DATA' END,
+                     CASE WHEN v.is_guarded OR NOT v.has_rights THEN format('OWNER %s', v.relowner::regrole) END, CASE WHEN NOT v.relispopulated THEN 'WITH NO DATA' END,
                      -- Those that REFRESH .. CONCURRENTLY needs.
                      (SELECT string_agg(regexp_replace(pg_get_indexdef(i.indexrelid), '^.*? USING ', 'UNIQUE '), ' ' ORDER BY i.indkey::text)
                         FROM pg_index i WHERE i.indrelid = v.oid AND v.relkind = 'm' AND i.indisunique AND i.indisvalid)),

@@ -183,6 +183,7 @@ pub struct OtherTable {
     pub keyspace: String,
     pub schema: String,
     pub name: String,
+    pub policy: Policy,
 }
 
 /// The tables of other keyspaces in the databases of two shards, as far as it is known which
@@ -191,7 +192,7 @@ pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> 
     let itself = place::ITSELF;
     let query = format!(
         "SELECT DISTINCT p.keyspace, CASE WHEN cardinality(i.parts) = 1 THEN s.namespace ELSE i.parts[1] END,
-                i.parts[cardinality(i.parts)]
+                i.parts[cardinality(i.parts)], p.policy
            FROM shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts), shardmaster.shard s
           WHERE p.keyspace <> $1 AND s.kind = 'postgres'
             AND EXISTS (SELECT 1 FROM shardmaster.shard o
@@ -207,6 +208,8 @@ pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> 
         keyspace: row.value(1),
         schema: row.value(2),
         name: row.value(3),
+        // The table's constraint knows no other.
+        policy: Policy::parse(&row.value::<String>(4)).unwrap_or(Policy::Global),
     })
 }
 

@@ -1,5 +1,6 @@
-//! Tables that functions of the moving tables name, their foreign keys or views over them, and that no keyspace has: their rows stay where they are. A counter that a trigger raises
-//! begins anew on the target, what a function looks up is not there. Rows that are the same on both sides are no question.
+//! Tables that functions of the moving tables name, their foreign keys or views over them, and whose rows stay where they are, since no
+//! keyspace has them, or another one: a counter that a trigger raises begins anew on the target, what a function looks up is not there.
+//! Rows that are the same on both sides are no question.
 
 use super::pair::Places;
 use crate::agent::error::{Result, SplitError};
@@ -8,23 +9,24 @@ use crate::agent::observe;
 use crate::agent::owners;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
-use crate::catalog::table_policy;
+use crate::catalog::table_policy::{self, Policy};
 use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::words::counted;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tables that are looked at: whoever has more of them has been told of some by then.
 const TABLES: usize = 200;
 
+const NO_TABLE: &str = "not all of it is a table";
 const PLAIN: &str = include_str!("../../../sql/check/plain.sql");
 const OF_PARTITIONS: &str = "SELECT p.n FROM unnest($1::text[]) WITH ORDINALITY p (name, n)
     JOIN pg_class c ON c.oid = to_regclass(p.name) AND c.relispartition";
 
-/// Why tables in no keyspace are looked at.
+/// Why tables whose rows stay are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Why<'a> {
     /// By functions. Of some tables, by their names, these change rows, or take them, or read what they have inserted: these go on
@@ -45,9 +47,12 @@ impl Why<'_> {
         }
     }
 
-    /// What ends the remark for good.
-    fn mended(self, table: &str, plan: &Plan) -> String {
+    /// What ends the remark for good; of a table of another keyspace, what brings the rows along.
+    fn mended(self, table: &str, other: Option<&String>, plan: &Plan) -> String {
         let (keyspace, origin) = (literal(&plan.keyspace), literal(&plan.source.shard_key));
+        if let Some(other) = other {
+            return format!("a split of keyspace {} moves its rows", ident(other));
+        }
         match self {
             Why::Named(_) | Why::Shown => format!(
                 "if that is right, SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global') says so for good"
@@ -83,12 +88,13 @@ pub fn check(
     why: Why<'_>,
 ) -> Result<Vec<Finding>> {
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
-    let known = known(plan);
+    let Registered { here: known, elsewhere } = registered(plan);
     let open: Vec<&(String, String)> =
         tables.iter().filter(|table| !known.contains(table)).take(TABLES).collect();
     let parts = parts(source, &open)?;
     let mut findings = Vec::new();
-    for (_, (schema, table)) in open.iter().enumerate().filter(|(number, _)| !parts.contains(number)) {
+    for (_, place @ (schema, table)) in open.iter().enumerate().filter(|(number, _)| !parts.contains(number))
+    {
         let most = why.most();
         let here = rows(source, (plan, Side::Source), (schema, table), most)?;
         let there = places.there(schema);
@@ -101,34 +107,39 @@ pub fn check(
                 false => continue,
             },
             Ok((n, _)) => others(&counted(*n, "row", "rows")),
-            Err(problem) => others(&format!("rows that cannot be read ({problem})")),
+            Err(problem) => format!("its rows, which stay, are not compared ({problem})"),
         };
         let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
         let name = if schema == places.source { ident_as_needed(table) } else { text.clone() };
+        let other = elsewhere.get(place);
         let detail = format!(
-            "{text} {} and is in no keyspace: {what}; {}",
+            "{text} {} and is {}: {what}; {}",
             why.text(),
-            why.mended(&literal(&name), plan)
+            keyspace_of(other),
+            why.mended(&literal(&name), other, plan)
         );
         findings.push(Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail));
     }
     Ok(findings)
 }
 
-/// Of tables by which keys are counted those that are in no keyspace, whatever rows they have.
+/// Of tables by which keys are counted those whose rows stay, whatever these are.
 pub fn counters(plan: &Plan, source: &mut Connection, tables: &[(String, String)]) -> Result<Vec<Finding>> {
-    let known = known(plan);
+    let Registered { here: known, elsewhere } = registered(plan);
     let open: Vec<&(String, String)> =
         tables.iter().filter(|table| !known.contains(table)).take(TABLES).collect();
     let parts = parts(source, &open)?;
     let left = open.iter().enumerate().filter(|(number, _)| !parts.contains(number));
-    let finding = |(_, (schema, table)): (usize, &&(String, String))| {
+    let finding = |(_, place): (usize, &&(String, String))| {
+        let (schema, table) = place;
         let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
         let name = if *schema == plan.source.namespace { ident_as_needed(table) } else { text.clone() };
         let why = Why::Named(&BTreeSet::new());
+        let other = elsewhere.get(*place);
         let detail = format!(
-            "functions count by table {text}, which is in no keyspace, so that it stays; {}",
-            why.mended(&literal(&name), plan)
+            "functions count by table {text}, which is {}, so that it stays; {}",
+            keyspace_of(other),
+            why.mended(&literal(&name), other, plan)
         );
         Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail)
     };
@@ -139,8 +150,19 @@ fn others(many: &str) -> String {
     format!("it has {many}, which stay, and the target's are others")
 }
 
-/// Those of the split and whatever else is registered, by schema and name on the source.
-fn known(plan: &Plan) -> BTreeSet<(String, String)> {
+fn keyspace_of(other: Option<&String>) -> String {
+    other.map_or("in no keyspace".to_owned(), |keyspace| format!("of keyspace {}", ident(keyspace)))
+}
+
+/// Tables that policies name, by schema and name on the source.
+struct Registered {
+    /// Those of the split's keyspace, and those of others of which it was said that they stay.
+    here: BTreeSet<(String, String)>,
+    /// Those of others, with the keyspace.
+    elsewhere: BTreeMap<(String, String), String>,
+}
+
+fn registered(plan: &Plan) -> Registered {
     let (schemas, names) = observe::table_names(plan, Side::Source);
     let (others, keyless) = in_one(|| {
         let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
@@ -149,8 +171,17 @@ fn known(plan: &Plan) -> BTreeSet<(String, String)> {
     let keyless = keyless
         .into_iter()
         .map(|table| (table.name.schema.unwrap_or_else(|| plan.source.namespace.clone()), table.name.name));
-    let others = others.into_iter().map(|table| (table.schema, table.name));
-    schemas.into_iter().zip(names).chain(keyless).chain(others).collect()
+    let mut here: BTreeSet<(String, String)> = schemas.into_iter().zip(names).chain(keyless).collect();
+    let mut elsewhere = BTreeMap::new();
+    for table in others {
+        let place = (table.schema, table.name);
+        if table.policy == Policy::Global {
+            here.insert(place);
+        } else {
+            elsewhere.insert(place, table.keyspace);
+        }
+    }
+    Registered { here, elsewhere }
 }
 
 /// Which are partitions: a table that is asked for by itself stands for them.
@@ -195,6 +226,8 @@ fn rows(
             let count = row.first().cloned().flatten().and_then(|count| count.parse().ok()).unwrap_or(0);
             Ok(Ok((count, row.get(1).cloned().flatten().unwrap_or_default())))
         }
+        // A foreign table, or a materialized view in a table's place, is not locked.
+        Err(error) if error.is("42809") => Ok(Err(NO_TABLE.to_owned())),
         // Somebody may hold it for long.
         Err(error) if error.is_verdict() || error.is("55P03") => Ok(Err(error.message)),
         Err(error) => Err(SplitError::from(error)),
@@ -229,7 +262,7 @@ fn look(
             let why = format!("it belongs to {owner}, who owns none of the moving tables");
             return Ok(Look::Unread(why));
         }
-        None | Some(_) => return Ok(Look::Unread("not all of it is a table".to_owned())),
+        None | Some(_) => return Ok(Look::Unread(NO_TABLE.to_owned())),
     }
     let place = (vec![schema.to_owned()], vec![table.to_owned()]);
     let code = owners::find_in(session, place, trusted, &Named::none())?.code;

@@ -17,24 +17,19 @@ pub mod rights;
 mod settings;
 mod texts;
 
-use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{ident_as_needed, literal, text_array};
+use crate::remote::quote::{literal, text_array};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
-use crate::split::sequences::named_rows::{self, Why};
 use crate::words::some_of;
 use fact::Fact;
 use pair::Pair;
 use rights::Missing;
-use std::collections::BTreeSet;
-
-const SHOWN_WITH: &str = include_str!("../../../../../sql/check/shown_with.sql");
 
 /// `known`: what other parts have found.
 pub fn check(
@@ -85,9 +80,9 @@ pub fn check(
     let used = texts::find(source, &plan.source, &lists[0])?;
     findings.extend(needed::check(plan, (source, on_source), target, &used.functions, known)?);
     findings.extend(rights_of_used(plan, (source, &lists[0]), target, (&used, known))?);
-    findings.extend(named_tables::check(plan, (source, &lists[0]), (target, &lists[1]), &used.called)?);
+    let named = (&used.called, known);
+    findings.extend(named_tables::check(plan, (source, &lists[0]), (target, &lists[1]), named)?);
     findings.extend(hidden::check(plan, (source, &lists[0]), (target, &lists[1]))?);
-    findings.extend(shown(plan, source, target, (&lists[0], known))?);
     findings.extend(stale(plan, &there));
     findings.extend(published::of_source_alone(plan, (source, &lists[0]), (target, &lists[1]))?);
     for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
@@ -142,40 +137,6 @@ fn rights_of_used(
         remark(plan, Remark::Lacking, "rights", &format!("{right} for {role}"), detail)
     };
     Ok(missing.map(finding).collect())
-}
-
-/// Tables in no keyspace without whose rows views over the moving ones show others. `known`: what other parts have found.
-fn shown(
-    plan: &Plan,
-    source: &mut Connection,
-    target: &mut Connection,
-    (lists, known): (&[String; 2], &[Finding]),
-) -> Result<Vec<Finding>> {
-    let rows = catalogs::ask(source, SHOWN_WITH, &[Some(&lists[0]), Some(&lists[1])])?.rows;
-    let table = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
-        [Some(schema), Some(name)] => Some((schema, name)),
-        [None | Some(_), _] => None,
-    };
-    let named = Remark::NamedTables.check_name();
-    let named: BTreeSet<&str> = known
-        .iter()
-        .filter(|found| found.name == named)
-        .filter_map(|found| found.object.as_deref())
-        .collect();
-    let is_named = |(schema, name): &(String, String)| {
-        named.contains(format!("{}.{}", ident_as_needed(schema), ident_as_needed(name)).as_str())
-    };
-    let tables: Vec<(String, String)> =
-        rows.into_iter().filter_map(table).filter(|table| !is_named(table)).collect();
-    let mut findings = named_rows::check(plan, source, target, &tables, Why::Shown)?;
-    let missing = rights::of_places(plan, (source, target), &tables)?;
-    findings.extend(missing.into_iter().map(|((schema, name), text)| {
-        let object = format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name));
-        let detail =
-            format!("table {object}, which views over the moving tables read: the target lacks {text}");
-        remark(plan, Remark::Lacking, &object, &text, detail)
-    }));
-    Ok(findings)
 }
 
 /// Materialized views of the target show what they showed until they are refreshed.

@@ -1,41 +1,69 @@
-//! Tables and views in no keyspace that functions name which writes to the moving tables call: what such a function meets there is to be
-//! the same on both sides. Columns, constraints, rights and the source's rows of them are looked at elsewhere.
+//! Tables and views in no keyspace that functions name which writes to the moving tables call, or that views over the moving tables read:
+//! what is met there is to be the same on both sides. Of those that functions name, columns, constraints, rights and the source's rows are
+//! looked at elsewhere.
 
 use super::fact::{self, Fact};
 use super::lacks::is_missing;
+use super::rights;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{ident_as_needed, text_array};
+use crate::remote::quote::{ident_as_needed, literal, text_array};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::sequences::named_rows::{self, Why};
+use crate::words::some_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMED_TABLES: &str = include_str!("../../../../../sql/check/named_tables.sql");
+/// What writes to them meet, and what reading them.
 const MET: [&str; 3] = ["trigger", "policy", "setting"];
+const HIDING: [&str; 2] = ["policy", "setting"];
 /// Tables that are looked at.
 const MOST: usize = 500;
 
 type Place = (String, String);
 
 struct Relation {
-    /// What it shows.
+    /// Of a view, what it shows.
     view: Option<Fact>,
+    is_materialized: bool,
     is_empty: bool,
+    /// By a function's text, or by what a text names.
+    is_named: bool,
+    /// By views over the moving tables.
+    is_shown: bool,
+}
+
+impl Relation {
+    fn why(&self) -> &'static str {
+        match self.is_named {
+            true => "is named by functions that writes to the moving tables call",
+            false => "is read by views over the moving tables",
+        }
+    }
+
+    /// Whether it matters beside a table's rows.
+    fn is_met(&self, fact: &Fact) -> bool {
+        match self.is_named {
+            true => is_met(fact),
+            false => fact.is(&HIDING),
+        }
+    }
 }
 
 /// By schema and name.
 type Named = BTreeMap<Place, Relation>;
 
+/// `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
     (source, given): (&mut Connection, &[String; 2]),
     (target, there): (&mut Connection, &[String; 2]),
-    words: &BTreeSet<String>,
+    (words, known): (&BTreeSet<String>, &[Finding]),
 ) -> Result<Vec<Finding>> {
     let here = find(source, (&plan.source, given), words)?;
     if here.is_empty() {
@@ -54,7 +82,7 @@ pub fn check(
                 if relation.is_empty && !other.is_empty {
                     empty.push((at, there.clone()));
                 }
-                tables.0.push(at);
+                tables.0.push((at, relation));
                 tables.1.push(there);
             }
             (Some(view), Some(other)) if view.says_as(other) => {}
@@ -65,16 +93,59 @@ pub fn check(
     }
     found.extend(filled(plan, (source, target), &empty)?);
     let (names, places) = &tables;
-    let facts = (fact::of(source, &lists(names.iter().copied()))?, fact::of(target, &lists(places.iter()))?);
-    for (position, at) in names.iter().enumerate() {
-        let of_table = |fact: &&Fact| fact.position == position;
+    let names_alone = names.iter().map(|(at, _)| *at);
+    let facts = (fact::of(source, &lists(names_alone))?, fact::of(target, &lists(places.iter()))?);
+    for (position, (at, relation)) in names.iter().enumerate() {
+        let of_table = |fact: &&Fact| fact.position == position && relation.is_met(fact);
         let lacking = facts.0.iter().filter(of_table).filter_map(|fact| lacking(fact, &facts.1));
         found.extend(lacking.map(|text| (*at, Remark::Lacking, text)));
-        let alone = facts.1.iter().filter(of_table);
-        let alone = alone.filter(|fact| is_met(fact) && is_missing(fact, &facts.0));
+        let alone = facts.1.iter().filter(of_table).filter(|fact| is_missing(fact, &facts.0));
         found.extend(alone.map(|fact| (*at, Remark::Alone, fact.text())));
     }
-    Ok(found.into_iter().map(|(at, remark, text)| finding(plan, at, remark, &text)).collect())
+    let why = |at: &Place| here.get(at).map_or("", Relation::why);
+    let mut findings: Vec<Finding> =
+        found.into_iter().map(|(at, remark, text)| finding(plan, (at, why(at)), remark, &text)).collect();
+    findings.extend(shown(plan, (source, target), &here, known)?);
+    findings.extend(stale(plan, &here));
+    Ok(findings)
+}
+
+/// Of those that views over the moving tables read, the rows, and who may read them.
+fn shown(
+    plan: &Plan,
+    (source, target): (&mut Connection, &mut Connection),
+    here: &Named,
+    known: &[Finding],
+) -> Result<Vec<Finding>> {
+    let check = Remark::NamedTables.check_name();
+    let is_known = |at: &Place| {
+        let object = name(at);
+        known.iter().any(|found| found.name == check && found.object.as_deref() == Some(&object))
+    };
+    let tables =
+        here.iter().filter(|(at, relation)| relation.is_shown && relation.view.is_none() && !is_known(at));
+    let tables: Vec<Place> = tables.map(|(at, _)| at.clone()).collect();
+    let mut findings = named_rows::check(plan, source, target, &tables, Why::Shown)?;
+    let missing = rights::of_places(plan, (source, target), &tables)?;
+    findings.extend(missing.into_iter().map(|(at, text)| {
+        let object = name(&at);
+        let detail =
+            format!("table {object}, which views over the moving tables read: the target lacks {text}");
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, &format!("{object}: {text}"), detail)
+    }));
+    Ok(findings)
+}
+
+/// Between a view over the moving tables and the rows that it shows: these are the ones of its last refresh.
+fn stale(plan: &Plan, here: &Named) -> Option<Finding> {
+    let views = here.iter().filter(|(_, relation)| relation.is_shown && relation.is_materialized);
+    let names: Vec<String> = views.map(|(at, _)| name(at)).collect();
+    let text = format!("views over the tables read materialized views: {}", some_of(&names));
+    let hint = format!(
+        "REFRESH MATERIALIZED VIEW on shard {} before the cutover, if the source's were refreshed later.",
+        literal(&plan.target.shard_key)
+    );
+    (!names.is_empty()).then(|| Finding::note("target: materialized views that views read", text, &hint))
 }
 
 fn there_of(plan: &Plan, (schema, name): &Place) -> Place {
@@ -106,11 +177,10 @@ fn name((schema, name): &Place) -> String {
     format!("{}.{}", ident_as_needed(schema), ident_as_needed(name))
 }
 
-fn finding(plan: &Plan, at: &Place, remark: Remark, text: &str) -> Finding {
+fn finding(plan: &Plan, (at, why): (&Place, &str), remark: Remark, text: &str) -> Finding {
     let object = name(at);
     let what = if remark == Remark::Alone { "the target alone has" } else { "the target lacks" };
-    let detail =
-        format!("{object}, which is named by functions that writes to the moving tables call: {what} {text}");
+    let detail = format!("{object}, which {why}: {what} {text}");
     Finding::remark_of(plan.reverse_of, remark, &format!("{object}: {text}"), detail)
 }
 
@@ -123,10 +193,10 @@ fn is_met(fact: &Fact) -> bool {
 fn lacking(fact: &Fact, there: &[Fact]) -> Option<String> {
     let is_same =
         || fact.is(&["setting"]) || there.iter().any(|other| other.is_beside(fact) && fact.says_as(other));
-    match is_met(fact) {
-        true if is_missing(fact, there) => Some(fact.text()),
-        true if !is_same() => Some(format!("{} as it is on the source", fact.text())),
-        true | false => None,
+    match is_missing(fact, there) {
+        true => Some(fact.text()),
+        false if !is_same() => Some(format!("{} as it is on the source", fact.text())),
+        false => None,
     }
 }
 
@@ -142,10 +212,18 @@ fn find(
     let rows = catalogs::ask(session, NAMED_TABLES, &lists)?.rows;
     let version = session.server_version();
     let one = |row: Vec<Option<String>>| {
-        let [schema, name, shows, is_empty] = <[_; 4]>::try_from(row).ok()?;
+        let [schema, name, kind, shows, is_empty, is_named, is_shown] = <[_; 7]>::try_from(row).ok()?;
         let (schema, name) = (schema?, name?);
         let view = shows.map(|shows| Fact::of_view(&name, &shows, &schema, version));
-        Some(((schema, name), Relation { view, is_empty: is_empty.as_deref() == Some("t") }))
+        let is = |cell: Option<String>| cell.as_deref() == Some("t");
+        let relation = Relation {
+            view,
+            is_materialized: kind.as_deref() == Some("m"),
+            is_empty: is(is_empty),
+            is_named: is(is_named),
+            is_shown: is(is_shown),
+        };
+        Some(((schema, name), relation))
     };
     Ok(rows.into_iter().filter_map(one).collect())
 }
