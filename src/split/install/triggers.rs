@@ -305,10 +305,10 @@ pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<
 
 /// Whether a trigger `t` is a redirect's or a standing guard's, by the look-up $1 that its
 /// condition calls: the function is one for all of them.
-const OF_LOOK_UP: &str = "EXISTS (
-    SELECT 1 FROM pg_depend d JOIN pg_proc l ON l.oid = d.refobjid
-     WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refclassid = 'pg_proc'::regclass
-       AND l.proname = $1 AND l.pronamespace = to_regnamespace('shardmaster_agent'))";
+const OF_LOOK_UP: &str = "t.oid = ANY (ARRAY(
+    SELECT d.objid FROM pg_proc l CROSS JOIN LATERAL (SELECT d.classid, d.objid FROM pg_depend d
+                                                       WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = l.oid OFFSET 0) d
+     WHERE l.proname = $1 AND l.pronamespace = to_regnamespace('shardmaster_agent') AND d.classid = 'pg_trigger'::regclass))";
 
 /// Drops the triggers that call the agent's functions, whatever they are called: whoever owns
 /// a table can give its triggers other names, and ours to others.
@@ -331,9 +331,17 @@ fn drop_under(
         connection,
         &format!(
             "SELECT n.nspname, c.relname, json_agg(t.tgname)
-               FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-               JOIN pg_proc f ON f.oid = t.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent')
-              WHERE t.tgparentid = 0 AND {called} GROUP BY 1, 2 ORDER BY 1, 2"
+               FROM pg_proc f
+              CROSS JOIN LATERAL (
+                -- From each function to its triggers, by the indexes, of which nothing else is known: else each would be compared with
+                -- all triggers of the database.
+                SELECT t.* FROM (SELECT d.classid, d.objid FROM pg_depend d
+                                  WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = f.oid OFFSET 0) d
+                  JOIN pg_trigger t ON t.oid = d.objid
+                 WHERE d.classid = 'pg_trigger'::regclass AND t.tgfoid = f.oid
+                OFFSET 0) t
+               JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND t.tgparentid = 0 AND {called} GROUP BY 1, 2 ORDER BY 1, 2"
         ),
         &[Some(function)],
     )?;
