@@ -1,21 +1,21 @@
 //! What clients' statements, views and functions use beside tables: it is the same on the target, or a remark.
 
-use shardmaster_tests::cluster::DATABASE;
-use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, cluster, plan};
-use shardmaster_tests::wait;
+use shardmaster_tests::cluster::{DATABASE, wait_healthy};
+use shardmaster_tests::fixture::{by_superuser, by_superusers, cluster, plan};
+use shardmaster_tests::server::Stop;
 
 /// What clients' statements come to by things that are no part of a table.
 const USED: &str = r#"
     SET check_function_bodies = off; CREATE ROLE reader; CREATE ROLE lord LOGIN SUPERUSER;
     CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
     CREATE TEXT SEARCH CONFIGURATION words (COPY = english);
-    CREATE TABLE currencies (id int PRIMARY KEY, code text); INSERT INTO currencies VALUES (1, 'EUR');
+    CREATE DOMAIN email AS text CHECK (VALUE LIKE '%@%'); CREATE TABLE currencies (id int PRIMARY KEY, code text); INSERT INTO currencies VALUES (1, 'EUR');
     GRANT SELECT ON currencies TO mover, app_owner; GRANT REFERENCES ON currencies TO app_owner;
     CREATE TABLE units (id int PRIMARY KEY); GRANT SELECT ON units TO mover, app_owner; GRANT REFERENCES ON units TO app_owner;
     ALTER TABLE items ADD unit int CONSTRAINT of_unit REFERENCES units ON DELETE CASCADE, ADD c text COLLATE ci, ADD currency int CONSTRAINT of_currency REFERENCES currencies DEFERRABLE,
         ADD ts tsvector GENERATED ALWAYS AS (to_tsvector('public.words', coalesce(val, ''))) STORED,
         ADD a int, ADD b int, ADD n bigint, ADD whole int, ADD single real, ADD paid numeric(10,2), ADD paid_at timestamp(0), ADD told varchar(9),
-        ADD took interval(0),
+        ADD took interval(0), ADD mail email,
         ADD CONSTRAINT once UNIQUE (tenant, a) DEFERRABLE INITIALLY DEFERRED, ADD CONSTRAINT at_once UNIQUE (tenant, b);
     CREATE SEQUENCE by_fifty INCREMENT 50; ALTER SEQUENCE by_fifty OWNER TO app_owner; ALTER TABLE items ALTER n SET DEFAULT nextval('by_fifty');
     CREATE FUNCTION add_one() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.a := NEW.a + 1; RETURN NEW; END';
@@ -32,7 +32,7 @@ const USED: &str = r#"
     CREATE EXTENSION citext VERSION '1.6'; CREATE TYPE grade AS ENUM ('x', 'y'); CREATE TYPE mark AS ENUM ('one', 'two');
     ALTER TABLE items ADD CHECK (code <> -1 OR val::grade = 'x');
     CREATE VIEW by_kind AS SELECT i.id, k.name FROM items i JOIN kinds k ON k.id = i.code;
-    CREATE FUNCTION formats() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE s public.short; m public.mark; BEGIN PERFORM fmt(1);
+    CREATE FUNCTION formats() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE s public.short; m public.mark; BEGIN PERFORM fmt(1), current_setting(''app.region'', true);
         INSERT INTO log VALUES (NEW.val); PERFORM nextval(''drawn''), help.h() FROM cnt, rate, blocked; RETURN NEW; END';
     CREATE TRIGGER formats BEFORE UPDATE ON items FOR EACH ROW EXECUTE FUNCTION formats();
     CREATE SCHEMA api; CREATE SCHEMA help; CREATE SCHEMA reader; CREATE SCHEMA sole; CREATE EXTENSION lo SCHEMA help; GRANT USAGE ON SCHEMA help TO reader;
@@ -51,7 +51,7 @@ const USED: &str = r#"
     CREATE FUNCTION writes() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM FROM written; RETURN OLD; END'; CREATE TRIGGER writes BEFORE DELETE ON items FOR EACH ROW EXECUTE FUNCTION writes();"#;
 
 /// What it is on the target instead, and what the check says of it.
-const OTHERWISE: [(&str, &str, &str); 50] = [
+const OTHERWISE: [(&str, &str, &str); 51] = [
     ("'und-u-ks-level2'", "'und-u-ks-level1'", "collation ci, which"),
     ("COPY = english", "COPY = simple", "text search configuration words, which"),
     ("(1, 'EUR')", "(1, 'USD')", "public.currencies is referenced by the moving tables"),
@@ -193,13 +193,14 @@ const OTHERWISE: [(&str, &str, &str); 50] = [
         "",
         "public.written, which is named by functions that writes to the moving tables call: the target lacks what it shows",
     ),
+    ("mail email", "mail text", "what the domain refuses of column \"mail\""),
     ("took interval(0)", "took interval", "the precision of the type of column \"took\""),
 ];
 
 #[test]
 fn what_statements_use_beside_tables_is_compared() {
-    let cluster = cluster(&[]);
-    by_superuser(&cluster, 0, USED);
+    let mut cluster = cluster(&[]);
+    by_superuser(&cluster, 0, &format!("{USED}; GRANT CREATE ON DATABASE {DATABASE} TO app"));
     let mut there = USED.to_owned();
     for (from, into, _) in OTHERWISE {
         assert!(there.contains(from), "{from}");
@@ -217,15 +218,20 @@ fn what_statements_use_beside_tables_is_compared() {
         1,
         "CREATE OR REPLACE FUNCTION sole.own() RETURNS int LANGUAGE sql AS 'SELECT 6 FROM items'",
     );
-    by_superuser(&cluster, 1, "ALTER SYSTEM SET intervalstyle = 'iso_8601'");
-    by_superuser(&cluster, 1, "SELECT pg_reload_conf()");
-    let mut session = cluster.servers[1].superuser(DATABASE).unwrap();
-    let is_set = "SELECT current_setting('intervalstyle') = 'iso_8601'";
-    wait::until_true(&mut session, "the server's setting", LIMIT, is_set).unwrap();
+    for (server, lines) in [
+        (0, &["app.region = 'eu'"][..]),
+        (1, &["app.region = 'us'", "intervalstyle = 'iso_8601'", "max_prepared_transactions = 0"]),
+    ] {
+        cluster.servers[server].configure(lines).unwrap();
+        cluster.servers[server].restart(Stop::Fast).unwrap();
+    }
+    wait_healthy(&mut cluster.superuser().unwrap()).unwrap();
     let split = plan(&cluster);
     let found = split.findings().unwrap().join("\n");
     let wanted = OTHERWISE.iter().map(|(.., says)| *says).chain([
-        "TEMPORARY for app",
+        "CREATE and TEMPORARY for app",
+        "app.region of the server, which texts over the tables read",
+        "max_prepared_transactions of the server, '0' and not",
         "foreign key \"of_unit\" as it is on the source",
         "intervalstyle of the server, 'iso_8601' and not 'postgres'",
     ]);

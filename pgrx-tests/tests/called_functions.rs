@@ -91,6 +91,7 @@ fn what_functions_are_and_name_is_the_same_on_the_target_or_accepted() {
 const ELSEWHERE: &str = "
     CREATE TABLE regions (region text PRIMARY KEY, n int); CREATE TABLE rates (region text PRIMARY KEY, n int); CREATE TABLE logs (region text); CREATE TABLE alike (region text);
     CREATE TABLE of_all (a int); INSERT INTO alike VALUES ('eu'); GRANT ALL ON regions, rates, logs, alike, of_all TO mover, app_owner; CREATE EXTENSION postgres_fdw;
+    CREATE TABLE numbers (n bigint); GRANT ALL ON numbers TO mover; INSERT INTO numbers VALUES (0); CREATE FUNCTION next_no() RETURNS bigint LANGUAGE sql AS 'UPDATE numbers SET n = n + 1 RETURNING n';
     CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw; CREATE FOREIGN TABLE distant (a int) SERVER far;
     CREATE FUNCTION put() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO regions SELECT NEW.tenant, coalesce(max(n), 0) + 1 FROM regions; INSERT INTO logs SELECT FROM of_all; RETURN NEW; END';
     CREATE TRIGGER put BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION put();
@@ -108,6 +109,7 @@ fn tables_of_other_keyspaces_and_foreign_ones_are_named() {
     let split = plan(&cluster);
     let found = said(&split, "source: tables that functions name");
     let wanted = [
+        "public.numbers is what functions count by that clients may call and is in no keyspace: these functions write to it",
         "public.regions is named by functions that writes to the moving tables call and is of keyspace \"regions\": it has 1 row, which stay",
         "public.logs is named by functions that writes to the moving tables call and is of keyspace \"regions\": it has 1 row, which stay",
         "public.rates is read by views over the moving tables and is of keyspace \"regions\": it has 1 row, which stay",

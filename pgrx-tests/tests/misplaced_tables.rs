@@ -216,6 +216,21 @@ fn what_might_not_arrive_is_refused_by_name() {
             "has a column \"val\" that is not the same",
         ),
         (
+            &both[..],
+            "ALTER TABLE items ADD paid money;
+             DO $$ BEGIN EXECUTE format('ALTER ROLE mender SET lc_monetary = %L', CASE WHEN EXISTS (SELECT FROM items WHERE tenant = 'moves') THEN 'POSIX' ELSE 'C' END); END $$",
+            "ALTER TABLE items DROP paid; ALTER ROLE mender RESET lc_monetary",
+            "0A000",
+            "has a column \"paid\" that is not the same",
+        ),
+        (
+            &both[..],
+            "ALTER TABLE items ADD scan oid[]",
+            "ALTER TABLE items DROP scan",
+            "0A000",
+            "has a column \"scan\" of type oid[]: values of type oid mean something on the server that gave them",
+        ),
+        (
             &both[1..],
             "ALTER TABLE items SET UNLOGGED",
             "ALTER TABLE items SET LOGGED",

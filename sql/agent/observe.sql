@@ -51,7 +51,11 @@ WITH RECURSIVE wanted AS (
 ), fact AS (
     SELECT p.root, p.path, t.oid, t.typtype::text AS kind, p.modifier, e.extname,
            t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0 AS is_array,
-           CASE WHEN t.oid < 16384 THEN format_type(t.oid, p.modifier)
+           -- What the same value means, or how it is written, these say by a server's settings and version.
+           CASE WHEN t.oid = 'money'::regtype THEN format('money by lc_monetary %s', (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'lc_monetary'))
+                WHEN t.oid = '"char"'::regtype
+                    THEN format('"char" as versions %s 16 write it', CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'before' ELSE 'from' END)
+                WHEN t.oid < 16384 THEN format_type(t.oid, p.modifier)
                 WHEN e.extname IS NOT NULL THEN format('%s of extension %s', t.typname, e.extname)
                 WHEN t.typtype = 'e' THEN (SELECT format('enum (%s)', string_agg(quote_literal(l.enumlabel), ', ' ORDER BY l.enumsortorder))
                                              FROM pg_enum l WHERE l.enumtypid = t.oid)
@@ -75,7 +79,7 @@ WITH RECURSIVE wanted AS (
     -- Once for all tables, not once for each.
     SELECT f.root,
            string_agg(concat_ws(' ', nullif(array_to_string(f.path, '/'), ''), f.text), '; ' ORDER BY f.path)
-               FILTER (WHERE f.root >= 16384) AS signature,
+               FILTER (WHERE f.root >= 16384 OR f.oid IN ('money'::regtype, '"char"'::regtype)) AS signature,
            -- An attribute that is dropped and made again has another number.
            string_agg((SELECT string_agg(a.attnum::text, ' ' ORDER BY a.attnum) FROM pg_attribute a
                         WHERE f.kind = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped),

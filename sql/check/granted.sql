@@ -81,7 +81,7 @@ SELECT DISTINCT w.position, l.rolname, CASE WHEN l.rolbypassrls OR NOT w.relforc
   FROM wanted w JOIN client l ON w.relrowsecurity
 UNION ALL
 SELECT DISTINCT NULL::bigint, l.rolname, r.name, NULL, NULL
-  FROM client l JOIN (VALUES ('LOGIN'), ('CONNECT'), ('TEMPORARY')) AS r (name) ON l.is_login
+  FROM client l JOIN (VALUES ('LOGIN'), ('CONNECT'), ('TEMPORARY'), ('CREATE')) AS r (name) ON l.is_login
  WHERE r.name = 'LOGIN' OR has_database_privilege(l.oid, current_database(), r.name)
 UNION ALL
 -- One passes all checks. The server's own is its administrator's, and the mover is no client.
@@ -110,7 +110,7 @@ SELECT NULL, '', 'server setting', lower(p.name), p.reset_val
                          'default_transaction_deferrable', 'standard_conforming_strings', 'backslash_quote', 'extra_float_digits', 'bytea_output',
                          'lc_monetary', 'lc_numeric', 'lc_time', 'default_text_search_config', 'row_security', 'session_replication_role',
                          'xmloption', 'xmlbinary', 'transform_null_equals', 'array_nulls', 'lo_compat_privileges', 'timezone_abbreviations',
-                         'quote_all_identifiers')
+                         'quote_all_identifiers', 'max_prepared_transactions')
    AND NOT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) AS c (text)
                     WHERE s.setrole = (SELECT r.oid FROM pg_roles r WHERE r.rolname = session_user) AND lower(split_part(c.text, '=', 1)) = lower(p.name))
 UNION ALL

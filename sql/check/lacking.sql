@@ -18,7 +18,7 @@ SELECT g.ord - 1, r.rolname IS NOT NULL OR g.role = 'public'
                  JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
                 WHERE a.attrelid = c.oid AND a.attname = g."column")
            WHEN g.privilege = 'LOGIN' THEN r.rolcanlogin AND r.rolconnlimit <> 0 AND coalesce(r.rolvaliduntil > now(), true)
-           WHEN g.privilege IN ('CONNECT', 'TEMPORARY') THEN has_database_privilege(g.role, current_database(), g.privilege)
+           WHEN g.privilege IN ('CONNECT', 'TEMPORARY', 'CREATE') THEN has_database_privilege(g.role, current_database(), g.privilege)
            WHEN g.privilege = 'SUPERUSER' THEN r.rolsuper
            WHEN g.privilege IN ('rights of', 'SET ROLE to') THEN (
                SELECT pg_has_role(g.role, m.oid, CASE g.privilege WHEN 'rights of' THEN 'USAGE' ELSE 'MEMBER' END) FROM pg_roles m WHERE m.rolname = g."column")

@@ -28,12 +28,21 @@ pub fn shares_locks(here: &mut Connection, other: &Shard) -> Result<bool> {
 
 /// The same where nobody waits for the other one for long.
 pub fn shares_locks_within(here: &mut Connection, other: &Shard, limit: Duration) -> Result<bool> {
-    let mut there = open(other, limit)?;
+    share_locks_within(here, &mut open(other, limit)?, limit)
+}
+
+/// The same where both have one, in no transaction.
+pub fn share_locks(here: &mut Connection, there: &mut Connection) -> Result<bool> {
+    share_locks_within(here, there, patience())
+}
+
+fn share_locks_within(here: &mut Connection, there: &mut Connection, limit: Duration) -> Result<bool> {
     let until = Instant::now() + limit;
     there.set_deadline(Some(until));
     here.set_deadline(Some(until));
-    let answer = ask(here, &mut there);
+    let answer = ask(here, there);
     here.set_deadline(None);
+    there.set_deadline(None);
     answer
 }
 
@@ -55,7 +64,9 @@ fn ask(here: &mut Connection, there: &mut Connection) -> Result<bool> {
         let text = "it does not give away an advisory lock that nobody can have";
         return Err(RemoteError::connection(there.shard(), text).into());
     }
-    Ok(here.run(&take)?.scalar() == Some("f"))
+    let is_held = here.run(&take)?.scalar() == Some("f");
+    there.run("ROLLBACK")?;
+    Ok(is_held)
 }
 
 /// Of the keys with which this process makes its maps hard to guess.

@@ -241,10 +241,6 @@ impl Column {
         self.parts.iter().find(|part| part.is_of_one_server())
     }
 
-    pub fn has_part(&self, builtin: &str) -> bool {
-        self.parts.iter().any(|part| part.builtin && part.name == builtin)
-    }
-
     /// Whether its binary form is the same on every server: of arrays too.
     pub fn is_binary(&self) -> bool {
         self.builtin

@@ -115,11 +115,8 @@ impl Pair {
         let alike = |column: &Column, other: &Column| {
             let is_builtin = column.builtin && other.builtin;
             column.generated.is_some() == other.generated.is_some()
-                && if is_builtin {
-                    column.type_name == other.type_name
-                } else {
-                    column.signature == other.signature
-                }
+                && column.signature == other.signature
+                && (!is_builtin || column.type_name == other.type_name)
         };
         for (side, other, shape, its) in [(here, there, from, to), (there, here, to, from)] {
             let odd = |column: &&Column| !its.column(&column.name).is_some_and(|its| alike(column, its));
@@ -135,6 +132,14 @@ impl Pair {
             let what = format!(
                 "has a column \"{}\" of type {}, which is not known to arrive as it is",
                 column.name, column.type_name
+            );
+            return Err(here.refuse(position, what));
+        }
+        let of_one_server = from.columns().iter().find_map(|column| Some((column, column.of_one_server()?)));
+        if let Some((column, part)) = of_one_server {
+            let what = format!(
+                "has a column \"{}\" of type {}: values of type {} mean something on the server that gave them",
+                column.name, column.type_name, part.name
             );
             return Err(here.refuse(position, what));
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Names are the server's own, but for those of statements that fire triggers. A setting that keeps triggers and foreign keys
 /// from rows is a superuser's; and a shard that goes away is noticed.
 const SETTLE_IN: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3;
-    SET tcp_user_timeout = 14000; SET jit = off; SET row_security = off; SET xmloption = content; SET lc_monetary = 'C';
+    SET tcp_user_timeout = 14000; SET jit = off; SET row_security = off; SET xmloption = content; SET lc_monetary = 'C'; SET quote_all_identifiers = off;
     SELECT pg_catalog.concat(pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), a.pid::pg_catalog.text,
            EXTRACT(epoch FROM a.backend_start)::pg_catalog.text, pg_catalog.current_setting('session_replication_role'),
            pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)

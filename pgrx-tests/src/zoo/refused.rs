@@ -138,15 +138,15 @@ pub fn all() -> Vec<Case> {
         ("CREATE DOMAIN {t}_d AS aclitem", "{t}_d"),
         ("", "ghstore"),
         ("", "ltree_gist"),
-        // Where lc_monetary is not the same.
-        ("", "money"),
-        ("CREATE TYPE {t}_price AS (m money[])", "{t}_price"),
         (OWN_TYPE, "{t}_own"),
         (OWN_TYPE, "{t}_own[]"),
     ];
     let types =
         types.iter().enumerate().map(|(number, (before, type_name))| of_type(number, before, type_name));
     let meanings = [
+        // Where lc_monetary is not the same.
+        ("CREATE DOMAIN {t}_v AS money", "CREATE DOMAIN {t}_v AS money"),
+        ("CREATE TYPE {t}_v AS (m money[])", "CREATE TYPE {t}_v AS (m money[])"),
         ("CREATE TYPE {t}_v AS (a int, b text)", "CREATE TYPE {t}_v AS (b text, a int)"),
         ("CREATE TYPE {t}_v AS (a int, b text)", "CREATE TYPE {t}_v AS (a int, b varchar(3))"),
         ("CREATE TYPE {t}_v AS (a int, b int)", "CREATE TYPE {t}_v AS (b int, a int)"),

@@ -158,23 +158,31 @@ fn of_unknown_keys(plan: &Plan, undecided: &[Named]) -> Option<Finding> {
 fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -> Result<()> {
     // Who may not set it may not read it either, perhaps.
     let names = array_of(found.pairs.iter().map(|pair| Some(pair.to.oid.as_str())));
-    let owners = target.query(
-        "SELECT c.oid, c.relowner::regrole FROM unnest($1::oid[]) n (oid)
-           JOIN pg_class c ON c.oid = n.oid WHERE NOT pg_has_role(c.relowner, 'USAGE')",
+    let odd = target.query(
+        "SELECT c.oid, CASE WHEN NOT pg_has_role(c.relowner, 'USAGE') THEN c.relowner::regrole END,
+                CASE WHEN c.relpersistence = 'u' THEN true END
+           FROM unnest($1::oid[]) n (oid) JOIN pg_class c ON c.oid = n.oid
+          WHERE NOT pg_has_role(c.relowner, 'USAGE') OR c.relpersistence = 'u'",
         &[Some(&names)],
     )?;
-    let owner_of = |pair: &Pair| {
+    let of_target = |pair: &Pair, cell: usize| {
         let is_it =
             |row: &&Vec<Option<String>>| row.first().is_some_and(|oid| oid.as_deref() == Some(&pair.to.oid));
-        owners.rows.iter().find(is_it).and_then(|row| row.get(1).cloned().flatten())
+        odd.rows.iter().find(is_it).and_then(|row| row.get(cell).cloned().flatten())
     };
     let mut readable: Vec<Pair> = Vec::new();
     for pair in &found.pairs {
-        let belongs = owner_of(pair).map(|owner| {
+        let name = &pair.to.name;
+        let belongs = of_target(pair, 1).map(|owner| {
             let hint = format!("GRANT {owner} TO the mover's role: ALTER SEQUENCE is for owners.");
-            (format!("sequence {} belongs to {owner}", pair.to.name), hint)
+            (format!("sequence {name} belongs to {owner}"), hint)
         });
-        match positions::not_to_be_set(pair).or(belongs) {
+        let unlogged = of_target(pair, 2).map(|_| {
+            let text =
+                format!("sequence {name} is not logged: after a crash it would give out numbers again");
+            (text, format!("ALTER SEQUENCE {name} SET LOGGED on the target."))
+        });
+        match positions::not_to_be_set(pair).or(belongs).or(unlogged) {
             Some((text, hint)) => found.problems.push(Problem { table: pair.table, text, hint }),
             None => readable.push(pair.clone()),
         }

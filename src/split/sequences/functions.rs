@@ -58,8 +58,9 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[Str
 
 /// The same of functions that write to the tables, and of which nobody knows whether they are called: they may draw.
 pub fn of_writers(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
-    let Writers { callers, are_cut, ways } = writers::find(connection, tables)?;
+    let Writers { callers, are_cut, ways, counters } = writers::find(connection, tables)?;
     let mut found = look(connection, tables, schemas, &callers, &ways)?;
+    found.counted.extend(counters);
     if are_cut {
         found.are_more(tables, writers::MOST);
     }

@@ -97,16 +97,13 @@ pub fn check(
     findings.extend(otherwise(plan, source, target, &here, texts)?);
     let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
-    let all = joined(&tables, counting(plan, source, schemas, found)?);
-    findings.extend(named_rows::check(plan, source, target, &all, Why::Named(&counted))?);
+    findings.extend(named_rows::check(plan, source, target, &tables, Why::Named(&counted))?);
+    let mut others = counting(plan, source, schemas, found)?;
+    others.retain(|table| !tables.contains(table));
+    findings.extend(named_rows::check(plan, source, target, &others, Why::Counted)?);
     findings.extend(rights(plan, source, target, &tables)?);
     findings.extend(made_otherwise(plan, source, target, &tables)?);
     Ok(findings)
-}
-
-fn joined(tables: &[(String, String)], mut others: Vec<(String, String)>) -> Vec<(String, String)> {
-    others.retain(|table| !tables.contains(table));
-    tables.iter().cloned().chain(others).collect()
 }
 
 /// Tables by whose rows functions count, of the triggers and defaults, or of clients.

@@ -32,6 +32,8 @@ pub enum Why<'a> {
     /// By functions. Of some tables, by their names, these change rows, or take them, or read what they have inserted: these go on
     /// while a split copies, so what both sides have now says nothing.
     Named(&'a BTreeSet<String>),
+    /// By functions that hand out what they make of its rows: whose statements put that into the moving tables is not known.
+    Counted,
     /// By foreign keys of the moving tables: which keys are there is looked at elsewhere.
     Referenced,
     /// By views over the moving tables.
@@ -42,6 +44,7 @@ impl Why<'_> {
     fn text(self) -> &'static str {
         match self {
             Why::Named(_) => "is named by functions that writes to the moving tables call",
+            Why::Counted => "is what functions count by that clients may call",
             Why::Referenced => "is referenced by the moving tables",
             Why::Shown => "is read by views over the moving tables",
         }
@@ -54,7 +57,7 @@ impl Why<'_> {
             return format!("a split of keyspace {} moves its rows", ident(other));
         }
         match self {
-            Why::Named(_) | Why::Shown => format!(
+            Why::Named(_) | Why::Counted | Why::Shown => format!(
                 "if that is right, SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global') says so for good"
             ),
             Why::Referenced => format!(
@@ -66,6 +69,7 @@ impl Why<'_> {
     fn is_counted(self, table: &str) -> bool {
         match self {
             Why::Named(counted) => counted.contains(table),
+            Why::Counted => true,
             Why::Referenced | Why::Shown => false,
         }
     }
@@ -73,7 +77,7 @@ impl Why<'_> {
     /// Rows of one table that are compared.
     fn most(self) -> usize {
         match self {
-            Why::Named(_) | Why::Shown => 1_000,
+            Why::Named(_) | Why::Counted | Why::Shown => 1_000,
             Why::Referenced => 10_000,
         }
     }

@@ -3,7 +3,10 @@
 //! move.
 
 use super::callers::{self, Caller, Place};
-use super::draw;
+use super::doings::Doings;
+use super::names::without_comments;
+use super::tokens::tokens;
+use super::{draw, statements};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::Connection;
@@ -88,6 +91,8 @@ pub struct Writers {
     pub are_cut: bool,
     /// Names by which a table is written to, by its position: in small letters.
     pub ways: Vec<BTreeSet<String>>,
+    /// Names of tables whose rows functions change and hand out what they have made of them, whoever calls these.
+    pub counters: BTreeSet<String>,
 }
 
 pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Writers> {
@@ -100,6 +105,7 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Writ
         are_cut: texts.rows.len() > MOST
             || texts.rows.iter().any(|row| row.last().is_none_or(Option::is_none)),
         ways: vec![BTreeSet::new(); tables.len()],
+        counters: counters(&texts),
     };
     let mut relations: Vec<(usize, usize)> = Vec::new();
     for (table, oid) in tables.iter().enumerate() {
@@ -120,6 +126,15 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Writ
     }
     of_relations(connection, &nodes, &relations, tables, &mut found.callers)?;
     Ok(found)
+}
+
+fn counters(texts: &Rows) -> BTreeSet<String> {
+    let said = texts.rows.iter().take(MOST).filter_map(|row| row.get(2)?.as_deref());
+    let of_text = |text: &str| {
+        let text = without_comments(text);
+        statements::counters(&tokens(&text), &Doings::of(&text))
+    };
+    said.filter(|text| text.contains("returning")).flat_map(of_text).collect()
 }
 
 /// Second: those that are tables of the split, or partitions of them.

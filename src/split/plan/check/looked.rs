@@ -18,9 +18,6 @@ pub struct Looked {
     /// With which it was looked at, and may be further: once it is held again.
     pub session: Connection,
     pub observation: Observation,
-    pub version: i32,
-    /// As sessions get it that say nothing of it.
-    pub lc_monetary: String,
     /// What it calls that is not known to work.
     pub called: Vec<Called>,
     /// What is locked while it is held.

@@ -15,7 +15,7 @@ mod outlook;
 mod pairs;
 mod partitions;
 mod rows;
-pub mod same;
+mod same;
 mod scope;
 mod server_values;
 pub mod unique;
@@ -131,7 +131,7 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Look
     let target = side(plan, Side::Target, identity, &mut findings);
     findings.extend(in_one(|| references::check::unfilled(plan)));
     if let (Some(mut source), Some(mut target)) = (source, target) {
-        match same::check(plan, &source.observation, &target.observation) {
+        match same::check(plan, &mut source, &mut target) {
             Ok(same) => findings.extend(same),
             Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
         }
@@ -336,20 +336,7 @@ fn look_at_tables(
         // What is none stands in no query of what follows.
         is_trusted = expressions::check(plan, &mut connection, &readable, findings)?;
     }
-    let lc_monetary = connection
-        .run("SELECT reset_val FROM pg_settings WHERE name = 'lc_monetary'")?
-        .scalar()
-        .map(str::to_owned);
-    let version = connection.server_version();
-    Ok(Looked {
-        session: connection,
-        observation,
-        version,
-        lc_monetary: lc_monetary.unwrap_or_default(),
-        called,
-        locked,
-        is_trusted,
-    })
+    Ok(Looked { session: connection, observation, called, locked, is_trusted })
 }
 
 fn in_the_way(

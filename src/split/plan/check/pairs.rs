@@ -8,9 +8,6 @@ use crate::remote::quote::{ident, literal};
 use crate::split::finding::Finding;
 use crate::split::table::columns::{self, Source};
 
-/// PostgreSQL writes bytes above 127 of a "char" as \ooo from this version on.
-const CHAR_IN_OCTAL: i32 = 160_000;
-
 /// Tables that take each other's rows, in two different places.
 pub fn compare(plan: &Plan, source: &Looked, target: &Looked, findings: &mut Vec<Finding>) {
     findings.extend(encoding::of_both(source, target));
@@ -21,7 +18,7 @@ pub fn compare(plan: &Plan, source: &Looked, target: &Looked, findings: &mut Vec
             continue;
         }
         findings.extend(columns(policy, from, to));
-        findings.extend(types(plan, policy, (source, from), (target, to)));
+        findings.extend(types(plan, policy, (from, to)));
         findings.extend(keys(from, to));
         findings.push(Finding::new(
             "same primary key",
@@ -59,17 +56,12 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
 
 /// The types of columns that come over as they are. What is computed, its author has
 /// thought about.
-fn types(
-    plan: &Plan,
-    policy: &Policy,
-    (source, from): (&Looked, &TableShape),
-    (target, to): (&Looked, &TableShape),
-) -> Vec<Finding> {
+fn types(plan: &Plan, policy: &Policy, (from, to): (&TableShape, &TableShape)) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pair in columns::pair(from, to, &policy.maps, &[]).pairs {
         let Source::Column(name) = &pair.source else { continue };
         let (Some(out), Some(into)) = (from.column(name), to.column(&pair.target)) else { continue };
-        let Some(problem) = type_problem((source, out), (target, into)) else { continue };
+        let Some(problem) = type_problem(out, into) else { continue };
         let hint = format!(
             "Say how it is computed, or leave it out by NULL: SELECT shard_split_map({}, {}, {}, {})",
             plan.id,
@@ -88,33 +80,18 @@ fn types(
 }
 
 /// Why a column's values may be others on the other side.
-fn type_problem((source, out): (&Looked, &Column), (target, into): (&Looked, &Column)) -> Option<String> {
-    if let Some(part) = out.cannot_travel().or_else(|| into.cannot_travel()) {
-        let of = match &part.extension {
-            Some(extension) => format!(" of extension \"{extension}\""),
-            None => String::new(),
-        };
-        return Some(format!(
-            "is of type {}: values of type {}{of} are not known to arrive unchanged{}",
-            out.type_name,
-            part.name,
-            part.note().map_or(String::new(), |note| format!(" ({note})"))
-        ));
-    }
-    let has = |name: &str| out.has_part(name) || into.has_part(name);
-    if has("money") && source.lc_monetary != target.lc_monetary {
-        return Some(format!(
-            "is of type {}, and lc_monetary is \"{}\" on the source, \"{}\" on the target",
-            out.type_name, source.lc_monetary, target.lc_monetary
-        ));
-    }
-    if has("\"char\"") && (source.version < CHAR_IN_OCTAL) != (target.version < CHAR_IN_OCTAL) {
-        return Some(format!(
-            "is of type {}, which versions before and from 16 write differently",
-            out.type_name
-        ));
-    }
-    None
+fn type_problem(out: &Column, into: &Column) -> Option<String> {
+    let part = out.cannot_travel().or_else(|| into.cannot_travel())?;
+    let of = match &part.extension {
+        Some(extension) => format!(" of extension \"{extension}\""),
+        None => String::new(),
+    };
+    Some(format!(
+        "is of type {}: values of type {}{of} are not known to arrive unchanged{}",
+        out.type_name,
+        part.name,
+        part.note().map_or(String::new(), |note| format!(" ({note})"))
+    ))
 }
 
 /// By what rows are found again.

@@ -2,17 +2,18 @@
 //! would be copied onto themselves, and finish would delete the only ones.
 
 use crate::agent::error::Result;
-use crate::agent::one_database::is_one_database;
-use crate::agent::shape::{Leaf, Observation, TableShape};
+use crate::agent::one_database::share_locks;
+use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
 use crate::split::finding::Finding;
+use crate::split::plan::check::looked::Looked;
 use crate::split::plan::refusals::{STAY, one_place};
 
 /// Where both shards are one database, no table or partition is on both sides.
-pub fn check(plan: &Plan, source: &Observation, target: &Observation) -> Result<Vec<Finding>> {
-    let pairs = source.tables.iter().zip(&target.tables);
+pub fn check(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Result<Vec<Finding>> {
+    let pairs = source.observation.tables.iter().zip(&target.observation.tables);
     let shared: Vec<String> = pairs.filter_map(|(from, to)| shared_table(from, to)).collect();
-    if shared.is_empty() || !is_one_database(&plan.source, &plan.target)? {
+    if shared.is_empty() || !share_locks(&mut source.session, &mut target.session)? {
         return Ok(Vec::new());
     }
     if plan.source.namespace == plan.target.namespace {

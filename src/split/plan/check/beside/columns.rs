@@ -44,6 +44,9 @@ fn of_column(pair: &Pair<'_>, (given, there): (&[Fact], &[Fact]), column: &Colum
         lost.push("the arithmetic of the type");
     }
     lost.extend(lost_bound(column, other));
+    if is_of_domain(column) && column.signature != other.signature {
+        lost.push("what the domain refuses");
+    }
     if bare(column.collation.as_deref()) != bare(other.collation.as_deref()) {
         lost.push("the same COLLATE");
     }
@@ -53,6 +56,12 @@ fn of_column(pair: &Pair<'_>, (given, there): (&[Fact], &[Fact]), column: &Colum
 /// Types that take each other's values, and of which the same expression comes to another value: `n / 2`, `n = 0.1`.
 fn counts_otherwise(here: &str, own: &str) -> bool {
     matches!((here, own), ("smallint" | "integer" | "bigint", "numeric") | ("real", "double precision"))
+}
+
+/// Whether its type is a domain that keeps values out: as the check writes what a type is made of.
+fn is_of_domain(column: &Column) -> bool {
+    let made_of = column.signature.as_deref().unwrap_or_default();
+    made_of.starts_with("domain") && (made_of.contains("not null") || made_of.contains("CHECK ("))
 }
 
 /// Types whose length refuses what is longer, or cuts it.

@@ -78,6 +78,8 @@ pub fn check(
         }));
     }
     let used = texts::find(source, &plan.source, &lists[0])?;
+    let read = settings::read((source, &lists[0]), (target, &lists[1]), &used, &missing.settings)?;
+    findings.extend(read.iter().map(|text| of_setting(plan, text)));
     findings.extend(needed::check(plan, (source, on_source), target, &used.functions, known)?);
     findings.extend(rights_of_used(plan, (source, &lists[0]), target, (&used, known))?);
     let named = (&used.called, known);
@@ -110,11 +112,12 @@ fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
         let detail = format!("of roles that use the tables, the target alone has {text}");
         remark(plan, Remark::Alone, "login roles", text, detail)
     });
-    let settings = missing.settings.iter().map(|text| {
-        let detail = format!("otherwise on the target: {text}");
-        remark(plan, Remark::Lacking, "database settings", text, detail)
-    });
-    rights.chain(alone).chain(settings).collect()
+    rights.chain(alone).chain(missing.settings.iter().map(|text| of_setting(plan, text))).collect()
+}
+
+fn of_setting(plan: &Plan, text: &str) -> Finding {
+    let detail = format!("otherwise on the target: {text}");
+    remark(plan, Remark::Lacking, "database settings", text, detail)
 }
 
 /// What functions over the tables need, and what clients do beside statements over them. `known`: what other parts have found.

@@ -1,8 +1,14 @@
 //! What the database and roles set for their sessions: by it the same statement may do something else on the target.
 
+use super::texts::Used;
+use crate::agent::catalogs;
+use crate::agent::error::Result;
 use crate::catalog::split::Plan;
-use crate::remote::quote::ident_as_needed;
+use crate::remote::Connection;
+use crate::remote::quote::{ident_as_needed, text_array};
 use std::collections::{BTreeMap, BTreeSet};
+
+const SETTINGS_READ: &str = include_str!("../../../../../sql/check/settings_read.sql");
 
 /// By role and name; of no role (''): the database's.
 pub type Settings = BTreeMap<(String, String), String>;
@@ -30,11 +36,47 @@ pub fn of_servers(
 ) -> Vec<String> {
     let other = |(name, value): (&String, &String)| {
         let own = there.get(name)?;
+        // Who has none prepares none.
+        if name == "max_prepared_transactions" && value == "0" {
+            return None;
+        }
         let is_told = told.contains(&format!("{name} of the database"));
         (!is_told && meant(plan, name, value) != meant(plan, name, own))
             .then(|| format!("{name} of the server, '{own}' and not '{value}'"))
     };
     here.iter().filter_map(other).collect()
+}
+
+/// Those of applications, by the names that texts over the tables read, that sessions begin with otherwise, in words. `told`: what is
+/// said of databases and roles.
+pub fn read(
+    (source, given): (&mut Connection, &[String; 2]),
+    (target, there): (&mut Connection, &[String; 2]),
+    used: &Used,
+    told: &[String],
+) -> Result<Vec<String>> {
+    let (schemas, names): (Vec<String>, Vec<String>) = used.functions.iter().cloned().unzip();
+    let functions = [text_array(&schemas), text_array(&names)];
+    let values = |session: &mut Connection, lists: &[String; 2]| -> Result<BTreeMap<String, String>> {
+        let lists = [&lists[0], &lists[1], &functions[0], &functions[1]].map(|list| Some(list.as_str()));
+        let rows = catalogs::ask(session, SETTINGS_READ, &lists)?.rows;
+        let pair = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
+            Ok([Some(name), Some(value)]) => Some((name, value)),
+            Ok([..]) | Err(_) => None,
+        };
+        Ok(rows.into_iter().filter_map(pair).collect())
+    };
+    let here = values(source, given)?;
+    if here.is_empty() {
+        return Ok(Vec::new());
+    }
+    let own = values(target, there)?;
+    let is_other = |(name, value): &(&String, &String)| {
+        let is_told = told.contains(&format!("{name} of the database"));
+        !is_told && own.get(*name).is_some_and(|own| own != *value)
+    };
+    let others = here.iter().filter(is_other);
+    Ok(others.map(|(name, _)| format!("{name} of the server, which texts over the tables read")).collect())
 }
 
 fn of<'a>(settings: &'a Settings, role: &str, name: &str) -> Option<&'a str> {
@@ -46,6 +88,7 @@ fn of<'a>(settings: &'a Settings, role: &str, name: &str) -> Option<&'a str> {
 fn meant(plan: &Plan, name: &str, value: &str) -> String {
     match name {
         name if name.starts_with("lc_") => value.to_lowercase().replace('-', ""),
+        "max_prepared_transactions" if value != "0" => String::new(),
         "default_text_search_config" => value.trim_start_matches("pg_catalog.").to_owned(),
         // A time without an offset has many names.
         "timezone" if ["UTC", "Etc/UTC", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu"].contains(&value) => {
