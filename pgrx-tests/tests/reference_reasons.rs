@@ -40,6 +40,14 @@ fn rows_that_do_not_fit_are_told_with_what_helps() {
     says(&cluster, "shard_b", &["failed", "column \"more\" that is not the same"]);
     run(&cluster, 1, &format!("ALTER TABLE plans DROP more; {}", add(3)));
     follows_again(&cluster, &ALL);
+    [0, 1].iter().for_each(|server| run(&cluster, *server, "ALTER TABLE plans ADD scan oid"));
+    says(
+        &cluster,
+        "shard_b",
+        &["failed", "of type oid, whose values mean something on the server that gave them"],
+    );
+    [0, 1].iter().for_each(|server| run(&cluster, *server, "ALTER TABLE plans DROP scan"));
+    follows_again(&cluster, &ALL);
 }
 
 /// What a subscription applies fires no trigger for statements.

@@ -95,15 +95,17 @@ impl Side {
         if self.shape.key().is_empty() {
             return Err(refuse(shard, name, "has no primary key, by which rows are found again", HINT));
         }
-        let odd = self.shape.columns().iter().find(|column| column.cannot_travel().is_some());
+        let why = |column: &Column| match (column.cannot_travel(), column.of_one_server()) {
+            (Some(_), _) => Some("which is not known to arrive as it is"),
+            (None, Some(_)) => Some("whose values mean something on the server that gave them"),
+            (None, None) => None,
+        };
+        let odd = self.shape.columns().iter().find_map(|column| Some((column, why(column)?)));
         match odd {
             None => Ok(()),
-            Some(column) => {
-                let what = format!(
-                    "has a column {} of type {}, which is not known to arrive as it is",
-                    ident(&column.name),
-                    column.type_name
-                );
+            Some((column, why)) => {
+                let what =
+                    format!("has a column {} of type {}, {why}", ident(&column.name), column.type_name);
                 Err(refuse(shard, name, what, HINT))
             }
         }
