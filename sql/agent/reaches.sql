@@ -36,6 +36,7 @@ UNION ALL
 SELECT 'pg_type'::regclass, f.found[1]::oid
   FROM (SELECT k.conbin::text FROM pg_constraint k WHERE r.classid = 'pg_constraint'::regclass AND k.oid = r.objid
         UNION ALL SELECT t.typdefaultbin::text FROM pg_type t WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid
-        UNION ALL SELECT to_jsonb(p) ->> 'prosqlbody' FROM pg_proc p WHERE r.classid = 'pg_proc'::regclass AND p.oid = r.objid) AS x (tree)
+        -- One with a body of SQL has no other text.
+        UNION ALL SELECT to_jsonb(p) ->> 'prosqlbody' FROM pg_proc p WHERE r.classid = 'pg_proc'::regclass AND p.oid = r.objid AND p.prosrc = '') AS x (tree)
  CROSS JOIN regexp_matches(x.tree, ':(?:array_typeid|element_typeid|typid) (\d+)', 'g') AS f (found)
  WHERE f.found[1]::oid >= 16384
