@@ -1,5 +1,6 @@
-//! A split to which nobody writes. Its queues are looked at as often as else a step is made, and steps themselves become
-//! seldom: what owners do to tables, leases and figures can wait for a moment that grows with the time in which nothing came.
+//! A split to which nobody writes. Its queues are looked at as often as else a step is made, less often when nothing has come for
+//! long, and steps themselves become seldom: what owners do to tables, leases and figures can wait for a moment that grows
+//! with the time in which nothing came. Whoever asks for something wakes the worker.
 
 use super::{Worker, is_lease_due};
 use crate::agent::error::Result;
@@ -9,7 +10,9 @@ use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
 /// Between two steps at most.
-const LONGEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(10);
+/// Between two looks at most, if nothing has come for twenty times as long.
+const SELDOM: Duration = Duration::from_secs(1);
 /// What a look may take: of queues that are large a step is as cheap.
 const QUICK: Duration = Duration::from_millis(20);
 
@@ -21,7 +24,8 @@ impl Worker {
             return;
         };
         let until = Instant::now() + (since.elapsed() / 2).min(LONGEST);
-        while !wait::sleep(pause) && Instant::now() < until && !is_lease_due(self.lease_renewed) {
+        let pause = || pause.max((since.elapsed() / 20).min(SELDOM));
+        while !wait::sleep(pause()) && Instant::now() < until && !is_lease_due(self.lease_renewed) {
             let began = Instant::now();
             // An error comes again in the step, which says it.
             let is_empty = self.engine.as_mut().is_some_and(|engine| are_empty(engine).unwrap_or(false));
@@ -36,5 +40,6 @@ impl Worker {
 fn are_empty(engine: &mut Engine) -> Result<bool> {
     let queues = engine.tables.iter().map(|table| format!("EXISTS (SELECT FROM {})", table.queue));
     let all: Vec<String> = queues.chain([overflow::any(engine.plan.id)]).collect();
-    Ok(engine.control.run(&format!("SELECT {}", all.join(" OR ")))?.scalar() == Some("f"))
+    engine.control.prepare("queues", &format!("SELECT {}", all.join(" OR ")))?;
+    Ok(engine.control.run("EXECUTE queues")?.scalar() == Some("f"))
 }
