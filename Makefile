@@ -78,7 +78,7 @@ PACKAGE = $(shell test "$$(id -u)" != 0 || echo package)
 test-all: setup-tests
 	@test -z "$(PACKAGE)" || scripts/setup.sh debian
 	@$(LONG) scripts/test.sh lint typecheck model pure clients server isolation docs regress updates majors harness \
-	    on:13:zoo on:16:zoo on:17:zoo on:18:zoo $(PACKAGE)
+	    on:13:split::types on:16:split::types on:17:split::types on:18:split::types $(PACKAGE)
 
 # The part of it that takes hours: the large forms of the model, every point with every kind of fault, every cell of the
 # disaster matrix (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, histories, and random walks for
@@ -86,10 +86,10 @@ test-all: setup-tests
 # each failure prints. Failovers are another matter: SHARDMASTER_HA_SECONDS=3600 make ha.
 ifdef SECONDS
 soak: setup-tests
-	@SHARDMASTER_WALK_SECONDS=$(SECONDS) SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:walks
+	@SHARDMASTER_WALK_SECONDS=$(SECONDS) SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:faults::walks
 else
 soak: setup-tests
-	@$(LONG) scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories harness:goes_on harness:placement harness:redirects major:16
+	@$(LONG) scripts/test.sh model harness:faults::injection_points harness:faults::disasters harness:faults::walks harness:faults::bad_input harness:faults::histories harness:ddl::resume harness:routing::placement harness:routing::redirects major:16
 endif
 
 # Tries faults of all kinds, and writes down what it has tried: docs/reliability.md. Takes what `make soak` takes.

@@ -49,7 +49,7 @@ each_major() {
             (run_on_major "$major" run_schedule "isolation-$major" isolation isolation_schedule)
         fi
     done
-    # Whose servers are upgraded to 18 by pgrx-tests/tests/upgrade.rs.
+    # Whose servers are upgraded to 18 by pgrx-tests/tests/masters/pg_upgrade.rs.
     build_major 16 || tally "build for PostgreSQL 16" 0 1
 }
 

@@ -64,16 +64,17 @@ check_settings() {
     return "$missing"
 }
 
-# Every promise of docs/security.md names a test that exists: [`program::function`] of
-# pgrx-tests/tests, or [`a/file`].
+# Every promise of docs/security.md names a test that exists: [`folder::file::function`]
+# of pgrx-tests/tests, or [`a/file`].
 check_promises() {
-    local promise program function named=0 missing=0
+    local promise file function named=0 missing=0
     while read -r promise; do
         named=$((named + 1))
         case $promise in
             *::*)
-                program=pgrx-tests/tests/${promise%%::*}.rs function=${promise##*::}
-                if grep -A2 -xF '#[test]' "$program" 2>/dev/null | grep -qxF "fn $function() {"; then continue; fi
+                file=${promise%::*} function=${promise##*::}
+                file=pgrx-tests/tests/${file//:://}.rs
+                if grep -A2 -xF '#[test]' "$file" 2>/dev/null | grep -qxF "fn $function() {"; then continue; fi
                 ;;
             *) if [ -f "$promise" ]; then continue; fi ;;
         esac

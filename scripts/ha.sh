@@ -40,4 +40,4 @@ if [ "${#missing[@]}" -gt 0 ]; then
     echo "ha: installing Debian packages: ${missing[*]}; their services stay masked (systemctl unmask etcd patroni)"
     install_stopped "${missing[@]}"
 fi
-exec scripts/test.sh harness:patroni
+exec scripts/test.sh harness:faults::patroni

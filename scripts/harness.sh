@@ -1,22 +1,40 @@
 # Sourced: building the programs of pgrx-tests and running them beside servers.
 
 # build_harness: prints "NAME PATH" of the program with the library's own tests, which is `unit`,
-# and for each file of tests, all of which are modules of one program.
+# and for each file of tests, all of which are modules of one program: FOLDER::FILE.
 build_harness() {
-    local log=$ROOT/target/harness-build.log file name path
+    local log=$ROOT/target/harness-build.log tests=pgrx-tests/tests file name path
     cargo test -p shardmaster-tests --profile harness --no-run 2>&1 | tee "$log" >&2
     cargo build -q -p shardmaster-tests --profile harness --bins >&2
     sed -n 's,^ *Executable unittests src/lib.rs (\(.*\))$,unit \1,p' "$log"
     path=$(sed -n 's,^ *Executable tests/programs.rs (\(.*\))$,\1,p' "$log")
-    for file in pgrx-tests/tests/*.rs; do
-        name=$(basename "$file" .rs)
-        [ "$name" != programs ] || continue
-        if ! grep -qx "mod $name;" pgrx-tests/tests/programs.rs; then
-            echo "$file is no module of pgrx-tests/tests/programs.rs" >&2
+    for file in "$tests"/*.rs "$tests"/*/*.rs; do
+        name=${file#"$tests/"} name=${name%.rs}
+        case $name in programs | */mod) continue ;; esac
+        # What is no module is not compiled, and nobody would miss it.
+        if ! grep -qx "mod ${name%%/*};" "$tests/programs.rs" || ! grep -qx "mod ${name#*/};" "$tests/${name%%/*}/mod.rs" 2>/dev/null; then
+            echo "$file is no module of a folder's mod.rs, or its folder none of $tests/programs.rs" >&2
             return 1
         fi
-        echo "$name $path"
+        echo "${name/\//::} $path"
     done
+}
+
+# By `make ha`, which installs what it needs.
+by_itself=faults::patroni
+
+# files_named NAME: the names in $RUN/programs that are meant: all of a folder, FOLDER::FILE, or a file alone, if no other
+# folder has one of that name.
+files_named() {
+    local found
+    found=$(awk -v name="$1" -v other="$by_itself" \
+        '$1 == name || index($1, name "::") == 1 && $1 != other { print $1 }' "$RUN/programs")
+    [ -n "$found" ] || found=$(awk -F '::| ' -v name="$1" 'NF == 3 && $2 == name { print $1 "::" $2 }' "$RUN/programs")
+    case $found in
+        '') echo "pgrx-tests/tests has no folder and no file $1" >&2; return 1 ;;
+        *::"$1"$'\n'*) echo "pgrx-tests/tests has several files $1:" $found >&2; return 1 ;;
+    esac
+    echo "$found"
 }
 
 # The servers' user may not be able to read the checkout: it gets copies.
@@ -138,9 +156,9 @@ run_planned() {
 # What only a server that was built with something shows: what it is, how `pg_config --configure` has it (!: has it not), and
 # the tests.
 with_what=(
-    'TLS --with-(openssl|ssl=) ^(credentials::|keychain::|secrets::|endpoints::endpoints_and_credentials_are_changed_at_once$|client::(a_client_in_(go|javascript|python)_|a_router_speaks_tls|an_application_with_))'
-    'XML --with-libxml ^(imports::conditions_find_|misplaced_tables::rows_arrive_as_they_are$|queries_types::values_come_as_they_are$|tables::every_type_arrives_)'
-    'ICU !--without-icu ^ranges::keys_that_are_ordered_otherwise_'
+    'TLS --with-(openssl|ssl=) ^(security::(credentials|keychain|secrets)::|routing::endpoints::endpoints_and_credentials_are_changed_at_once$|routing::client::(a_client_in_(go|javascript|python)_|a_router_speaks_tls|an_application_with_))'
+    'XML --with-libxml ^(queries::imports::conditions_find_|misplaced::tables::rows_arrive_as_they_are$|queries::values::values_come_as_they_are$|ddl::truncate::every_type_arrives_)'
+    'ICU !--without-icu ^split::verify_ranges::keys_that_are_ordered_otherwise_'
 )
 
 # Takes out of the array `chosen` what the server under test cannot show, and says so: one from a package may lack some.

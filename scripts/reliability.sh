@@ -6,8 +6,8 @@
 # runs of the same code have kept, by the same variable; SHARDMASTER_RECORDED=1 adds these alone.
 . "$(dirname "$0")/lib.sh"
 
-suites=(harness:faults harness:disasters harness:walks harness:histories harness:scopes)
-if [ -x /usr/bin/patroni ]; then suites+=(harness:patroni); fi
+suites=(harness:faults::injection_points harness:faults::disasters harness:faults::walks harness:faults::histories harness:split::scopes)
+if [ -x /usr/bin/patroni ]; then suites+=(harness:faults::patroni); fi
 records=${SHARDMASTER_RECORDS:-}
 if [ -z "$records" ]; then
     records=$(mktemp)

@@ -94,9 +94,9 @@ harness_programs() {
 # servers_for NAME: other versions of PostgreSQL that a test program needs.
 servers_for() {
     case $1 in
-        majors | mover) copy_majors ;;
+        split::major_versions | security::minimal_mover) copy_majors ;;
         # Its tests wait for what that job builds.
-        upgrade) running_named majors-built || { build_major 16 && build_major 18; } ;;
+        masters::pg_upgrade) running_named majors-built || { build_major 16 && build_major 18; } ;;
     esac
 }
 
@@ -110,27 +110,30 @@ suite_harness() {
     harness_programs
     # A descriptor of its own: what is started must not read the list.
     while read -r -u 9 name _; do
-        # patroni: by `make ha`, which installs what it needs.
-        [ "$name" = patroni ] || start_harness_test "$name"
+        [ "$name" = "$by_itself" ] || start_harness_test "$name"
     done 9<"$RUN/programs"
 }
 
-# harness:NAME: the tests of one file.
+# harness:NAME: the tests of a folder or of a file, as files_named knows them.
 suite_harness_one() {
+    local name names
     harness_programs
-    start_harness_test "$1"
+    names=$(files_named "$1") || { tally "pgrx-tests: $1" 0 1; return; }
+    while read -r -u 9 name; do start_harness_test "$name"; done 9<<<"$names"
 }
 
 # on:MAJOR:NAME: the same on another version.
 suite_harness_on() {
+    local name names
     harness_programs
+    names=$(files_named "$2") || { tally "pgrx-tests: $2" 0 1; return; }
     await_named majors-built
     if ! build_major "$1"; then
         tally "build for PostgreSQL $1" 0 1
         return
     fi
     as_user mkdir -p "$RUN/on-$1"
-    (run_on_major "$1" plan "$2" "$2-$1")
+    while read -r -u 9 name; do (run_on_major "$1" plan "$name" "$name-$1"); done 9<<<"$names"
 }
 
 # The protocol, every state that it can come to.

@@ -89,7 +89,7 @@ pub const INJECTIONS: &[Injection] = &[
 ];
 
 /// Where links alone are struck, beside these: what a server leaves behind that ends there,
-/// `faults.rs` shows.
+/// `faults/injection_points.rs` shows.
 pub const OF_LINKS: &[Injection] = &[
     at("install_begin", Stage::Planned),
     at("install_ledger", Stage::Planned),

@@ -1,0 +1,9 @@
+//! One statement on all shards.
+
+mod attacks;
+mod names;
+mod prepared;
+mod restored;
+mod splits;
+mod statements;
+mod two_phase;

@@ -1,0 +1,12 @@
+//! What an operator reads and types, and the harness of these tests itself.
+
+mod demo;
+mod diagnose;
+mod error_hints;
+mod exporters;
+mod load;
+mod metrics;
+mod report;
+mod servers;
+mod smoke;
+mod split_run;
