@@ -2,7 +2,8 @@
 //! long, and steps themselves become seldom: what owners do to tables, leases and figures can wait for a moment that grows
 //! with the time in which nothing came. Whoever asks for something wakes the worker.
 
-use super::{Worker, is_lease_due};
+use super::Worker;
+use super::pace::is_lease_due;
 use crate::agent::error::Result;
 use crate::agent::state::overflow;
 use crate::server::wait;

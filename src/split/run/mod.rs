@@ -14,7 +14,6 @@ mod watched_readers;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
-use crate::agent::state::lease;
 use crate::catalog::cutover_request;
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverRequest, Phase};
@@ -35,7 +34,7 @@ use crate::split::plan::check;
 use crate::split::verify::walk::{self, Ended};
 use crate::split::verify::{after, repair};
 use crate::split::{analyze, install, record, reverse};
-use pace::{pause_of_copy, rest_by_rate};
+use pace::{is_lease_due, pause_of_copy, renew_lease, rest_by_rate};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
 use watched_readers::Readers;
@@ -494,18 +493,4 @@ fn doing(work: Work) -> Option<&'static str> {
         Work::RollBack => Some("rolling back"),
         Work::EndRedirect => Some("ending the redirect"),
     }
-}
-
-/// Well before it ends, so that a slow step does not let it run out.
-fn is_lease_due(renewed: Option<Instant>) -> bool {
-    let lease = Duration::from_secs(u64::try_from(guc::capture_lease_seconds()).unwrap_or(1));
-    renewed.is_none_or(|renewed| renewed.elapsed() > lease / 8)
-}
-
-fn renew_lease(engine: &mut Engine, renewed: &mut Option<Instant>) -> Result<()> {
-    if is_lease_due(*renewed) {
-        engine.control_transaction(&lease::renew(engine.plan.id))?;
-        *renewed = Some(Instant::now());
-    }
-    Ok(())
 }

@@ -1,9 +1,12 @@
-//! How long a worker rests between two steps.
+//! How long a worker rests between two steps, and how often it renews its lease.
 
+use crate::agent::error::Result;
+use crate::agent::state::lease;
 use crate::guc;
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
-use std::time::Duration;
+use crate::split::engine::Engine;
+use std::time::{Duration, Instant};
 
 /// How long a copy rests after a step, whatever phase it is done in.
 pub(super) fn pause_of_copy(outcome: &Outcome, worked: Duration) -> Duration {
@@ -22,4 +25,18 @@ pub(super) fn rest_by_rate(bytes: i64, worked: Duration) -> Duration {
         wait::report("the rate limit shardmaster.max_copy_rate");
     }
     rest
+}
+
+/// Well before it ends, so that a slow step does not let it run out.
+pub(super) fn is_lease_due(renewed: Option<Instant>) -> bool {
+    let lease = Duration::from_secs(u64::try_from(guc::capture_lease_seconds()).unwrap_or(1));
+    renewed.is_none_or(|renewed| renewed.elapsed() > lease / 8)
+}
+
+pub(super) fn renew_lease(engine: &mut Engine, renewed: &mut Option<Instant>) -> Result<()> {
+    if is_lease_due(*renewed) {
+        engine.control_transaction(&lease::renew(engine.plan.id))?;
+        *renewed = Some(Instant::now());
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a worker writes down on the master, where somebody's transaction may be in its way.
 
-use super::{Worker, is_lease_due};
+use super::Worker;
+use super::pace::is_lease_due;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split;
 use crate::catalog::split_state::Phase;
