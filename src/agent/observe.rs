@@ -29,7 +29,7 @@ static OBSERVE: LazyLock<String> = LazyLock::new(|| query(&agent::code_facts(["$
 
 /// `code`: what says what the tables could run.
 fn query(code: &str) -> String {
-    let stamp = stamp::value(|name, _| format!("(SELECT k.{name} FROM kin k)"));
+    let stamp = stamp::value(|name, _| format!("(SELECT k.{name} FROM kin k)"), "$3");
     fill(
         include_str!("../../sql/agent/observe.sql"),
         &[

@@ -7,14 +7,16 @@ use super::error::Result;
 use super::observe::{self, SERVER};
 use super::session::Side;
 use super::shape::Observation;
-use super::stamp;
+use super::stamp::{self, LISTS};
+use crate::agent;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
 use std::sync::LazyLock;
 
 static ASKED: LazyLock<String> = LazyLock::new(|| {
-    let number = stamp::value(|_, number| format!("${number}"));
+    let prefix = format!("${}", LISTS.len() + 1);
+    let number = stamp::value(|_, number| format!("${number}"), &prefix);
     format!("SELECT pg_current_snapshot()::text, {SERVER}, {number}")
 });
 
@@ -47,7 +49,12 @@ impl Seen {
             self.is_own = false;
         }
         match &self.known {
-            Some(known) => Ok(by_indexes(&catalogs::statements(connection, NAME, &ASKED, &lists(known))?)),
+            Some(known) => {
+                let prefix = agent::trigger_prefix(plan.id, side);
+                let lists: Vec<Option<&str>> =
+                    known.kin.iter().map(Option::as_deref).chain([Some(prefix.as_str())]).collect();
+                Ok(by_indexes(&catalogs::statements(connection, NAME, &ASKED, &lists)?))
+            }
             None => observe::statements(connection, plan, side),
         }
     }
@@ -99,10 +106,6 @@ const NAME: &str = "stamp";
 /// Of lists that it does not know the planner thinks that they name all there is.
 fn by_indexes(statements: &str) -> String {
     format!("SET enable_seqscan = off; {statements}; RESET enable_seqscan")
-}
-
-fn lists(known: &Observation) -> Vec<Option<&str>> {
-    known.kin.iter().map(Option::as_deref).collect()
 }
 
 /// The same in the snapshot of now; None: something may be another.

@@ -20,12 +20,14 @@ pub const LISTS: [(&str, &str); 11] = [
     ("words", "name"),
 ];
 
-/// As a value, where each list is what this makes of its name and its number.
-pub fn value(list: impl Fn(&str, usize) -> String) -> String {
+/// As a value, where each list is what this makes of its name and its number; `prefix`: with what names of the triggers begin that
+/// count of all that are ours.
+pub fn value(list: impl Fn(&str, usize) -> String, prefix: &str) -> String {
     let value = |((name, of), number): (&(&'static str, &str), usize)| {
         (*name, sql(format!("{}::{of}[]", list(name, number))))
     };
-    fill(STAMP, &LISTS.iter().zip(1..).map(value).collect::<Vec<_>>())
+    let prefix = ("prefix", sql(prefix));
+    fill(STAMP, &LISTS.iter().zip(1..).map(value).chain([prefix]).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -37,7 +39,7 @@ mod tests {
         for (name, _) in LISTS {
             assert!(STAMP.contains(&format!("{{{name}}}")), "{name}");
         }
-        let text = value(|_, number| format!("${number}"));
+        let text = value(|_, number| format!("${number}"), "$12");
         assert!(!text.lines().any(|line| !line.starts_with("--") && line.contains('{')), "{text}");
         assert!(text.contains("$11::name[]"), "{text}");
     }
