@@ -11,3 +11,5 @@ CREATE TABLE elsewhere.more (a int); DROP TABLE elsewhere.more
 CREATE FUNCTION elsewhere.named(int) RETURNS int LANGUAGE sql AS 'SELECT 1'
 GRANT look_owner TO look_other
 CHECKPOINT
+CREATE TRIGGER shardmaster_2_s_i BEFORE INSERT ON app.t FOR EACH ROW EXECUTE FUNCTION shardmaster_agent.capture_1(); ALTER TABLE app.t ENABLE ALWAYS TRIGGER shardmaster_2_s_i; DROP TRIGGER shardmaster_2_s_i ON app.t
+REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC

@@ -31,9 +31,12 @@ const LISTS: [&str; 11] = [
     "words",
 ];
 
+/// What names of the split's triggers begin with.
+const PREFIX: &str = "shardmaster_1_s_";
+
 /// The number over lists, each of which is what this makes of its name and its place.
-fn number(list: impl Fn(&str, usize) -> String) -> String {
-    LISTS.iter().zip(1..).fold(STAMP.to_owned(), |text, (name, place)| {
+fn number(list: impl Fn(&str, usize) -> String, prefix: &str) -> String {
+    LISTS.iter().zip(1..).fold(STAMP.replace("{prefix}", prefix), |text, (name, place)| {
         let of = if place > 9 { "name" } else { "oid" };
         text.replace(&format!("{{{name}}}"), &format!("{}::{of}[]", list(name, place)))
     })
@@ -55,11 +58,11 @@ fn look() -> String {
         .replace("{parts}", "20000")
         .replace("{code}", &code)
         .replace("{server}", "''")
-        .replace("{stamp}", &number(|name, _| format!("(SELECT k.{name} FROM kin k)")));
+        .replace("{stamp}", &number(|name, _| format!("(SELECT k.{name} FROM kin k)"), "$3"));
     let parameters = [
         "{app,app,app,app}",
         "{t,p,q,g}",
-        "shardmaster_1_s_",
+        PREFIX,
         "{capture_1,capture_1,capture_1,capture_1}",
         "{tenant,tenant,tenant,tenant}",
         "{kinds,kinds}",
@@ -95,7 +98,7 @@ impl Looker {
             "SET search_path = pg_catalog, pg_temp; SET enable_hashjoin = off; SET enable_mergejoin = off;
              SET join_collapse_limit = 1; SET from_collapse_limit = 1; SET jit = off";
         session.batch_execute(pinned).unwrap();
-        let ask = number(|_, place| format!("${place}"));
+        let ask = number(|_, place| format!("${place}"), &format!("'{PREFIX}'"));
         session.batch_execute(&format!("PREPARE number AS SELECT {ask}")).unwrap();
         Looker { session, look: look() }
     }

@@ -153,6 +153,9 @@ fn every_shard_follows() {
     );
     alike(&cluster, &["countries"]);
     assert_eq!(contents(&cluster, 1, "countries").len(), 3000);
+    // A key that nothing else has said anything of.
+    run(&cluster, 0, "UPDATE countries SET code = 'renamed' WHERE code = 'c6'");
+    alike(&cluster, &["countries"]);
     // Clients write on the origin alone.
     let mut session = cluster.servers[1].connect(DATABASE, OWNER_LOGIN).unwrap();
     for statement in ["DELETE FROM countries", "TRUNCATE countries", "INSERT INTO countries VALUES ('z')"] {

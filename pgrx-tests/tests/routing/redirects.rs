@@ -5,7 +5,7 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cluster_of, finished, forget_splits, insert, outcome, plan, source,
+    LIMIT, by_owner, client, cluster, cluster_of, finished, forget_splits, insert, outcome, plan, source,
 };
 use shardmaster_tests::matrix::{AGENT_HAS_MORE, leftovers};
 use shardmaster_tests::split::Split;
@@ -51,8 +51,15 @@ fn many_finished_splits_leave_as_much_as_one() {
 #[test]
 fn a_stale_client_is_told_where_the_key_is() {
     let cluster = cluster(&[]);
+    let notes = format!(
+        "CREATE TABLE notes (tenant text, id int, PRIMARY KEY (tenant, id)); GRANT ALL ON notes TO {CLIENT}"
+    );
+    [0, 1].iter().for_each(|server| by_owner(&cluster, *server, &notes));
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
     finished(&plan(&cluster));
     let mut client = client(&cluster);
+    assert_eq!(outcome(&mut client, "INSERT INTO notes VALUES ('moves', 1)"), "SM001");
+    client.batch_execute("INSERT INTO notes VALUES ('stays', 1)").unwrap();
     let error = client.batch_execute(&insert("moves", 9001)).unwrap_err();
     let error = error.as_db_error().unwrap();
     assert_eq!(
@@ -73,7 +80,8 @@ fn a_stale_client_is_told_where_the_key_is() {
         .batch_execute("ALTER TABLE items DISABLE TRIGGER ALL; INSERT INTO items VALUES ('moves', 2, 'x', 2)")
         .unwrap();
     let mut owner = source(&cluster);
-    let triggers = "SELECT tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%'";
+    let triggers =
+        "SELECT tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%' AND tgrelid = 'items'::regclass";
     for row in owner.query(triggers, &[]).unwrap() {
         let trigger: String = row.get(0);
         source(&cluster)

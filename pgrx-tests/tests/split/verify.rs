@@ -83,6 +83,13 @@ fn notices(id_type: &str, make_big: &str, read: &str) {
         .map_err(|e| e.context(wrong.name))
         .unwrap();
     }
+    // Each row is compared, also at the bounds of what is read at once.
+    let rows = source.query_one("SELECT count(*) FROM items WHERE tenant = 'moves'", &[]).unwrap().get(0);
+    let mut target = as_worker(&cluster, &split, 1);
+    target.batch_execute("UPDATE items SET val = val || '!'").unwrap();
+    assert_eq!(verify(&split)[0].differing, rows);
+    target.batch_execute("UPDATE items SET val = left(val, -1)").unwrap();
+    assert_eq!(verify(&split), passed(rows));
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     split.finish(LIMIT).unwrap();
