@@ -13,9 +13,10 @@
     (SELECT string_agg(k.xmin::text, ',' ORDER BY k.oid) FROM pg_constraint k WHERE k.conrelid = ANY ({relations})),
     (SELECT string_agg(d.xmin::text, ',' ORDER BY d.oid) FROM pg_attrdef d WHERE d.adrelid = ANY ({relations})),
     -- Those of other splits are none of this one's. The schema's row is written again whenever one begins.
-    (SELECT string_agg(concat_ws(' ', t.xmin, f.xmin, n.oid, n.nspname), ',' ORDER BY t.oid)
-       FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
-      WHERE t.tgrelid = ANY ({relations}) AND (starts_with(t.tgname, {prefix}) OR n.nspname <> 'shardmaster_agent')),
+    (SELECT to_regnamespace('shardmaster_agent')::oid),
+    (SELECT string_agg(concat_ws(' ', t.xmin, f.xmin, f.pronamespace), ',' ORDER BY t.oid) FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
+      WHERE t.tgrelid = ANY ({relations})
+        AND (starts_with(t.tgname, {prefix}) OR f.pronamespace IS DISTINCT FROM (SELECT to_regnamespace('shardmaster_agent')::oid))),
     (SELECT string_agg(r.xmin::text, ',' ORDER BY r.oid) FROM pg_rewrite r WHERE r.ev_class = ANY ({relations})),
     (SELECT string_agg(s.xmin::text, ',' ORDER BY s.oid) FROM pg_statistic_ext s WHERE s.stxrelid = ANY ({relations})),
     (SELECT string_agg(i.xmin::text, ',' ORDER BY i.inhrelid, i.inhparent) FROM pg_inherits i
