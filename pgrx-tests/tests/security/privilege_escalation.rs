@@ -108,6 +108,7 @@ fn default_privileges_of_the_mover_open_nothing_of_the_agents() {
         let given = format!(
             "CREATE ROLE mallory LOGIN; GRANT pg_read_all_data TO mallory;
              ALTER DEFAULT PRIVILEGES FOR ROLE {MOVER} GRANT ALL ON TABLES TO mallory;
+             ALTER DEFAULT PRIVILEGES FOR ROLE {MOVER} GRANT ALL ON SEQUENCES TO mallory;
              ALTER DEFAULT PRIVILEGES FOR ROLE {MOVER} GRANT ALL ON SCHEMAS TO mallory"
         );
         let given = match server.superuser(DATABASE).unwrap().query_one("SHOW server_version_num", &[]) {

@@ -44,12 +44,18 @@ fn a_snapshot_across_the_fence_cannot_write() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
     to_pending(&split);
-    let mut writer = client(&cluster);
-    writer.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM items").unwrap();
+    let writers = ["REPEATABLE READ", "SERIALIZABLE"].map(|level| {
+        let mut writer = client(&cluster);
+        let begin = format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM items");
+        writer.batch_execute(&begin).unwrap();
+        writer
+    });
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
-    let refused = writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap_err();
-    assert_eq!(state_of(&refused), "40001");
+    for mut writer in writers {
+        let refused = writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap_err();
+        assert_eq!(state_of(&refused), "40001");
+    }
     let refused = client(&cluster).batch_execute("DELETE FROM items WHERE tenant = 'moves'").unwrap_err();
     assert_eq!(state_of(&refused), "SM001");
     client(&cluster).batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'stays'").unwrap();
