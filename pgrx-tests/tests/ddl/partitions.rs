@@ -330,7 +330,6 @@ fn a_table_that_inherits_stops_the_split() {
 
 /// A client with an early route writes between the check and the guard.
 #[test]
-#[ignore = "make test-all: a row before the guard; make test has ddl::concurrent::a_rollback_leaves_rows_alone_that_came_past_the_guard"]
 fn a_row_written_before_the_guard_survives_the_rollback() {
     for definition in
         [TREE, "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))"]

@@ -324,7 +324,6 @@ fn users_change_their_tables_beside_a_redirect_and_a_guard() {
 
 /// Numbers and names, in buckets and in ranges; what comes back in part leaves the rest.
 #[test]
-#[ignore = "make test-all: buckets and ranges; make test has faults::injection_points::the_worker_is_killed_that_brings_a_range_back"]
 fn buckets_and_ranges_are_redirected() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
     for shard in &cluster.shards {

@@ -373,7 +373,6 @@ fn finish_goes_by_keys_once_the_log_of_changes_is_full() {
 
 /// The same on demand, before anything is deleted.
 #[test]
-#[ignore = "make test-all: after the cutover, on demand; make test has finish_deletes_no_row_that_the_target_has_otherwise"]
 fn a_verification_behind_the_cutover_leaves_out_what_clients_have_changed() {
     behind_the_cutover("int");
     behind_the_cutover("numeric");
