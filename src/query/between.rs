@@ -250,7 +250,25 @@ pub fn says_only(statement: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::says_only;
+    use super::{Hidden, says_only, shadows};
+    use crate::keys::scope::Scope;
+    use crate::remote::result::Rows;
+
+    #[test]
+    fn what_each_of_several_splits_hides_is_hidden() {
+        let scope = |split: i64, key: &str| (split, Scope::Keys(vec![key.to_owned()]));
+        let table = Hidden {
+            schema: "app".into(),
+            name: "items".into(),
+            shard_by: "tenant".into(),
+            scopes: vec![scope(1, "a"), scope(2, "b")],
+        };
+        let cells = ["1", "text", "r.*", "f"].map(|cell| Some(cell.to_owned()));
+        let text = shadows(&[table], &Rows { rows: vec![cells.into()], ..Rows::default() });
+        let conditions = text.split(" WHERE ").nth(1).unwrap();
+        assert_eq!(conditions.matches(" IS NOT TRUE").count(), 2, "{text}");
+        assert!(conditions.contains(" IS NOT TRUE AND (") && !conditions.contains(" OR "), "{text}");
+    }
 
     #[test]
     fn only_is_of_tables_unless_it_ends_a_fetch() {

@@ -163,7 +163,7 @@ const OTHERS: [Shape; 21] = [
         "o6",
         "CREATE TABLE last6 (n bigint); CREATE FUNCTION add6(t text) RETURNS void LANGUAGE plpgsql AS
              'DECLARE i bigint; BEGIN UPDATE last6 SET n = n + 1 RETURNING n INTO i; INSERT INTO %(tenant, id) VALUES (t, i); END'",
-        Told("public.last6 is named by"),
+        Told("public.last6 is what functions count by"),
     ),
     // Other tables, whose triggers and rules write.
     shape(

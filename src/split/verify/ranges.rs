@@ -243,3 +243,24 @@ fn type_name(base: &str) -> &str {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_is_in_one_range() {
+        let shape = TableShape { key: Some(vec!["id".into()]), ..TableShape::default() };
+        let condition = |after: &[&str], to: Option<&str>| {
+            let after = after.iter().map(|key| (*key).to_owned()).collect();
+            Range { after, to: to.map(|key| vec![key.to_owned()]) }.condition(&shape)
+        };
+        let bound = |operator: &str, key: &str| {
+            format!("ROW(t.\"id\") OPERATOR(pg_catalog.{operator}) ROW('{key}'::pg_catalog.text)")
+        };
+        assert_eq!(condition(&[], Some("m")), bound("<=", "m"));
+        assert_eq!(condition(&["m"], Some("t")), format!("{} AND {}", bound(">", "m"), bound("<=", "t")));
+        assert_eq!(condition(&["t"], None), bound(">", "t"));
+        assert_eq!(condition(&[], None), "true");
+    }
+}
