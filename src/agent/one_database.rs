@@ -64,9 +64,10 @@ fn ask(here: &mut Connection, there: &mut Connection) -> Result<bool> {
         let text = "it does not give away an advisory lock that nobody can have";
         return Err(RemoteError::connection(there.shard(), text).into());
     }
-    let is_held = here.run(&take)?.scalar() == Some("f");
+    let answer = here.run(&take);
+    // Whatever has come of it: the session may be used on.
     there.run("ROLLBACK")?;
-    Ok(is_held)
+    Ok(answer?.scalar() == Some("f"))
 }
 
 /// Of the keys with which this process makes its maps hard to guess.
