@@ -246,15 +246,7 @@ fn an_installation_goes_on_where_it_was_interrupted() {
         ["guard_begun", "guard_made", "guard_listed", "guard_fitted"].into_iter().enumerate()
     {
         for action in ["error", "kill"] {
-            let mut other = cluster.superuser().unwrap();
-            cluster.fault(&format!("{point}={action}")).unwrap();
-            let _ = cluster.superuser().unwrap().batch_execute(INSTALL).unwrap_err();
-            if action == "kill" {
-                // It takes all sessions along, a moment later.
-                wait::until("the server to notice", LIMIT, || Ok(other.batch_execute("SELECT 1").err()))
-                    .unwrap();
-            }
-            wait_until_back(&cluster);
+            interrupted(&cluster, INSTALL, point, action);
             assert_eq!(guards(&cluster)[0].split(' ').nth(1), Some("installing"), "{point}");
             let key = format!("{point} {action}");
             let mut master = cluster.superuser().unwrap();
@@ -271,9 +263,7 @@ fn an_installation_goes_on_where_it_was_interrupted() {
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
     assert_eq!(tried(&mut client, "INSERT INTO more VALUES ('nobody', 1)"), "SM001");
     assert_eq!(tried(&mut client, &insert("guard_begun kill", 1)), "ok");
-    cluster.fault("guard_removed=kill").unwrap();
-    let _ = cluster.superuser().unwrap().batch_execute("CALL shard_guard_remove('shard_a')").unwrap_err();
-    wait_until_back(&cluster);
+    interrupted(&cluster, "CALL shard_guard_remove('shard_a')", "guard_removed", "kill");
     assert_eq!(guards(&cluster), ["shard_a removing 10"]);
     let mut master = cluster.superuser().unwrap();
     each(&mut master, &["SELECT shard_assign('late', 'shard_a')", "CALL shard_guard_remove('shard_a')"]);
@@ -281,11 +271,16 @@ fn an_installation_goes_on_where_it_was_interrupted() {
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
 }
 
-/// A session that is killed takes the server along.
-fn wait_until_back(cluster: &Cluster) {
+/// A call that a fault ends at a point, after which the master answers again.
+fn interrupted(cluster: &Cluster, call: &str, point: &str, action: &str) {
+    let mut witness = cluster.superuser().unwrap();
+    cluster.fault(&format!("{point}={action}")).unwrap();
+    let _ = cluster.superuser().unwrap().batch_execute(call).unwrap_err();
+    if action == "kill" {
+        // It takes all sessions along, a moment later, and one that begins before that as well.
+        wait::until("the server to notice", LIMIT, || Ok(witness.batch_execute("SELECT 1").err())).unwrap();
+    }
     wait::until("the master to be back", LIMIT, || Ok(cluster.fault("").ok())).unwrap();
-    let probe = || cluster.superuser().ok()?.batch_execute("SELECT shard_routing_version()").ok();
-    wait::until("the master to answer", LIMIT, || Ok(probe())).unwrap();
 }
 
 fn by_all(cluster: &Cluster, statements: &str) {

@@ -8,6 +8,7 @@ use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, outco
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 
 fn wait_until_ok(client: &mut Client, statement: &str) {
@@ -51,17 +52,17 @@ fn an_end_that_is_interrupted_is_gone_on_with() {
     .take(at_most(2))
     {
         finished(&plan(&cluster));
-        cluster.fault(&format!("{point}={action}")).unwrap();
+        let strike = Strike::arm(&cluster, point, action).unwrap();
         let assign = "SELECT shard_assign('moves', 'shard_a', force => true)";
         // The server may restart before the answer.
         let _ = cluster.superuser().unwrap().batch_execute(assign);
+        strike.wait(LIMIT).unwrap();
         wait::until("the end of the redirect", LIMIT, || {
             let Ok(mut master) = cluster.superuser() else { return Ok(None) };
             let is_over = "SELECT shard_of('moves') = 'shard_a' AND NOT EXISTS (SELECT FROM shard_guards())";
             Ok(master.query_one(is_over, &[]).ok().and_then(|row| row.get::<_, bool>(0).then_some(())))
         })
         .unwrap();
-        cluster.fault("").unwrap();
         assert_eq!(outcome(&mut client(&cluster), &insert("moves", 1)), "ok", "{point} {action}");
         assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
         source(&cluster).batch_execute("DELETE FROM items WHERE tenant = 'moves'").unwrap();
