@@ -13,6 +13,13 @@ REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC;
 COMMENT ON SCHEMA shardmaster_agent IS 'objects of shardmaster; removed when the last split has left this database';
 COMMENT ON TABLE shardmaster_agent.master IS 'the one master that may move data of this database';
 
+-- Goes with the last split, as all of these do but the master's identity.
+CREATE TABLE IF NOT EXISTS shardmaster_agent.made (
+    digest  text NOT NULL,
+    objects text NOT NULL
+);
+COMMENT ON TABLE shardmaster_agent.made IS 'by which statements the tables and functions here were made, and what had come of it';
+
 -- Changed by nothing but the transitions of the protocol: every capturing
 -- transaction above READ COMMITTED locks its row.
 CREATE TABLE IF NOT EXISTS shardmaster_agent.side (

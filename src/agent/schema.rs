@@ -3,26 +3,57 @@
 
 use super::error::{Result, SplitError};
 use super::session::Side;
-use super::state::{changed, consumed, decision, lease, overflow, progress, queue, scope};
+use super::state::{changed, consumed, decision, is_gone, lease, overflow, progress, queue, scope};
 use crate::agent::{self, strangers};
 use crate::remote::Connection;
+use crate::remote::template::{fill, sql, text, texts};
 use std::sync::LazyLock;
+use xxhash_rust::xxh64::xxh64;
 
-static BOOTSTRAP: LazyLock<String> = LazyLock::new(|| {
+static BOOTSTRAP: LazyLock<String> = LazyLock::new(|| bootstrap_in("SHARE ROW EXCLUSIVE"));
+static SHARE: LazyLock<String> = LazyLock::new(|| bootstrap_in("ROW EXCLUSIVE"));
+
+/// What makes it where it is not there, and locks it in a mode where it is.
+fn bootstrap_in(mode: &str) -> String {
     let made = [
         include_str!("../../sql/agent/bootstrap.sql"),
         decision::TABLE,
         include_str!("../../sql/agent/redirect.sql"),
         include_str!("../../sql/agent/standing.sql"),
         include_str!("../../sql/agent/lookup.sql"),
-    ];
-    format!("{}{}", *strangers::REFUSE, made.concat())
-});
+    ]
+    .concat();
+    let created =
+        ["CREATE TABLE IF NOT EXISTS shardmaster_agent.", "CREATE OR REPLACE FUNCTION shardmaster_agent."];
+    let name = |line: &str| {
+        let rest = created.iter().find_map(|start| line.strip_prefix(start))?;
+        Some(rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())
+    };
+    fill(
+        include_str!("../../sql/agent/made.sql"),
+        &[
+            ("names", texts(made.lines().filter_map(name))),
+            ("objects", sql(include_str!("../../sql/agent/made_objects.sql"))),
+            ("digest", text(format!("{:016x}", xxh64(made.as_bytes(), 0)))),
+            ("mode", sql(mode)),
+            ("statements", text(format!("{}{made}", *strangers::REFUSE))),
+        ],
+    )
+}
 
 /// Creates what the agent's schema always has, within a transaction, to whose end nobody
 /// else creates, replaces or drops any of it.
 pub fn bootstrap(connection: &mut Connection) -> Result<()> {
-    match connection.run(&BOOTSTRAP) {
+    make(connection, &BOOTSTRAP)
+}
+
+/// The same for who creates and drops nothing but what is one split's own: others of this kind are there at the same time.
+pub fn share(connection: &mut Connection) -> Result<()> {
+    make(connection, &SHARE)
+}
+
+fn make(connection: &mut Connection, statements: &str) -> Result<()> {
+    match connection.run(statements) {
         Ok(_) => Ok(()),
         // Another split was the first one to come, or the last one to leave.
         Err(error) if ["23505", "3F000", "42P01"].iter().any(|state| error.is(state)) => {
@@ -43,16 +74,29 @@ pub fn commit(connection: &mut Connection) -> Result<()> {
 /// until the shard is dropped: whose it is, and the last decisions. The caller holds the
 /// bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {
-    let left = connection.run(
-        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)
-             OR EXISTS (SELECT 1 FROM shardmaster_agent.standing) OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)
-             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin)
-             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy)",
-    )?;
-    if left.scalar() == Some("f") {
+    if !is_used(connection, None)? {
         connection.run(include_str!("../../sql/agent/drop_unused.sql"))?;
     }
     Ok(())
+}
+
+/// Whether anything is left that the schema is for, beside a side.
+pub fn is_used(connection: &mut Connection, beside: Option<(i64, Side)>) -> Result<bool> {
+    let other = beside.map_or("true".to_owned(), |(split, side)| {
+        format!("(split_id, side) <> ({split}, '{}')", side.as_str())
+    });
+    let used = connection.run(&format!(
+        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE {other})
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.standing) OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy)",
+    ));
+    match used {
+        // Whoever came last has taken it along.
+        Err(error) if is_gone(&error) => Ok(true),
+        used => Ok(used?.scalar() != Some("f")),
+    }
 }
 
 /// The functions and tables of a side.

@@ -22,7 +22,8 @@ pub fn found(stage: &Stage, shard: usize) -> Result<Vec<String>> {
 pub fn of_splits(found: &[String]) -> Vec<&String> {
     let of_redirect = |line: &&String| {
         let kept = ["redirect", "left_", "may_have_left_", "redirected_", "master", "side", "generation"];
-        let shared = ["session", "progress", "consumed", "lease", "overflow", "is_mover", "shard_for"];
+        let shared =
+            ["made", "session", "progress", "consumed", "lease", "overflow", "is_mover", "shard_for"];
         let shared = shared.iter().chain(&["standing", "lookup", "reference_"]);
         let name = line.split_whitespace().nth(1).unwrap_or_default();
         kept.iter().chain(shared).any(|known| name.contains(known)) || is_hash_helper(name)

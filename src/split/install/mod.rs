@@ -150,7 +150,13 @@ pub fn write_ledger(plan: &Plan) {
 fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], side: Side) -> Result<()> {
     let plan = &tenure.plan;
     connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
+    // Functions of buckets are all splits' of the database.
+    let is_own = plan.scope.functions(AGENT).is_none();
+    if is_own {
+        schema::share(connection)?
+    } else {
+        schema::bootstrap(connection)?
+    }
     side::require_own(connection, plan, side)?;
     master::insert(connection, &tenure.identity)?;
     master::check(connection, &tenure.identity)?;
@@ -299,10 +305,26 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     if !state::has(connection, "side")? {
         return Ok(());
     }
+    // Others are not held up, unless it may be the last one, which the schema goes with.
+    let is_last = !schema::is_used(connection, Some((split, side)))?;
     connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
+    if is_last {
+        schema::bootstrap(connection)?
+    } else {
+        schema::share(connection)?
+    }
     schema::drop_objects(connection, split, side)?;
     connection.run(&format!("{}; {}", tenure::delete(split, side), side::delete(split, side)))?;
+    if is_last {
+        schema::drop_unused(connection)?;
+    }
+    connection.run("COMMIT")?;
+    if is_last || schema::is_used(connection, None)? {
+        return Ok(());
+    }
+    // The others have left at the same time.
+    connection.run("BEGIN")?;
+    schema::bootstrap(connection)?;
     schema::drop_unused(connection)?;
     connection.run("COMMIT")?;
     Ok(())
@@ -324,7 +346,7 @@ pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()
 pub fn leave_target(connection: &mut Connection, split: i64) -> Result<()> {
     triggers::drop_all(connection, split, Side::Target)?;
     connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
+    schema::share(connection)?;
     schema::drop_objects(connection, split, Side::Target)?;
     side::LEAVE.write(connection, split, Version::Kept)?;
     connection.run("COMMIT")?;
