@@ -6,6 +6,7 @@ mod cache;
 mod errors;
 mod keys;
 mod plans;
+mod tokens;
 mod version;
 
 use crate::server::sql;

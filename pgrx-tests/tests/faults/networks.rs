@@ -235,13 +235,32 @@ fn a_line_that_stalls_for_two_seconds_is_waited_for() {
     cells(chosen.into_iter().take(at_most(1)).collect(), Duration::from_secs(2), 4);
 }
 
-/// Each cell waits for ten minutes.
-#[test]
-#[ignore = "hours; `a_line_that_is_away_for_ten_seconds_loses_nothing` does it for less long"]
-fn a_line_that_is_away_for_ten_minutes_loses_nothing() {
-    // Of more beside each other, clients that are never kept out wait for a processor.
-    let at_once = 6 * std::thread::available_parallelism().map_or(1, usize::from);
-    cells(alternating(), Duration::from_secs(600), at_once);
+/// At every point each line once. Each cell waits for ten minutes: so in parts, of which a run that was ended has some. Of more
+/// cells beside each other, clients that are never kept out wait for a processor.
+fn away_for_ten_minutes(part: usize, parts: usize) {
+    let cells_of_it = alternating().into_iter().skip(part - 1).step_by(parts);
+    cells(cells_of_it.collect(), Duration::from_secs(600), 6);
+}
+
+macro_rules! ten_minutes {
+    ($($name:ident $part:literal),*) => { $(
+        #[test]
+        #[ignore = "hours; `a_line_that_is_away_for_ten_seconds_loses_nothing` does it for less long"]
+        fn $name() {
+            away_for_ten_minutes($part, 8);
+        }
+    )* };
+}
+
+ten_minutes! {
+    a_line_that_is_away_for_ten_minutes_1_of_8 1,
+    a_line_that_is_away_for_ten_minutes_2_of_8 2,
+    a_line_that_is_away_for_ten_minutes_3_of_8 3,
+    a_line_that_is_away_for_ten_minutes_4_of_8 4,
+    a_line_that_is_away_for_ten_minutes_5_of_8 5,
+    a_line_that_is_away_for_ten_minutes_6_of_8 6,
+    a_line_that_is_away_for_ten_minutes_7_of_8 7,
+    a_line_that_is_away_for_ten_minutes_8_of_8 8
 }
 
 /// What is left out has scenes of its own: full queues, tables that change, redirects, ways back, streams.

@@ -127,6 +127,29 @@ fn what_commits_late_is_not_missed() {
     wait_equal(&cluster, &mut master);
 }
 
+/// Entries that somebody has deleted while the worker is about to take them out, whose places new ones have by then.
+#[test]
+fn a_new_entry_at_the_place_of_one_that_is_taken_out_stays() {
+    let cluster = stage(&[]);
+    let mut master = add(&cluster);
+    cluster.hold("lookup_committed").unwrap();
+    by_superuser(&cluster, 0, "INSERT INTO users VALUES ('b', 1, 'first@x.org')");
+    wait_held(&cluster, "lookup_committed");
+    let mut shard = cluster.servers[0].superuser(DATABASE).unwrap();
+    let queue =
+        "SELECT relname::text FROM pg_class WHERE relname LIKE 'lookup\\_queue\\_%' AND relkind = 'r'";
+    let queue: String = shard.query_one(queue, &[]).unwrap().get(0);
+    let places = format!("SELECT array_agg(ctid::text ORDER BY ctid) FROM shardmaster_agent.{queue}");
+    let mut places = || shard.query_one(&places, &[]).unwrap().get::<_, Option<Vec<String>>>(0);
+    let before = places();
+    by_superuser(&cluster, 0, &format!("DELETE FROM shardmaster_agent.{queue}"));
+    by_superuser(&cluster, 0, &format!("VACUUM shardmaster_agent.{queue}"));
+    by_superuser(&cluster, 0, "INSERT INTO users VALUES ('b', 2, 'second@x.org')");
+    assert!(before.is_some() && places() == before, "{before:?}");
+    cluster.fault("").unwrap();
+    wait_route(&mut master, "second@x.org", "shard_a");
+}
+
 /// Writers that were there before anybody captured what they write.
 #[test]
 fn a_fill_waits_for_those_who_were_there_before() {
