@@ -8,16 +8,18 @@
 #   \! program "$BACKUP/f"    programs of PostgreSQL reach the same server; files go there
 #   -- needs f(bigint)        the block is left out while there is no such function
 #
+# A block fenced as ```output behind it is what it prints: scripts/doc_output.py says how the two are compared.
 # A block that a reader is not to run as it stands is fenced as ```text.
 
-shopt -s nullglob
-DOCUMENTS=(README.md docs/*.md)
-shopt -u nullglob
+shopt -s nullglob globstar
+DOCUMENTS=(README.md docs/**/*.md)
+shopt -u nullglob globstar
 
 # blocks DOCUMENT DIRECTORY: writes each block into a file named after its first line.
 blocks() {
     awk -v dir="$2" '
-        /^```sql$/ { inside = 1; file = sprintf("%s/%05d.sql", dir, NR + 1); printf "" > file; next }
+        /^```sql$/ { inside = 1; name = sprintf("%s/%05d", dir, NR + 1); file = name ".sql"; printf "" > file; next }
+        /^```output$/ { inside = 1; file = name ".out"; printf "" > file; next }
         /^```$/ { if (inside) close(file); inside = 0; next }
         inside { print > file }
     ' "$1"
@@ -42,8 +44,12 @@ run_block() {
     wanted=$(sed -n 's/^-- raises \([0-9A-Z]\{5\}\).*/\1/p' "$2")
     got=$(sed -n 's/^.*\(ERROR\|FATAL\): *\([0-9A-Z]\{5\}\): .*/\2/p' "$2.log")
     if [ "$status" -eq 0 ] && [ "$wanted" = "$got" ]; then
-        echo "block $1:$line ... ok"
-        return 0
+        if [ ! -e "${2%.sql}.out" ] || python3 scripts/doc_output.py "${2%.sql}.out" "$2.log"; then
+            echo "block $1:$line ... ok"
+            return 0
+        fi
+        echo "block $1:$line ... FAILED (prints something else than its document shows)"
+        return 1
     fi
     echo "block $1:$line ... FAILED (psql ended with $status; expected errors: ${wanted:-none}; raised: ${got:-none})"
     cat "$2.log"
@@ -116,7 +122,7 @@ run_docs() {
     counted check_functions "$RUN/doc-functions"
     stop_server doc-functions
     for document in "${DOCUMENTS[@]}"; do
-        name=doc-$(basename "$document" .md | tr 'A-Z' 'a-z')
+        name=${document%.md} name=doc-${name//\//-}
         mkdir -p "$RUN/$name.blocks"
         blocks "$document" "$RUN/$name.blocks"
         chmod -R a+rX "$RUN/$name.blocks"
