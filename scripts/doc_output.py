@@ -16,10 +16,10 @@ def lines(text):
     """Without what only a run of this suite has: psql's places, SQLSTATEs, and where in the server an error was raised."""
     for line in text.splitlines():
         line = re.sub(r"^psql:\S+?:\d+: ", "", line)
-        line = re.sub(r"^((?:ERROR|FATAL|WARNING|NOTICE):  )[0-9A-Z]{5}: ", r"\1", line)
+        line = re.sub(r"^((?:ERROR|FATAL|WARNING|NOTICE|INFO):  )[0-9A-Z]{5}: ", r"\1", line)
         if line.startswith(("LOCATION:", "CONTEXT:")) or re.match(r"(PL/pgSQL|SQL) (function|statement) ", line):
             continue
-        if re.fullmatch(r"[-+ ]+", line):
+        if re.fullmatch(r"[-+ ]*[-+][-+ ]*", line):
             line = "-"
         line = re.sub(r" *\+?$", "", line)
         line = re.sub(r" {2,}", " ", line).strip()

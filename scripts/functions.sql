@@ -10,7 +10,7 @@ INSERT INTO subject VALUES
      '^shard_(keyspace\w*|table_\w+|tables|sequence_\w+|sequences|schema_\w+|import)$'),
     (4, 'Routes', '[Clients](clients.md), [routing](routing.md), [gateways](gateways.md)',
      '^shard_(of|for|route|route_\w+|entries|routing_\w+|assign\w*|unassign|join_ranges|range_midpoint|gateway_config|unassigned)$'),
-    (5, 'Splits', '[Operations](operations.md), [the protocol](protocol.md)', '^shard_(split_\w+|splits)$'),
+    (5, 'Splits', '[Operations](operations.md), [the protocol](protocol.md)', '^shard_(move|split_\w+|splits)$'),
     (6, 'Guards and rows that are misplaced', '[Guards](guards.md), [misplaced rows](misplaced.md)',
      '^shard_(guard\w*|misplaced\w*)$'),
     (7, 'Placement', '[Placement](placement.md)',

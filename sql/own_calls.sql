@@ -40,6 +40,11 @@ VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_resume_wrapper';
 COMMENT ON FUNCTION shardmaster.split_resume(bigint) IS 'internal: shard_split_resume()';
 
+CREATE FUNCTION shardmaster.split_verify(split_id bigint) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_verify_wrapper';
+COMMENT ON FUNCTION shardmaster.split_verify(bigint) IS 'internal: shard_split_verify()';
+
 CREATE FUNCTION shardmaster.split_to_call(split_id bigint) RETURNS text
 VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_to_call_wrapper';

@@ -239,6 +239,11 @@ VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_resume_wrapper';
 COMMENT ON FUNCTION shardmaster.split_resume(bigint) IS 'internal: shard_split_resume()';
 
+CREATE FUNCTION shardmaster.split_verify(split_id bigint) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_verify_wrapper';
+COMMENT ON FUNCTION shardmaster.split_verify(bigint) IS 'internal: shard_split_verify()';
+
 CREATE FUNCTION shardmaster.split_to_call(split_id bigint) RETURNS text
 VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_to_call_wrapper';
@@ -625,11 +630,11 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('operator', '{shard_check, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
-                       shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
-                       shard_split_resume, shard_split_run, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain, split_start_dual_write, split_run_backfill,
+                       shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_auto_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
+                       shard_split_resume, shard_split_run, shard_move, split_run, split_to, split_compare, split_compared, split_compare_all, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain, split_start_dual_write, split_run_backfill,
                        split_replay_tail, split_cutover, split_finish, split_rollback, split_resume, execute_resume, assign_many, unassigned, misplaced_runs,
                        shard_split_verify, shard_split_verification, shard_split_repair,
-                       shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
+                       shard_split_redirect_drop, shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
                        shard_place_tenant, shard_set_quota, shard_expire_leases, shard_top, shard_misplaced, shard_unassigned,
                        shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, misplaced_begin, misplaced_step}'),
@@ -818,7 +823,7 @@ $$;
 
 CREATE OR REPLACE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits(false);
 
-CREATE OR REPLACE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
+CREATE PROCEDURE shardmaster.split_run(split_id bigint, until text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -863,11 +868,165 @@ BEGIN
         END IF;
         PERFORM shardmaster.split_in_vain(split_id, began);
     END LOOP;
+END $$;
+COMMENT ON PROCEDURE shardmaster.split_run(bigint, text) IS 'internal: shard_split_run() without its account';
+
+CREATE OR REPLACE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    began pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+BEGIN
+    CALL shardmaster.split_run(split_id, until);
     RAISE INFO '%', shardmaster.split_account(split_id, began);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
     'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second, in psql with a bar while rows are copied, and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error; 57014: it has tried in vain to begin for half a minute, and goes on trying';
+
+CREATE FUNCTION shardmaster.split_to(keys text[], target text, keyspace text) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_to_wrapper';
+COMMENT ON FUNCTION shardmaster.split_to(text[], text, text) IS
+    'internal: the split that brings keys to a shard, planned if there is none; NULL: all of them are there already';
+
+-- Asks for a comparison of both sides, unless one is under way, or has shown since the cutover that every row is the same.
+CREATE FUNCTION shardmaster.split_compare(split_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM shardmaster.split_verification v
+                    WHERE v.split_id = $1 AND v.status IN ('pending', 'running'))
+       AND NOT coalesce((SELECT bool_and(v.status = 'passed' AND v.verified_at > p.cutover_at)
+                           FROM shardmaster.split_verification v JOIN shardmaster.split_plan p ON p.id = v.split_id
+                          WHERE v.split_id = $1), false) THEN
+        PERFORM shardmaster.split_verify(split_id);
+    END IF;
+END $$;
+COMMENT ON FUNCTION shardmaster.split_compare(bigint) IS 'internal: asks for a verification, unless one is under way or has passed since the cutover';
+
+CREATE FUNCTION shardmaster.split_compared(split_id bigint) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found record;
+BEGIN
+    SELECT count(*) AS tables, count(*) FILTER (WHERE v.status NOT IN ('pending', 'running')) AS done,
+           sum(v.rows_compared)::bigint AS compared,
+           string_agg(format('%s (%s)', t.table_name, v.what), ', ' ORDER BY t.ordinal) FILTER (WHERE v.status = 'failed') AS failed,
+           string_agg(t.table_name, ', ' ORDER BY t.ordinal) FILTER (WHERE v.status = 'differs') AS differing
+      INTO found
+      FROM shardmaster.split_verification v JOIN shardmaster.split_table t ON (t.split_id, t.ordinal) = (v.split_id, v.ordinal)
+     WHERE v.split_id = $1;
+    IF found.done < found.tables THEN
+        RETURN format('split %s: verifying, %s of %s, %s compared', split_id, found.done,
+                      shardmaster.counted(found.tables, 'table', 'tables'), shardmaster.counted(found.compared, 'row', 'rows'));
+    END IF;
+    IF found.failed IS NOT NULL THEN
+        RAISE EXCEPTION 'split % could not be verified: %', split_id, shardmaster.clipped(found.failed, 700)
+            USING ERRCODE = '55000', HINT = 'Remove the cause, then make the same call again.';
+    END IF;
+    IF found.differing IS NOT NULL THEN
+        RAISE EXCEPTION 'rows of split % differ on its two sides: %', split_id, shardmaster.clipped(found.differing, 700)
+            USING ERRCODE = '55000',
+                  HINT = format(CASE WHEN EXISTS (SELECT FROM shardmaster.split_plan p WHERE p.id = $1 AND p.phase = 'completed')
+                                THEN 'SELECT * FROM shard_split_verification(%1$s) shows them. SELECT shard_split_reverse(%1$s) takes the split back.'
+                                ELSE 'SELECT * FROM shard_split_verification(%1$s) shows them. SELECT shard_split_repair(%1$s) copies them again; then make the same call again.' END,
+                                split_id);
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION shardmaster.split_compared(bigint) IS 'internal: how far a verification is, for shard_move; NULL: it has ended, and every row is the same. Raises what it has found';
+
+CREATE PROCEDURE shardmaster.split_compare_all(split_id bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    line  pg_catalog.text;
+    shown pg_catalog.text := '';
+BEGIN
+    PERFORM shardmaster.split_compare(split_id);
+    COMMIT;
+    LOOP
+        line := shardmaster.split_compared(split_id);
+        EXIT WHEN line IS NULL;
+        IF line OPERATOR(pg_catalog.<>) shown THEN
+            RAISE INFO '%', line;
+            shown := line;
+        END IF;
+        -- One that has failed, or was rolled back, ends the call.
+        PERFORM shardmaster.split_next_call(split_id, 'finished'::pg_catalog.text, false);
+        PERFORM shardmaster.split_wait_for_change(split_id, 1000::bigint);
+        COMMIT;
+    END LOOP;
+    RAISE INFO 'split %: verified, every row is the same on both sides', split_id;
+END $$;
+COMMENT ON PROCEDURE shardmaster.split_compare_all(bigint) IS 'internal: verifies a split of shard_move, with a line a second';
+
+-- As shard_split_run: a procedure, since each of its calls is committed before a worker sees it, and without a SET clause, which
+-- would forbid COMMIT.
+CREATE PROCEDURE @extschema@.shard_move(keys text[], target text, keyspace text DEFAULT 'default',
+                                        verify boolean DEFAULT true, finish boolean DEFAULT false, wait boolean DEFAULT true)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    began     pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+    split_id  pg_catalog.int8 := shardmaster.split_to(keys, target, keyspace);
+    next_call pg_catalog.text;
+BEGIN
+    COMMIT;
+    IF split_id IS NULL THEN
+        RAISE INFO 'all of these keys are on shard "%" already', target;
+        RETURN;
+    END IF;
+    IF NOT coalesce(wait, true) THEN
+        next_call := shardmaster.split_next_call(split_id, 'tailing', true);
+        IF next_call OPERATOR(pg_catalog.=) 'shard_split_resume' THEN
+            PERFORM shardmaster.split_resume(split_id);
+        ELSIF next_call OPERATOR(pg_catalog.<>) '' THEN
+            IF next_call OPERATOR(pg_catalog.=) 'shard_split_start_dual_write' THEN
+                PERFORM shardmaster.split_start_dual_write(split_id, NULL::pg_catalog.text);
+            END IF;
+            PERFORM shardmaster.split_run_backfill(split_id);
+        END IF;
+        COMMIT;
+        RAISE INFO 'split %: copies in the background; the same call without "wait => false" goes on with it', split_id;
+        RETURN;
+    END IF;
+    IF shardmaster.split_next_call(split_id, 'completed', true) IS NOT NULL THEN
+        CALL shardmaster.split_run(split_id, 'cutover_pending');
+        IF coalesce(verify, true) AND shardmaster.split_next_call(split_id, 'completed', true) IS NOT NULL THEN
+            CALL shardmaster.split_compare_all(split_id);
+        END IF;
+        CALL shardmaster.split_run(split_id, 'completed');
+    END IF;
+    IF coalesce(verify, true) AND shardmaster.split_next_call(split_id, 'finished', true) IS NOT NULL THEN
+        CALL shardmaster.split_compare_all(split_id);
+    END IF;
+    IF coalesce(finish, false) THEN
+        CALL shardmaster.split_run(split_id, 'finished');
+    END IF;
+    RAISE INFO '%', shardmaster.split_account(split_id, began);
+END $$;
+COMMENT ON PROCEDURE @extschema@.shard_move(text[], text, text, boolean, boolean, boolean) IS
+    'moves keys (in a hash keyspace: buckets) to a shard, from whichever shard they are on: plans the split, checks both sides, copies, follows the changes, verifies every row, cuts over, and verifies again, with a line a second. It stops where a person has to decide; the error says what to call, and the same call then goes on. Clients wait during the cutover alone. finish: deletes the rows from the old shard at the end; without it they stay, and SELECT shard_split_reverse() takes the move back. verify => false compares nothing. wait => false begins the copy and returns. Example: CALL shard_move(''{42}'', ''b''). 22023: the keys are on several shards; 42704: no such shard, or a key that is not assigned; 55000: another split moves one of them; 25001: in a transaction block';
+
+-- New names of calls. Those of version 0.1 stay until version 0.4.
+CREATE FUNCTION @extschema@.shard_split_redirect_drop(split_id bigint, source_lost boolean DEFAULT false) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_guard_drop_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_split_redirect_drop(bigint, boolean) IS
+    'ends the redirect of a finished split: the old shard no longer refuses clients whose route is from before the split, and nothing of the split is left there. With the last redirect its triggers go. source_lost: the old shard is gone for good and is not asked. Example: SELECT shard_split_redirect_drop(7). 55000: the split is not finished; 25001: in a transaction block, whose ROLLBACK would not undo it';
+
+CREATE FUNCTION @extschema@.shard_split_auto_finish(split_id bigint, after interval DEFAULT NULL, queue_bytes bigint DEFAULT NULL) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_settle_for_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_split_auto_finish(bigint, interval, bigint) IS
+    'finishes a split automatically, so long after its cutover, or as soon as the queue of its reverse split has so many bytes, whichever comes first. With neither it is not finished automatically any more. shard_split_reverse() cancels it. Example: SELECT shard_split_auto_finish(7, ''1 day''). 22023: a negative argument; 55000: the split is being reversed or rolled back';
+COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint, text) IS
+    'asks for capture on the source and the guard on the target; returns at once. on_ddl says what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too (''wait'', the default), or apply it there (''apply''), as far as it is one of columns or a partition that came; NULL: as was said before. 22023: neither of them';
+COMMENT ON FUNCTION @extschema@.shard_split_settle_for(bigint, interval, bigint) IS
+    'deprecated: the name of shard_split_auto_finish() until version 0.4';
+COMMENT ON FUNCTION @extschema@.shard_guard_drop(bigint, boolean) IS
+    'deprecated: the name of shard_split_redirect_drop() until version 0.4';
 
 CREATE OR REPLACE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -5,7 +5,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- second. A procedure, because each call must be committed before a worker sees it.
 -- No SET clause, which would forbid COMMIT: every name is qualified instead, types as well. Whoever may create
 -- functions in the schema of the calls could have one that fits better: so each argument is given, of its very type.
-CREATE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
+CREATE PROCEDURE shardmaster.split_run(split_id bigint, until text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -50,6 +50,16 @@ BEGIN
         END IF;
         PERFORM shardmaster.split_in_vain(split_id, began);
     END LOOP;
+END $$;
+COMMENT ON PROCEDURE shardmaster.split_run(bigint, text) IS 'internal: shard_split_run() without its account';
+
+CREATE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    began pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+BEGIN
+    CALL shardmaster.split_run(split_id, until);
     RAISE INFO '%', shardmaster.split_account(split_id, began);
 END $$;
 
@@ -66,7 +76,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
 COMMENT ON FUNCTION @extschema@.shard_split_accept(bigint, text, text) IS
     'accepts a remark of shard_split_check(), which stops the split before anything moves until then: by the check''s name and the object, as its columns check_name and object have them. Kept with the plan and in its events. Before the split has begun (55000); 22023: no check whose remarks are accepted; 42704: no such split';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint, text) IS
-    'asks for capture on the source and the guard on the target; returns at once. on_ddl says what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too (the default), or replay it there, as far as it is one of columns or a partition that came; NULL: as was said before. 22023: neither of them';
+    'asks for capture on the source and the guard on the target; returns at once. on_ddl says what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too (''wait'', the default), or apply it there (''apply''), as far as it is one of columns or a partition that came; NULL: as was said before. 22023: neither of them';
 COMMENT ON FUNCTION @extschema@.shard_split_run_backfill(bigint) IS
     'asks for the copy, or resumes one that failed; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_replay_tail(bigint) IS
@@ -84,7 +94,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean, boolean) IS
 COMMENT ON FUNCTION @extschema@.shard_split_switch_reads(bigint, boolean) IS
     'sends reads of a split''s keys to its target before the cutover (phases tailing and cutover_pending), or back: shard_route and its like with the intent read. There they see what the source had as long ago as lag in shard_split_metrics() says. They go back by themselves before rows are copied again, and with a rollback. 55000: not in this phase';
 COMMENT ON FUNCTION @extschema@.shard_split_settle_for(bigint, interval, bigint) IS
-    'lets a split be finished by itself, so much time after its cutover or as soon as the queue of its way back has so many bytes, whichever comes first; with neither: not any more. shard_split_reverse() takes that back. 22023: a negative one; 55000: it is being taken or rolled back';
+    'deprecated: the name of shard_split_auto_finish() until version 0.4';
 COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS
     'the worker rests after its current step; changes go on being queued';
 COMMENT ON FUNCTION @extschema@.shard_split_resume(bigint) IS

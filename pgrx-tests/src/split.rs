@@ -161,7 +161,7 @@ impl Split<'_> {
 
     /// The old shard stops refusing clients with an old route.
     pub fn drop_guard(&self) -> Result<()> {
-        self.cluster.kept()?.execute("SELECT shard_guard_drop($1)", &[&self.id])?;
+        self.cluster.kept()?.execute("SELECT shard_split_redirect_drop($1)", &[&self.id])?;
         Ok(())
     }
 

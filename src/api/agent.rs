@@ -12,16 +12,17 @@ use crate::split::lifecycle;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+/// The symbol of version 0.1; `sql/renamed.sql` has its name.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_guard_drop(
     split_id: Option<i64>,
     source_lost: default!(Option<bool>, "false"),
 ) -> Result<(), ErrorReport> {
-    on_primary("shard_guard_drop")?;
+    on_primary("shard_split_redirect_drop")?;
     let source_lost = required(source_lost, "source_lost")?;
     let split_id = required(split_id, "split_id")?;
-    outside_transaction("shard_guard_drop", STAYS)?;
+    outside_transaction("shard_split_redirect_drop", STAYS)?;
     Ok(lifecycle::drop_guard(split_id, source_lost)?)
 }
 

@@ -108,10 +108,14 @@ pub fn shard_split_start_dual_write(
     on_ddl: default!(Option<String>, "NULL"),
 ) -> Result<(), ErrorReport> {
     on_primary("shard_split_start_dual_write")?;
-    if on_ddl.as_deref().is_some_and(|word| !["wait", "replay"].contains(&word)) {
-        return Err(invalid("on_ddl", "it is neither \"wait\" nor \"replay\"").into());
-    }
-    Ok(lifecycle::start_dual_write(required(split_id, "split_id")?, on_ddl.as_deref())?)
+    let applies = match on_ddl.as_deref() {
+        None => None,
+        Some("wait") => Some(false),
+        // The second one is its name of version 0.1.
+        Some("apply" | "replay") => Some(true),
+        Some(_) => return Err(invalid("on_ddl", "it is neither \"wait\" nor \"apply\"").into()),
+    };
+    Ok(lifecycle::start_dual_write(required(split_id, "split_id")?, applies)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -221,6 +225,7 @@ pub fn shard_split_switch_reads(
     Ok(lifecycle::switch_reads(required(split_id, "split_id")?, to_target)?)
 }
 
+/// The symbol of version 0.1; `sql/renamed.sql` has its name.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_settle_for(
@@ -228,9 +233,9 @@ pub fn shard_split_settle_for(
     age: default!(Option<Interval>, "NULL"),
     queue_bytes: default!(Option<i64>, "NULL"),
 ) -> Result<(), ErrorReport> {
-    on_primary("shard_split_settle_for")?;
+    on_primary("shard_split_auto_finish")?;
     if age.is_some_and(|age| age.as_micros() < 0) {
-        return Err(invalid("age", "it is negative").into());
+        return Err(invalid("after", "it is negative").into());
     }
     if queue_bytes.is_some_and(|bytes| bytes < 0) {
         return Err(invalid("queue_bytes", "it is negative").into());
@@ -332,6 +337,20 @@ fn shard_split_next_call(
     Ok(lifecycle::next_call(id, &until, resumes)?.map(str::to_owned))
 }
 
+/// The split that brings keys to a shard, planned if there is none; NULL: all of them are there already.
+#[pg_extern(schema = "shardmaster", name = "split_to", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+fn shard_split_to(
+    keys: Option<Vec<Option<String>>>,
+    target: Option<String>,
+    keyspace: Option<String>,
+) -> Result<Option<i64>, ErrorReport> {
+    on_primary("shard_move")?;
+    outside_transaction("shard_move", COMMITS)?;
+    let (keys, target) = (required(keys, "keys")?, required(target, "target")?);
+    Ok(plan::destination::split_to(&target, keys, &required(keyspace, "keyspace")?)?)
+}
+
 /// Waits until a split's state changes, or for some milliseconds.
 #[pg_extern(
     schema = "shardmaster",
@@ -377,6 +396,14 @@ extension_sql_file!(
         shard_split_progress,
         "own_calls"
     ]
+);
+
+extension_sql_file!("../../sql/renamed.sql", name = "renamed", requires = ["split_run", "comments_agent"]);
+
+extension_sql_file!(
+    "../../sql/move.sql",
+    name = "move",
+    requires = [shard_split_to, "split_run", "verification", "own_calls"]
 );
 
 extension_sql_file!(

@@ -124,7 +124,7 @@ impl MisplacedError {
             ),
             E::Redirected { .. } => fixed(
                 SqlState::IN_USE,
-                "Its rows there are refused to everybody: shard_guard_drop() of the split ends that, or wait for shardmaster.redirect_retention.",
+                "Its rows there are refused to everybody: shard_split_redirect_drop() of the split ends that, or wait for shardmaster.redirect_retention.",
             ),
             E::Later { .. } => fixed(
                 SqlState::NOT_IN_STATE,

@@ -228,7 +228,7 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
             "The rows of a table move by one key; a name without schema means the namespace of each shard. Take the other one out with shard_table_drop()."
         }
         E::TableRedirected { .. } => {
-            "Its old shards refuse the keys that have left, whichever keyspace it is in: end that with shard_guard_drop() for each of the splits, or wait for shardmaster.redirect_retention."
+            "Its old shards refuse the keys that have left, whichever keyspace it is in: end that with shard_split_redirect_drop() for each of the splits, or wait for shardmaster.redirect_retention."
         }
         E::TableGuarded { .. } => {
             "Its triggers there would go on refusing rows by this keyspace's routes: remove the guard with shard_guard_remove() on each of the shards first."

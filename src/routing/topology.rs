@@ -254,7 +254,7 @@ fn check_redirects_nobody(shard_key: &str) -> Result<(), TopologyError> {
         return Ok(());
     }
     let list = |of: &dyn Fn(&(i64, String)) -> String| splits.iter().map(of).collect::<Vec<_>>().join(", ");
-    let calls = list(&|(split, _)| format!("shard_guard_drop({split})"));
+    let calls = list(&|(split, _)| format!("shard_split_redirect_drop({split})"));
     Err(TopologyError::Redirects {
         shard: shard_key.into(),
         splits: list(&|(split, _)| split.to_string()),

@@ -130,7 +130,7 @@ fn tell_of_redirects() {
         format!("clients with a stale route are still refused by the sources of finished splits: {}", names.join(", ")),
         "shardmaster",
     )
-    .set_hint("SELECT shard_guard_drop() of these splits ends that while the extension is here; later DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
+    .set_hint("SELECT shard_split_redirect_drop() of these splits ends that while the extension is here; later DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
     .report(PgLogLevel::NOTICE);
 }
 

@@ -105,7 +105,7 @@ SELECT shard_split_check(:split, NULL);
 
 -- Taken back, and run again with all tables of the keyspace.
 SELECT shard_split_cutover(:split);
-SELECT shard_guard_drop(:split);
+SELECT shard_split_redirect_drop(:split);
 SELECT shard_split_rollback(:split);
 SELECT shard_split_wait(:split, 'rolled_back');
 SELECT shard_split_start_dual_write(:split);
@@ -127,7 +127,7 @@ SELECT shard_split_finish(:split);
 SELECT shard_split_wait(:split, 'finished');
 SELECT shard_split_cutover(:split);
 SELECT shard_split_rollback(:split);
-SELECT shard_guard_drop(:split);
+SELECT shard_split_redirect_drop(:split);
 
 -- A split of many keys is one line, and whole where that is asked for.
 SELECT shard_assign_many(array_agg(i::text), 'a') > 0 AS assigned FROM generate_series(1001, 1200) i;

@@ -65,7 +65,7 @@ SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('po
 SELECT r.logical_key, s.shard_key, r.status, r.split_id = :split AS by_the_split
   FROM shardmaster.shard_reservation r JOIN shardmaster.shard s ON s.id = r.shard_id
  WHERE r.tenant_id IN ('x1', 'x2') ORDER BY r.id;
-SELECT shard_guard_drop(:split);
+SELECT shard_split_redirect_drop(:split);
 
 -- A capacity for a server that had none: who is there takes a slot, also beyond it.
 SELECT shard_assign_many('{y1,y2,y3}', 'c') IS NOT NULL AS assigned;

@@ -202,15 +202,15 @@ ROLLBACK;
 \set VERBOSITY terse
 SELECT shard_drop('b');
 \set VERBOSITY default
-SELECT shard_guard_drop(1);
-SELECT shard_guard_drop(:back);
+SELECT shard_split_redirect_drop(1);
+SELECT shard_split_redirect_drop(:back);
 SELECT count(*) FROM shard_guards();
 SELECT shard_drop('b');
 -- What stays says whose the other one is, and what it knows last.
 SELECT string_agg(relname, ' ' ORDER BY relname) AS stays FROM pg_class
  WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r';
-SELECT shard_guard_drop(:back), shard_guard_drop(NULL);
-SELECT shard_guard_drop(:back, source_lost => NULL);
+SELECT shard_split_redirect_drop(:back), shard_split_redirect_drop(NULL);
+SELECT shard_split_redirect_drop(:back, source_lost => NULL);
 
 -- A range in a split is left alone, also by an assignment that would change nothing.
 SELECT shard_keyspace_add('ordered', 'range', key_type => 'bigint');

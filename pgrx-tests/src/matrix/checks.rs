@@ -21,7 +21,7 @@ impl Cell<'_> {
         }
         let client = self.sessions.master(self.cluster)?;
         for split in self.earlier.iter().chain([&self.split]) {
-            client.execute("SELECT shard_guard_drop($1)", &[split])?;
+            client.execute("SELECT shard_split_redirect_drop($1)", &[split])?;
         }
         self.check_nothing_is_left()
     }

@@ -25,7 +25,7 @@ impl Walk {
         }
         let redirecting: Vec<i64> = self.model.redirects().into_iter().map(|(id, _)| id).collect();
         for id in redirecting {
-            self.ask_master(|master| master.execute("SELECT shard_guard_drop($1)", &[&id]))?;
+            self.ask_master(|master| master.execute("SELECT shard_split_redirect_drop($1)", &[&id]))?;
             self.model.guard_dropped(id);
         }
         for shard in 0..SHARDS {

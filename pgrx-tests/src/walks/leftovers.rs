@@ -1,5 +1,5 @@
 //! What is left on a shard when every split is over: redirects that shard_guards() lists,
-//! and after shard_guard_drop nothing but whose the shard is and what moved last.
+//! and after shard_split_redirect_drop nothing but whose the shard is and what moved last.
 
 use super::stage::Stage;
 use crate::Result;

@@ -90,7 +90,7 @@ impl Walk {
     fn drop_guards_of(&mut self, shard: usize, keys: &[KeyIndex]) -> Result<()> {
         for id in self.model.redirects_of(shard, keys) {
             self.refresh_routes();
-            self.operate(&format!("SELECT shard_guard_drop({id})"))?;
+            self.operate(&format!("SELECT shard_split_redirect_drop({id})"))?;
             self.model.guard_dropped(id);
         }
         Ok(())

@@ -39,7 +39,7 @@ impl Call {
             Call::Finish => "shard_split_finish",
             Call::Pause => "shard_split_pause",
             Call::Resume => "shard_split_resume",
-            Call::GuardDrop => "shard_guard_drop",
+            Call::GuardDrop => "shard_split_redirect_drop",
         }
     }
 }

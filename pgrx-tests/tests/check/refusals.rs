@@ -118,7 +118,7 @@ fn a_call_in_the_wrong_phase_says_which_is_right() {
     for call in ["run_backfill", "replay_tail", "cutover", "finish"] {
         assert_eq!(refused(&mut master, &format!("SELECT shard_split_{call}(1)")), "55000", "{call}");
     }
-    assert_eq!(refused(&mut master, "SELECT shard_guard_drop(1)"), "55000");
+    assert_eq!(refused(&mut master, "SELECT shard_split_redirect_drop(1)"), "55000");
     assert_eq!(refused(&mut master, "SELECT shard_split_wait(1, 'nonsense')"), "22023");
     assert_eq!(refused(&mut master, "SELECT shard_split_wait(1, 'completed', '10 ms')"), "57014");
     assert_eq!(
@@ -157,7 +157,7 @@ fn a_table_keeps_its_keyspace_while_a_redirect_stands() {
     let error = error.as_db_error().unwrap();
     assert_eq!(error.code().code(), "55006");
     assert_eq!(error.message(), "table \"items\" of keyspace \"default\" is redirected by splits 1");
-    assert!(error.hint().unwrap().contains("shard_guard_drop"));
+    assert!(error.hint().unwrap().contains("shard_split_redirect_drop"));
     split.drop_guard().unwrap();
     master.batch_execute(drop).unwrap();
 }
@@ -479,7 +479,7 @@ fn what_no_rollback_undoes_is_no_part_of_a_transaction() {
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     let mut master = cluster.superuser().unwrap();
-    for call in ["shard_guard_drop(1)", "shard_adopt('shard_a')", "shard_cleanup('shard_a')"] {
+    for call in ["shard_split_redirect_drop(1)", "shard_adopt('shard_a')", "shard_cleanup('shard_a')"] {
         assert_eq!(refused(&mut master, &format!("BEGIN; SELECT {call}")), "25001", "{call}");
         master.batch_execute("ROLLBACK").unwrap();
     }

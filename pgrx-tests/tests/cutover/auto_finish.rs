@@ -9,7 +9,7 @@ use shardmaster_tests::wait;
 const SETTINGS: [&str; 2] = ["shardmaster.reverse = on", "shardmaster.watch_interval = 100"];
 
 fn settle_for(cluster: &Cluster, split: &Split<'_>, terms: &str) -> Result<(), postgres::Error> {
-    let call = format!("SELECT shard_split_settle_for({}, {terms})", split.id);
+    let call = format!("SELECT shard_split_auto_finish({}, {terms})", split.id);
     cluster.superuser().unwrap().batch_execute(&call)
 }
 
@@ -40,7 +40,7 @@ fn a_split_settles_at_an_age() {
     let cluster = fixture::cluster(&SETTINGS);
     let split = plan(&cluster);
     to_pending(&split);
-    settle_for(&cluster, &split, "age => '1 hour'").unwrap();
+    settle_for(&cluster, &split, "after => '1 hour'").unwrap();
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     write(&cluster, "id < 100");
@@ -48,13 +48,13 @@ fn a_split_settles_at_an_age() {
     assert_eq!(waits_for(&cluster, &split).unwrap(), "settles 01:00:00 after the cutover");
     assert!(!rows(&cluster, 0).is_empty());
     let expected = rows(&cluster, 1);
-    settle_for(&cluster, &split, "age => '1 second', queue_bytes => 1000000000").unwrap();
+    settle_for(&cluster, &split, "after => '1 second', queue_bytes => 1000000000").unwrap();
     split.wait("finished", LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
     assert_eq!(rows(&cluster, 1), expected);
     let events = split.events().unwrap();
     assert!(events.contains("settles 00:00:01 after the cutover, or when the queue"), "{events}");
-    settle_for(&cluster, &split, "age => '1 second'").unwrap();
+    settle_for(&cluster, &split, "after => '1 second'").unwrap();
 }
 
 #[test]
@@ -127,32 +127,32 @@ fn a_way_back_that_is_gone_is_not_measured() {
 fn whoever_goes_back_does_not_settle() {
     let cluster = fixture::cluster(&SETTINGS);
     let split = completed(&cluster);
-    for wrong in ["age => '-1 second'", "queue_bytes => -1"] {
+    for wrong in ["after => '-1 second'", "queue_bytes => -1"] {
         let error = settle_for(&cluster, &split, wrong).unwrap_err();
         assert_eq!(error.code().unwrap().code(), "22023", "{error}");
     }
     // Nothing that can be written as an interval is a moment beyond all times.
-    settle_for(&cluster, &split, "age => '170000000 years'").unwrap();
+    settle_for(&cluster, &split, "after => '170000000 years'").unwrap();
     watched_twice(&cluster, &split);
-    settle_for(&cluster, &split, "age => NULL").unwrap();
+    settle_for(&cluster, &split, "after => NULL").unwrap();
     // Its shards are looked at now and then.
     wait::until("what it waits for", LIMIT, || {
         let waits = waits_for(&cluster, &split);
         Ok((waits.as_deref() == Some("waiting for shard_split_finish")).then_some(()))
     })
     .unwrap();
-    settle_for(&cluster, &split, "age => '1 hour'").unwrap();
+    settle_for(&cluster, &split, "after => '1 hour'").unwrap();
     cluster.fault("install_begin=hold").unwrap();
     let mut master = cluster.superuser().unwrap();
     let back: i64 = master.query_one("SELECT shard_split_reverse($1)", &[&split.id]).unwrap().get(0);
-    let error = settle_for(&cluster, &split, "age => '1 second'").unwrap_err();
+    let error = settle_for(&cluster, &split, "after => '1 second'").unwrap_err();
     let text = error.as_db_error().unwrap().message();
     assert!(text.contains(&format!("is being taken back by split {back}")), "{text}");
     cluster.fault("").unwrap();
     split.wait("reversed", LIMIT).unwrap();
     let back = Split::of(&cluster, back);
     let expected = rows(&cluster, 0);
-    settle_for(&cluster, &back, "age => '0'").unwrap();
+    settle_for(&cluster, &back, "after => '0'").unwrap();
     back.wait("finished", LIMIT).unwrap();
     assert!(rows(&cluster, 1).is_empty());
     assert_eq!(rows(&cluster, 0), expected);
@@ -175,7 +175,7 @@ fn what_is_said_later_counts() {
         holder.batch_execute("BEGIN; LOCK TABLE shardmaster_agent.queue_2_1 IN ACCESS EXCLUSIVE MODE")?;
         let asked =
             wait::until("a question", std::time::Duration::from_secs(1), || Ok(is_asked().then_some(())));
-        Ok(asked.is_ok().then(|| settle_for(&cluster, &split, "age => '1 day'").unwrap()))
+        Ok(asked.is_ok().then(|| settle_for(&cluster, &split, "after => '1 day'").unwrap()))
     })
     .unwrap();
     watched_twice(&cluster, &split);
@@ -203,7 +203,7 @@ fn a_split_whose_rows_differ_does_not_settle() {
         wait::until(status, LIMIT, is_so).map_err(|e| format!("{e}; {}", split.describe())).unwrap();
     };
     verified("differs");
-    settle_for(&cluster, &split, "age => '1 second'").unwrap();
+    settle_for(&cluster, &split, "after => '1 second'").unwrap();
     watched_twice(&cluster, &split);
     watched_twice(&cluster, &split);
     let waits = waits_for(&cluster, &split).unwrap();

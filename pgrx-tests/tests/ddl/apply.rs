@@ -1,4 +1,4 @@
-//! Changes of the source's tables that a split makes on its target as well: `on_ddl => 'replay'`.
+//! Changes of the source's tables that a split makes on its target as well: `on_ddl => 'apply'`.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
@@ -22,7 +22,7 @@ fn start(split: &Split<'_>, on_ddl: &str) -> Result<(), postgres::Error> {
 fn pending(cluster: &Cluster) -> Split<'_> {
     let split = plan(cluster);
     assert_eq!(state_of(&start(&split, "'always'").unwrap_err()), "22023");
-    start(&split, "'replay'").unwrap();
+    start(&split, "'apply'").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     split

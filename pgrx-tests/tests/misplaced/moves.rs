@@ -317,7 +317,7 @@ fn it_does_not_begin_where_a_split_or_a_statement_is() {
         );
         assert_eq!(counts(&cluster), [10, 12, 10, 0]);
     }
-    split.superuser().unwrap().batch_execute("SELECT shard_guard_drop(1)").unwrap();
+    split.superuser().unwrap().batch_execute("SELECT shard_split_redirect_drop(1)").unwrap();
     wait::until("the redirect to be gone", LIMIT, || {
         Ok(dba.batch_execute("CALL shard_misplaced_move('shard_b', '{moves}')").ok())
     })

@@ -108,7 +108,7 @@ fn a_shard_with_a_redirect_is_not_dropped() {
     let error = master.batch_execute("SELECT shard_drop('shard_a')").unwrap_err();
     let error = error.as_db_error().unwrap();
     assert_eq!(error.code().code(), "55006");
-    assert!(error.hint().unwrap_or_default().contains("shard_guard_drop"), "{error}");
+    assert!(error.hint().unwrap_or_default().contains("shard_split_redirect_drop"), "{error}");
     split.drop_guard().unwrap();
     master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
 }
@@ -126,9 +126,9 @@ fn a_redirect_of_a_lost_source_can_be_given_up() {
     cluster.servers[0].stop(Stop::Immediate).unwrap();
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SELECT shard_assign_many(array_agg(key), 'shard_b', force => true) FROM shard_entries() WHERE read_shard = 'shard_a'").unwrap();
-    assert!(master.execute("SELECT shard_guard_drop($1)", &[&id]).is_err());
+    assert!(master.execute("SELECT shard_split_redirect_drop($1)", &[&id]).is_err());
     assert!(master.batch_execute("SELECT shard_drop('shard_a')").is_err());
-    master.execute("SELECT shard_guard_drop($1, source_lost => true)", &[&id]).unwrap();
+    master.execute("SELECT shard_split_redirect_drop($1, source_lost => true)", &[&id]).unwrap();
     let left: i64 = master.query_one("SELECT count(*) FROM shard_guards()", &[]).unwrap().get(0);
     assert_eq!(left, 0);
     master.batch_execute("SELECT shard_drop('shard_a')").unwrap();

@@ -102,7 +102,7 @@ fn refusals_name_what_ends_them() {
     let failed = failed.as_db_error().unwrap();
     let detail = failed.detail().unwrap_or_default();
     assert!(detail.starts_with(&format!("split {} since 20", split.id)), "{detail}");
-    let call = format!("SELECT shard_guard_drop({})", split.id);
+    let call = format!("SELECT shard_split_redirect_drop({})", split.id);
     assert!(failed.hint().unwrap_or_default().contains(&call), "{failed:?}");
     master.batch_execute(&call).unwrap();
     wait::until("the redirect's end", LIMIT, || {

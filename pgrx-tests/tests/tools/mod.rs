@@ -8,5 +8,6 @@ mod load;
 mod metrics;
 mod report;
 mod servers;
+mod shard_move;
 mod smoke;
 mod split_run;

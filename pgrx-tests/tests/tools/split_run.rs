@@ -285,7 +285,10 @@ fn a_dropped_extension_names_the_redirects_that_stay() {
     };
     let notices = told();
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(notices[0].contains("\\\"shard_a\\\"") && notices[0].contains("shard_guard_drop"), "{notices:?}");
+    assert!(
+        notices[0].contains("\\\"shard_a\\\"") && notices[0].contains("shard_split_redirect_drop"),
+        "{notices:?}"
+    );
     split.drop_guard().unwrap();
     assert!(told().is_empty());
 }

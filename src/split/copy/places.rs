@@ -1,5 +1,5 @@
 //! Partitions that the source has and the target has not, made there as well, where the split's
-//! operator has asked for that (`on_ddl => 'replay'`). Invariant: what is made is empty, and made
+//! operator has asked for that (`on_ddl => 'apply'`). Invariant: what is made is empty, and made
 //! only where no partition of the target takes what it is for; so it takes no row from another one,
 //! and to find it there is all that has to be known to make it once.
 //!

@@ -1,7 +1,7 @@
 //! Finish: the moved rows leave the source, each batch after the target has shown that it
 //! has it. Then the target's guard goes, the source's redirect takes over what the split's
 //! own triggers refuse, and all of the split's own goes there, too. The redirect stays until
-//! the keys come back or shard_guard_drop() ends it. Every part can be repeated, so an
+//! the keys come back or shard_split_redirect_drop() ends it. Every part can be repeated, so an
 //! interrupted finish begins again where it was.
 
 use super::proof::Prover;

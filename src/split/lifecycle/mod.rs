@@ -78,11 +78,11 @@ fn record(id: i64, state: &State, answer: Answer) {
     }
 }
 
-/// `on_ddl`: what changes of its tables are answered with; None: what was said before.
-pub fn start_dual_write(id: i64, on_ddl: Option<&str>) -> Result<(), Failure> {
+/// `applies_ddl`: whether changes of its tables are made on the target; None: what was said before.
+pub fn start_dual_write(id: i64, applies_ddl: Option<bool>) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::StartDualWrite)?;
-    if let Some(on_ddl) = on_ddl {
-        split::set_on_ddl(id, on_ddl);
+    if let Some(applies) = applies_ddl {
+        split::set_on_ddl(id, if applies { "replay" } else { "wait" });
     }
     if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
         plan::revive(id)?;

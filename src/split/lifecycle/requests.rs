@@ -39,13 +39,13 @@ impl Call {
             Call::Rehearse => "shard_split_rehearse",
             Call::Rollback => "shard_split_rollback",
             Call::Finish => "shard_split_finish",
-            Call::GuardDrop => "shard_guard_drop",
+            Call::GuardDrop => "shard_split_redirect_drop",
             Call::Pause => "shard_split_pause",
             Call::Resume => "shard_split_resume",
             Call::Verify => "shard_split_verify",
             Call::Repair => "shard_split_repair",
             Call::Reverse => "shard_split_reverse",
-            Call::SettleFor => "shard_split_settle_for",
+            Call::SettleFor => "shard_split_auto_finish",
             Call::SwitchReads => "shard_split_switch_reads",
         }
     }

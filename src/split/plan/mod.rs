@@ -1,6 +1,7 @@
 //! Planning: everything that is wrong on paper, found before any server is asked.
 
 pub mod check;
+pub mod destination;
 pub mod policies;
 mod refusals;
 
@@ -55,20 +56,27 @@ impl What {
                 let wanted = Interval::new(keyspace.key_type(), lower.as_deref(), upper.as_deref())?;
                 ranges::carve(keyspace, &wanted, &source.shard_key)?
             }
-            (What::Named(names), _) if names.is_empty() => return Err(PlanError::NoTenants.into()),
-            (What::Named(names), Strategy::Directory) => canonical_keys(keyspace, names)?,
-            (What::Named(names), Strategy::Hash { .. }) => {
-                let names = names.into_iter().collect::<Option<Vec<_>>>().ok_or(RoutingError::NullKey)?;
-                let mut buckets = buckets::names(keyspace, names)?;
-                buckets.sort_unstable();
-                buckets.dedup();
-                buckets
-            }
-            (What::Named(_), Strategy::Range { .. }) => {
-                return Err(RoutingError::other_strategy(keyspace).into());
-            }
+            (What::Named(names), _) => named(keyspace, names)?,
         };
         Ok(Moving { keys, are_on_source: false })
+    }
+}
+
+/// Entries of a directory or of a hash keyspace, as the catalog spells them.
+fn named(keyspace: &Locked, names: Vec<Option<String>>) -> std::result::Result<Vec<String>, Failure> {
+    if names.is_empty() {
+        return Err(PlanError::NoTenants.into());
+    }
+    match keyspace.strategy {
+        Strategy::Directory => Ok(canonical_keys(keyspace, names)?),
+        Strategy::Hash { .. } => {
+            let names = names.into_iter().collect::<Option<Vec<_>>>().ok_or(RoutingError::NullKey)?;
+            let mut buckets = buckets::names(keyspace, names)?;
+            buckets.sort_unstable();
+            buckets.dedup();
+            Ok(buckets)
+        }
+        Strategy::Range { .. } => Err(RoutingError::other_strategy(keyspace).into()),
     }
 }
 

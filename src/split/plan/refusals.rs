@@ -34,6 +34,10 @@ pub enum PlanError {
     NoTables(String),
     #[error("not routed to source shard \"{shard}\": {keys}")]
     NotOnSource { shard: String, keys: String, strategy: Strategy },
+    #[error("split {split} has moved keys of these away from shard \"{shard}\", and is not finished")]
+    MovedAway { split: i64, shard: String },
+    #[error("the keys are on several shards: {0}")]
+    SeveralSources(String),
     #[error("key \"{key}\" is moved by split {split} already")]
     Overlap { key: String, split: i64 },
     #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
@@ -50,6 +54,10 @@ impl From<PlanError> for Failure {
                 (SqlState::INVALID_VALUE, "shard_entries() lists what is routed where.")
             }
             PlanError::SameShard(_) => (SqlState::INVALID_VALUE, "Name two different shards."),
+            PlanError::SeveralSources(_) => (
+                SqlState::INVALID_VALUE,
+                "Call shard_move for the keys of one shard at a time: shard_of() says where each is.",
+            ),
             PlanError::OnePlace(_) => (SqlState::INVALID_VALUE, STAY),
             PlanError::HoldsNoRows { .. } => {
                 (SqlState::INVALID_VALUE, "Only shards of kind \"postgres\" can be split.")
@@ -65,6 +73,10 @@ impl From<PlanError> for Failure {
                 (SqlState::NOT_IN_STATE, "Say which tables the keys shard, with shard_table_add().")
             }
             PlanError::NotOnSource { strategy, .. } => (SqlState::INVALID_VALUE, where_it_is(*strategy)),
+            PlanError::MovedAway { .. } => (
+                SqlState::IN_USE,
+                "SELECT shard_split_reverse({id}) takes the move back. SELECT shard_split_finish({id}) ends it for good.",
+            ),
             PlanError::Overlap { .. } => (
                 SqlState::IN_USE,
                 "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover.",
@@ -80,7 +92,9 @@ impl From<PlanError> for Failure {
                 "It is being rolled back: SELECT shard_split_wait({id}, 'rolled_back') waits for its end.",
                 split,
             )),
-            PlanError::Overlap { split, .. } => failure.hint(of_split(hint, split)),
+            PlanError::Overlap { split, .. } | PlanError::MovedAway { split, .. } => {
+                failure.hint(of_split(hint, split))
+            }
             _ => failure.hint(hint),
         }
     }
