@@ -70,7 +70,7 @@ test: setup-tests
 	@scripts/test.sh model pure clients server isolation docs regress updates majors harness
 endif
 
-# All that there is, before a release: tests/README.md says what it has beside `make test`. It takes hours and may be ended
+# All that there is, before a release: docs/internals/tests.md says what it has beside `make test`. It takes hours and may be ended
 # at any time: what has passed is kept for the code as it is, and the next run goes on.
 # The package is tried in a bare Debian, for which one must be root.
 LONG = SHARDMASTER_KEEP=1 SHARDMASTER_SOAK=1 SHARDMASTER_TEST_TIMEOUT=86400 SHARDMASTER_WALK_SECONDS=$(or $(SECONDS),1800)
@@ -92,7 +92,7 @@ soak: setup-tests
 	@$(LONG) scripts/test.sh model harness:faults::injection_points harness:faults::disasters harness:faults::walks harness:faults::bad_input harness:faults::histories harness:ddl::resume harness:routing::placement harness:routing::redirects major:16
 endif
 
-# Tries faults of all kinds, and writes down what it has tried: docs/reliability.md. Takes what `make soak` takes.
+# Tries faults of all kinds, and writes down what it has tried: docs/internals/reliability.md. Takes what `make soak` takes.
 reliability: setup-tests
 	@scripts/reliability.sh
 
@@ -109,8 +109,8 @@ regress: setup-tests
 # the difference.
 accept:
 	@for suite in regress isolation; do cp target/$$suite/results/*.out tests/expected/ 2>/dev/null || true; done
-	@cp target/docs/functions.md docs/ 2>/dev/null || true
-	@git diff --stat -- tests/expected docs/functions.md
+	@cp target/docs/functions.md docs/reference/ 2>/dev/null || true
+	@git diff --stat -- tests/expected docs/reference/functions.md
 
 # The documentation as a site in target/site. Needs no PostgreSQL; builds mdBook into target/tools, and installs what that lacks.
 docs:

@@ -23,7 +23,7 @@ blocks() {
         /^```$/ { if (inside) close(file); inside = 0; next }
         inside { print > file }
     ' "$1"
-    # As docs/operations.md says it of servers that do not know this right.
+    # As docs/operate/roles-and-rights.md says it of servers that do not know this right.
     [ "$MAJOR" -ge 15 ] ||
         find "$2" -name '*.sql' -exec \
             sed -i 's/^GRANT SET ON PARAMETER session_replication_role TO \([a-z_]*\);/ALTER ROLE \1 SUPERUSER;/' {} +
@@ -60,8 +60,8 @@ run_block() {
 check_settings() {
     local row missing=0
     while read -r row; do
-        if ! grep -qF "$row" docs/operations.md; then
-            echo "docs/operations.md lacks: $row"
+        if ! grep -qF "$row" docs/reference/settings.md; then
+            echo "docs/reference/settings.md lacks: $row"
             missing=1
         fi
     done < <(as_user "$BINDIR/psql" -X -At -h "$1" -U postgres -d app -c "
@@ -70,7 +70,7 @@ check_settings() {
     return "$missing"
 }
 
-# Every promise of docs/security.md names a test that exists: [`folder::file::function`]
+# Every promise of docs/reference/security-*.md names a test that exists: [`folder::file::function`]
 # of pgrx-tests/tests, or [`a/file`].
 check_promises() {
     local promise file function named=0 missing=0
@@ -84,28 +84,28 @@ check_promises() {
                 ;;
             *) if [ -f "$promise" ]; then continue; fi ;;
         esac
-        echo "docs/security.md names a test that does not exist: $promise"
+        echo "docs/reference/security-*.md name a test that does not exist: $promise"
         missing=$((missing + 1))
-    done < <(grep -o '\[`[^`]*`\]' docs/security.md | tr -d '[]`' | sort -u)
+    done < <(grep -oh '\[`[^`]*`\]' docs/reference/security-*.md | tr -d '[]`' | sort -u)
     [ "$missing" -eq 0 ] && [ "$named" -gt 20 ]
 }
 
-# docs/functions.md is what a created extension says of itself; as it should be it is left in
+# docs/reference/functions.md is what a created extension says of itself; as it should be it is left in
 # target/docs, from where `make accept` takes it.
 check_functions() {
     mkdir -p target/docs
     as_user "$BINDIR/psql" -X -q -h "$1" -U postgres -d app -c 'CREATE EXTENSION IF NOT EXISTS shardmaster' &&
         as_user "$BINDIR/psql" -X -At -q -v ON_ERROR_STOP=1 -h "$1" -U postgres -d app \
             <scripts/functions.sql >target/docs/functions.md || return 1
-    diff -u docs/functions.md target/docs/functions.md || {
-        echo "docs/functions.md is not what the extension says: make accept takes target/docs/functions.md" && return 1
+    diff -u docs/reference/functions.md target/docs/functions.md || {
+        echo "docs/reference/functions.md is not what the extension says: make accept takes target/docs/functions.md" && return 1
     }
 }
 
 # Links between documents lead somewhere, and the site's table of contents to each page.
 check_links() {
     python3 scripts/doc_links.py --summary docs/SUMMARY.md \
-        README.md CHANGELOG.md tests/README.md clients/*.md clients/*/README.md docs/*.md
+        README.md CHANGELOG.md clients/*.md clients/*/README.md $(find docs -name '*.md')
 }
 
 # counted COMMAND ...: one check more.
@@ -132,7 +132,7 @@ run_docs() {
             run_block "$document" "$block" "$RUN/$name" && status=0 || status=$?
             case $status in 0) ok=$((ok + 1)) ;; 2) ;; *) bad=$((bad + 1)) ;; esac
         done
-        if [ "$document" = docs/operations.md ]; then
+        if [ "$document" = docs/reference/settings.md ]; then
             counted check_settings "$RUN/$name"
         fi
         if [ "$bad" -gt 0 ]; then tail -n 40 "$RUN/$name/log"; fi

@@ -1,25 +1,25 @@
--- docs/functions.md: every function that somebody may call, as a created extension has it. One that has
+-- docs/reference/functions.md: every function that somebody may call, as a created extension has it. One that has
 -- no subject below, no level or no comment, is an error. Run by scripts/docs.sh, with psql -At.
 
 CREATE TEMPORARY TABLE subject (position int, title text, pages text, pattern text);
 INSERT INTO subject VALUES
-    (1, 'Shards', '[Operations](operations.md), [credentials](credentials.md)',
+    (1, 'Shards', '[Roles and rights](../operate/roles-and-rights.md), [credentials](../operate/credentials.md)',
      '^shard_(add|add_many|set_\w+|drop|topology|status|check|credential\w*|credentials|keychain\w*|services|adopt|cleanup|report|top)$'),
     (2, 'Rights', '[Security](security.md)', '^shard_(grant|revoke|(dis)?trust_owner|trusted_owners)$'),
-    (3, 'Keyspaces and tables', '[Routing](routing.md), [schemas](schemas.md), [imports](imports.md)',
+    (3, 'Keyspaces and tables', '[Concepts](../start/concepts.md), [copy a schema](../guides/copy-a-schema.md)',
      '^shard_(keyspace\w*|table_\w+|tables|sequence_\w+|sequences|schema_\w+|import)$'),
-    (4, 'Routes', '[Clients](clients.md), [routing](routing.md), [gateways](gateways.md)',
+    (4, 'Routes', '[Write a client](../guides/write-a-client.md), [gateways](../guides/gateways.md)',
      '^shard_(of|for|route|route_\w+|entries|routing_\w+|assign\w*|unassign|join_ranges|range_midpoint|gateway_config|unassigned)$'),
-    (5, 'Splits', '[Operations](operations.md), [the protocol](protocol.md)', '^shard_(move|split_\w+|splits)$'),
-    (6, 'Guards and rows that are misplaced', '[Guards](guards.md), [misplaced rows](misplaced.md)',
+    (5, 'Splits', '[Move a tenant](../guides/move-a-tenant.md), [phases](phases.md)', '^shard_(move|split_\w+|splits)$'),
+    (6, 'Guards and rows that are misplaced', '[Key guards](../guides/key-guards.md), [misplaced rows](../guides/misplaced-rows.md)',
      '^shard_(guard\w*|misplaced\w*)$'),
-    (7, 'Placement', '[Placement](placement.md)',
+    (7, 'Placement', '[Place tenants](../guides/place-tenants.md)',
      '^shard_(\w+_slot|expire_leases|capacity|tenant_usage|place_tenant)$'),
-    (8, 'Identifiers', '[Identifiers](identifiers.md)', '^shard_(snowflake_\w+|sequences_spread)$'),
-    (9, 'Queries and commands on all shards', '[Queries](queries.md), [executions](executions.md)',
+    (8, 'Identifiers', '[Identifiers](../guides/identifiers.md)', '^shard_(snowflake_\w+|sequences_spread)$'),
+    (9, 'Queries and commands on all shards', '[Query all shards](../guides/query-all-shards.md), [run DDL everywhere](../guides/run-ddl-everywhere.md)',
      '^shard_(query\w*|execut\w+|logins?|login_\w+)$'),
-    (10, 'Lookups', '[Lookups](lookups.md)', '^shard_lookup\w*$'),
-    (11, 'Reference tables', '[Reference tables](reference-tables.md)', '^shard_reference_\w+$');
+    (10, 'Lookups', '[Lookup indexes](../guides/lookup-indexes.md)', '^shard_lookup\w*$'),
+    (11, 'Reference tables', '[Reference tables](../guides/reference-tables.md)', '^shard_reference_\w+$');
 -- Quotas are of placement, whatever their name begins with.
 UPDATE subject SET pattern = replace(pattern, 'set_\w+', 'set_(?!quota)\w+') WHERE position = 1;
 UPDATE subject SET pattern = replace(pattern, 'capacity|', 'capacity|set_quota|') WHERE position = 7;
@@ -90,6 +90,30 @@ BEGIN
     RETURN said;
 END $$;
 
+-- A comment as Markdown: what it says of an argument or a column, "name: ..", and of a SQLSTATE are items of lists.
+CREATE FUNCTION pg_temp.described(said text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    state CONSTANT text := '(?:[0-9][0-9A-Z]{4}|08xxx|SM[0-9]{3})';
+    sentence text;
+    piece    text;
+    was      text := '';
+    kind     text;
+    made     text := '';
+BEGIN
+    FOREACH sentence IN ARRAY regexp_split_to_array(regexp_replace(said, '\s*\n\s*', ' ', 'g'), '(?<=[a-z0-9)][.])\s+(?=[A-Za-z0-9])') LOOP
+        FOREACH piece IN ARRAY CASE WHEN sentence ~ ('^' || state || ': ') THEN regexp_split_to_array(sentence, '; (?=' || state || ': )')
+                                    WHEN sentence ~ '^[a-z][a-z_]*: ' THEN regexp_split_to_array(sentence, '; (?=[a-z][a-z_]*: )')
+                                    ELSE ARRAY[sentence] END LOOP
+            kind := CASE WHEN piece ~ ('^' || state || ': ') THEN 'error' WHEN piece ~ '^[a-z][a-z_]*: ' THEN 'item' ELSE 'text' END;
+            made := made || CASE WHEN made = '' THEN '' WHEN kind = 'text' AND was = 'text' THEN ' ' WHEN kind = was THEN E'\n' ELSE E'\n\n' END
+                         || CASE WHEN kind = 'text' THEN pg_temp.paragraph(piece)
+                                 ELSE regexp_replace(pg_temp.paragraph('- ' || piece), '^- ([^:]*): ', '- `\1`: ') END;
+            was := kind;
+        END LOOP;
+    END LOOP;
+    RETURN made;
+END $$;
+
 SELECT text FROM (
     SELECT 0 AS position, '' AS name, 0 AS part, '' AS signature, $$# Functions
 
@@ -111,6 +135,6 @@ $$ AS text
     UNION ALL
     SELECT position, name, 1, s.text,
            format(E'```text\n%s%s\n```\n\n%s\n\nLevel: %s.\n', CASE WHEN prokind = 'p' THEN 'CALL ' ELSE '' END, s.text,
-                  pg_temp.paragraph(said), coalesce(level, 'only the extension''s owner'))
+                  pg_temp.described(said), coalesce(level, 'only the extension''s owner'))
       FROM called JOIN signature s USING (oid)
 ) pages ORDER BY position, name COLLATE "C", part, signature COLLATE "C";

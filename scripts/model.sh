@@ -1,4 +1,4 @@
-# Sourced by test.sh: the protocol as a model, checked exhaustively (docs/model.md). It needs a
+# Sourced by test.sh: the protocol as a model, checked exhaustively (docs/internals/model.md). It needs a
 # processor and no server, so its programs run beside what waits for servers.
 
 build_model() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs what tries faults and writes down what it has tried: docs/reliability.md. Longer with
+# Runs what tries faults and writes down what it has tried: docs/internals/reliability.md. Longer with
 # SHARDMASTER_SOAK, SHARDMASTER_WALK_SECONDS; with failovers by Patroni where that is installed.
 # What runs have tried is kept in docs/reliability.records, a line each, and the page counts all of it:
 # ten hours come together from several runs. SHARDMASTER_RECORDS names a file of records that other
@@ -22,5 +22,5 @@ sed "s/$/\tat=commit $(git rev-parse --short HEAD), $(date +%F)/" "$records" >>"
 version=$("$(scripts/prefix.sh)/postgres" --version)
 said="$(sed -n '1s/.*\tat=//p' "$kept") to $(sed -n '$s/.*\tat=//p' "$kept"), $version, $(nproc) processors"
 cargo build -q -p shardmaster-tests --profile harness --bin reliability
-target/harness/reliability "$said" <"$kept" >docs/reliability.md
-echo "docs/reliability.md: $(wc -l <"$kept") records"
+target/harness/reliability "$said" <"$kept" >docs/internals/reliability.md
+echo "docs/internals/reliability.md: $(wc -l <"$kept") records"

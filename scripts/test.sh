@@ -63,6 +63,7 @@ build_extension() {
 
 suite_lint() {
     one "cargo fmt" cargo fmt --all --check
+    one "how hard documents are to read" python3 scripts/doc_measure.py README.md $(find docs -name '*.md' ! -name SUMMARY.md | sort)
     features pg_test
     one "clippy, extension" cargo clippy -q --profile harness "${FEATURES[@]}" -- -D warnings
     one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client -p shardmaster-model --profile harness --all-targets -- -D warnings
@@ -74,7 +75,7 @@ suite_pure() {
     echo "== pure tests for PostgreSQL $MAJOR"
     features
     cargo test -q --profile harness --lib "${FEATURES[@]}" >"$LOGS/pure.log" 2>&1 || status=$?
-    # Whether docs/model.md still names what is there: any function that moves is found here.
+    # Whether docs/internals/model-map.md still names what is there: any function that moves is found here.
     cargo test -q -p shardmaster-model --profile harness --test code >>"$LOGS/pure.log" 2>&1 || status=$?
     cat "$LOGS/pure.log"
     cargo_results "pure tests" "$LOGS/pure.log" "$status"

@@ -1,5 +1,5 @@
 //! shardmaster: the control plane of a sharded system whose shards are ordinary
-//! PostgreSQL databases. See `docs/architecture.md`.
+//! PostgreSQL databases. See `docs/internals/architecture.md`.
 
 use pgrx::prelude::*;
 

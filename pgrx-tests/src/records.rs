@@ -1,4 +1,4 @@
-//! What tests have tried, a line each, for docs/reliability.md: appended to the file that
+//! What tests have tried, a line each, for docs/internals/reliability.md: appended to the file that
 //! SHARDMASTER_RECORDS names. Without it nothing is kept.
 
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! docs/reliability.md from what tests have kept of what they tried: `records`.
+//! docs/internals/reliability.md from what tests have kept of what they tried: `records`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -30,9 +30,9 @@ pub fn page(lines: &str, said: &str) -> String {
     let records: Vec<Record<'_>> = lines.lines().filter_map(Record::parse).collect();
     let of = |kind: &str| records.iter().filter(|record| record.kind == kind).collect::<Vec<_>>();
     let mut page = format!(
-        "# Reliability\n\nWritten by `make reliability` from what its runs have tried: {said}. Each line below is of\n\
-         runs whose writers' books were compared with every row of every shard at the end; a run that\n\
-         differs fails, and leaves no page.\n"
+        "# Reliability\n\n`make reliability` writes this page from the records of its runs: {said}.\n\n\
+         Every run compares the writes that were acknowledged with every row of every shard at its end. A run that\n\
+         finds a difference fails and leaves no page. [Tests](tests.md) describes the tests behind each table.\n"
     );
     load(&mut page, &of("load"));
     walks(&mut page, &of("walk"));
@@ -72,7 +72,8 @@ fn by<'a, 'b>(records: &[&'a Record<'b>], name: &str) -> BTreeMap<&'b str, Vec<&
 fn load(page: &mut String, records: &[&Record<'_>]) {
     let head =
         ["runs", "writes acknowledged", "lost", "doubled", "misplaced", "longest write, moving", "staying"];
-    table(page, "Splits under load, nothing harmed", "Tenants, buckets and ranges, there and back.", &head);
+    let said = "Tenants, buckets and ranges move forward and back.";
+    table(page, "Splits under load, without faults", said, &head);
     let mut cells = vec![records.len().to_string()];
     cells.extend(["acknowledged", "lost", "doubled", "misplaced"].map(|name| sum(records, name)));
     cells.extend(["moving", "staying"].map(|name| longest(records, name)));
@@ -86,13 +87,13 @@ fn walks(page: &mut String, records: &[&Record<'_>]) {
         "hours",
         "steps",
         "splits",
-        "of these taken back",
+        "of these reversed",
         "writes acknowledged",
         "lost, doubled or misplaced",
     ];
-    let said = "An operator's calls in any order, on several splits at once: also rollbacks, ways back, restored\n\
-                masters, lost targets. After each step what every shard says to a write of every key is\n\
-                compared with a model.";
+    let said = "An operator makes calls in any order, on several splits at once. The calls include rollbacks, reverse\n\
+                splits, restored masters and lost targets. After each step, a write of every key is tried on every shard.\n\
+                The answers are compared with a model.";
     table(page, "Random walks", said, &head);
     for (faults, records) in by(records, "faults") {
         let hours = records.iter().map(|record| record.number("seconds")).sum::<u64>() as f64 / 3600.0;
@@ -104,8 +105,8 @@ fn walks(page: &mut String, records: &[&Record<'_>]) {
 }
 
 fn histories(page: &mut String, records: &[&Record<'_>]) {
-    let said = "Lists, registers and transfers across rollbacks, cutovers and ways back; cycles between\n\
-                transactions are searched for.";
+    let said = "Clients append to lists, set registers and transfer money across rollbacks, cutovers and reverse splits.\n\
+                The test searches for cycles between transactions.";
     table(page, "Histories", said, &["isolation level", "committed", "aborted", "anomalies"]);
     for (level, records) in by(records, "level") {
         let mut cells = vec![level.to_owned()];
@@ -118,12 +119,12 @@ fn failovers(page: &mut String, records: &[&Record<'_>]) {
     if records.is_empty() {
         return;
     }
-    let said = "Source, target and master as synchronous pairs under Patroni, whose leaders are killed while\n\
-                splits go forward and back.";
+    let said = "Source, target and master are synchronous pairs under Patroni. Leaders are killed while splits go forward\n\
+                and back.";
     let head = [
         "kills",
         "forward",
-        "taken back",
+        "reversed",
         "rolled back",
         "writes acknowledged",
         "lost",
@@ -142,10 +143,15 @@ fn failovers(page: &mut String, records: &[&Record<'_>]) {
 }
 
 fn disasters(page: &mut String, records: &[&Record<'_>]) {
-    let said = "A split in whose cutover, recovery, finish or rollback something happens to a server or a link, at\n\
-                as many named points; then it is taken to its end with documented calls alone. The longest that\n\
-                a writer of the moving key has waited for an answer, while its server was there, says how long\n\
-                it took to recover.";
+    let said = "Something happens to a server or a link during a split's cutover, recovery, finish or rollback. Then\n\
+                documented calls alone bring the split to its end. `points` counts the injection points at which this\n\
+                was tried. The longest wait is the longest time that a writer of the moving key waited for an answer while\n\
+                its server was up: it shows how long recovery took.\n\n\
+                - `Cut`: connections end, new ones are refused. `Silent`: nothing passes, and nobody is told.\n\
+                - `OneLost`: one connection falls silent. `Slow`: every message takes longer.\n\
+                - `Disk`: the server is set back to a snapshot of its disk. `Dump`: it is restored from a dump.\n\
+                - `Standby`: an asynchronous standby takes over, without the last writes. `Gone`: the server never returns.\n\
+                - `Hung`: all its processes stop for longer than a cutover may take. `Full`: its disk is full.";
     table(page, "Disasters", said, &["what", "points", "longest wait"]);
     for (what, records) in by(records, "what") {
         let points: BTreeSet<&str> = records.iter().map(|record| record.text("point")).collect();
@@ -155,8 +161,8 @@ fn disasters(page: &mut String, records: &[&Record<'_>]) {
 
 fn faults(page: &mut String, records: &[&Record<'_>]) {
     let kinds = by(records, "kind");
-    let said =
-        "How often a split has met what at which named point, and come to its end as if nothing had been.";
+    let said = "How often a split met which fault at which injection point, and came to its end as if nothing had happened.\n\
+         \"It\" is the split's worker.";
     let head: Vec<&str> = std::iter::once("point").chain(kinds.keys().copied()).collect();
     table(page, "Faults", said, &head);
     for (point, records) in by(records, "point") {

@@ -14,7 +14,7 @@ BEGIN
             MESSAGE = problem,
             DETAIL = 'Another role was the mover here when it was made.',
             HINT = 'Let that role be the mover again (shardmaster.local_user, or the user of the shard''s connection string), or hand the schema over to role '
-                   || pg_catalog.quote_ident(current_user) || ' with the statement of docs/operations.md, "Another mover".';
+                   || pg_catalog.quote_ident(current_user) || ' with the statement of docs/operate/roles-and-rights.md, "Another mover".';
     END IF;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION USING

@@ -38,7 +38,7 @@ impl KeychainError {
                 "Set it anew with shard_credential_set(), or drop it with shard_credential_drop() where no shard uses it."
             }
             KeychainError::Sealing(_) => "The server has no random numbers to give.",
-            KeychainError::Secret { .. } => "docs/credentials.md has an example of each kind.",
+            KeychainError::Secret { .. } => "docs/operate/credentials.md has an example of each kind.",
             KeychainError::Token(_) => {
                 "Run it as the user of the operating system that the master's server runs as."
             }

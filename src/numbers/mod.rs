@@ -1,5 +1,5 @@
 //! Sequences of a keyspace's tables on several shards: whether two of them can give out one number, and numbers of its own
-//! for each shard. See docs/identifiers.md.
+//! for each shard. See docs/guides/identifiers.md.
 
 pub mod behind;
 pub mod block;

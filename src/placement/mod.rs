@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits for another transaction's commit, but for the same logical key,
 //! the same tenant's quota, and an operator who changes the shard. Locks are taken in
-//! one order: logical key, reservation, quota, shard, slot. `docs/placement.md` says why.
+//! one order: logical key, reservation, quota, shard, slot. `docs/guides/place-tenants.md` says why.
 
 pub mod choose;
 pub mod error;

@@ -1,6 +1,6 @@
 //! Online splits. `run` is the loop of a worker; behind it are rooms, in the order in which a
 //! split comes past them: `plan`, `install`, `copy`, `cutover`, `end`.
-//! `docs/protocol.md` says why each of them is as it is.
+//! `docs/internals/protocol.md` says why each of them is as it is.
 
 mod analyze;
 mod blocks;

@@ -118,7 +118,7 @@ impl Found {
         let lesser = (!self.lesser.is_empty()).then(|| {
             let owners = self.lesser.join(", ");
             let detail = format!("the mover is a superuser, the tables belong to {owners}");
-            let hint = "A mover with no more rights than it needs bounds what code of these tables could do: see \"The mover\" in docs/operations.md.";
+            let hint = "A mover with no more rights than it needs bounds what code of these tables could do: see \"The mover\" in docs/operate/roles-and-rights.md.";
             Finding::note(&label("rights of the mover"), detail, hint)
         });
         code.chain(lesser).collect()

@@ -35,7 +35,7 @@ class ShardRouter:
     db_for_write = db_for_read
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> Optional[bool]:
-        # A new shard's tables are made by the master (docs/schemas.md).
+        # A new shard's tables are made by the master (docs/guides/copy-a-schema.md).
         return False if app_label == "sharded" else None
 
 

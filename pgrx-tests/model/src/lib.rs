@@ -1,6 +1,6 @@
-//! The protocol of docs/protocol.md as a state machine: a master, two shards, workers and
+//! The protocol of docs/internals/protocol.md as a state machine: a master, two shards, workers and
 //! writers, each of which may stop at any point, be restarted, or be set back to an earlier
-//! state. `stateright` walks all states; docs/model.md says which line of the code each action
+//! state. `stateright` walks all states; docs/internals/model.md says which line of the code each action
 //! is.
 //!
 //! One action is one commit on one server, or one look at it. What a commit reads under its own

@@ -1,4 +1,4 @@
-//! The rules of docs/protocol.md, each of which can be left out.
+//! The rules of docs/internals/protocol.md, each of which can be left out.
 
 /// Defines the rules, and the list of them.
 macro_rules! rules {

@@ -1,4 +1,4 @@
-//! docs/model.md is about the model and the code as they are.
+//! docs/internals/model-map.md and model-rules.md are about the model and the code as they are.
 
 use shardmaster_model::rules::Rule;
 use std::collections::BTreeSet;
@@ -18,9 +18,9 @@ fn after<'a>(text: &'a str, heading: &str) -> &'a str {
     text.split_once(heading).unwrap_or_else(|| panic!("there is no {heading}")).1
 }
 
-/// The rows of a table of docs/model.md, below the heading.
+/// The rows of a table of docs/internals/model-map.md or model-rules.md, below the heading.
 fn rows(heading: &str) -> Vec<Vec<String>> {
-    let document = read("docs/model.md");
+    let document = read("docs/internals/model-map.md") + &read("docs/internals/model-rules.md");
     let section = after(&document, &format!("## {heading}\n"));
     let section = section.split("\n## ").next().unwrap_or_default();
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
@@ -73,7 +73,7 @@ fn every_action_is_a_place_in_the_code() {
 fn every_rule_is_explained_and_left_out_once() {
     let known: BTreeSet<String> = Rule::ALL.iter().map(|rule| format!("{rule:?}")).collect();
     let explained: BTreeSet<String> =
-        ["Rules", "Rules of the way back"].iter().flat_map(|heading| first_names(heading)).collect();
+        ["Rules", "Rules of the reverse split"].iter().flat_map(|heading| first_names(heading)).collect();
     assert_eq!(explained, known);
     let tests = read("pgrx-tests/model/tests/rules.rs");
     for rule in known {

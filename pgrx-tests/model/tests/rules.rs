@@ -1,5 +1,5 @@
 //! One run for each rule: without it the check finds a way to a state that must not be. For a rule
-//! that others make unnecessary here, it finds none; docs/model.md says why.
+//! that others make unnecessary here, it finds none; docs/internals/model.md says why.
 
 use shardmaster_model::forms::{BOTH, PLAIN, SET_BACK, SET_BACK_ONE, WAY_BACK, WAY_BACK_SET_BACK};
 use shardmaster_model::rules::Rule;

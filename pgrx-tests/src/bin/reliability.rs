@@ -1,4 +1,4 @@
-//! Reads what tests have kept, and prints docs/reliability.md; the argument says where and when.
+//! Reads what tests have kept, and prints docs/internals/reliability.md; the argument says where and when.
 
 use shardmaster_tests::reliability;
 use std::io::Read;

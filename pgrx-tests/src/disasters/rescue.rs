@@ -1,4 +1,4 @@
-//! What an operator does by hand, as docs/operations.md says.
+//! What an operator does by hand, as docs/operate/runbook-disasters.md says.
 
 use super::addresses::MASTER;
 use super::site::Site;

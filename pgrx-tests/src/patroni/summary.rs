@@ -63,7 +63,7 @@ impl Summary {
         broken
     }
 
-    /// For docs/reliability.md.
+    /// For docs/internals/reliability.md.
     pub fn keep(&self) {
         let (done, report, clients) = (&self.done, &self.report, self.clients());
         let failover = self.failovers().into_iter().map(|(_, time)| time).max().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! A test that runs.
 
-use super::entry::Entry;
+use super::entry::{Entry, whole_of};
 use crate::Result;
 use crate::server::signal;
 use std::fs::{self, File};
@@ -29,6 +29,11 @@ pub struct Outcome {
 }
 
 impl Running {
+    /// Whether it is a part of the same thing.
+    pub fn is_beside(&self, name: &str) -> bool {
+        whole_of(name).is_some_and(|whole| whole_of(&self.entry.name) == Some(whole))
+    }
+
     pub fn start(entry: Entry, scratch: &Path) -> Result<Running> {
         let log = scratch.join(crate::process::unique("test"));
         let file = File::create(&log)?;

@@ -28,6 +28,14 @@ impl Entry {
     }
 }
 
+/// What a test is a part of, by its name: `.._2_of_8`. Each part fills the machine with servers, so that the next one waits for it.
+pub fn whole_of(name: &str) -> Option<&str> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (first, parts) = name.rsplit_once("_of_")?;
+    let (whole, part) = first.rsplit_once('_')?;
+    (is_number(part) && is_number(parts)).then_some(whole)
+}
+
 /// How long tests took, by name.
 #[derive(Default)]
 pub struct Times(HashMap<String, Duration>);
@@ -60,6 +68,13 @@ mod tests {
         assert_eq!(entries[0].arguments, ["--exact", "a::b"]);
         assert_eq!((entries[1].name.as_str(), entries[1].arguments.len()), ("unit", 0));
         assert!(Entry::list("nothing").is_err());
+    }
+
+    #[test]
+    fn parts_have_a_number() {
+        assert_eq!(whole_of("a::away_2_of_8"), Some("a::away"));
+        assert_eq!(whole_of("a::what_is_left_of_8"), None);
+        assert_eq!(whole_of("a::one_of_them"), None);
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub fn run(entries: Vec<Entry>, options: &Options, mut shown: impl FnMut(&Outcom
     let mut load = machine::Load::begin();
     while !waiting.is_empty() || !running.is_empty() {
         let has_room = running.len() < options.least || (running.len() < options.most && load.is_below(BUSY));
-        if let Some(entry) = waiting.pop_front_if(|_| has_room) {
+        let next = waiting.iter().position(|entry| !running.iter().any(|other| other.is_beside(&entry.name)));
+        if let Some(entry) = next.filter(|_| has_room).and_then(|next| waiting.remove(next)) {
             running.push(Running::start(entry, &options.scratch)?);
             load = machine::Load::begin();
             continue;

@@ -1,4 +1,4 @@
-//! Which call is accepted in which phase: docs/operations.md as a function.
+//! Which call is accepted in which phase: docs/reference/phases.md as a function.
 
 use super::model::{Phase, Seen};
 

@@ -4,7 +4,7 @@ use super::walk::Walk;
 use crate::records::{self, Fact};
 
 impl Walk {
-    /// For docs/reliability.md.
+    /// For docs/internals/reliability.md.
     pub fn keep(&self) {
         let splits = &self.model.splits;
         let back =

@@ -67,7 +67,7 @@ impl Report {
 }
 
 impl Report {
-    /// For docs/reliability.md.
+    /// For docs/internals/reliability.md.
     pub fn keep(&self) {
         let facts: [Fact<'_>; 6] = [
             ("acknowledged", &self.acknowledged),

@@ -130,7 +130,7 @@ fn reserve(master: &mut Client) {
         .unwrap();
 }
 
-/// As docs/operations.md says it.
+/// As docs/operate/upgrade.md says it.
 #[test]
 fn a_master_is_upgraded_with_splits_waiting_and_leases_running() {
     let mut cluster = Cluster::master_of_major(16, &CONFIG).unwrap();

@@ -1,4 +1,4 @@
-//! The smallest mover: a role with the rights that docs/operations.md names and no others, on
+//! The smallest mover: a role with the rights that docs/operate/roles-and-rights.md names and no others, on
 //! servers of every major version, with tables of several owners and row-level security. Both
 //! shards are of that version, the master of the one that the extension is built for.
 

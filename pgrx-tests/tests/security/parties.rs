@@ -1,5 +1,5 @@
 //! What each party of a cluster gets of the others: the rows of the table in
-//! docs/security.md that no other program shows.
+//! docs/reference/security.md that no other program shows.
 
 use postgres::{Client, SimpleQueryMessage};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};

@@ -1,6 +1,6 @@
 //! How often a split asks its shards: over a long line that is the time which it takes. What is
 //! counted are questions whose answer is waited for, on both sides together, by phase; what each
-//! table more costs is held to what docs/benchmarks.md says of it.
+//! table more costs is held to what docs/internals/benchmarks.md says of it.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{self, LIMIT};

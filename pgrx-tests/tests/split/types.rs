@@ -75,7 +75,7 @@ fn what_is_not_known_is_refused() {
 /// says is shown by a table of the zoo.
 #[test]
 fn each_known_type_is_in_the_zoo() {
-    let docs = include_str!("../../../docs/types.md");
+    let docs = include_str!("../../../docs/reference/types.md");
     let rows = docs.lines().filter_map(|line| {
         let cells: Vec<&str> =
             line.strip_prefix("| `")?.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
@@ -93,7 +93,7 @@ fn each_known_type_is_in_the_zoo() {
                   WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype IN ('b', 'r', 'm') AND typcategory <> 'A'";
     for row in cluster.servers[0].superuser(DATABASE).unwrap().query(types, &[]).unwrap() {
         let name: String = row.get(0);
-        assert!(rows.iter().any(|known| known.0 == name), "type {name} is not in docs/types.md");
+        assert!(rows.iter().any(|known| known.0 == name), "type {name} is not in docs/reference/types.md");
     }
 }
 

@@ -8,7 +8,7 @@ use shardmaster_tests::wait;
 
 /// The statement of the page, by which a superuser hands over what another mover has made.
 fn hand_over() -> String {
-    let page = include_str!("../../../docs/operations.md");
+    let page = include_str!("../../../docs/operate/roles-and-rights.md");
     let begin = page.find("DO $$\nDECLARE\n    mover regrole").unwrap();
     let end = page[begin..].find("END $$;").unwrap() + begin;
     format!("{}END $$;", &page[begin..end])

@@ -1,5 +1,5 @@
 //! What a check begins with: how much would move, how long that takes, how long writers wait. By the
-//! planner's estimates, of small tables by counting, and by what copies have been measured at (docs/benchmarks.md): a guess, for whoever
+//! planner's estimates, of small tables by counting, and by what copies have been measured at (docs/internals/benchmarks.md): a guess, for whoever
 //! chooses an hour for it.
 
 use super::looked::Looked;

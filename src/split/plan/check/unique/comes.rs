@@ -292,7 +292,7 @@ fn by_turns(from: &Filling, to: &Filling) -> Option<String> {
     (most > 1 && !from.numbers.is_apart_from(to.numbers)).then(|| {
         format!(
             "They take turns: where clients take {most} numbers with each of a sequence, as pools of ORMs do, both shards have the same ones. \
-             Give each a range of its own, as docs/identifiers.md shows: ALTER SEQUENCE {} MINVALUE .. MAXVALUE ..",
+             Give each a range of its own, as docs/guides/identifiers.md shows: ALTER SEQUENCE {} MINVALUE .. MAXVALUE ..",
             to.name
         )
     })

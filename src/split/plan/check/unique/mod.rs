@@ -188,14 +188,14 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
             );
             if !is_sure {
                 let detail = format!(
-                    "{detail}; whether it comes into the key is not known: give each shard's sequence numbers of its own, as docs/identifiers.md shows"
+                    "{detail}; whether it comes into the key is not known: give each shard's sequence numbers of its own, as docs/guides/identifiers.md shows"
                 );
                 return Finding::remark_of(plan.reverse_of, Remark::SequencesOfFunctions, to, detail);
             }
             // Which column a function fills is not known for certain: these the operator sets apart.
             let hint = match by {
                 Some(_) => format!(
-                    "Add column \"{shard_by}\" to the key, or give each shard's sequence numbers of its own, as docs/identifiers.md shows: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. START .. RESTART."
+                    "Add column \"{shard_by}\" to the key, or give each shard's sequence numbers of its own, as docs/guides/identifiers.md shows: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. START .. RESTART."
                 ),
                 None => format!(
                     "SELECT * FROM shard_sequences_spread({}) gives each shard numbers of its own, for good; or add column \"{shard_by}\" to the key.",
@@ -213,7 +213,7 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
         Comes::Application(what) => Finding::note(
             NAME,
             format!("{text}: {what}"),
-            "No shard knows the values of the others: whoever makes them keeps them apart. See docs/identifiers.md.",
+            "No shard knows the values of the others: whoever makes them keeps them apart. See docs/guides/identifiers.md.",
         ),
     }
 }
