@@ -110,7 +110,8 @@ regress: setup-tests
 accept:
 	@for suite in regress isolation; do cp target/$$suite/results/*.out tests/expected/ 2>/dev/null || true; done
 	@cp target/docs/functions.md docs/reference/ 2>/dev/null || true
-	@git diff --stat -- tests/expected docs/reference/functions.md
+	@cp target/docs/pictures/*.svg docs/pictures/ 2>/dev/null || true
+	@git diff --stat -- tests/expected docs/reference/functions.md docs/pictures
 
 # The documentation as a site in target/site. Needs no PostgreSQL; builds mdBook into target/tools, and installs what that lacks.
 docs:

@@ -102,6 +102,16 @@ check_functions() {
     }
 }
 
+# The pictures are those that the script makes, the lifecycle's of what the extension says.
+check_pictures() {
+    as_user "$BINDIR/psql" -X -At -h "$1" -U postgres -d app \
+        -c "SELECT from_phase, to_phase, condition FROM shard_split_lifecycle() WHERE call IS NULL" |
+        python3 scripts/pictures.py target/docs/pictures &&
+        diff -r docs/pictures target/docs/pictures >/dev/null || {
+        echo "docs/pictures are not what scripts/pictures.py makes: make accept takes target/docs/pictures" && return 1
+    }
+}
+
 # Links between documents lead somewhere, and the site's table of contents to each page.
 check_links() {
     python3 scripts/doc_links.py --summary docs/SUMMARY.md \
@@ -120,6 +130,7 @@ run_docs() {
     counted check_links
     start_server doc-functions app
     counted check_functions "$RUN/doc-functions"
+    counted check_pictures "$RUN/doc-functions"
     stop_server doc-functions
     for document in "${DOCUMENTS[@]}"; do
         name=${document%.md} name=doc-${name//\//-}

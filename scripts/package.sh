@@ -18,7 +18,7 @@ DESTDIR=$stage scripts/install.sh
 library=$stage$("$PG_CONFIG" --pkglibdir)/shardmaster.so
 strip --strip-unneeded "$library"
 chmod 644 "$library"
-cp -r README.md docs/{start,guides,operate,reference,internals,plots} "$docs/"
+cp -r README.md docs/{start,guides,operate,reference,internals,plots,pictures} "$docs/"
 gzip -9nc CHANGELOG.md >"$docs/changelog.gz"
 {
     echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"

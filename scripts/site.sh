@@ -24,7 +24,7 @@ cp docs/book.toml "$pages/"
 while read -r file; do page "$file" "${file#docs/}"; done < <(find docs -name '*.md')
 page README.md index.md
 page CHANGELOG.md changes.md
-cp -r LICENSE Containerfile monitoring docs/plots "$pages/src/"
+cp -r LICENSE Containerfile monitoring docs/plots docs/pictures "$pages/src/"
 
 said=$("$ROOT/target/tools/bin/mdbook" build "$pages" --dest-dir "$site" 2>&1) || { echo "$said" >&2; exit 1; }
 if grep -E 'WARN|ERROR' <<<"$said" >&2; then exit 1; fi

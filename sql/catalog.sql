@@ -336,8 +336,8 @@ CREATE TABLE shardmaster.split_plan (
 CREATE INDEX split_plan_reverse ON shardmaster.split_plan (reverse_of) WHERE reverse_of IS NOT NULL;
 COMMENT ON COLUMN shardmaster.split_plan.on_ddl IS 'what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too, or replay it there';
 COMMENT ON COLUMN shardmaster.split_plan.reads_on_target IS 'reads of its keys go to the target before its cutover';
-COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS 'the split whose way back this is: from its target to its source, at rest until shard_split_reverse()';
-COMMENT ON COLUMN shardmaster.split_plan.baseline IS 'of a way back: what the tables of its source looked like when nobody could write to the moving keys there yet';
+COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS 'the split whose reverse split this is: from its target to its source, at rest until shard_split_reverse()';
+COMMENT ON COLUMN shardmaster.split_plan.baseline IS 'of a reverse split: what the tables of its source looked like when nobody could write to the moving keys there yet';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
@@ -346,7 +346,7 @@ COMMENT ON COLUMN shardmaster.split_plan.fenced_since IS 'since when a cutover k
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.undo_ended_at IS 'since when a split that is being finished cannot be taken back any more: nothing was in the way of its end';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
-COMMENT ON COLUMN shardmaster.split_plan.copy_again IS 'a way back may replace rows that were not compared since the cutover, too: the operator has said so';
+COMMENT ON COLUMN shardmaster.split_plan.copy_again IS 'a reverse split may replace rows that were not compared since the cutover, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish asks nothing of the source: the operator has said that it is gone for good';
@@ -382,7 +382,7 @@ CREATE TABLE shardmaster.split_settle (
 );
 COMMENT ON TABLE shardmaster.split_settle IS 'splits that are to be finished by themselves; a row goes when that is asked for, or the split is taken or rolled back';
 COMMENT ON COLUMN shardmaster.split_settle.age IS 'how long after the cutover; NULL: whatever its age';
-COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS 'the size of the way back''s queue; NULL: whatever its size';
+COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS 'the size of the reverse split''s queue; NULL: whatever its size';
 COMMENT ON COLUMN shardmaster.split_settle.is_full IS 'the queue was seen to have that size';
 
 -- An active split's keys. The database itself keeps two active splits from

@@ -1,7 +1,7 @@
 -- What others may have in the schema of the calls is not found.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- Look-ups: by which value of another column the key of a keyspace is found.
+-- Lookup indexes: by which value of another column the key of a keyspace is found.
 
 CREATE TABLE shardmaster.lookup (
     name        text PRIMARY KEY CHECK (name <> ''),
@@ -32,7 +32,7 @@ CREATE TABLE shardmaster.lookup_entry (
 );
 CREATE INDEX lookup_entry_owner ON shardmaster.lookup_entry (owner, lookup, key COLLATE "C");
 CREATE INDEX lookup_entry_claim ON shardmaster.lookup_entry (claimed_until) WHERE NOT has_row;
-COMMENT ON TABLE shardmaster.lookup_entry IS 'the owner of each key of a look-up: by a row of its shard, or claimed until such a row comes';
+COMMENT ON TABLE shardmaster.lookup_entry IS 'the owner of each key of a lookup index: by a row of its shard, or claimed until such a row comes';
 COMMENT ON COLUMN shardmaster.lookup_entry.epoch IS 'in which epoch the owner''s shard was last asked for the row';
 
 -- What more than one owner has: the first one is in lookup_entry.
@@ -45,7 +45,7 @@ CREATE TABLE shardmaster.lookup_conflict (
     PRIMARY KEY (key, lookup, owner)
 );
 CREATE INDEX lookup_conflict_owner ON shardmaster.lookup_conflict (owner, lookup, key COLLATE "C");
-COMMENT ON TABLE shardmaster.lookup_conflict IS 'owners of keys of a look-up that lead to another owner: see shard_lookup_conflicts()';
+COMMENT ON TABLE shardmaster.lookup_conflict IS 'owners of keys of a lookup index that lead to another owner: see shard_lookup_conflicts()';
 
 -- How far it is with each shard. Not dumped: a restored copy has missed what came since, and fills again.
 CREATE TABLE shardmaster.lookup_shard (
@@ -62,12 +62,12 @@ CREATE TABLE shardmaster.lookup_shard (
     error_message text,
     PRIMARY KEY (lookup, shard_key)
 );
-COMMENT ON TABLE shardmaster.lookup_shard IS 'how far each look-up is with each shard; see shard_lookups()';
+COMMENT ON TABLE shardmaster.lookup_shard IS 'how far each lookup index is with each shard; see shard_lookups()';
 COMMENT ON COLUMN shardmaster.lookup_shard.steps IS 'how often changes were taken from the shard; the shard counts as well';
 COMMENT ON COLUMN shardmaster.lookup_shard.place IS 'the running server that the pairs are of: its system identifier and timeline';
 COMMENT ON COLUMN shardmaster.lookup_shard.shape IS 'the table, its partitions, their files and triggers that the pairs are of';
 
--- What was taken out of a look-up, and is to be taken away on the shards.
+-- What was taken out of a lookup index, and is to be taken away on the shards.
 CREATE TABLE shardmaster.lookup_removal (
     token         uuid NOT NULL,
     lookup        text NOT NULL,
@@ -75,7 +75,7 @@ CREATE TABLE shardmaster.lookup_removal (
     error_message text,
     PRIMARY KEY (token, shard_key)
 );
-COMMENT ON TABLE shardmaster.lookup_removal IS 'shards on which something of a look-up is left that is no more';
+COMMENT ON TABLE shardmaster.lookup_removal IS 'shards on which something of a lookup index is left that is no more';
 
 -- Keys that were assigned: their rows may have been where they are routed to now before anybody looked there. Those that a
 -- split moves, too: the fill of the shard that they leave, or its queue, may not have come to them.
@@ -85,7 +85,7 @@ CREATE TABLE shardmaster.lookup_assigned (
     entry  text NOT NULL
 );
 CREATE INDEX lookup_assigned_lookup ON shardmaster.lookup_assigned (lookup, id);
-COMMENT ON TABLE shardmaster.lookup_assigned IS 'entries of routing that were assigned or taken out, and whose rows are to be looked at for a look-up';
+COMMENT ON TABLE shardmaster.lookup_assigned IS 'entries of routing that were assigned or taken out, and whose rows are to be looked at for a lookup index';
 
 CREATE FUNCTION shardmaster.lookup_assigned() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -98,7 +98,7 @@ BEGIN
     RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION shardmaster.lookup_assigned() FROM PUBLIC;
-COMMENT ON FUNCTION shardmaster.lookup_assigned() IS 'internal: has the rows of keys that are assigned looked at for look-ups';
+COMMENT ON FUNCTION shardmaster.lookup_assigned() IS 'internal: has the rows of keys that are assigned looked at for lookup indexes';
 CREATE TRIGGER lookup_assigned AFTER INSERT ON shardmaster.routing_entry
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.lookup_assigned();
 CREATE TRIGGER lookup_unassigned AFTER UPDATE ON shardmaster.routing_entry

@@ -3,7 +3,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- As routing_signal, for owners of keys: sessions keep those, too. One that is new was kept by nobody.
 CREATE TABLE shardmaster.lookup_signal ();
-COMMENT ON TABLE shardmaster.lookup_signal IS 'its invalidation tells sessions that owners of look-ups have changed; always empty';
+COMMENT ON TABLE shardmaster.lookup_signal IS 'its invalidation tells sessions that owners of lookup indexes have changed; always empty';
 REVOKE ALL ON FUNCTION shardmaster.lookup_changed() FROM PUBLIC;
 COMMENT ON FUNCTION shardmaster.lookup_changed() IS 'makes sessions drop the owners that they keep';
 

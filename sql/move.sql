@@ -10,6 +10,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
     IF NOT EXISTS (SELECT FROM shardmaster.split_verification v
                     WHERE v.split_id = $1 AND v.status IN ('pending', 'running'))
+       -- To compare anew would forget which rows are to be copied again.
+       AND NOT EXISTS (SELECT FROM shardmaster.split_difference d WHERE d.split_id = $1 AND d.to_repair)
        AND NOT coalesce((SELECT bool_and(v.status = 'passed' AND v.verified_at > p.cutover_at)
                            FROM shardmaster.split_verification v JOIN shardmaster.split_plan p ON p.id = v.split_id
                           WHERE v.split_id = $1), false) THEN
@@ -21,7 +23,8 @@ COMMENT ON FUNCTION shardmaster.split_compare(bigint) IS 'internal: asks for a v
 CREATE FUNCTION shardmaster.split_compared(split_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found record;
+    found        record;
+    left_to_copy bigint;
 BEGIN
     SELECT count(*) AS tables, count(*) FILTER (WHERE v.status NOT IN ('pending', 'running')) AS done,
            sum(v.rows_compared)::bigint AS compared,
@@ -30,6 +33,10 @@ BEGIN
       INTO found
       FROM shardmaster.split_verification v JOIN shardmaster.split_table t ON (t.split_id, t.ordinal) = (v.split_id, v.ordinal)
      WHERE v.split_id = $1;
+    SELECT count(*) INTO left_to_copy FROM shardmaster.split_difference d WHERE d.split_id = $1 AND d.to_repair;
+    IF left_to_copy > 0 THEN
+        RETURN format('split %s: copying %s again', split_id, shardmaster.counted(left_to_copy, 'row', 'rows'));
+    END IF;
     IF found.done < found.tables THEN
         RETURN format('split %s: verifying, %s of %s, %s compared', split_id, found.done,
                       shardmaster.counted(found.tables, 'table', 'tables'), shardmaster.counted(found.compared, 'row', 'rows'));

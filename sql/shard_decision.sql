@@ -78,7 +78,7 @@ CREATE VIEW shardmaster.lost_decision AS
                                ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by IN ('redirect', 'side')
                         WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused')
-                          -- One that has installed nothing takes nothing over: it would begin anew. A way back was installed by its split.
+                          -- One that has installed nothing takes nothing over: it would begin anew. A reverse split was installed by its split.
                           AND NOT (p.phase = 'planning' AND (p.goal = 'planning' OR p.reverse_of IS NULL)));
 COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';
 

@@ -786,7 +786,7 @@ $$;
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
     'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split that is open or has ended within a day does, or the one that is asked for, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
+    'one row for each split that is open or has ended within a day, or for the one that is asked for: what it does, how far it is, why it waits. Example: SELECT * FROM shard_split_metrics(7). Sizes are in bytes. lag_rows: changed rows that are queued on the source, counted up to 1000001. unknown_since: since when lag_rows, lag and queue_bytes are unknown, because the source does not answer within a second. next_call: what to call next. tenants: the first 50 names of what moves; shard_split_keys() has all. reverse_of: the split that this one reverses; lag_rows is then what it would have to bring back. reads_on: the shard that reads go to; NULL: the split is finished. queue_limit: the size at which capture stops and the copy begins again. retrying_since: since when attempts fail; NULL: the last one did not. fence_ms: how long the cutover, or a failed attempt that took longer, kept writers waiting. rehearsed_ms: the same of the last rehearsal. fenced_since: since when the cutover keeps writers waiting, or a shard that has lost the state of the split has not got it back';
 
 CREATE OR REPLACE FUNCTION @extschema@.shard_splits(ended boolean DEFAULT false)
 RETURNS SETOF shardmaster.splits_row
@@ -816,7 +816,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            m.next_call
       FROM shardmaster.split_metrics(NULL::bigint, true, CASE WHEN ended THEN '-infinity' ELSE 'infinity' END::timestamptz) m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
-       -- A way back that nobody has asked for is no work.
+       -- A reverse split that nobody has asked for is no work.
        AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
      ORDER BY m.split_id
 $$;
@@ -882,7 +882,7 @@ BEGIN
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
-    'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second, in psql with a bar while rows are copied, and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error; 57014: it has tried in vain to begin for half a minute, and goes on trying';
+    'runs a split from its phase to another one: completed (the default), finished, any phase in between, or rolled_back before its cutover has decided. Prints a line a second, in psql with a bar while rows are copied, and a summary at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Example: CALL shard_split_run(7, ''cutover_pending''). Raises the split''s error. 57014: the split could not begin for half a minute; it goes on trying';
 
 CREATE FUNCTION shardmaster.split_to(keys text[], target text, keyspace text) RETURNS bigint
 VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -896,6 +896,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
     IF NOT EXISTS (SELECT FROM shardmaster.split_verification v
                     WHERE v.split_id = $1 AND v.status IN ('pending', 'running'))
+       -- To compare anew would forget which rows are to be copied again.
+       AND NOT EXISTS (SELECT FROM shardmaster.split_difference d WHERE d.split_id = $1 AND d.to_repair)
        AND NOT coalesce((SELECT bool_and(v.status = 'passed' AND v.verified_at > p.cutover_at)
                            FROM shardmaster.split_verification v JOIN shardmaster.split_plan p ON p.id = v.split_id
                           WHERE v.split_id = $1), false) THEN
@@ -907,7 +909,8 @@ COMMENT ON FUNCTION shardmaster.split_compare(bigint) IS 'internal: asks for a v
 CREATE FUNCTION shardmaster.split_compared(split_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found record;
+    found        record;
+    left_to_copy bigint;
 BEGIN
     SELECT count(*) AS tables, count(*) FILTER (WHERE v.status NOT IN ('pending', 'running')) AS done,
            sum(v.rows_compared)::bigint AS compared,
@@ -916,6 +919,10 @@ BEGIN
       INTO found
       FROM shardmaster.split_verification v JOIN shardmaster.split_table t ON (t.split_id, t.ordinal) = (v.split_id, v.ordinal)
      WHERE v.split_id = $1;
+    SELECT count(*) INTO left_to_copy FROM shardmaster.split_difference d WHERE d.split_id = $1 AND d.to_repair;
+    IF left_to_copy > 0 THEN
+        RETURN format('split %s: copying %s again', split_id, shardmaster.counted(left_to_copy, 'row', 'rows'));
+    END IF;
     IF found.done < found.tables THEN
         RETURN format('split %s: verifying, %s of %s, %s compared', split_id, found.done,
                       shardmaster.counted(found.tables, 'table', 'tables'), shardmaster.counted(found.compared, 'row', 'rows'));
@@ -1022,7 +1029,7 @@ LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_settle_for_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_split_auto_finish(bigint, interval, bigint) IS
     'finishes a split automatically, so long after its cutover, or as soon as the queue of its reverse split has so many bytes, whichever comes first. With neither it is not finished automatically any more. shard_split_reverse() cancels it. Example: SELECT shard_split_auto_finish(7, ''1 day''). 22023: a negative argument; 55000: the split is being reversed or rolled back';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint, text) IS
-    'asks for capture on the source and the guard on the target; returns at once. on_ddl says what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too (''wait'', the default), or apply it there (''apply''), as far as it is one of columns or a partition that came; NULL: as was said before. 22023: neither of them';
+    'starts a split: the check runs, then the source captures changes and the target is guarded. Returns at once. on_ddl: what happens when a moving table changes on the source: ''wait'' until somebody has changed the target as well (the default), or ''apply'' changes of columns and new partitions to the target; NULL: as was said before. Example: SELECT shard_split_start_dual_write(7). 22023: another word for on_ddl';
 COMMENT ON FUNCTION @extschema@.shard_split_settle_for(bigint, interval, bigint) IS
     'deprecated: the name of shard_split_auto_finish() until version 0.4';
 COMMENT ON FUNCTION @extschema@.shard_guard_drop(bigint, boolean) IS
@@ -1031,7 +1038,7 @@ COMMENT ON FUNCTION @extschema@.shard_guard_drop(bigint, boolean) IS
 CREATE OR REPLACE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN n.nobody
-                THEN format('a worker, which nobody starts: shardmaster.database is "%s", this database is "%s", and shared_preload_libraries "%s"',
+                THEN format('a worker, but none is started: shardmaster.database is "%s", this database is "%s", and shared_preload_libraries "%s"',
                             current_setting('shardmaster.database', true), current_database(), current_setting('shared_preload_libraries'))
                 ELSE concat_ws('; ',
                          format('a worker: all %s (shardmaster.max_split_workers) are with splits %s', s.most, w.splits),
@@ -1061,7 +1068,7 @@ COMMENT ON FUNCTION @extschema@.shard_add(text, text, text, bigint, text, text, 
 COMMENT ON FUNCTION @extschema@.shard_keyspace_add(text, text, int, regtype, text[], text) IS
 'adds a keyspace: tables that are routed by the same key. strategy: "directory" (each key has an entry), "hash" (each of so many buckets has one; shards, all active servers if NULL, get them in turn; buckets NULL: one for each shard) "range" (entries by shard_assign_range) or "lookup" (its keys lead to keys of the keyspace "of", by the column that shard_table_add names). key_type: smallint, integer, bigint, numeric (directory only), text, varchar, char, uuid or an enum. 42710: exists already; 22023: arguments that the strategy does not take';
 COMMENT ON FUNCTION @extschema@.shard_keyspace_drop(text) IS
-'drops a keyspace with its entries and the history of its routing. Refused with 55006 while tables, look-ups, or keys of a directory are in it, or it has splits or guards; buckets and ranges, which cannot be taken out, go with it; "default" stays (55000)';
+'drops a keyspace with its entries and the history of its routing. Refused with 55006 while tables, lookup indexes, or keys of a directory are in it, or it has splits or guards; buckets and ranges, which cannot be taken out, go with it; "default" stays (55000)';
 
 -- Roles by whose word something counts, whatever they are called by now.
 CREATE TABLE shardmaster.known_role (
@@ -1136,9 +1143,9 @@ END $$;
 COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint, text) IS
 'deletes the rows of keys that are on a shard which their routes do not name, as the caller''s login there and where they belong. rows: which of them. on_both: all, if the right shard has a row of the same key with each one''s primary key, whatever its content; otherwise none is deleted (55000). conflicting: those whose primary key the right shard has with other content, and no others; shard_misplaced_move() then takes the rest. all: whatever is on other shards, also of keys that are routed nowhere; what is nowhere else is lost. tables, timeout, run_id and errors as of shard_misplaced_move()';
 
--- When a claim of a look-up ends.
+-- When a claim of a lookup index ends.
 COMMENT ON FUNCTION @extschema@.shard_lookup_claim(text, text, text, interval) IS
-'claims a key of a look-up for an owner before its row is inserted; until when, or NULL where the row is there already, as of the last look: the claim then holds beside it. lease: how long the claim holds without a row. It leads there from then on. 23505: another owner has it, or has claimed it; 42704: the owner is routed nowhere; 55000: not all shards have been looked through yet, or another owner''s lease has ended and his shard was not asked for the row since';
+'claims a key of a lookup index for an owner before its row is inserted; until when, or NULL where the row is there already, as of the last look: the claim then holds beside it. lease: how long the claim holds without a row. It leads there from then on. 23505: another owner has it, or has claimed it; 42704: the owner is routed nowhere; 55000: not all shards have been looked through yet, or another owner''s lease has ended and his shard was not asked for the row since';
 
 -- Statements on all shards run without policies that hide rows, unless it is said: one argument more.
 ALTER TABLE shardmaster.execution ADD COLUMN by_policies boolean NOT NULL DEFAULT false;
@@ -1252,7 +1259,7 @@ CREATE VIEW shardmaster.lost_decision AS
                                ON s.split_id = p.id AND s.token = p.token AND s.side = 'source' AND s.said_by IN ('redirect', 'side')
                         WHERE p.id = d.split_id AND p.token = d.token AND p.finished_at IS NULL
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused')
-                          -- One that has installed nothing takes nothing over: it would begin anew. A way back was installed by its split.
+                          -- One that has installed nothing takes nothing over: it would begin anew. A reverse split was installed by its split.
                           AND NOT (p.phase = 'planning' AND (p.goal = 'planning' OR p.reverse_of IS NULL)));
 COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';
 
@@ -1360,6 +1367,93 @@ COMMENT ON COLUMN shardmaster.reference_table.token IS 'by which shards know tha
 
 COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'of the tables in filled, what was committed on the origin by then is there';
 
+COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS
+    'the split whose reverse split this is: from its target to its source, at rest until shard_split_reverse()';
+COMMENT ON COLUMN shardmaster.split_plan.baseline IS
+    'of a reverse split: what the tables of its source looked like when nobody could write to the moving keys there yet';
+COMMENT ON COLUMN shardmaster.split_plan.copy_again IS
+    'a reverse split may replace rows that were not compared since the cutover, too: the operator has said so';
+COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS
+    'the size of the reverse split''s queue; NULL: whatever its size';
+COMMENT ON FUNCTION @extschema@.shard_lookup(text, text) IS
+    'to which key of the other keyspace a key of a lookup index leads: its owner. 42704: no row of the table has the key, as far as the last look tells; 55000: not all shards have been looked through yet; 22023: the keyspace is no lookup index';
+COMMENT ON FUNCTION @extschema@.shard_lookup_conflicts(text) IS
+    'keys of a lookup index that more than one owner has a row with: each owner that it does not lead to, and routed_to, the one that it leads to. When that one''s row goes, the next takes its place';
+COMMENT ON FUNCTION @extschema@.shard_lookups() IS
+    'each lookup index with each of its shards. state: new, filling, sweeping (pairs are looked at again, since changes may have been missed) or filled. waiting: changes that are queued there, up to 100000; lag_seconds: the age of the oldest; waits_for: what keeps it from going on';
+COMMENT ON FUNCTION @extschema@.shard_guards() IS
+    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). side standing, without a split: what shard_guard_install() has made (installing; guarded; partial: a table has come to the keyspace since, and is not guarded until it is called again; removing; left: given up by force, and perhaps still there until shard_cleanup()). keys: how many entries. tables: of a key guard those that have its triggers, or are to get them; see the view shardmaster.shard_guard';
+COMMENT ON TABLE shardmaster.lookup_entry IS
+    'the owner of each key of a lookup index: by a row of its shard, or claimed until such a row comes';
+COMMENT ON TABLE shardmaster.lookup_conflict IS
+    'owners of keys of a lookup index that lead to another owner: see shard_lookup_conflicts()';
+COMMENT ON TABLE shardmaster.lookup_shard IS
+    'how far each lookup index is with each shard; see shard_lookups()';
+COMMENT ON TABLE shardmaster.lookup_removal IS
+    'shards on which something of a lookup index is left that is no more';
+COMMENT ON TABLE shardmaster.lookup_assigned IS
+    'entries of routing that were assigned or taken out, and whose rows are to be looked at for a lookup index';
+COMMENT ON FUNCTION shardmaster.lookup_assigned() IS
+    'internal: has the rows of keys that are assigned looked at for lookup indexes';
+COMMENT ON TABLE shardmaster.lookup_signal IS
+    'its invalidation tells sessions that owners of lookup indexes have changed; always empty';
+COMMENT ON FUNCTION @extschema@.shard_split_reverse(bigint, boolean) IS
+    'takes a completed split back: its reverse split brings what clients have changed on the target to the source, then one commit sends clients there again. Returns the id of the reverse split. Where the changes are not known, for example after its queue was full, all rows of a table are copied. They replace rows of the source if shard_split_verify() has compared these since the cutover, or if copy_again allows it. Example: SELECT shard_split_reverse(7). 55000: there is no reverse split, or the split is not completed';
+COMMENT ON TABLE shardmaster.standing_guard IS
+    'key guards of shards: see shard_guard_install()';
+COMMENT ON VIEW shardmaster.shard_guard IS
+    'key guards, as this master knows them. state: installing; guarded; partial; removing; left: given up by shard_guard_remove(.., force => true), the shard may go on refusing until shard_cleanup(). keys: entries that are routed there. tables: those that have triggers or are to get them; not_guarded: those of the keyspace that shard_guard_install() has not seen yet';
+
+CREATE OR REPLACE FUNCTION shardmaster.split_moves(scope_kind text, entries text[], reverse_of bigint) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN reverse_of IS NOT NULL THEN format('reverse split of split %s', reverse_of)
+                WHEN scope_kind = 'range' THEN 'keys from ' || array_to_string(entries[:3], ' ')
+                WHEN scope_kind = 'all' THEN 'all, in ' || shardmaster.counted(n.count, 'entry', 'entries')
+                WHEN n.count = 1 THEN format('%s %s', rtrim(scope_kind, 's'), entries[1])
+                ELSE format('%s %s', n.count, scope_kind) END
+      FROM (SELECT cardinality(entries)) n (count)
+$$;
+CREATE OR REPLACE FUNCTION shardmaster.split_settles(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'finishes automatically ' || concat_ws(', or ', s.age || ' after the cutover',
+                                   'when the queue of its reverse split has ' || s.queue_bytes || ' bytes')
+           || CASE WHEN EXISTS (SELECT FROM shardmaster.split_verification v WHERE v.split_id = $1
+                                                AND (v.differing > 0 OR v.differed > 0 OR v.status IN ('pending', 'running')))
+                   THEN ', but not while rows are compared or known to differ' ELSE '' END
+      FROM shardmaster.split_settle s WHERE s.split_id = $1
+$$;
+
+COMMENT ON FUNCTION @extschema@.shard_trust_owner(text, text) IS
+    'lets splits run, with all rights that the mover has on this shard, functions and expressions that the role has written. role: its plain name on the shard''s server, which is asked for its number: another role that comes to the name later is not trusted. Roles below superuser trust nobody in the master''s own database, by whatever address, nor on its server where the mover is a superuser. Errors: 42501 that, 42704 no such shard or role, 22023 a shard without rows, 08006 a server that is not reached';
+
+COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text) IS
+    'plans a split that moves tenants (in a hash keyspace: buckets) from one shard to another, and returns its id. Nothing is asked of the shards. What is wrong by the catalog is refused. Example: SELECT shard_split_plan(''a'', ''b'', ''{42}''). 22023: a key is not routed to the source, or the target takes none; 55006: another split moves a key';
+COMMENT ON FUNCTION @extschema@.shard_split_run_backfill(bigint) IS
+    'starts the copy, or resumes one that has failed. Returns at once. Example: SELECT shard_split_run_backfill(7)';
+COMMENT ON FUNCTION @extschema@.shard_split_replay_tail(bigint) IS
+    'applies the queued changes now, or resumes a split that has failed while it followed its source. Returns at once. Example: SELECT shard_split_replay_tail(7)';
+COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint, interval, timestamptz, timestamptz, integer) IS
+    'asks for the cutover of a split in phase cutover_pending. Returns at once. max_fence: how long writers may wait (NULL: shardmaster.cutover_timeout, which is the limit in any case). not_before, until: when it may begin. attempts: how often it is tried, a second to a minute apart. After the last failed attempt the split follows its source again. Example: SELECT shard_split_cutover(7, ''2 s''). 22023: a window that is over; 55000: not in this phase, or rows that differ';
+COMMENT ON FUNCTION @extschema@.shard_split_rehearse(bigint, interval) IS
+    'does everything that a cutover does up to its decision, and sets it back. Writers wait as they would, at most max_fence (NULL: shardmaster.cutover_timeout). Nothing changes. shard_split_metrics() shows the time as rehearsed_ms, shard_split_events() for whom it waited. Returns at once. Example: SELECT shard_split_rehearse(7). 55000: not in this phase';
+COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint, boolean) IS
+    'rolls a split back before its cutover has decided: both sides are cleaned. Returns at once. target_lost: the target is gone for good and is not asked; shard_cleanup() removes what it holds, should it come back. Example: SELECT shard_split_rollback(7). 55000: the cutover has decided';
+COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean, boolean) IS
+    'finishes a completed split: deletes the moved rows from the source, each after the target has shown that it has it, or that a client has deleted it there. Returns at once. A row that the target does not have stops the finish and stays. accept_missing: such rows may be deleted. source_lost: the source is gone for good and is not asked. Example: SELECT shard_split_finish(7). 55000: not completed';
+COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS
+    'pauses a split after its current step. Changes are queued meanwhile. Example: SELECT shard_split_pause(7)';
+COMMENT ON FUNCTION @extschema@.shard_split_resume(bigint) IS
+    'resumes a split that is paused or has failed. Example: SELECT shard_split_resume(7)';
+COMMENT ON FUNCTION @extschema@.shard_split_wait(bigint, text, interval) IS
+    'waits until a split has reached a phase, ''finished'' or ''reversed'', and returns the phase. Raises the split''s error. Example: SELECT shard_split_wait(7, ''completed''). 57014: not within the timeout';
+COMMENT ON FUNCTION @extschema@.shard_split_verify(bigint) IS
+    'compares every row of a split on both sides, in the background and while clients write, before its cutover and after it, until it is finished. shard_split_verification() shows how far that is and what it has found. Example: SELECT shard_split_verify(7). 42704: no such split; 55000: not in this phase';
+COMMENT ON FUNCTION @extschema@.shard_split_repair(bigint) IS
+    'copies the rows again that shard_split_verify() has found to differ, and verifies their tables again. Only before the cutover. Returns how many rows they are. Example: SELECT shard_split_repair(7). 42704: no such split; 55000: not in this phase';
+COMMENT ON FUNCTION @extschema@.shard_split_points() IS
+    'the injection points of a split, in their order; see the setting shardmaster.fault';
+COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
+    'one row for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to call next. ended: the others as well. Example: SELECT * FROM shard_splits(). shard_split_metrics() has all figures and the whole texts';
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.
 DO $$

@@ -35,7 +35,7 @@ COMMENT ON FUNCTION shardmaster.split_takes_worker(bigint, text, text, text, tex
 CREATE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN n.nobody
-                THEN format('a worker, which nobody starts: shardmaster.database is "%s", this database is "%s", and shared_preload_libraries "%s"',
+                THEN format('a worker, but none is started: shardmaster.database is "%s", this database is "%s", and shared_preload_libraries "%s"',
                             current_setting('shardmaster.database', true), current_database(), current_setting('shared_preload_libraries'))
                 ELSE concat_ws('; ',
                          format('a worker: all %s (shardmaster.max_split_workers) are with splits %s', s.most, w.splits),
@@ -63,8 +63,8 @@ COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'why a split t
 -- When a split is to end by itself.
 CREATE FUNCTION shardmaster.split_settles(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT 'settles ' || concat_ws(', or ', s.age || ' after the cutover',
-                                   'when the queue of its way back has ' || s.queue_bytes || ' bytes')
+    SELECT 'finishes automatically ' || concat_ws(', or ', s.age || ' after the cutover',
+                                   'when the queue of its reverse split has ' || s.queue_bytes || ' bytes')
            || CASE WHEN EXISTS (SELECT FROM shardmaster.split_verification v WHERE v.split_id = $1
                                                 AND (v.differing > 0 OR v.differed > 0 OR v.status IN ('pending', 'running')))
                    THEN ', but not while rows are compared or known to differ' ELSE '' END
@@ -214,7 +214,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM shardmaster.split_metrics($1, true, now() - interval '1 day')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split that is open or has ended within a day does, or the one that is asked for, how far it is and why it waits; sizes in bytes, fence_ms (of the cutover, or of an attempt in vain that kept writers longer) and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not. fenced_since: since when writers of what moves are kept waiting by its cutover, or a shard that has forgotten it has yet to hear of it again; NULL: neither';
+    'one row for each split that is open or has ended within a day, or for the one that is asked for: what it does, how far it is, why it waits. Example: SELECT * FROM shard_split_metrics(7). Sizes are in bytes. lag_rows: changed rows that are queued on the source, counted up to 1000001. unknown_since: since when lag_rows, lag and queue_bytes are unknown, because the source does not answer within a second. next_call: what to call next. tenants: the first 50 names of what moves; shard_split_keys() has all. reverse_of: the split that this one reverses; lag_rows is then what it would have to bring back. reads_on: the shard that reads go to; NULL: the split is finished. queue_limit: the size at which capture stops and the copy begins again. retrying_since: since when attempts fail; NULL: the last one did not. fence_ms: how long the cutover, or a failed attempt that took longer, kept writers waiting. rehearsed_ms: the same of the last rehearsal. fenced_since: since when the cutover keeps writers waiting, or a shard that has lost the state of the split has not got it back';
 COMMENT ON FUNCTION shardmaster.split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 

@@ -64,45 +64,45 @@ BEGIN
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
-    'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second, in psql with a bar while rows are copied, and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error; 57014: it has tried in vain to begin for half a minute, and goes on trying';
+    'runs a split from its phase to another one: completed (the default), finished, any phase in between, or rolled_back before its cutover has decided. Prints a line a second, in psql with a bar while rows are copied, and a summary at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Example: CALL shard_split_run(7, ''cutover_pending''). Raises the split''s error. 57014: the split could not begin for half a minute; it goes on trying';
 COMMENT ON FUNCTION @extschema@.shard_split_plan_range(text, text, text, text, text, text) IS
     'plans a split that moves the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace; ranges across a bound are cut there, which is a routing version of its own. Errors as of shard_split_plan';
 COMMENT ON FUNCTION @extschema@.shard_split_plan_all(text, text, text, text) IS
     'plans a split that moves everything of the keyspace that is routed to the source now: a merge, or the move of a whole shard. Errors as of shard_split_plan';
 COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text) IS
-    'plans the move of tenants, in a hash keyspace of buckets, from one shard to another; returns the split''s id; refuses what is wrong on paper';
+    'plans a split that moves tenants (in a hash keyspace: buckets) from one shard to another, and returns its id. Nothing is asked of the shards. What is wrong by the catalog is refused. Example: SELECT shard_split_plan(''a'', ''b'', ''{42}''). 22023: a key is not routed to the source, or the target takes none; 55006: another split moves a key';
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
     'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
 COMMENT ON FUNCTION @extschema@.shard_split_accept(bigint, text, text) IS
     'accepts a remark of shard_split_check(), which stops the split before anything moves until then: by the check''s name and the object, as its columns check_name and object have them. Kept with the plan and in its events. Before the split has begun (55000); 22023: no check whose remarks are accepted; 42704: no such split';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint, text) IS
-    'asks for capture on the source and the guard on the target; returns at once. on_ddl says what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too (''wait'', the default), or apply it there (''apply''), as far as it is one of columns or a partition that came; NULL: as was said before. 22023: neither of them';
+    'starts a split: the check runs, then the source captures changes and the target is guarded. Returns at once. on_ddl: what happens when a moving table changes on the source: ''wait'' until somebody has changed the target as well (the default), or ''apply'' changes of columns and new partitions to the target; NULL: as was said before. Example: SELECT shard_split_start_dual_write(7). 22023: another word for on_ddl';
 COMMENT ON FUNCTION @extschema@.shard_split_run_backfill(bigint) IS
-    'asks for the copy, or resumes one that failed; returns at once';
+    'starts the copy, or resumes one that has failed. Returns at once. Example: SELECT shard_split_run_backfill(7)';
 COMMENT ON FUNCTION @extschema@.shard_split_replay_tail(bigint) IS
-    'resumes a tail that failed, otherwise asks for a window of changes now; returns at once';
+    'applies the queued changes now, or resumes a split that has failed while it followed its source. Returns at once. Example: SELECT shard_split_replay_tail(7)';
 COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint, interval, timestamptz, timestamptz, integer) IS
-    'asks for the cutover (phase cutover_pending only): one that keeps writers waiting for at most max_fence (NULL: shardmaster.cutover_timeout), that begins not before one time and not after another, and is tried so many times, a second to a minute apart; given up, the split goes on following its source; returns at once. 22023: a window that is over; 55000: not in this phase';
+    'asks for the cutover of a split in phase cutover_pending. Returns at once. max_fence: how long writers may wait (NULL: shardmaster.cutover_timeout, which is the limit in any case). not_before, until: when it may begin. attempts: how often it is tried, a second to a minute apart. After the last failed attempt the split follows its source again. Example: SELECT shard_split_cutover(7, ''2 s''). 22023: a window that is over; 55000: not in this phase, or rows that differ';
 COMMENT ON FUNCTION @extschema@.shard_split_rehearse(bigint, interval) IS
-    'does all of a cutover up to its decision, and sets it back: writers wait as they would, at most max_fence (NULL: shardmaster.cutover_timeout), and nothing changes; shard_split_events() says how long they waited and for whom, and shard_split_metrics() shows it as rehearsed_ms; returns at once. 55000: not in this phase';
+    'does everything that a cutover does up to its decision, and sets it back. Writers wait as they would, at most max_fence (NULL: shardmaster.cutover_timeout). Nothing changes. shard_split_metrics() shows the time as rehearsed_ms, shard_split_events() for whom it waited. Returns at once. Example: SELECT shard_split_rehearse(7). 55000: not in this phase';
 COMMENT ON FUNCTION @extschema@.shard_split_reverse(bigint, boolean) IS
-    'takes a split back after its cutover: what clients have changed on the target goes to the source, then one commit sends them there again; returns the split that does it. Where that is not known any more, since its queue was full say, all rows of a table are copied: those that the source has kept are replaced, if shard_split_verify() has found them on the target since the cutover, or if copy_again says that they may be. Not for a split that was started with shardmaster.reverse off. 55000: it has no way back, or is not completed';
+    'takes a completed split back: its reverse split brings what clients have changed on the target to the source, then one commit sends clients there again. Returns the id of the reverse split. Where the changes are not known, for example after its queue was full, all rows of a table are copied. They replace rows of the source if shard_split_verify() has compared these since the cutover, or if copy_again allows it. Example: SELECT shard_split_reverse(7). 55000: there is no reverse split, or the split is not completed';
 COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint, boolean) IS
-    'undoes a split whose cutover has not decided: both sides are cleaned; with target_lost nothing is asked of a target that is gone for good, and what it holds is left to shard_cleanup; returns at once';
+    'rolls a split back before its cutover has decided: both sides are cleaned. Returns at once. target_lost: the target is gone for good and is not asked; shard_cleanup() removes what it holds, should it come back. Example: SELECT shard_split_rollback(7). 55000: the cutover has decided';
 COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean, boolean) IS
-    'deletes the moved rows from the source once the split is completed, each after the target has shown that it has it or that a client has deleted it there; what it has not fails the split and stays, unless accept_missing says that it may go; with source_lost nothing is asked of a source that is gone for good: the target opens, and the split ends; returns at once';
+    'finishes a completed split: deletes the moved rows from the source, each after the target has shown that it has it, or that a client has deleted it there. Returns at once. A row that the target does not have stops the finish and stays. accept_missing: such rows may be deleted. source_lost: the source is gone for good and is not asked. Example: SELECT shard_split_finish(7). 55000: not completed';
 COMMENT ON FUNCTION @extschema@.shard_split_switch_reads(bigint, boolean) IS
     'sends reads of a split''s keys to its target before the cutover (phases tailing and cutover_pending), or back: shard_route and its like with the intent read. There they see what the source had as long ago as lag in shard_split_metrics() says. They go back by themselves before rows are copied again, and with a rollback. 55000: not in this phase';
 COMMENT ON FUNCTION @extschema@.shard_split_settle_for(bigint, interval, bigint) IS
     'deprecated: the name of shard_split_auto_finish() until version 0.4';
 COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS
-    'the worker rests after its current step; changes go on being queued';
+    'pauses a split after its current step. Changes are queued meanwhile. Example: SELECT shard_split_pause(7)';
 COMMENT ON FUNCTION @extschema@.shard_split_resume(bigint) IS
-    'ends a pause, and resumes a split that failed';
+    'resumes a split that is paused or has failed. Example: SELECT shard_split_resume(7)';
 COMMENT ON FUNCTION @extschema@.shard_split_wait(bigint, text, interval) IS
-    'waits until a split has reached a phase, also ''finished''; returns the phase; raises the split''s error, or 57014 at the timeout';
+    'waits until a split has reached a phase, ''finished'' or ''reversed'', and returns the phase. Raises the split''s error. Example: SELECT shard_split_wait(7, ''completed''). 57014: not within the timeout';
 COMMENT ON FUNCTION @extschema@.shard_split_points() IS
-    'the named points of a split, in order; see the setting shardmaster.fault';
+    'the injection points of a split, in their order; see the setting shardmaster.fault';
 COMMENT ON FUNCTION @extschema@.shard_split_lifecycle() IS
     'the life of a split: each allowed change of phase with what brings it about (call is NULL), then what each call does in each phase: to_phase is what is asked for from then on, NULL: that stays, or the call is refused, as condition says';
 COMMENT ON FUNCTION shardmaster.split_next_call(bigint, text, boolean) IS

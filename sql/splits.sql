@@ -4,7 +4,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- For whoever looks at a terminal: a line for each split. shard_split_metrics() has all of it, and whole.
 CREATE FUNCTION shardmaster.split_moves(scope_kind text, entries text[], reverse_of bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN reverse_of IS NOT NULL THEN format('way back of split %s', reverse_of)
+    SELECT CASE WHEN reverse_of IS NOT NULL THEN format('reverse split of split %s', reverse_of)
                 WHEN scope_kind = 'range' THEN 'keys from ' || array_to_string(entries[:3], ' ')
                 WHEN scope_kind = 'all' THEN 'all, in ' || shardmaster.counted(n.count, 'entry', 'entries')
                 WHEN n.count = 1 THEN format('%s %s', rtrim(scope_kind, 's'), entries[1])
@@ -44,12 +44,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            m.next_call
       FROM shardmaster.split_metrics(NULL::bigint, true, CASE WHEN ended THEN '-infinity' ELSE 'infinity' END::timestamptz) m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
-       -- A way back that nobody has asked for is no work.
+       -- A reverse split that nobody has asked for is no work.
        AND NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
      ORDER BY m.split_id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
-'a line for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to type next. ended: the others, too. shard_split_metrics() has all figures, and texts in full';
+    'one row for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to call next. ended: the others as well. Example: SELECT * FROM shard_splits(). shard_split_metrics() has all figures and the whole texts';
 
 -- For whoever types a table's name; as the function without its argument.
 CREATE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits(false);

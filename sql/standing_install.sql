@@ -1,7 +1,7 @@
 -- What others may have in the schema of the calls is not found.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- Standing guards. Procedures, because each step is committed on the master before the next one
+-- Key guards. Procedures, because each step is committed on the master before the next one
 -- is done on the shard. No SET clause, which would forbid COMMIT: every name is qualified instead.
 CREATE PROCEDURE @extschema@.shard_guard_install(shard_key text, keyspace text DEFAULT 'default')
 LANGUAGE plpgsql AS $$

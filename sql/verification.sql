@@ -2,7 +2,7 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION @extschema@.shard_split_verify(bigint) IS
-    'compares every row of a split on both sides, in the background and while clients write, before its cutover and after it, until it is finished; shard_split_verification() shows how far that is and what it has found. 42704: no such split; 55000: not in this phase';
+    'compares every row of a split on both sides, in the background and while clients write, before its cutover and after it, until it is finished. shard_split_verification() shows how far that is and what it has found. Example: SELECT shard_split_verify(7). 42704: no such split; 55000: not in this phase';
 
 CREATE TYPE shardmaster.split_verification_row AS (
     table_name text, status text, rows_compared bigint, bytes bigint, differing bigint, example_key text, what text,
@@ -25,6 +25,6 @@ COMMENT ON FUNCTION @extschema@.shard_split_verification(bigint) IS
     'what shard_split_verify() has found: a row for each table, status pending, running, passed, differs or failed (what says why); bytes as the rows are as text; verified_at: when the last row of the table was compared. 42704: no such split';
 
 COMMENT ON FUNCTION @extschema@.shard_split_repair(bigint) IS
-    'lets the rows that shard_split_verify() has found to differ come over again, and verifies their tables again, before the cutover; returns how many keys they are. 42704: no such split; 55000: not in this phase';
+    'copies the rows again that shard_split_verify() has found to differ, and verifies their tables again. Only before the cutover. Returns how many rows they are. Example: SELECT shard_split_repair(7). 42704: no such split; 55000: not in this phase';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -131,7 +131,7 @@ pub fn throttle_query() -> Option<String> {
     text(&THROTTLE_QUERY)
 }
 
-/// Whether a split that is begun gets a way back.
+/// Whether a split that is begun gets a reverse split.
 pub fn reverse() -> bool {
     REVERSE.get()
 }
@@ -353,7 +353,7 @@ fn register_times() {
     ms(
         c"shardmaster.watch_interval",
         c"Time between two looks whether the shards of a completed split still know it.",
-        c"A shard that failed over or was restored is told again. 0: never.",
+        c"A shard that failed over or was restored gets its state back. 0: never.",
         &WATCH_INTERVAL,
         0,
         GucContext::Sighup,
@@ -464,7 +464,7 @@ fn register_limits() {
     );
     int(
         c"shardmaster.cutover_max_rows",
-        c"Changed rows above which a cutover gives up.",
+        c"Changed rows above which a cutover aborts.",
         c"They are applied while writers wait.",
         &CUTOVER_MAX_ROWS,
         0,
@@ -474,7 +474,7 @@ fn register_limits() {
     );
     int(
         c"shardmaster.cutover_max_size",
-        c"Size of changed rows above which a cutover gives up.",
+        c"Size of changed rows above which a cutover aborts.",
         c"They are brought over while writers wait; one table's rows count by themselves.",
         &CUTOVER_MAX_SIZE,
         1,

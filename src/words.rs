@@ -34,10 +34,10 @@ pub fn from_the_beginning(id: i64) -> String {
     format!("SELECT shard_split_rollback({id}), then start the split again.")
 }
 
-/// The same of a way back, which is not begun again.
+/// The same of a reverse split, which is not begun again.
 pub fn gives_up(back: i64, there: i64) -> String {
     format!(
-        "What was written meanwhile the way back has not seen. It cannot go on: SELECT shard_split_rollback({back}) gives it up for good; then finish split {there}, and plan a split in the other direction."
+        "The reverse split has missed changes and cannot go on. Remove it with SELECT shard_split_rollback({back}), finish split {there}, and plan a split in the other direction."
     )
 }
 

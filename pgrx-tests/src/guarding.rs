@@ -1,4 +1,4 @@
-//! Shards with standing guards: how these come, and who was refused.
+//! Shards with key guards: how these come, and who was refused.
 
 use crate::cluster::Cluster;
 use crate::fixture::{LIMIT, outcome};

@@ -1,4 +1,4 @@
-//! Look-ups by another column: what a master has of one, and what the shards' rows say.
+//! Lookup indexes by another column: what a master has of one, and what the shards' rows say.
 
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::fixture::{LIMIT, by_superusers, state_of};

@@ -1,5 +1,5 @@
 
--- Look-ups of a master by a column of a table here: one row for each and for each namespace.
+-- Lookup indexes of a master by a column of a table here: one row for each and for each namespace.
 CREATE TABLE IF NOT EXISTS shardmaster_agent.lookup (
     id        int PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     token     text NOT NULL,
@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.lookup (
     consumed  bigint NOT NULL DEFAULT 0,
     UNIQUE (token, namespace)
 );
-COMMENT ON TABLE shardmaster_agent.lookup IS 'look-ups that capture changes of a column here; what has changed is in the table lookup_queue_<id>';
+COMMENT ON TABLE shardmaster_agent.lookup IS 'lookup indexes that capture changes of a column here; what has changed is in the table lookup_queue_<id>';
 COMMENT ON COLUMN shardmaster_agent.lookup.announced IS 'the step whose changes the master was about to commit';
 COMMENT ON COLUMN shardmaster_agent.lookup.consumed IS 'the step whose changes it has committed, so that they were taken out of the queue';
 

@@ -18,7 +18,7 @@ SELECT 'pg_class'::regclass, t.typrelid FROM pg_type t
  WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid AND t.typrelid <> 0
 UNION ALL
 -- What functions of the server make of a value without naming its type: an array of such
--- values. The way back is in pg_depend.
+-- values. The reverse split is in pg_depend.
 SELECT 'pg_type'::regclass, t.typarray FROM pg_type t
  WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid AND t.typarray >= 16384
 UNION ALL

@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.standing (
     version   bigint NOT NULL DEFAULT 0,
     UNIQUE (namespace, keyspace)
 );
-COMMENT ON TABLE shardmaster_agent.standing IS 'standing guards: keys that a namespace has or had are in the table listed_<id>, others are refused';
+COMMENT ON TABLE shardmaster_agent.standing IS 'key guards: keys that a namespace has or had are in the table listed_<id>, others are refused';
 COMMENT ON COLUMN shardmaster_agent.standing.entries IS 'what the list is of: keys, buckets of how many and of what, ranges of what';
 COMMENT ON COLUMN shardmaster_agent.standing.version IS 'counted up by each change of the list, in the same transaction: a writer whose snapshot is older cannot lock this row';
 

@@ -1,4 +1,4 @@
--- The look-up of a standing guard, which WHEN clauses call for each row that comes, or gets
+-- The look-up of a key guard, which WHEN clauses call for each row that comes, or gets
 -- another key. It raises the refusal itself, and has no SET clause: see that of a redirect.
 --
 -- A transaction that keeps its snapshot may be older than what the list has got since. It

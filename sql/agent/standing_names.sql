@@ -1,4 +1,4 @@
--- Keys or buckets that come to the list of a standing guard, by the type of its own column. A
+-- Keys or buckets that come to the list of a key guard, by the type of its own column. A
 -- keyspace of texts may have tables of numbers or uuids, and keys that are neither: no row has
 -- them. $1: their names.
 INSERT INTO {table}

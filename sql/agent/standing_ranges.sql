@@ -1,4 +1,4 @@
--- A range that comes to the list of a standing guard: what it overlaps or touches there is one
+-- A range that comes to the list of a key guard: what it overlaps or touches there is one
 -- with it, so that no two ranges of the list do. lower, upper: its bounds; NULL: there is none.
 -- touched: which ranges of the list, l, do.
 WITH gone AS (

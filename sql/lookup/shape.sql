@@ -1,4 +1,4 @@
--- What a table of a look-up is: $1 its schema, $2 its name, $3 the column of the keys, $4 that of the owners, $5 how the
+-- What a table of a lookup index is: $1 its schema, $2 its name, $3 the column of the keys, $4 that of the owners, $5 how the
 -- names of its triggers begin, up to the letter. No row: there is no such table. What is in the last column changes whenever
 -- rows may have come or gone without a trigger of ours: by TRUNCATE or a rewrite (files), with partitions, or where triggers
 -- were off for a while (their rows in the catalog).
@@ -40,7 +40,7 @@ SELECT (SELECT min(p.text) FROM (
                        WHERE l.relkind NOT IN ('r', 'p') OR l.relpersistence <> 'p'
             UNION ALL SELECT format('%s inherits from it', i.inhrelid::regclass) FROM wanted w JOIN pg_inherits i ON i.inhparent = w.oid WHERE w.relkind = 'r'
             UNION ALL SELECT format('it has no column "%s"', c.name) FROM col c WHERE c.attnum IS NULL
-            UNION ALL SELECT format('column "%s" is of type %s, which no look-up takes', c.name, format_type(c.type, NULL)) FROM col c
+            UNION ALL SELECT format('column "%s" is of type %s, which no lookup index takes', c.name, format_type(c.type, NULL)) FROM col c
                        WHERE c.attnum IS NOT NULL AND (c.typnamespace <> 'pg_catalog'::regnamespace
                              OR c.typname NOT IN ('int2', 'int4', 'int8', 'numeric', 'text', 'varchar', 'bpchar', 'uuid'))
             UNION ALL SELECT format('column "%s" is computed when it is read', c.name) FROM col c WHERE c.attgenerated = 'v'

@@ -3,7 +3,7 @@ WITH shown AS MATERIALIZED (
     SELECT p.id, count(*) OVER () AS of_all,
            row_number() OVER (ORDER BY p.finished_at IS NOT NULL OR p.phase = 'rolled_back', p.activity = 'failed' DESC, p.updated_at DESC) AS place
       FROM shardmaster.split_plan p
-     -- A way back that nobody has asked for is no work.
+     -- A reverse split that nobody has asked for is no work.
      WHERE NOT (p.reverse_of IS NOT NULL AND p.started_at IS NULL AND p.phase IN ('planning', 'rolled_back'))
      ORDER BY 3 LIMIT $1)
 SELECT p.id, p.source_shard, p.target_shard, p.keyspace,
@@ -27,6 +27,6 @@ SELECT p.id, p.source_shard, p.target_shard, p.keyspace,
        g.fence_ms::float8, s.of_all, extract(epoch FROM p.fenced_since)::float8
   FROM shown s JOIN shardmaster.split_plan p ON p.id = s.id
   LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
-  -- Its way back, once somebody has asked for it.
+  -- Its reverse split, once somebody has asked for it.
   LEFT JOIN shardmaster.split_plan b ON b.reverse_of = p.id AND b.goal NOT IN ('planning', 'rolled_back')
  ORDER BY s.place

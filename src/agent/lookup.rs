@@ -1,4 +1,4 @@
-//! What a look-up has on a shard: a row that says whose it is, a queue, and three triggers on its table, which put pairs of
+//! What a lookup index has on a shard: a row that says whose it is, a queue, and three triggers on its table, which put pairs of
 //! key and owner into the queue that may have changed.
 
 use super::error::{Result, SplitError};
@@ -15,7 +15,7 @@ const CAPTURE: &str = include_str!("../../sql/agent/lookup_capture.sql");
 const SHAPE: &str = include_str!("../../sql/lookup/shape.sql");
 const SHARD: &str = include_str!("../../sql/lookup/shard.sql");
 
-/// The names of one look-up's objects, by its number on the shard.
+/// The names of one lookup index's objects, by its number on the shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capture(pub i32);
 
@@ -60,7 +60,7 @@ pub struct Shape {
     pub facts: String,
 }
 
-/// The table's shape; None: there is no such table. An error: no look-up goes by it.
+/// The table's shape; None: there is no such table. An error: no lookup index goes by it.
 pub fn shape(connection: &mut Connection, watched: &Watched, capture: Capture) -> Result<Option<Shape>> {
     let prefix = capture.trigger_prefix();
     let parameters = [&watched.schema, &watched.table, &watched.column, &watched.shard_by, &prefix];
@@ -77,18 +77,18 @@ pub fn shape(connection: &mut Connection, watched: &Watched, capture: Capture) -
             Failure::new(
                 SqlState::UNSUPPORTED,
                 format!(
-                    "no look-up goes by table {} of shard \"{}\": {problem}",
+                    "no lookup index goes by table {} of shard \"{}\": {problem}",
                     watched.qualified(),
                     connection.shard()
                 ),
             )
-            .hint("Change the table, or take it out of the look-up with shard_table_drop()."),
+            .hint("Change the table, or take it out of the lookup index with shard_table_drop()."),
         )),
         _ => Err(RemoteError::unreadable(connection.shard(), "what a table is").into()),
     }
 }
 
-/// How it is with a look-up on its shard.
+/// How it is with a lookup index on its shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// The running server: its system identifier and timeline.
@@ -115,18 +115,18 @@ pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Re
     let Some(row) = answer.rows.into_iter().next() else { return Ok(None) };
     let number = |cell: &Option<String>| cell.as_deref().and_then(|text| text.parse::<i64>().ok());
     let [Some(place), announced, consumed, is_full, oldest, waiting] = row.as_slice() else {
-        return Err(RemoteError::unreadable(connection.shard(), "a look-up's steps").into());
+        return Err(RemoteError::unreadable(connection.shard(), "a lookup index's steps").into());
     };
     let (Some(announced), Some(consumed), Some(waiting)) =
         (number(announced), number(consumed), number(waiting))
     else {
-        return Err(RemoteError::unreadable(connection.shard(), "a look-up's steps").into());
+        return Err(RemoteError::unreadable(connection.shard(), "a lookup index's steps").into());
     };
     let (place, oldest) = (place.clone(), oldest.clone().unwrap_or_else(|| "0".to_owned()));
     Ok(Some(Seen { place, announced, consumed, is_full: is_full.as_deref() == Some("t"), oldest, waiting }))
 }
 
-/// The look-up's number on the shard.
+/// The lookup index's number on the shard.
 pub fn find(connection: &mut Connection, token: &str, namespace: &str) -> Result<Option<Capture>> {
     if !has(connection, "lookup")? {
         return Ok(None);
@@ -136,7 +136,7 @@ pub fn find(connection: &mut Connection, token: &str, namespace: &str) -> Result
     Ok(answer.scalar().and_then(|id| id.parse().ok()).map(Capture))
 }
 
-/// What of a look-up a shard is told.
+/// What of a lookup index a shard is told.
 pub struct Told<'a> {
     pub identity: &'a str,
     pub token: &'a str,
@@ -249,7 +249,7 @@ fn create_triggers(connection: &mut Connection, watched: &Watched, capture: Capt
     with_short_lock_once(connection, lock, &statements.join(";\n"), &table)
 }
 
-/// A look-up that the shard knows.
+/// A lookup index that the shard knows.
 pub struct Known {
     pub capture: Capture,
     pub token: String,
@@ -271,7 +271,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Known>> {
     Ok(answer.rows.iter().filter_map(known).collect())
 }
 
-/// Takes all of a look-up away, the schema with the last one.
+/// Takes all of a lookup index away, the schema with the last one.
 pub fn remove(connection: &mut Connection, capture: Capture) -> Result<()> {
     drop_triggers(connection, capture)?;
     connection.run("BEGIN")?;

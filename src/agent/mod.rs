@@ -309,7 +309,7 @@ pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event
         Event::Delete => &["OLD"],
         Event::Truncate => &[],
     };
-    // On the target it is the mover that writes, row by row of a copy, and so on the source of a way back,
+    // On the target it is the mover that writes, row by row of a copy, and so on the source of a reverse split,
     // which is that target. On other sources it is clients, whom each condition costs.
     let unless = match (side, plan.reverse_of) {
         (Side::Target, _) | (Side::Source, Some(_)) => {

@@ -41,7 +41,7 @@ fn order(by: &Column) -> Option<Ordered> {
 }
 
 /// Whether changes of a table can be captured by it: where equal keys have equal bytes, which fit into a session's memory.
-/// On a way back the mover writes, whom only a condition tells apart at no cost for each row.
+/// On a reverse split the mover writes, whom only a condition tells apart at no cost for each row.
 pub fn suits(plan: &Plan, table: &TableShape, by: &Column) -> bool {
     let bytes = |keys: &[String]| keys.iter().map(|key| key.len().max(16) + 32).sum::<usize>();
     let is_known = match &plan.scope {

@@ -66,7 +66,7 @@ impl Code {
 /// What can be done about code of a role.
 pub fn hint(shard_key: &str, owner: &str) -> String {
     if owner == "PUBLIC" {
-        return "Nobody can trust everybody: REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or give what the expression names a schema of its own.".to_owned();
+        return "PUBLIC cannot be trusted: REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or put what the expression names into a schema of its own.".to_owned();
     }
     format!(
         "SELECT shard_trust_owner({}, {}) lets the mover run what this role has written, with all its rights there; or give it to a superuser, or do without it.",

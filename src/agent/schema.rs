@@ -70,7 +70,7 @@ pub fn commit(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// The schema goes with the last side, redirect, standing guard and look-up, but for what stays
+/// The schema goes with the last side, redirect, key guard and look-up, but for what stays
 /// until the shard is dropped: whose it is, and the last decisions. The caller holds the
 /// bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {

@@ -1,4 +1,4 @@
-//! A standing guard's triggers, and the look-ups that these call with the key of a row: one for
+//! A key guard's triggers, and the look-ups that these call with the key of a row: one for
 //! each type of shard-by column. What a writer of a key that belongs there pays is one look into
 //! the list.
 

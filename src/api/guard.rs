@@ -1,4 +1,4 @@
-//! Standing guards of shards.
+//! Key guards of shards.
 
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::error::required;

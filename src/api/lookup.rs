@@ -1,4 +1,4 @@
-//! Look-ups: keys that lead to keys of another keyspace.
+//! Lookup indexes: keys that lead to keys of another keyspace.
 
 use super::on_primary;
 use super::row;

@@ -114,10 +114,10 @@ fn worker(kind: Kind) -> Item {
     let name = match kind {
         Kind::Launcher => "launcher",
         Kind::Coordinator => "coordinator",
-        Kind::Sweeper => "sweeper",
-        Kind::Settler => "settler",
-        Kind::Looker => "looker",
-        Kind::References => "references",
+        Kind::Sweeper => "lease expirer",
+        Kind::Settler => "two-phase recovery",
+        Kind::Looker => "lookup worker",
+        Kind::References => "reference-table worker",
         Kind::Inquirer => "inquirer",
         Kind::Split(_) => "split worker",
     };
@@ -186,7 +186,7 @@ fn leases() -> Option<Item> {
     let late = sweep::lateness()?;
     let wanted = guc::lease_sweep_interval();
     let value = format!(
-        "one has run out {late:.0} s ago and holds its slot: the sweeper looks every {:.0} s",
+        "one has run out {late:.0} s ago and holds its slot: the lease expirer looks every {:.0} s",
         wanted.as_secs_f64()
     );
     let bound = 2.0 * wanted.as_secs_f64() + SWEEP_GRACE;
@@ -224,7 +224,14 @@ fn credentials() -> Option<Item> {
             );
             item("keychain", value, true)
         }
-        None => item("keychain", format!("{} credentials, sealed under master key {first}", all.len()), true),
+        None => item(
+            "keychain",
+            format!(
+                "{}, encrypted under master key {first}",
+                counted(all.len(), "credential", "credentials")
+            ),
+            true,
+        ),
     })
 }
 
@@ -289,10 +296,10 @@ fn executions() -> Vec<Item> {
 /// A change that has waited for so long is late.
 const LATE: f64 = 60.0;
 
-/// Look-ups that are not filled, or late, and what is left of others.
+/// Lookup indexes that are not filled, or late, and what is left of others.
 fn lookups_of_shards() -> Vec<Item> {
     let describe = |shown: lookup::Shown| {
-        let name = format!("look-up \"{}\" on shard \"{}\"", shown.lookup, shown.shard_key?);
+        let name = format!("lookup index \"{}\" on shard \"{}\"", shown.lookup, shown.shard_key?);
         let lag = shown.lag_seconds.filter(|_| shown.waiting.unwrap_or(0) > 0).unwrap_or(0.0);
         let why = shown.error.map(|text| format!(": {text}")).unwrap_or_default();
         let state = shown.state.unwrap_or_default();
@@ -304,7 +311,7 @@ fn lookups_of_shards() -> Vec<Item> {
     };
     let left = lookup::removals().into_iter().map(|removal| {
         let why = removal.error.map(|text| format!(": {text}")).unwrap_or_default();
-        let name = format!("former look-up \"{}\" on shard \"{}\"", removal.lookup, removal.shard_key);
+        let name = format!("former lookup index \"{}\" on shard \"{}\"", removal.lookup, removal.shard_key);
         item(name, format!("to be taken away{why}"), why.is_empty())
     });
     lookup::shown().into_iter().filter_map(describe).chain(left).collect()
@@ -330,17 +337,17 @@ fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -
     item(name, format!("is being taken off its shards{why}"), is_well)
 }
 
-/// Standing guards that are not what their shards need.
+/// Key guards that are not what their shards need.
 fn guards() -> Vec<Item> {
     let describe = |guard: standing_guard::Listed| {
         let name = format!("guard of keyspace \"{}\" on shard \"{}\"", guard.keyspace, guard.shard);
         let todo = match guard.state.as_str() {
-            "removing" => "CALL shard_guard_remove() again, if nobody does just now".to_owned(),
+            "removing" => "CALL shard_guard_remove() again, unless a session is doing so".to_owned(),
             "left" => "given up by force: shard_cleanup() removes what is there".to_owned(),
             "partial" => {
                 format!("CALL shard_guard_install() again: {} came since", guard.not_guarded.join(", "))
             }
-            _ => "CALL shard_guard_install() again, if nobody does just now".to_owned(),
+            _ => "CALL shard_guard_install() again, unless a session is doing so".to_owned(),
         };
         item(name, format!("{}: {todo}", guard.state), false)
     };

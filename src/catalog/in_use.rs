@@ -91,7 +91,7 @@ pub struct Holder {
     pub has_others: bool,
 }
 
-/// A plan that has not begun, or whose start has failed; not a way back, whose tables are its split's.
+/// A plan that has not begun, or whose start has failed; not a reverse split, whose tables are its split's.
 const IS_PLANNED: &str = "phase = 'planning' AND reverse_of IS NULL AND (goal = 'planning' OR activity = 'failed')
     AND NOT EXISTS (SELECT 1 FROM shardmaster.split_ledger l WHERE l.split_id = split_plan.id AND l.removed_at IS NULL)";
 

@@ -1,4 +1,4 @@
-//! Rows of `shardmaster.lookup`, `lookup_shard`, `lookup_removal` and `lookup_assigned`: which look-ups there are, and how far
+//! Rows of `shardmaster.lookup`, `lookup_shard`, `lookup_removal` and `lookup_assigned`: which lookup indexes there are, and how far
 //! each is with each shard. Their pairs are in `lookup_entry.rs`.
 
 use super::caller::Caller;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// As SQL calls the strategy of such a keyspace.
 pub const STRATEGY: &str = "lookup";
 
-/// Where the keys of a look-up are.
+/// Where the keys of a lookup index are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// As the table policy has it.
@@ -73,7 +73,7 @@ pub fn find(name: &str) -> Option<Lookup> {
     sql::read_one(&format!("{QUERY} WHERE l.name = $1"), &[name.into()], |row| from_row(&row))
 }
 
-/// The keyspace that it is of; None: there is no look-up of this name.
+/// The keyspace that it is of; None: there is no lookup index of this name.
 pub fn of(name: &str) -> Option<String> {
     let query = "SELECT of_keyspace FROM shardmaster.lookup WHERE name = $1";
     sql::read_one(query, &[name.into()], |row| row.value(1))
@@ -148,7 +148,7 @@ pub fn split_that_maps(keyspace: &str, table: &str, columns: [&str; 2]) -> Optio
     )
 }
 
-/// The look-up that goes by a column of a split's table. None is given one before the transaction ends.
+/// The lookup index that goes by a column of a split's table. None is given one before the transaction ends.
 pub fn by_column(split: i64, table: &str, column: &str) -> Option<String> {
     sql::write("LOCK TABLE shardmaster.lookup IN SHARE MODE", &[]);
     sql::read_one(
@@ -185,7 +185,7 @@ impl State {
     }
 }
 
-/// How far a look-up is with a shard.
+/// How far a lookup index is with a shard.
 #[derive(Debug, Clone)]
 pub struct Progress {
     pub shard_key: String,
@@ -265,7 +265,7 @@ pub fn look_anew(lookup: &Lookup, shards: &BTreeSet<String>) {
     );
 }
 
-/// Writes down how far it is. False: the look-up, or its table, is no more, and nothing is to be done for it.
+/// Writes down how far it is. False: the lookup index, or its table, is no more, and nothing is to be done for it.
 pub fn store(lookup: &Lookup, progress: &Progress) -> bool {
     let Some(source) = &lookup.source else { return false };
     sql::write(
@@ -284,7 +284,7 @@ pub fn store(lookup: &Lookup, progress: &Progress) -> bool {
     ) == 1
 }
 
-/// Nobody changes or drops the look-up before the transaction ends; false: it, or its table, is another one by now.
+/// Nobody changes or drops the lookup index before the transaction ends; false: it, or its table, is another one by now.
 pub fn hold(lookup: &Lookup) -> bool {
     let Some(source) = &lookup.source else { return false };
     sql::write(
@@ -389,7 +389,7 @@ fn shard_not_filled(lookup: &str) -> Option<String> {
     )
 }
 
-/// Something that is left of look-ups that are no more.
+/// Something that is left of lookup indexes that are no more.
 pub struct Removal {
     pub token: String,
     pub lookup: String,
@@ -424,7 +424,7 @@ pub fn not_removed(removal: &Removal, error: &Failure) {
     );
 }
 
-/// Whether a look-up of this master is known by a token.
+/// Whether a lookup index of this master is known by a token.
 pub fn is_known(token: &str) -> bool {
     let query = "SELECT true FROM shardmaster.lookup WHERE token::text = $1";
     sql::read_one(query, &[token.into()], |_| ()).is_some()
@@ -454,7 +454,7 @@ pub fn assignments_done(ids: &[i64]) {
     sql::write("DELETE FROM shardmaster.lookup_assigned WHERE id = ANY ($1)", &[ids.to_vec().into()]);
 }
 
-/// What shard_lookups() shows of a look-up and a shard.
+/// What shard_lookups() shows of a lookup index and a shard.
 pub struct Shown {
     pub lookup: String,
     pub of: String,

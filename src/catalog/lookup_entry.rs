@@ -25,7 +25,7 @@ thread_local! {
     ) };
 }
 
-/// What a look-up knows of a key.
+/// What a lookup index knows of a key.
 pub struct Known {
     pub of: String,
     pub key_type: String,
@@ -34,7 +34,7 @@ pub struct Known {
     pub has_row: bool,
 }
 
-/// None: there is no look-up of this name.
+/// None: there is no lookup index of this name.
 pub fn owner(lookup: &str, key: &str) -> Option<Known> {
     let known = sql::read_prepared(&OWNER, &[lookup.into(), key.into()], |row| Known {
         of: row.value(1),

@@ -12,7 +12,7 @@ use crate::keys::scope::Scope;
 use crate::server::{sql, wake};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose entries of a redirect they are. A split and its way back have one token, the splits of
+/// Whose entries of a redirect they are. A split and its reverse split have one token, the splits of
 /// another master may have the same numbers.
 #[derive(Clone, Copy)]
 pub struct By<'a> {
@@ -378,7 +378,7 @@ pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
 }
 
 /// The shard of which this master knows why it refuses keys of a split. One that it has lost may
-/// have been the way back of one that it has.
+/// have been the reverse split of one that it has.
 pub fn known_at(by: By<'_>) -> Option<String> {
     sql::read_one(
         &format!(

@@ -1,5 +1,5 @@
 //! The table `split_settle`: when a split is to be finished by itself, so that the queue of its
-//! way back does not grow for ever. Whoever writes here holds the plan's lock.
+//! reverse split does not grow for ever. Whoever writes here holds the plan's lock.
 
 use crate::server::sql;
 use pgrx::datum::Interval;
@@ -9,13 +9,13 @@ use pgrx::datum::Interval;
 pub struct Terms {
     /// After the cutover.
     pub age: Option<Interval>,
-    /// Of the way back's queue.
+    /// Of the reverse split's queue.
     pub queue_bytes: Option<i64>,
 }
 
 /// It is time, as SQL over a row `p` of `split_plan`. A difference of two times may be compared
 /// with any interval; a sum would not be a time with each. While rows are compared or known to differ
-/// its end might be refused, and would have taken the way back away.
+/// its end might be refused, and would have taken the reverse split away.
 pub const IS_DUE: &str = "EXISTS (SELECT 1 FROM shardmaster.split_settle s
                                    WHERE s.split_id = p.id AND p.finished_at IS NULL
                                      AND (s.is_full OR pg_catalog.clock_timestamp() - p.cutover_at >= s.age)
@@ -43,13 +43,13 @@ pub fn text(id: i64) -> Option<String> {
     sql::read_one("SELECT shardmaster.split_settles($1)", &[id.into()], |row| row.get::<String>(1)).flatten()
 }
 
-/// At which size of the way back's queue the split is to end.
+/// At which size of the reverse split's queue the split is to end.
 pub fn queue_bytes(id: i64) -> Option<i64> {
     let query = "SELECT queue_bytes FROM shardmaster.split_settle WHERE split_id = $1 AND NOT is_full";
     sql::read_one(query, &[id.into()], |row| row.get::<i64>(1)).flatten()
 }
 
-/// The queue was seen to have so many bytes; None: it is full, and the way back would copy all.
+/// The queue was seen to have so many bytes; None: it is full, and the reverse split would copy all.
 /// Its operator may have said something else while a shard was asked: of no size, say.
 pub fn measured(id: i64, bytes: Option<i64>) {
     sql::write(

@@ -50,7 +50,7 @@ pub struct Plan {
     /// What of the source and of the target was said by roles that may not say it of this very
     /// database.
     pub unsaid: [Option<Unsaid>; 2],
-    /// The split whose way back it is.
+    /// The split whose reverse split it is.
     pub reverse_of: Option<i64>,
 }
 
@@ -106,7 +106,7 @@ pub struct State {
     /// Tables of it are to be compared, or rows of it to come over again.
     pub verifies: bool,
     pub repairs: bool,
-    /// It is the way back of another split.
+    /// It is the reverse split of another split.
     pub goes_back: bool,
     /// When it was last said where its shards are.
     pub endpoints: String,

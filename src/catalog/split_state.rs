@@ -93,7 +93,7 @@ pub enum CutoverRequest {
     Rehearsal,
 }
 
-/// The end of a plan `p` is asked for, and its way back, if it has one, is still there.
+/// The end of a plan `p` is asked for, and its reverse split, if it has one, is still there.
 pub const IS_UNDOABLE: &str =
     "(p.goal = 'finished' AND p.finished_at IS NULL AND p.undo_ended_at IS NULL AND p.purged_at IS NULL)";
 
@@ -103,7 +103,7 @@ pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
 /// A plan that has ended, as SQL over a row of `split_plan`.
 pub const IS_OVER: &str = "(phase = 'rolled_back' AND goal = 'rolled_back' OR finished_at IS NOT NULL)";
 
-/// A way back that nobody has asked for, as SQL over a row of `split_plan`.
+/// A reverse split that nobody has asked for, as SQL over a row of `split_plan`.
 pub const RESTS: &str = "(reverse_of IS NOT NULL AND phase = 'planning' AND goal = 'planning')";
 
 /// A plan whose keys may still come to its target, as SQL over a row of `split_plan`.

@@ -10,5 +10,5 @@ pub fn of_split(id: i64) -> Option<String> {
 
 /// Whether that ends by no other split's end.
 pub fn is_started_by_nobody(why: &str) -> bool {
-    why.starts_with("a worker, which nobody starts")
+    why.starts_with("a worker, but none is started")
 }

@@ -1,4 +1,4 @@
-//! The way back of a split: a plan of its own in `split_plan`, with the shards exchanged. It is
+//! The reverse split of a split: a plan of its own in `split_plan`, with the shards exchanged. It is
 //! made before the split may be cut over, and rests until somebody asks for it.
 
 use super::split::{self, Plan};
@@ -6,7 +6,7 @@ use super::split_state::{CutoverStep, Goal, Phase};
 use crate::error::Failure;
 use crate::server::sql;
 
-/// The way back of a split as the master knows it.
+/// The reverse split of a split as the master knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WayBack {
     pub id: i64,
@@ -27,7 +27,7 @@ impl WayBack {
     }
 }
 
-/// The way back that a split has; None: it never had one, or not any more.
+/// The reverse split that a split has; None: it never had one, or not any more.
 pub fn of(split: i64) -> Result<Option<WayBack>, Failure> {
     sql::read_one_again(
         "SELECT id, phase, goal, cutover_step FROM shardmaster.split_plan
@@ -45,8 +45,8 @@ pub fn of(split: i64) -> Result<Option<WayBack>, Failure> {
     .transpose()
 }
 
-/// The splits that shards know by one secret and that have not ended: a split, its way back, and the
-/// way back of that once it has begun.
+/// The splits that shards know by one secret and that have not ended: a split, its reverse split, and the
+/// reverse split of that once it has begun.
 pub fn known_by(token: &str) -> Vec<i64> {
     sql::read(
         "SELECT id FROM shardmaster.split_plan
@@ -56,13 +56,13 @@ pub fn known_by(token: &str) -> Vec<i64> {
     )
 }
 
-/// Plans the way back of a split: shards know it by the same secret, so that whoever moves the
+/// Plans the reverse split of a split: shards know it by the same secret, so that whoever moves the
 /// rows of one is not kept out by the other. Its keys are the split's until it is asked for.
 pub fn create(there: &Plan) -> i64 {
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.split_plan
                 (keyspace, source_shard, target_shard, description, scope_kind, tenants, secret, token, reverse_of)
-         SELECT keyspace, target_shard, source_shard, 'the way back of split ' || id, scope_kind, tenants, secret, token, id
+         SELECT keyspace, target_shard, source_shard, 'the reverse split of split ' || id, scope_kind, tenants, secret, token, id
            FROM shardmaster.split_plan WHERE id = $1 RETURNING id",
         &[there.id.into()],
         |row| row.value::<i64>(1),
@@ -82,7 +82,7 @@ pub fn create(there: &Plan) -> i64 {
         "INSERT INTO shardmaster.split_ledger (split_id, side, shard_key) VALUES ($1, 'source', $2)",
         &[id.into(), there.target.shard_key.as_str().into()],
     );
-    split::event(id, None, Some(Phase::Planning), &format!("the way back of split {}", there.id));
+    split::event(id, None, Some(Phase::Planning), &format!("the reverse split of split {}", there.id));
     id
 }
 
@@ -101,7 +101,7 @@ pub fn baseline(id: i64) -> Option<String> {
     .flatten()
 }
 
-/// Of a split and its way back one has the keys: nobody else moves them.
+/// Of a split and its reverse split one has the keys: nobody else moves them.
 pub fn pass_keys(from: i64, to: i64) {
     for (split, active) in [(from, false), (to, true)] {
         sql::write(
@@ -111,7 +111,7 @@ pub fn pass_keys(from: i64, to: i64) {
     }
 }
 
-/// The split whose way back it is, if it is one.
+/// The split whose reverse split it is, if it is one.
 pub fn there(id: i64) -> Option<i64> {
     sql::read_one("SELECT reverse_of FROM shardmaster.split_plan WHERE id = $1", &[id.into()], |row| {
         row.get::<i64>(1)
@@ -164,7 +164,7 @@ pub fn end_undo(there: i64) {
     );
 }
 
-/// In the commit that decides the way back: of the split nothing is left to do but to leave
+/// In the commit that decides the reverse split: of the split nothing is left to do but to leave
 /// both shards. A master that was restored may have forgotten that it was decided: it is undone.
 pub fn decided(there: i64, back: i64) {
     sql::write(

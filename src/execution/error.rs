@@ -25,7 +25,7 @@ pub enum ExecutionError {
     Busy(i64),
     #[error("execution {0} is not carried out by this session")]
     NotHeld(i64),
-    #[error("execution {id}: nobody knows whether shard \"{shard}\" has done it")]
+    #[error("execution {id}: it is not known whether shard \"{shard}\" has done it")]
     Unknown { id: i64, shard: String },
     #[error("shard \"{shard}\": schema \"{namespace}\" is not there for its login")]
     OtherSchema { shard: String, namespace: String },

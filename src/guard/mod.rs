@@ -1,4 +1,4 @@
-//! Standing guards: a shard that refuses rows of keys which it never had, by an operator's word.
+//! Key guards: a shard that refuses rows of keys which it never had, by an operator's word.
 //! Invariant: its list is never narrower than the routes that lead there.
 //!
 //! 1. A row of the master says that there is one, and is committed under the keyspace's lock:

@@ -35,7 +35,7 @@ impl From<ImportError> for Failure {
         let (state, hint) = match &error {
             E::NoLevel => (
                 SqlState::INSUFFICIENT_PRIVILEGE,
-                "Whoever reads the table needs the level \"client\", see shard_grant(), and a login, see shard_login_set().",
+                "A role that reads the table needs the level \"client\", see shard_grant(), and a login, see shard_login_set().",
             ),
             E::NoTable { .. } => (
                 SqlState::UNDEFINED_OBJECT,

@@ -96,7 +96,7 @@ impl Assigned {
                 Err(error)
             }
             Err(error) => {
-                pgrx::log!("look-up \"{}\": {}", lookup.name, error.into_failure().cleaned());
+                pgrx::log!("lookup index \"{}\": {}", lookup.name, error.into_failure().cleaned());
                 self.leave(lookup)?;
                 Ok(false)
             }

@@ -36,7 +36,7 @@ impl Compared {
     }
 }
 
-/// Refuses a table whose columns are by now of types that have other values than the look-up's.
+/// Refuses a table whose columns are by now of types that have other values than the lookup index's.
 pub fn require(lookup: &Lookup, shape: &Shape, watched: &Watched, shard: &Shard) -> Result<()> {
     let columns = [
         (&watched.column, &shape.key_type, lookup.key_type),
@@ -48,11 +48,11 @@ pub fn require(lookup: &Lookup, shape: &Shape, watched: &Watched, shard: &Shard)
             return Err(SplitError::failed(
                 SqlState::UNSUPPORTED,
                 format!(
-                    "no look-up goes by table {} of shard \"{}\": column \"{column}\" is of type {is}, its keys are of type {wanted}",
+                    "no lookup index goes by table {} of shard \"{}\": column \"{column}\" is of type {is}, its keys are of type {wanted}",
                     watched.qualified(),
                     shard.shard_key
                 ),
-                "Change the column's type, or take the table out of the look-up with shard_table_drop().",
+                "Change the column's type, or take the table out of the lookup index with shard_table_drop().",
             ));
         }
     }

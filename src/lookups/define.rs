@@ -1,4 +1,4 @@
-//! Look-ups come and go, and keys are claimed.
+//! Lookup indexes come and go, and keys are claimed.
 
 use super::settle::LONGEST;
 use crate::catalog::caller::Caller;
@@ -38,7 +38,7 @@ pub fn add(
         return Err(none("shards"));
     }
     let Some(of) = of else {
-        let problem = "a look-up needs the keyspace that its keys lead to".to_owned();
+        let problem = "a lookup index needs the keyspace that its keys lead to".to_owned();
         return Err(RoutingError::Invalid { argument: "of", problem }.into());
     };
     let key_type = KeyType::from_oid(key_type).map_err(RoutingError::from)?;
@@ -48,14 +48,14 @@ pub fn add(
     Ok(())
 }
 
-/// The look-up with its keyspace locked: whoever changes one, or drops it, does the same. None: there is none of this name.
+/// The lookup index with its keyspace locked: whoever changes one, or drops it, does the same. None: there is none of this name.
 fn lock(name: &str) -> Result<Option<(Locked, Lookup)>, Failure> {
     let Some(of) = lookup::of(name) else { return Ok(None) };
     let of = keyspace::lock(&of)?;
     Ok(lookup::find(name).map(|lookup| (of, lookup)))
 }
 
-/// None: there is no look-up of this name.
+/// None: there is no lookup index of this name.
 pub fn drop(name: &str) -> Result<Option<()>, Failure> {
     let Some((_, lookup)) = lock(name)? else { return Ok(None) };
     if let Some(source) = &lookup.source {
@@ -67,14 +67,17 @@ pub fn drop(name: &str) -> Result<Option<()>, Failure> {
     Ok(Some(()))
 }
 
-/// Says which column of which table of its keyspace a look-up goes by. None: there is no look-up of this name.
+/// Says which column of which table of its keyspace a lookup index goes by. None: there is no lookup index of this name.
 pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Failure> {
     let NewTable { name: table, shard_by: column, keyspace: name, key_type, policy, origin } = new;
     let name = *name;
     let Some((of, lookup)) = lock(name)? else { return Ok(None) };
     let invalid = |argument, problem: String| Failure::from(RoutingError::Invalid { argument, problem });
     if *policy != Policy::Sharded.as_str() || origin.is_some() {
-        return Err(invalid("policy", "a look-up goes by a column of a table that is sharded".to_owned()));
+        return Err(invalid(
+            "policy",
+            "a lookup index goes by a column of a table that is sharded".to_owned(),
+        ));
     }
     let table = keyspaces::parse_table(table)?;
     keyspaces::check_schema(&table, caller)?;
@@ -85,7 +88,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
     if let Some(source) = &lookup.source {
         let table = source.table_name.clone();
         return Err(Failure::from(RoutingError::TableExists { table, keyspace: name.into() })
-            .hint("A look-up goes by one column of one table: take that out with shard_table_drop(), or add another look-up."));
+            .hint("A lookup index goes by one column of one table: take that out with shard_table_drop(), or add another lookup index."));
     }
     let quoted = table.quoted();
     let Some(policy) = table_policy::list(&of.name).into_iter().find(|policy| policy.table_name == quoted)
@@ -114,7 +117,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
         }
     }
     lookup::set_source(name, &table, &column, caller);
-    // Who computes a column says so before, or sees the look-up.
+    // Who computes a column says so before, or sees the lookup index.
     if let Some(split) = lookup::split_that_maps(&of.name, &quoted, [&column, &policy.shard_by]) {
         return Err(RoutingError::KeyspaceInSplit { keyspace: of.name.clone(), split }.into());
     }
@@ -122,7 +125,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
     Ok(Some(()))
 }
 
-/// Forgets the table; what is on shards the worker takes away. None: there is no look-up of this name.
+/// Forgets the table; what is on shards the worker takes away. None: there is no lookup index of this name.
 pub fn table_drop(table: &str, name: &str) -> Result<Option<()>, Failure> {
     let Some((_, lookup)) = lock(name)? else { return Ok(None) };
     let table = keyspaces::parse_table(table)?.quoted();
@@ -134,7 +137,7 @@ pub fn table_drop(table: &str, name: &str) -> Result<Option<()>, Failure> {
     Ok(Some(()))
 }
 
-/// The look-up of this name, as one of its own functions wants it.
+/// The lookup index of this name, as one of its own functions wants it.
 fn require(name: &str) -> Result<Lookup, Failure> {
     if let Some(lookup) = lookup::find(name) {
         return Ok(lookup);
@@ -176,8 +179,11 @@ pub fn claim(
         }
     }
     if !lookup::hold(&lookup) {
-        return Err(Failure::new(SqlState::NOT_IN_STATE, format!("look-up \"{name}\" goes by no table yet"))
-            .hint("Add one with shard_table_add()."));
+        return Err(Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("lookup index \"{name}\" goes by no table yet"),
+        )
+        .hint("Add one with shard_table_add()."));
     }
     let of = keyspace::find(&lookup.of)?;
     if routing::places(&of, std::slice::from_ref(&pair.owner)).is_empty() {
@@ -200,7 +206,7 @@ fn refused(of: &Keyspace, lookup: &Lookup, pair: &Pair, taken: Taken) -> Failure
     match taken {
         Taken::Owned => Failure::new(
             SqlState(*b"23505"),
-            format!("key \"{key}\" of look-up \"{name}\" is another owner's"),
+            format!("key \"{key}\" of lookup index \"{name}\" is another owner's"),
         )
         .hint("shard_lookup() says whose it is, and shard_lookup_conflicts() who else has it."),
         Taken::Ended { owner } => {
@@ -209,7 +215,7 @@ fn refused(of: &Keyspace, lookup: &Lookup, pair: &Pair, taken: Taken) -> Failure
             Failure::new(
                 SqlState::NOT_IN_STATE,
                 format!(
-                    "key \"{key}\" of look-up \"{name}\" was claimed, and the claim's shard{shard} has not been asked for its row since the lease has ended"
+                    "key \"{key}\" of lookup index \"{name}\" was claimed, and the claim's shard{shard} has not been asked for its row since the lease has ended"
                 ),
             )
             .hint("Retry after a moment; shard_lookups() says what keeps the shard from being asked.")

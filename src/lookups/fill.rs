@@ -67,7 +67,7 @@ impl Stream {
             }
             _ => String::new(),
         };
-        // What can be in no look-up is answered all the same, without its text: a shard that reads on and on over such rows
+        // What can be in no lookup index is answered all the same, without its text: a shard that reads on and on over such rows
         // would be silent meanwhile.
         let short = |column: &str| {
             format!("CASE WHEN octet_length(t.{column}::text) <= {LONGEST} THEN t.{column}::text END")

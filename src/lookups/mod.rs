@@ -1,4 +1,4 @@
-//! Look-ups by another column: whose key a value is, unique over all shards, filled and kept while clients write.
+//! Lookup indexes by another column: whose key a value is, unique over all shards, filled and kept while clients write.
 //!
 //! **Level, not edge.** What comes from anywhere, a shard's queue, its rows, the master's own pairs, is a hint alone: this pair
 //! of key and owner may be there, or not. Each is settled in the same way (`settle.rs`): the shard that has the owner's rows by

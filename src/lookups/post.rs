@@ -1,4 +1,4 @@
-//! One look-up on one shard: its capture, its fill, and what comes through its queue. Invariant: what is taken out of the
+//! One lookup index on one shard: its capture, its fill, and what comes through its queue. Invariant: what is taken out of the
 //! queue the master has committed, and whatever else may have been missed raises the epoch before the shard forgets it.
 
 use super::columns;
@@ -42,7 +42,7 @@ impl Work<'_> {
     fn store(&self) -> Result<()> {
         match settle::commit(self.lookup, || lookup::store(self.lookup, &self.progress))? {
             true => Ok(()),
-            false => Err(SplitError::Retry("the look-up".into())),
+            false => Err(SplitError::Retry("the lookup index".into())),
         }
     }
 }
@@ -318,7 +318,7 @@ impl Post {
             self.stuck = 0;
             return Ok((false, None));
         }
-        // By pair: where its entries are. What could be in no look-up is taken out without another word.
+        // By pair: where its entries are. What could be in no lookup index is taken out without another word.
         let mut at_file = None;
         let mut entries: BTreeMap<Option<Pair>, Vec<(String, String)>> = BTreeMap::new();
         for row in &rows {

@@ -1,4 +1,4 @@
-//! What look-ups that are no more have left on shards.
+//! What lookup indexes that are no more have left on shards.
 
 use super::session::Sessions;
 use crate::agent::error::{Result, SplitError};
@@ -24,10 +24,10 @@ pub fn remove(sessions: &mut Sessions, identity: &str, removal: &Removal) -> Res
         lookup::removed(&removal.token, &removal.shard_key);
         Ok(())
     })
-    .unwrap_or_else(|| Err(SplitError::Retry("whoever has locked what is left of the look-up".into())))
+    .unwrap_or_else(|| Err(SplitError::Retry("a lock on what is left of the lookup index".into())))
 }
 
-/// Removes everything of look-ups that this master does not have; what was found and what was done with it. In a session.
+/// Removes everything of lookup indexes that this master does not have; what was found and what was done with it. In a session.
 pub fn clean(shard_key: &str) -> std::result::Result<Vec<(String, String)>, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "cleanup")?;
@@ -44,7 +44,7 @@ fn remove_unknown(connection: &mut Connection) -> Result<Vec<(String, String)>> 
     for known in agent::all(connection)? {
         if !lookup::is_known(&known.token) {
             agent::remove(connection, known.capture)?;
-            removed.push((clean::said(&format!("look-up \"{}\"", known.name)), "removed".to_owned()));
+            removed.push((clean::said(&format!("lookup index \"{}\"", known.name)), "removed".to_owned()));
         }
     }
     Ok(removed)

@@ -1,4 +1,4 @@
-//! What the worker does, turn by turn: each look-up on each shard in its turn, so that none waits for another's end.
+//! What the worker does, turn by turn: each lookup index on each shard in its turn, so that none waits for another's end.
 
 use super::assigned::Assigned;
 use super::post::{Post, Work};
@@ -91,7 +91,7 @@ pub struct Turns {
 struct Catalog {
     identity: String,
     lookups: Vec<(Lookup, Source, Vec<Progress>)>,
-    /// Look-ups that a shard has no row of.
+    /// Lookup indexes that a shard has no row of.
     incomplete: Vec<String>,
     shards: BTreeMap<String, Shard>,
     removals: Vec<Removal>,
@@ -173,7 +173,7 @@ impl Turns {
             return;
         }
         wait::report(&format!(
-            "taking look-up \"{}\" away from shard \"{}\"",
+            "taking lookup index \"{}\" away from shard \"{}\"",
             removal.lookup, removal.shard_key
         ));
         let outcome = removal::remove(&mut self.sessions, identity, removal);
@@ -198,7 +198,7 @@ impl Turns {
         if !at.due.is_now() {
             return;
         }
-        wait::report(&format!("look-up \"{}\" on shard \"{}\"", lookup.name, shard.shard_key));
+        wait::report(&format!("lookup index \"{}\" on shard \"{}\"", lookup.name, shard.shard_key));
         // What was prepared before is in the catalog by now.
         let fresh = match only_prepare {
             true => None,
@@ -254,7 +254,7 @@ impl Turns {
                 Ok(is_busy) => of.due.done(is_busy),
                 Err(error) => {
                     of.due.failed_by(&error);
-                    pgrx::log!("look-up \"{}\": {}", lookup.name, error.into_failure().cleaned());
+                    pgrx::log!("lookup index \"{}\": {}", lookup.name, error.into_failure().cleaned());
                 }
             }
         }

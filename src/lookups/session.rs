@@ -1,4 +1,4 @@
-//! The worker's sessions on shards: one each, for all look-ups.
+//! The worker's sessions on shards: one each, for all lookup indexes.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::Watched;
@@ -68,11 +68,11 @@ impl Sessions {
 
     /// One more, which its user keeps, and whose answers take as long as elsewhere: it reads tables.
     pub fn patient(shard: &Shard) -> Result<Connection> {
-        Ok(session::open(shard, "look-ups")?)
+        Ok(session::open(shard, "lookup indexes")?)
     }
 
     fn another(&self, shard: &Shard) -> Result<Connection> {
-        Ok(session::open_within(shard, "look-ups", self.patience(&shard.shard_key))?)
+        Ok(session::open_within(shard, "lookup indexes", self.patience(&shard.shard_key))?)
     }
 
     fn patience(&self, shard_key: &str) -> Duration {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Pairs that are settled in one go.
 pub const BATCH: usize = 1000;
-/// Bytes of a key or an owner: a longer one is in no index, so in no look-up.
+/// Bytes of a key or an owner: a longer one is in no index, so in no lookup index.
 pub const LONGEST: usize = 1000;
 
 impl Source {
@@ -194,9 +194,9 @@ pub fn write(lookup: &Lookup, looked: &Looked, more: impl Fn()) -> Result<Writte
 }
 
 /// What a key waits for that cannot be written down.
-pub const LOCKED: &str = "whoever has locked a key of the look-up";
+pub const LOCKED: &str = "a lock on a key of the lookup index";
 
-/// Commits what the body writes down, unless somebody has locked what it needs, or the look-up is another one by now.
+/// Commits what the body writes down, unless somebody has locked what it needs, or the lookup index is another one by now.
 pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
     commit_within(txn::SOON, lookup, body).unwrap_or_else(|| Err(SplitError::Retry(LOCKED.into())))
 }
@@ -218,7 +218,7 @@ fn commit_within<R>(patience: Patience, lookup: &Lookup, body: impl FnOnce() -> 
 
 /// The next turn sees what it is by then.
 fn gone(lookup: &Lookup) -> SplitError {
-    SplitError::Retry(format!("look-up \"{}\", which has changed", lookup.name))
+    SplitError::Retry(format!("lookup index \"{}\", which has changed", lookup.name))
 }
 
 /// Pairs that are left for later, and why.

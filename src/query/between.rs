@@ -37,7 +37,7 @@ struct Moving {
     astray: Option<(String, String)>,
 }
 
-/// A way back that rests copies nothing, and once it has decided, the split that it takes back counts for nothing.
+/// A reverse split that rests copies nothing, and once it has decided, the split that it takes back counts for nothing.
 /// A plan that has not been started is on no shard. What an end has left on a shard that was given up for lost is there
 /// until it is cleaned up.
 fn moving() -> Vec<Moving> {

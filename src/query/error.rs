@@ -81,18 +81,16 @@ impl From<QueryError> for Failure {
             E::Disabled(_) => {
                 (SqlState::NOT_IN_STATE, "shard_set_status() makes it active again; or name other shards.")
             }
-            E::IsMover { .. } => (
-                SqlState::INVALID_VALUE,
-                "Whoever asks the shards gets no more rights than it needs: make a role that may read, and no more.",
-            ),
+            E::IsMover { .. } => {
+                (SqlState::INVALID_VALUE, "Make a role that may only read, and use it as the login.")
+            }
             E::UnknownMover(_) => (
                 SqlState::NOT_IN_STATE,
                 "Whoever asks it must be somebody else: name the user in its connection string, not in a service.",
             ),
-            E::TooMuch { .. } => (
-                SqlState::INSUFFICIENT_PRIVILEGE,
-                "Whoever asks the shards gets no more rights than it needs: make a role that may read, and no more.",
-            ),
+            E::TooMuch { .. } => {
+                (SqlState::INSUFFICIENT_PRIVILEGE, "Make a role that may only read, and use it as the login.")
+            }
             E::OtherRole { .. } => {
                 (SqlState::INSUFFICIENT_PRIVILEGE, "Look at what maps roles on the way there.")
             }

@@ -65,7 +65,7 @@ fn hint_of_connection(message: &str) -> String {
         ),
         (
             &["could not translate host name"],
-            "Nobody knows a host of that name where the master's server runs: see the shard's connection string, and the name service there.",
+            "The master's server cannot resolve this host name. Check the shard's connection string and the name service.",
         ),
         (
             &["too many clients"],
@@ -318,7 +318,7 @@ mod tests {
             ("FATAL:  no pg_hba.conf entry for host \"::1\", user \"mover\"", "pg_hba.conf"),
             ("fe_sendauth: no password supplied", "shard_credential_set"),
             ("definition of service \"far\" not found", "pg_service.conf"),
-            ("could not translate host name \"nowhere\" to address", "host of that name"),
+            ("could not translate host name \"nowhere\" to address", "cannot resolve this host name"),
             ("connection refused", "Check that the server runs"),
         ] {
             assert!(hint(message).contains(word), "{message}: {}", hint(message));

@@ -72,7 +72,7 @@ fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
             "kind \"peer\" is for a server on this machine: host has to be the directory of its socket"
         }
         Way::Password if !is_said && !is_local(conninfo) => {
-            "kind \"password\" needs sslmode=verify-full, verify-ca or require; or disable, where nobody stands in between"
+            "kind \"password\" needs sslmode=verify-full, verify-ca or require; or disable on a trusted network"
         }
         Way::Certificate if !is_proven => "kind \"mtls_cert\" needs sslmode=verify-full, or verify-ca",
         // Whoever answers gets the token as it is.

@@ -13,15 +13,17 @@ use thiserror::Error;
 pub enum RoutingError {
     #[error("keyspace \"{0}\" does not exist")]
     UnknownKeyspace(String),
-    #[error("keyspace \"{keyspace}\" is a look-up of keyspace \"{of}\"")]
+    #[error("keyspace \"{keyspace}\" is a lookup index of keyspace \"{of}\"")]
     IsLookup { keyspace: String, of: String },
     #[error(transparent)]
     Outdated(#[from] Outdated),
-    #[error("keyspace \"{0}\" is no look-up")]
+    #[error("keyspace \"{0}\" is no lookup index")]
     NoLookup(String),
-    #[error("key \"{key}\" is not in look-up \"{lookup}\"")]
+    #[error("key \"{key}\" is not in lookup index \"{lookup}\"")]
     UnknownInLookup { key: String, lookup: String },
-    #[error("key \"{key}\" is not in look-up \"{lookup}\" yet, which is not filled from shard \"{shard}\"")]
+    #[error(
+        "key \"{key}\" is not in lookup index \"{lookup}\" yet, which is not filled from shard \"{shard}\""
+    )]
     NotFilled { key: String, lookup: String, shard: String },
     #[error("keyspace \"{0}\" already exists")]
     KeyspaceExists(String),
@@ -244,7 +246,7 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
             "No row of the table has it, or the row is newer than the last look: shard_lookups() says how old that is."
         }
         E::NotFilled { .. } => {
-            "It may be there: retry after a moment. shard_lookups() shows how far the look-up is."
+            "It may be there: retry after a moment. shard_lookups() shows how far the lookup index is."
         }
         E::NoLookup(_) => "Its keys are routed themselves: see shard_of() and shard_route().",
         E::UnknownVersion { .. } | E::UnknownKeyAt { .. } => "shard_routing_history() lists the versions.",

@@ -1,4 +1,4 @@
-//! What a look-up finds.
+//! What a lookup index finds.
 
 use super::RoutingError;
 use crate::catalog::shard::{self, ShardStatus};

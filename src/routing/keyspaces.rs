@@ -135,8 +135,8 @@ pub fn drop(name: &str) -> Result<(), Failure> {
             .hint("Take its keys out with shard_unassign()."));
     }
     if let Some(lookup) = lookup::of_keyspace(name, None).first() {
-        return Err(in_use(format!("look-up \"{lookup}\" leads to its keys"))
-            .hint("Drop its look-ups with shard_table_drop() and shard_keyspace_drop()."));
+        return Err(in_use(format!("lookup index \"{lookup}\" leads to its keys"))
+            .hint("Drop its lookup indexes with shard_table_drop() and shard_keyspace_drop()."));
     }
     if reference::any_of_keyspace(name) {
         return Err(in_use("what shards have of its reference tables is being removed".into())
@@ -444,9 +444,9 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
         return Err(RoutingError::TableGuarded { table, keyspace, shards }.into());
     }
     if let Some(lookup) = lookup::of_keyspace(&keyspace.name, Some(&table.quoted())).first() {
-        let by = format!("look-up \"{lookup}\" goes by table \"{}\"", table.quoted());
+        let by = format!("lookup index \"{lookup}\" goes by table \"{}\"", table.quoted());
         let failure = Failure::from(RoutingError::KeyspaceInUse { keyspace: keyspace.name.clone(), by });
-        return Err(failure.hint("Take the table out of the look-up with shard_table_drop() first."));
+        return Err(failure.hint("Take the table out of the lookup index with shard_table_drop() first."));
     }
     if !table_policy::delete(&keyspace, &table) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());

@@ -35,13 +35,13 @@ pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<Route, Failure
     }
 }
 
-/// What this session has found before; of a key of a look-up by its owner.
+/// What this session has found before; of a key of a lookup index by its owner.
 fn known<R>(key: &str, intent: Intent, keyspace: &str, answer: impl Fn(&Found) -> R) -> Option<R> {
     cache::get(key, intent, keyspace, &answer)
         .or_else(|| owners::get(key, keyspace, |owner, of| cache::get(owner, intent, of, &answer)))
 }
 
-/// The owner of a key of a look-up.
+/// The owner of a key of a lookup index.
 pub fn owner(key: &str, lookup: &str) -> Result<String, RoutingError> {
     if let Some(known) = owners::get(key, lookup, |owner, _| Some(owner.to_owned())) {
         return Ok(known);

@@ -1,4 +1,4 @@
-//! Owners of look-ups' keys: asked of the tables, and kept by the session as routes are. An owner that goes, or changes,
+//! Owners of lookup indexes' keys: asked of the tables, and kept by the session as routes are. An owner that goes, or changes,
 //! invalidates the table `shardmaster.lookup_signal`; one that is new was kept by nobody, and tells nobody.
 
 use super::{RoutingError, signal};
@@ -10,7 +10,7 @@ use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-/// What is kept of a look-up.
+/// What is kept of a lookup index.
 struct Kept {
     of: Box<str>,
     /// By key, as it was given.
@@ -18,7 +18,7 @@ struct Kept {
 }
 
 thread_local! {
-    /// Names of look-ups, so that none is taken for another keyspace first.
+    /// Names of lookup indexes, so that none is taken for another keyspace first.
     static NAMES: RefCell<HashSet<Box<str>>> = RefCell::default();
     static LOOKUPS: RefCell<HashMap<Box<str>, Kept>> = RefCell::default();
     /// Of all of them; a long key counts as several.
@@ -73,7 +73,7 @@ pub fn get<R>(key: &str, lookup: &str, answer: impl FnOnce(&str, &str) -> Option
     })
 }
 
-/// Whether a keyspace is a look-up, as far as this session knows.
+/// Whether a keyspace is a lookup index, as far as this session knows.
 pub fn is_lookup(name: &str) -> bool {
     refresh();
     NAMES.with_borrow(|names| names.contains(name))

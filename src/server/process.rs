@@ -19,10 +19,10 @@ pub enum Kind {
 
 const LAUNCHER: &str = "shardmaster launcher";
 const COORDINATOR: &str = "shardmaster coordinator";
-const SWEEPER: &str = "shardmaster sweeper";
-const SETTLER: &str = "shardmaster settler";
-const LOOKER: &str = "shardmaster looker";
-const REFERENCES: &str = "shardmaster references";
+const SWEEPER: &str = "shardmaster lease expirer";
+const SETTLER: &str = "shardmaster two-phase recovery";
+const LOOKER: &str = "shardmaster lookup";
+const REFERENCES: &str = "shardmaster reference tables";
 const INQUIRER: &str = "shardmaster inquirer";
 const SPLIT: &str = "shardmaster split ";
 

@@ -129,7 +129,7 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
             true => format!(
                 "SELECT * FROM shard_split_verification({id}) shows them: make them alike, on the side that is wrong."
             ),
-            false => format!("SELECT shard_split_repair({id}) lets them come over again."),
+            false => format!("SELECT shard_split_repair({id}) copies them again."),
         };
         found.push((
             format!("{} of {tables} found to differ between its sides", counted(rows, "row", "rows")),
@@ -184,7 +184,7 @@ fn wants_worker(id: i64, goal: Goal) -> Option<String> {
 /// its own any more.
 fn routes(plan: &Plan, state: &State) -> Option<Problem> {
     // While a cutover stands before its decision, writes are routed to its target and refused: by itself.
-    // And the keys of a way back at rest are its split's.
+    // And the keys of a reverse split at rest are its split's.
     let rests = state.goes_back && is_before_start(state)
         || way_back::of(plan.id).ok().flatten().is_some_and(|back| back.is_decided());
     let is_over = state.finished || state.phase == Phase::RolledBack;
@@ -214,7 +214,7 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
         Side::Source => state.source_lost,
         Side::Target => state.target_lost,
     };
-    // What a way back at rest has there is its split's affair.
+    // What a reverse split at rest has there is its split's affair.
     let rests = state.goes_back && is_before_start(state);
     if is_lost || rests || state.finished || state.phase == Phase::Planning && !is_before_start(state) {
         return Ok(Vec::new());
@@ -285,7 +285,7 @@ fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> 
         .collect();
     let again = match side {
         Side::Source => format!("ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; shard_split_finish({}) says what to do about what was written meanwhile.", plan.id),
-        Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; a way back would miss what was written meanwhile, and cannot go on.".to_owned(),
+        Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; a reverse split would miss what was written meanwhile, and cannot go on.".to_owned(),
     };
     found.extend(tables(session, plan, side, ["Give it back, if it was renamed.", &again])?);
     found.extend(replicated(session, plan, side)?);
@@ -363,7 +363,7 @@ pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
         state if phases::is_decided(state.phase) && way_back::of(id)?.is_some_and(|back| !back.rests()) => {
             None
         }
-        // A way back rests.
+        // A reverse split rests.
         state if state.goes_back && (state.phase, state.goal) == (Phase::Planning, Goal::Planning) => None,
         state if !phases::is_decided(state.phase) && verification::differing(id).is_some() => {
             Some(requests::Call::Repair)

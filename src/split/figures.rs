@@ -57,7 +57,7 @@ struct Followed {
     ordinals: Vec<i32>,
 }
 
-/// Of one split, or of all that follow their source, and of ways back, whose queue grows meanwhile.
+/// Of one split, or of all that follow their source, and of reverse splits, whose queue grows meanwhile.
 pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
     let splits = followed(split);
     let mut asks: Vec<Ask> = Vec::new();

@@ -68,10 +68,10 @@ points! {
     ROLLBACK_BATCH = "rollback_batch", "rolled_back", "a batch of rows is deleted from the target";
     ROLLBACK_ROWS = "rollback_rows", "rolled_back", "no row of the scope is left on the target";
     ROLLBACK_OBJECTS = "rollback_objects", "rolled_back", "nothing of the split is left on a shard, the phase is not changed yet";
-    REVERSE_PLANNED = "reverse_planned", "planning", "the way back is planned, nothing captures for it";
-    REVERSE_CAPTURED = "reverse_captured", "planning", "the target captures for the way back, the master does not know what its tables are like";
-    REVERSE_GUARDED = "reverse_guarded", "planning", "the source is guarded for its way back, which has not begun";
-    REVERSE_LEFT = "reverse_left", "completed", "the way back has decided, the split has left one of its shards";
+    REVERSE_PLANNED = "reverse_planned", "planning", "the reverse split is planned, nothing captures for it";
+    REVERSE_CAPTURED = "reverse_captured", "planning", "the target captures for the reverse split, the master does not know what its tables are like";
+    REVERSE_GUARDED = "reverse_guarded", "planning", "the source is guarded for its reverse split, which has not begun";
+    REVERSE_LEFT = "reverse_left", "completed", "the reverse split has decided, the split has left one of its shards";
     RESHAPE_REPLAYED = "reshape_replayed", "backfill", "tables of the target have changed as those of the source, no event says so";
     RESHAPE_PLACED = "reshape_placed", "backfill", "partitions of the source were made on the target, no event says so";
     RESHAPE_ADOPTED = "reshape_adopted", "backfill", "the target knows which changed tables are copied again and which go on, no event says so";

@@ -76,7 +76,7 @@ fn trusted_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<V
         soon(|| Ok((trusted_owner::of(shard), naming::unsaid(&plan.keyspace, shard, other))))
             .unwrap_or_else(|| {
                 Err(SplitError::Retry(
-                    "whoever has locked shardmaster.trusted_owner or shardmaster.table_policy".into(),
+                    "a lock on shardmaster.trusted_owner or shardmaster.table_policy".into(),
                 ))
             })?;
     match unsaid {

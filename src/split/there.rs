@@ -1,4 +1,4 @@
-//! What the steps and the decision of a way back ask of the split that it takes back.
+//! What the steps and the decision of a reverse split ask of the split that it takes back.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -10,7 +10,7 @@ use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
 
-/// A source of the way back that was set back to a time before the cutover of the split has not all
+/// A source of the reverse split that was set back to a time before the cutover of the split has not all
 /// of its rows: it gets them from the target first. Where the split has left it there is nothing
 /// to be looked at.
 pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
@@ -23,7 +23,7 @@ pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
     }
 }
 
-/// The way back is about to copy these tables (by position) again: the rows that its target has kept since the
+/// The reverse split is about to copy these tables (by position) again: the rows that its target has kept since the
 /// cutover of the split are replaced. They go if they were shown to be on the other side since, as before `finish`,
 /// or if the operator has said that they may; those that were found to be others never, since they may be the
 /// only right ones.
@@ -69,7 +69,7 @@ fn unknown(plan: &Plan, there: i64, tables: &str, why: &str) -> SplitError {
     )
 }
 
-/// In the commit that decides the way back, which is the end of the split.
+/// In the commit that decides the reverse split, which is the end of the split.
 pub fn end(plan: &Plan, is_known: bool) -> Result<()> {
     let Some(there) = plan.reverse_of else { return Ok(()) };
     if !is_known && split::lock(there)?.cutover_step != CutoverStep::Moved {

@@ -74,7 +74,7 @@ struct Work {
     role: Option<pg_sys::Oid>,
     /// Something is left of statements in two phases.
     is_left: bool,
-    /// There are look-ups, or something is left of them.
+    /// There are lookup indexes, or something is left of them.
     looks_up: bool,
     /// Tables are to be the same on all shards.
     has_references: bool,

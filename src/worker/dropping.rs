@@ -101,7 +101,7 @@ fn nothing_under_way() -> Result<(), Failure> {
         let text = "cannot drop extension \"shardmaster\" while a shard has a guard";
         return Err(Failure::new(SqlState::IN_USE, text)
             .detail(format!("Shard \"{shard}\" refuses keys that it never had, by a guard of keyspace \"{keyspace}\"."))
-            .hint("Nobody could tell it of new ones: remove each of shard_guards() with shard_guard_remove(); force => true, where the shard is gone for good."));
+            .hint("It would not learn of new keys. Remove each of shard_guards() with shard_guard_remove(); force => true where the shard is gone for good."));
     }
     let unfinished = splits::unfinished();
     let Some(first) = unfinished.first() else {

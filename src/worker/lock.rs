@@ -15,7 +15,7 @@ pub const COORDINATOR: i64 = 0;
 pub const SWEEPER: i64 = -1;
 /// The settler's own lock.
 pub const SETTLER: i64 = -2;
-/// That of who keeps look-ups.
+/// That of who keeps lookup indexes.
 pub const LOOKER: i64 = -3;
 /// Of what follows reference tables.
 pub const REFERENCES: i64 = -4;

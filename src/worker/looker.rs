@@ -1,4 +1,4 @@
-//! Keeps look-ups: fills them, and follows what clients write. A process of its own: a shard that is silent must not hold up
+//! Keeps lookup indexes: fills them, and follows what clients write. A process of its own: a shard that is silent must not hold up
 //! splits or leases.
 
 use super::start::{accept_signals, pin_settings};
@@ -21,7 +21,7 @@ pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
         .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
 }
 
-/// Entry point; the argument is the database's oid. It ends when there is no look-up, and nothing left of one.
+/// Entry point; the argument is the database's oid. It ends when there is no lookup index, and nothing left of one.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn shardmaster_looker_main(arg: pg_sys::Datum) {
@@ -36,7 +36,7 @@ pub extern "C-unwind" fn shardmaster_looker_main(arg: pg_sys::Datum) {
     let mut turns = Turns::default();
     while let Some(pause) = turns.take(splits::catalog_exists) {
         if !pause.is_zero() {
-            wait::report_idle("waiting for changes of look-ups' keys");
+            wait::report_idle("waiting for changes of lookup indexes' keys");
         }
         wait::sleep(pause);
     }

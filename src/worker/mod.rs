@@ -8,7 +8,7 @@
 //!   And it keeps the sweeper running.
 //! - The **sweeper** expires leases.
 //! - The **settler** ends what is left on shards of statements in two phases, and itself when nothing is left.
-//! - The **looker** keeps look-ups, while there are any.
+//! - The **looker** keeps lookup indexes, while there are any.
 //! - The **inquirer** asks the shards which decisions they know, after a start, a promotion or a restore, and ends then.
 //! - A **split worker** does the work of one split and ends when nothing is left to do.
 //!

@@ -1,4 +1,4 @@
--- Look-ups by another column: how they are said, and what the master makes of pairs that are there.
+-- Lookup indexes by another column: how they are said, and what the master makes of pairs that are there.
 CREATE EXTENSION shardmaster;
 \set VERBOSITY default
 \set SHOW_CONTEXT never

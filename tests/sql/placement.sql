@@ -35,7 +35,7 @@ SELECT * FROM shard_capacity('vector');
 
 -- A lease that ran out counts as expired before anybody has swept.
 SELECT shard_renew_slot(3, '1 hour') > now() + interval '59 min' AS renewed;
--- The sweeper sees none of it before the commit.
+-- The lease expirer sees none of it before the commit.
 BEGIN;
 UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - interval '1 s' WHERE id = 3;
 SAVEPOINT late;

@@ -91,7 +91,7 @@ SELECT shard_unassign('13');
 SELECT shard_unassign(NULL);
 
 ----
--- Look-ups.
+-- Lookup indexes.
 ----
 SELECT shard_of('13');
 SELECT shard_of('x');

@@ -43,13 +43,13 @@ pub const SET_BACK_ONE: Bounds = Bounds { writers: 1, ..SET_BACK_ENDED };
 /// Both in one run.
 pub const BOTH: Bounds = Bounds { faults: 1, rolls_back: false, finishes: false, ..SET_BACK_ONE };
 
-/// A cutover and the way back.
+/// A cutover and the reverse split.
 pub const WAY_BACK: Bounds = Bounds { calls: 2, rolls_back: false, legs: 2, ..CRASHES };
 
-/// A cutover, the way back, and the way there again.
+/// A cutover, the reverse split, and the way there again.
 pub const THERE_AGAIN: Bounds = Bounds { writers: 2, calls: 3, legs: 3, finishes: false, ..WAY_BACK };
 
-/// The way back where a server is set back.
+/// The reverse split where a server is set back.
 pub const WAY_BACK_SET_BACK: Bounds =
     Bounds { writers: 1, old_snapshots: false, faults: 0, setbacks: 1, ..WAY_BACK };
 

@@ -28,7 +28,7 @@ pub enum Act {
     CallsCutover,
     CallsRollback,
     CallsFinish,
-    /// shard_split_reverse, where there is a way back.
+    /// shard_split_reverse, where there is a reverse split.
     CallsReverse,
     CallsResume,
     /// shard_cleanup, after a split has ended: what a shard that was set back has of it again.
@@ -91,7 +91,7 @@ pub struct Bounds {
     pub causes: &'static [Cause],
     pub shards_set_back: [bool; 2],
     pub master_set_back: bool,
-    /// Cutovers, of which every second one is a way back.
+    /// Cutovers, of which every second one is a reverse split.
     pub legs: u8,
 }
 
@@ -280,7 +280,7 @@ impl Split {
                 true
             }
             Act::CallsFinish => {
-                // It ends the way back, which nobody can call any more.
+                // It ends the reverse split, which nobody can call any more.
                 if !(bounds.finishes && master.is_before_decision() && master.goal == Goal::Tail) {
                     return false;
                 }

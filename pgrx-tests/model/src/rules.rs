@@ -109,23 +109,23 @@ rules! {
     OldSideReleased,
     /// Reverse: nothing begins before the source is moved and the master knows it.
     BegunAfterMoved,
-    /// Reverse: once finish has begun there is no way back; both are asked for in one row.
+    /// Reverse: once finish has begun there is no reverse split; both are asked for in one row.
     FinishEndsTheWayBack,
     /// Reverse: the decision ends what is to be told again of the way there.
     WatchEndsWithDecision,
     /// Reverse: while windows come back, a shard that has forgotten the way there is told again.
     WatchedUntilReversed,
-    /// Reverse: where the old source has forgotten its fence, the way back is copied from nothing.
+    /// Reverse: where the old source has forgotten its fence, the reverse split is copied from nothing.
     CopiedAgainAfterRetelling,
-    /// Reverse: an old source that has forgotten the way back alone gets its side of it again.
+    /// Reverse: an old source that has forgotten the reverse split alone gets its side of it again.
     WayBackInstalledAgain,
-    /// Reverse: a master that has lost all of a way back finds its decision on the shards.
+    /// Reverse: a master that has lost all of a reverse split finds its decision on the shards.
     WayBackLookedFor,
-    /// Reverse: the commit that notes that rows go ends what the old source holds of the way back.
+    /// Reverse: the commit that notes that rows go ends what the old source holds of the reverse split.
     PurgingEndsTheWayBack,
     /// Reverse: one worker at a time does what is to be done for both ways, the watch, too.
     OneWorkerForBoth,
-    /// Reverse: finish removes the way back from the target before anything can refuse it.
+    /// Reverse: finish removes the reverse split from the target before anything can refuse it.
     FinishTakesTheWayBackAway,
     /// Reverse: its steps are counted from none, whenever its progress begins.
     StepsFromNone,

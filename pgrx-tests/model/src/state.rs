@@ -128,7 +128,7 @@ pub struct Master {
     pub finished: bool,
     /// The split has failed and waits for its operator.
     pub failed: bool,
-    /// 0: the split; 1: the way back; and so on.
+    /// 0: the split; 1: the reverse split; and so on.
     pub leg: u8,
 }
 

@@ -54,7 +54,7 @@ fn write(split: &Split, state: &mut State, number: u8, place: u8) -> bool {
         matches!(writer, Writer::Wrote { place: at, .. } if *at == place)
             && rows_of(1 << other) == rows_of(bit)
     });
-    // From its opening on a target has a barrier where there is a way back.
+    // From its opening on a target has a barrier where there is a reverse split.
     let barrier = here.has_barrier() && (split.keeps(Rule::BarrierFromOpening) || place == 0);
     if has_row || barrier && here.barrier.is_some() || here.next_xid > 7 {
         return false;

@@ -37,7 +37,7 @@ const SOURCE_ONCE: Bounds = Bounds { writers: 2, calls: 1, ..SOURCE_AGAIN };
 /// Two servers are set back, one after the other.
 const SET_BACK_TWICE: Bounds = Bounds { setbacks: 2, rolls_back: false, ..SET_BACK_ONE };
 
-/// A server is set back on the way back, and no finish is called.
+/// A server is set back on the reverse split, and no finish is called.
 const NOT_FINISHED: Bounds = Bounds { finishes: false, ..WAY_BACK_SET_BACK };
 
 const WAY_BACK_ONE: Bounds = Bounds { writers: 1, old_snapshots: false, faults: 0, ..WAY_BACK };

@@ -158,7 +158,8 @@ fn through_lookup(client: &mut Client, size: Size) -> Result<Measure> {
          CREATE UNLOGGED TABLE mail AS SELECT key, key || '@x.org' AS mail FROM call",
     )?;
     client.batch_execute("VACUUM ANALYZE")?;
-    let mut measure = Measure::new("shard_of by a look-up, against shard_of", "ms", Goal::RatioAtMost(2.0));
+    let mut measure =
+        Measure::new("shard_of by a lookup index, against shard_of", "ms", Goal::RatioAtMost(2.0));
     client.batch_execute(
         "SELECT count(shard_of(key)), count(shard_of(key || '@x.org', 'write', 'mails')) FROM tenant",
     )?;

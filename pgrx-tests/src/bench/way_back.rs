@@ -1,5 +1,5 @@
 //! What it costs the clients of a target that its split can be taken back: single-row updates,
-//! by pgbench, between the cutover and its end, with a way back that rests and without.
+//! by pgbench, between the cutover and its end, with a reverse split that rests and without.
 
 use super::Size;
 use super::capture::Script;
@@ -32,7 +32,7 @@ pub fn way_back(size: Size) -> Result<Vec<Measure>> {
     let queue = "SELECT pg_size_pretty(sum(pg_total_relation_size(c.oid))) FROM pg_class c
                   WHERE c.relnamespace = to_regnamespace('shardmaster_agent') AND c.relname LIKE 'queue%'";
     let queue: Option<String> = with.target()?.query_one(queue, &[])?.get(0);
-    println!("  queue of the way back: {}", queue.unwrap_or_default());
+    println!("  queue of the reverse split: {}", queue.unwrap_or_default());
     Ok(vec![moving])
 }
 

@@ -75,7 +75,7 @@ impl Matrix {
         Ok(Matrix { cluster, sessions: Sessions::default(), what, tenants: 0 })
     }
 
-    /// Every point that the server names, but for those of a full queue, of streams, of a redirect's end, of a way back,
+    /// Every point that the server names, but for those of a full queue, of streams, of a redirect's end, of a reverse split,
     /// of changed tables and of a cutover that is given up, which have tests of their own; those of a step twice, because the steps of a copy and the
     /// steps that follow it find different things to do.
     pub fn injections(&self) -> Result<Vec<Injection>> {

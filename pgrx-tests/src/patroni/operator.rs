@@ -164,9 +164,9 @@ impl<'a> Operator<'a> {
         let back = loop {
             match self.ask(|master| Ok(master.query_one(way_back, &[&id])?.get::<_, Option<i64>>(0))) {
                 Ok(Some(back)) => break back,
-                Ok(None) => return Err(format!("split {id} has no way back").into()),
+                Ok(None) => return Err(format!("split {id} has no reverse split").into()),
                 Err(error) if began.elapsed() > HANGS => return Err(error),
-                Err(error) => self.note("its way back", &error),
+                Err(error) => self.note("its reverse split", &error),
             }
             std::thread::sleep(PACE);
         };
@@ -302,6 +302,6 @@ enum Next {
     Wait,
     Call(&'static str),
     Cutover,
-    /// Of the split whose way back it is.
+    /// Of the split whose reverse split it is.
     Reverse(i64),
 }

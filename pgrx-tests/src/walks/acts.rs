@@ -9,7 +9,7 @@ use crate::cluster::OWNER;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
-/// Between a name's change and its way back, for workers to come upon it.
+/// Between a name's change and its reverse split, for workers to come upon it.
 const NOTICED: Duration = Duration::from_millis(250);
 
 /// Partitions of one shard that no row is in.

@@ -29,7 +29,7 @@ impl Walk {
         Ok(format!("{query}: {}", words(&told)))
     }
 
-    /// It is not completed, or is ending, its way back is none or was tried before, or a shard
+    /// It is not completed, or is ending, its reverse split is none or was tried before, or a shard
     /// takes nothing.
     fn may_be_refused(&self, id: i64) -> bool {
         let Some(split) = self.model.split(id) else { return true };
@@ -37,7 +37,7 @@ impl Walk {
         !is_open(&split.seen)
             || self.model.has_gone_back(id)
             || statuses.iter().any(|status| *status != Status::Active)
-            // What a new master has may be from before the way back.
+            // What a new master has may be from before the reverse split.
             || self.is_restored
     }
 }

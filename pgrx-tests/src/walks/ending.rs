@@ -53,7 +53,7 @@ impl Walk {
     /// are followed keep their workers, so nobody waits for one before all are asked.
     fn end_splits(&mut self) -> Result<()> {
         let mut open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        // A split that is being taken back ends with its way back, which may be taken back itself.
+        // A split that is being taken back ends with its reverse split, which may be taken back itself.
         open.sort_by_key(|split| {
             let way_back = split.reverse_of.map(|_| split.id);
             (way_back.is_none(), Reverse(way_back), Reverse(split.phase))

@@ -11,7 +11,7 @@ use std::time::Duration;
 impl Walk {
     pub(super) fn lose_target(&mut self) -> Result<String> {
         let moving = |split: &Seen| {
-            // What a way back has lost is its split's source.
+            // What a reverse split has lost is its split's source.
             split.reverse_of.is_none()
                 && split.phase > Phase::Planning
                 && split.phase < Phase::Completed
@@ -62,7 +62,7 @@ impl Walk {
         let query = format!("SELECT object, action FROM shard_cleanup('{}')", self.stage.shard_name(target));
         let rows = self.ask_master(|master| master.query(&query, &[]))?;
         let removed: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        // What it captured there for its way back, too.
+        // What it captured there for its reverse split, too.
         let backs =
             "SELECT format('source side of split %s', id) FROM shardmaster.split_plan WHERE reverse_of = $1";
         let rows = self.ask_master(|master| master.query(backs, &[&id]))?;

@@ -44,7 +44,7 @@ pub struct Seen {
     pub error: Option<(String, String)>,
     /// The split that it takes back.
     pub reverse_of: Option<i64>,
-    /// Its way back is asked for, and neither decided nor given up.
+    /// Its reverse split is asked for, and neither decided nor given up.
     pub is_taken_back: bool,
 }
 
@@ -131,7 +131,7 @@ impl Model {
         }
     }
 
-    /// A way back that is asked for: its split with the shards exchanged.
+    /// A reverse split that is asked for: its split with the shards exchanged.
     fn find_way_back(&mut self, seen: &Seen) {
         if self.split(seen.id).is_some() {
             return;

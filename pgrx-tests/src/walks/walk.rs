@@ -459,7 +459,7 @@ impl Walk {
 /// Splits as the master shows them.
 pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgres::Error> {
     let query =
-        // A way back that nobody has asked for is part of its split.
+        // A reverse split that nobody has asked for is part of its split.
         "SELECT id, phase, goal, cutover_step = 'moved', activity = 'failed', finished_at IS NOT NULL,
                 error_code, error_message, reverse_of,
                 EXISTS (SELECT 1 FROM shardmaster.split_plan b

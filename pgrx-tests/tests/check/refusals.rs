@@ -440,7 +440,7 @@ fn a_new_master_cleans_up_after_a_lost_one() {
         assert_eq!(refused(&mut master, &format!("SELECT shard_cleanup('{key}')")), "55000");
         master.execute("SELECT shard_adopt($1)", &[key]).unwrap();
         let removed = master.query("SELECT * FROM shard_cleanup($1)", &[key]).unwrap();
-        // On the target its way back captures, too.
+        // On the target its reverse split captures, too.
         assert_eq!(removed.len(), if *key == "shard_a" { 1 } else { 2 });
     }
     for server in &cluster.servers {

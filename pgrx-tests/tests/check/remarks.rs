@@ -91,7 +91,7 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
     let late = refused(&mut master, &nothing);
     assert_eq!(late.sqlstate(), Some("55000"), "{late}");
     split.finish(LIMIT).unwrap();
-    // A way back asks nobody again, and what was rolled back remembers what was accepted.
+    // A reverse split asks nobody again, and what was rolled back remembers what was accepted.
     let back = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
     back.accept_remarks().unwrap();
     let refusals =

@@ -102,7 +102,7 @@ fn what_the_target_lacks_is_accepted_by_name() {
     assert!(error.to_string().contains("missing beside columns"), "{error}");
     split.accept_remarks().unwrap();
     split.run(|_| ()).unwrap();
-    // What the source kept its rows to, and the target did not, is in the way back.
+    // What the source kept its rows to, and the target did not, is in the reverse split.
     let events = split.events().unwrap();
     assert!(events.contains("it cannot be taken back: items: column"), "{events}");
     split.finish(LIMIT).unwrap();

@@ -1,4 +1,4 @@
-//! Which ways back that rest on a shard are taken away from it: those that nobody knows any more. And
+//! Which reverse splits that rest on a shard are taken away from it: those that nobody knows any more. And
 //! what one does whose queue has become full while it rested.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -15,7 +15,7 @@ fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
     Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
 }
 
-/// The way back of a way back is found where the latter rests, too, and by the same secret.
+/// The reverse split of a reverse split is found where the latter rests, too, and by the same secret.
 #[test]
 #[ignore = "make test-all: schemas of one database; make test has one_that_was_forgotten_goes_with_the_next_one"]
 fn schemas_of_one_database_keep_theirs() {
@@ -48,7 +48,7 @@ fn schemas_of_one_database_keep_theirs() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The numbers of ways back that rest on the target.
+/// The numbers of reverse splits that rest on the target.
 fn resting(cluster: &Cluster) -> Vec<i64> {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     let known = "SELECT to_regclass('shardmaster_agent.side') IS NOT NULL";

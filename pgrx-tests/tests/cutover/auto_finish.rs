@@ -1,4 +1,4 @@
-//! Splits that are finished by themselves, once they are old or the queue of their way back is
+//! Splits that are finished by themselves, once they are old or the queue of their reverse split is
 //! large enough.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
@@ -45,7 +45,7 @@ fn a_split_settles_at_an_age() {
     split.wait("completed", LIMIT).unwrap();
     write(&cluster, "id < 100");
     watched_twice(&cluster, &split);
-    assert_eq!(waits_for(&cluster, &split).unwrap(), "settles 01:00:00 after the cutover");
+    assert_eq!(waits_for(&cluster, &split).unwrap(), "finishes automatically 01:00:00 after the cutover");
     assert!(!rows(&cluster, 0).is_empty());
     let expected = rows(&cluster, 1);
     settle_for(&cluster, &split, "after => '1 second', queue_bytes => 1000000000").unwrap();
@@ -53,7 +53,10 @@ fn a_split_settles_at_an_age() {
     assert!(rows(&cluster, 0).is_empty());
     assert_eq!(rows(&cluster, 1), expected);
     let events = split.events().unwrap();
-    assert!(events.contains("settles 00:00:01 after the cutover, or when the queue"), "{events}");
+    assert!(
+        events.contains("finishes automatically 00:00:01 after the cutover, or when the queue"),
+        "{events}"
+    );
     settle_for(&cluster, &split, "after => '1 second'").unwrap();
 }
 
@@ -73,7 +76,7 @@ fn a_split_settles_at_the_size_of_a_queue() {
     assert_eq!(rows(&cluster, 1), expected);
 }
 
-/// What a queue lacks that is full its way back would have to copy.
+/// What a queue lacks that is full its reverse split would have to copy.
 #[test]
 #[ignore = "make test-all: a full queue; make test has a_split_settles_at_the_size_of_a_queue"]
 fn a_full_queue_is_large_enough() {
@@ -106,7 +109,7 @@ fn another_limit_reaches_a_queue_that_rests() {
     assert_eq!(limit(), 7 << 20);
 }
 
-/// Its target was set back to a time before the split's start, as far as the way back goes.
+/// Its target was set back to a time before the split's start, as far as the reverse split goes.
 #[test]
 #[ignore = "make test-all: a target that was set back; make test has a_split_settles_at_the_size_of_a_queue"]
 fn a_way_back_that_is_gone_is_not_measured() {
@@ -123,7 +126,7 @@ fn a_way_back_that_is_gone_is_not_measured() {
 }
 
 #[test]
-#[ignore = "make test-all: a way back meanwhile; make test has a_split_settles_at_the_size_of_a_queue"]
+#[ignore = "make test-all: a reverse split meanwhile; make test has a_split_settles_at_the_size_of_a_queue"]
 fn whoever_goes_back_does_not_settle() {
     let cluster = fixture::cluster(&SETTINGS);
     let split = completed(&cluster);
@@ -180,11 +183,11 @@ fn what_is_said_later_counts() {
     .unwrap();
     watched_twice(&cluster, &split);
     watched_twice(&cluster, &split);
-    assert_eq!(waits_for(&cluster, &split).unwrap(), "settles 1 day after the cutover");
+    assert_eq!(waits_for(&cluster, &split).unwrap(), "finishes automatically 1 day after the cutover");
     assert!(!rows(&cluster, 0).is_empty());
 }
 
-/// Its end would be refused, and its way back would be gone by then.
+/// Its end would be refused, and its reverse split would be gone by then.
 #[test]
 #[ignore = "make test-all: rows that differ; make test has split::concurrent_verify::what_was_found_to_differ_is_not_finished_once_the_log_is_full"]
 fn a_split_whose_rows_differ_does_not_settle() {
@@ -209,7 +212,7 @@ fn a_split_whose_rows_differ_does_not_settle() {
     let waits = waits_for(&cluster, &split).unwrap();
     assert_eq!(
         waits,
-        "settles 00:00:01 after the cutover, but not while rows are compared or known to differ"
+        "finishes automatically 00:00:01 after the cutover, but not while rows are compared or known to differ"
     );
     assert!(!rows(&cluster, 0).is_empty());
     write(&cluster, "id = 10");

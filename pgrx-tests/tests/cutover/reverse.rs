@@ -1,4 +1,4 @@
-//! The way back of a split: after its cutover what clients have changed on the target goes to the
+//! The reverse split of a split: after its cutover what clients have changed on the target goes to the
 //! source, and one commit sends them there again.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
@@ -16,7 +16,7 @@ fn client(cluster: &Cluster, server: usize) -> postgres::Client {
     cluster.servers[server].connect(DATABASE, CLIENT).unwrap()
 }
 
-/// Asks for the way back of a split.
+/// Asks for the reverse split of a split.
 fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
     let query = "SELECT shard_split_reverse($1)";
     Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
@@ -95,9 +95,9 @@ fn what_clients_have_changed_comes_back() {
     assert_eq!(rows(&cluster, 1), expected);
 }
 
-/// There, back, there and back again: each way back has one of its own.
+/// There, back, there and back again: each reverse split has one of its own.
 #[test]
-#[ignore = "make test-all: more ways back; make test has writers_lose_nothing_there_and_back"]
+#[ignore = "make test-all: more reverse splits; make test has writers_lose_nothing_there_and_back"]
 fn as_often_as_one_likes() {
     let cluster = fixture::cluster(&[ON]);
     let mut split = completed(&cluster);
@@ -232,7 +232,7 @@ fn back_whatever_happens(cluster: &Cluster, split: &Split<'_>) -> shardmaster_te
     })
 }
 
-/// A way back that nobody has asked for goes with its split, however that ends.
+/// A reverse split that nobody has asked for goes with its split, however that ends.
 #[test]
 #[ignore = "make test-all: each end of the split; make test has cutover::armed_reverse::one_that_was_forgotten_goes_with_the_next_one"]
 fn it_goes_with_its_split() {
@@ -356,7 +356,7 @@ fn given_up_it_leaves_the_split_to_be_finished() {
 /// The source has failed over to a standby that was behind since: what it has is not what the
 /// target has begun with, and all of it is copied.
 #[test]
-#[ignore = "make test-all: a way back; make test has masters::restore_older::a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
+#[ignore = "make test-all: a reverse split; make test has masters::restore_older::a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
 fn a_source_that_was_set_back_is_copied_again() {
     let mut cluster = fixture::cluster(&[ON, "fsync = on", "shardmaster.watch_interval = 100"]);
     let replica = standby::add(&cluster, 0).unwrap();
@@ -374,7 +374,7 @@ fn a_source_that_was_set_back_is_copied_again() {
     split.wait("completed", LIMIT).unwrap();
     standby::fail_over(&mut cluster, 0, replica).unwrap();
     let split = Split::of(&cluster, id);
-    split.wait_for_event("told again", LIMIT).unwrap();
+    split.wait_for_event("state restored", LIMIT).unwrap();
     split.wait("completed", LIMIT).unwrap();
     change(&cluster, 1);
     let expected = rows(&cluster, 1);
@@ -408,9 +408,9 @@ fn what_the_source_took_meanwhile_stops_it() {
     assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 90_001)), "ok");
 }
 
-/// A master that was restored to a time before the way back decided takes it from the shards.
+/// A master that was restored to a time before the reverse split decided takes it from the shards.
 #[test]
-#[ignore = "make test-all: a way back; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
+#[ignore = "make test-all: a reverse split; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_decision_that_the_master_has_lost_is_adopted() {
     let mut cluster = fixture::cluster(&[ON, "fsync = on", "shardmaster.watch_interval = 100"]);
     let split = completed(&cluster);
@@ -423,7 +423,7 @@ fn a_decision_that_the_master_has_lost_is_adopted() {
     cluster.master.set_disk_back(Stop::Fast).unwrap();
     cluster.master.run().unwrap();
     let split = Split::of(&cluster, id);
-    wait::until("the way back to be adopted", LIMIT, || Ok(split.wait("reversed", LIMIT).ok())).unwrap();
+    wait::until("the reverse split to be adopted", LIMIT, || Ok(split.wait("reversed", LIMIT).ok())).unwrap();
     Split::of(&cluster, back).wait("completed", LIMIT).unwrap();
     assert_eq!(route(&cluster), "shard_a");
     assert_eq!(rows(&cluster, 0), expected);

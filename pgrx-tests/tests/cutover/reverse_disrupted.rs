@@ -1,4 +1,4 @@
-//! The way back of a split, and what becomes of its tables, its servers and its master between the
+//! The reverse split of a split, and what becomes of its tables, its servers and its master between the
 //! cutover and its end.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
@@ -123,10 +123,10 @@ fn a_table_that_has_changed_is_named() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The target fails over to a standby from before the cutover while the way back is under way:
+/// The target fails over to a standby from before the cutover while the reverse split is under way:
 /// it gets its rows again first, and none goes that is not on the other side.
 #[test]
-#[ignore = "make test-all: a way back; make test has masters::restore_older::a_target_that_forgets_the_cutover_is_filled_and_opened_again"]
+#[ignore = "make test-all: a reverse split; make test has masters::restore_older::a_target_that_forgets_the_cutover_is_filled_and_opened_again"]
 fn a_target_that_was_set_back_gets_its_rows_first() {
     let mut cluster = fixture::cluster(WATCHED);
     let replica = standby::add(&cluster, 1).unwrap();
@@ -167,9 +167,9 @@ fn a_target_that_was_set_back_gets_its_rows_first() {
     assert_eq!(route(&cluster), "shard_a");
 }
 
-/// The old target is lost for good right after the way back has decided: both splits end.
+/// The old target is lost for good right after the reverse split has decided: both splits end.
 #[test]
-#[ignore = "make test-all: the way back's own target; make test has faults::lost_shard::a_lost_source_is_not_waited_for"]
+#[ignore = "make test-all: the reverse split's own target; make test has faults::lost_shard::a_lost_source_is_not_waited_for"]
 fn a_target_that_is_lost_keeps_no_split_open() {
     let mut cluster = fixture::cluster(&[ON]);
     let (id, back) = {
@@ -190,7 +190,7 @@ fn a_target_that_is_lost_keeps_no_split_open() {
     assert!(master.query_one(kept, &[]).unwrap().get::<_, i64>(0) > 0);
 }
 
-/// The way back is over on the shards, and the master has lost all of it.
+/// The reverse split is over on the shards, and the master has lost all of it.
 #[test]
 #[ignore = "make test-all: one that is over; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_way_back_that_has_ended_is_adopted() {
@@ -247,10 +247,10 @@ fn a_master_from_before_both_cutovers_gets_over_it() {
     fixture::finished(&plan(&cluster));
 }
 
-/// A master has lost a way back that has begun, and the split is finished: no guard of it stays,
+/// A master has lost a reverse split that has begun, and the split is finished: no guard of it stays,
 /// and the keys can come back.
 #[test]
-#[ignore = "make test-all: a lost way back; make test has cutover::armed_reverse::one_that_was_forgotten_goes_with_the_next_one"]
+#[ignore = "make test-all: a lost reverse split; make test has cutover::armed_reverse::one_that_was_forgotten_goes_with_the_next_one"]
 fn one_that_had_begun_goes_with_its_split() {
     let cluster = fixture::cluster(&[ON]);
     let split = changed(&cluster);
@@ -305,7 +305,7 @@ fn one_that_was_copying_is_given_up() {
     assert_eq!((rows(&cluster, 0).len(), rows(&cluster, 1)), (0, expected));
 }
 
-/// What the split has gone on with, its way back goes back with.
+/// What the split has gone on with, its reverse split goes back with.
 #[test]
 #[ignore = "make test-all: a change before the cutover; make test has a_change_after_the_cutover_goes_back_with_the_rows"]
 fn a_change_before_the_cutover_is_taken_back_with_the_rows() {
@@ -382,7 +382,7 @@ fn a_change_after_the_cutover_goes_back_with_the_rows() {
     }
 }
 
-/// A table that is copied again on its way back replaces what its split's source has kept: rows that were
+/// A table that is copied again on its reverse split replaces what its split's source has kept: rows that were
 /// compared since the cutover, or of which the operator says so.
 #[test]
 fn a_table_that_is_copied_again_was_compared_first() {
@@ -412,7 +412,7 @@ fn a_table_that_is_copied_again_was_compared_first() {
     assert_eq!(rows(&cluster, 0), expected);
 }
 
-/// Next month's partition: of one that came before the cutover the way back has all in its queue, of one
+/// Next month's partition: of one that came before the cutover the reverse split has all in its queue, of one
 /// that came afterwards the rows are copied, of nothing else.
 #[test]
 #[ignore = "make test-all: partitions; make test has rows_that_have_gone_from_the_source_come_from_the_target"]
@@ -483,7 +483,7 @@ fn a_column_made_again_on_the_source_has_its_values_from_the_target() {
 }
 
 /// The old source is set back to before the split's last window, told again, and set back once more,
-/// to the moment after the last window of its way back: before that has opened it, and afterwards.
+/// to the moment after the last window of its reverse split: before that has opened it, and afterwards.
 /// Somebody takes writes again, who has all that was not forgotten with a disk.
 #[test]
 #[ignore = "make test-all: a source set back twice; make test has masters::restore_older::a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
@@ -505,7 +505,7 @@ fn a_source_that_was_set_back_twice_is_opened() {
         cluster.servers[0].set_disk_back(Stop::Immediate).unwrap();
         cluster.servers[0].run().unwrap();
         let split = Split::of(&cluster, id);
-        split.wait_for_event("told again", LIMIT).unwrap();
+        split.wait_for_event("state restored", LIMIT).unwrap();
         split.wait("completed", LIMIT).unwrap();
         let expected = rows(&cluster, 1);
         cluster.hold("cutover_decided").unwrap();

@@ -205,7 +205,7 @@ fn what_others_have_ended_is_seen() {
     let gid: String = shard.query_one("SELECT gid FROM pg_prepared_xacts", &[]).unwrap().get(0);
     shard.batch_execute(&format!("ROLLBACK PREPARED '{gid}'")).unwrap();
     cluster.fault("").unwrap();
-    let unknown = "execution 1: nobody knows whether shard \"shard_b\" has done it";
+    let unknown = "execution 1: it is not known whether shard \"shard_b\" has done it";
     assert_eq!(call.join().unwrap(), Some(("55000".to_owned(), unknown.to_owned())));
     assert_eq!(
         (states(&cluster), runs(&cluster)),

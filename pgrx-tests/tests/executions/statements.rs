@@ -274,7 +274,7 @@ fn a_session_of_a_shard_that_ends_has_done_nothing() {
     let (state, message) = error(&mut dba, "CALL shard_execute_resume(3)");
     assert_eq!(
         (state.as_str(), message.as_str()),
-        ("55000", "execution 3: nobody knows whether shard \"shard_a\" has done it")
+        ("55000", "execution 3: it is not known whether shard \"shard_a\" has done it")
     );
     dba.batch_execute("CALL shard_execute_resume(1)").unwrap();
     dba.batch_execute("CALL shard_execute_resume(2)").unwrap();

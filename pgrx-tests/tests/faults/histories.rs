@@ -100,7 +100,7 @@ fn there_and_back_with_crashes(
     })?;
     let back = reverse(cluster, &split)?;
     // A cutover that was given up is asked for again.
-    while_they_crash("the way back", &mut || {
+    while_they_crash("the reverse split", &mut || {
         if split.wait("reversed", Duration::from_secs(3)).is_err() {
             reverse(cluster, &split)?;
         }

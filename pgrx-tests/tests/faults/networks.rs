@@ -271,7 +271,7 @@ ten_minutes! {
     a_line_that_is_away_for_ten_minutes_14_of_14 14
 }
 
-/// What is left out has scenes of its own: full queues, tables that change, redirects, ways back, streams.
+/// What is left out has scenes of its own: full queues, tables that change, redirects, reverse splits, streams.
 #[test]
 fn no_point_is_left_out() {
     let cluster = Cluster::servers(0, &["fsync = off"]).unwrap();

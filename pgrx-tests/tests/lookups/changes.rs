@@ -1,4 +1,4 @@
-//! Look-ups whose tables change under them, and keys that no column can have.
+//! Lookup indexes whose tables change under them, and keys that no column can have.
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser};

@@ -20,8 +20,9 @@ fn a_lease_ends_once_its_shard_was_asked() {
     for key in ["row", "none"] {
         master.batch_execute(&claim(key, "c", "200 ms")).unwrap();
     }
-    by_superuser(&cluster, 1, "INSERT INTO users VALUES ('c', 1, 'row@x.org')");
     wait::until_true(&mut master, "the leases' end", LIMIT, ended).unwrap();
+    // Not before: a worker that was at it then would still find the row.
+    by_superuser(&cluster, 1, "INSERT INTO users VALUES ('c', 1, 'row@x.org')");
     for key in ["row", "none"] {
         let (state, message) = error(&mut master, &claim(key, "a", "1 min"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Look-ups by another column: at rest their pairs are the rows of all shards, whatever has happened before.
+//! Lookup indexes by another column: at rest their pairs are the rows of all shards, whatever has happened before.
 
 use postgres::Client;
 use shardmaster_tests::asking::error;
@@ -188,7 +188,7 @@ fn nothing_is_lost_at_any_point() {
             if !is_long_run() && kind != 1 && ![(0, 0), (3, 2)].contains(&(number, kind)) {
                 continue;
             }
-            // Each time from nothing; what a queue brings is struck once the look-up is filled.
+            // Each time from nothing; what a queue brings is struck once the lookup index is filled.
             let action = if struck == "shard" { "hold" } else { struck };
             let arm = || Strike::arm(&cluster, point, action).unwrap();
             let early = (number < 3).then(arm);
@@ -313,7 +313,7 @@ fn an_assignment_brings_the_keys_of_its_rows() {
     wait_equal(&cluster, &mut master);
 }
 
-/// A queue that takes no more: writers go on, and the look-up is filled again.
+/// A queue that takes no more: writers go on, and the lookup index is filled again.
 #[test]
 #[ignore = "make test-all: a full queue; make test has faults::bad_input::a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does"]
 fn a_full_queue_is_filled_again() {
@@ -344,12 +344,12 @@ fn a_shard_that_hangs_holds_up_its_own_keys_alone() {
         by_superuser(&cluster, 0, &insert(i, i, "a"));
         wait_route(&mut master, &format!("a{i}@x.org"), "shard_a");
     }
-    let said = "SELECT count(*) = 1 FROM shard_status() WHERE item = 'look-up \"emails\" on shard \"shard_b\"' AND NOT ok";
+    let said = "SELECT count(*) = 1 FROM shard_status() WHERE item = 'lookup index \"emails\" on shard \"shard_b\"' AND NOT ok";
     wait::until_true(&mut master, "it is said", LIMIT, said).unwrap();
     cluster.servers[1].wake().unwrap();
     by_superuser(&cluster, 1, &insert(2, 2, "c"));
     wait_route(&mut master, "c2@x.org", "shard_b");
-    let well = "SELECT count(*) = 2 AND bool_and(ok) FROM shard_status() WHERE item LIKE 'look-up %'";
+    let well = "SELECT count(*) = 2 AND bool_and(ok) FROM shard_status() WHERE item LIKE 'lookup index %'";
     wait::until_true(&mut master, "all is well", LIMIT, well).unwrap();
     wait_equal(&cluster, &mut master);
 }
@@ -408,7 +408,7 @@ fn owners_are_found_by_bucket_and_by_range() {
     };
     let is = |wanted: &'static [&'static str]| move |found: &BTreeSet<String>| found.iter().eq(wanted);
     wait::until("titles", LIMIT, || Ok(is(&["A", "Z"])(&titles(&mut master)).then_some(()))).unwrap();
-    // Its row is where nobody is sent any more, and is found again with the way back.
+    // Its row is where nobody is sent any more, and is found again with the reverse split.
     master.batch_execute("SELECT shard_assign_range('m', NULL, 'shard_a', 'docs', force => true)").unwrap();
     wait::until("one title", LIMIT, || Ok(is(&["A"])(&titles(&mut master)).then_some(()))).unwrap();
     master.batch_execute("SELECT shard_assign_range('m', NULL, 'shard_b', 'docs', force => true)").unwrap();

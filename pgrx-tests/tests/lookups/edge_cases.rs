@@ -1,4 +1,4 @@
-//! Look-ups beside what stands in their way: odd columns and letters, claims that are not committed, shards that are away.
+//! Lookup indexes beside what stands in their way: odd columns and letters, claims that are not committed, shards that are away.
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{DATABASE, OWNER};
@@ -60,7 +60,7 @@ fn columns_of_all_types_are_taken() {
 
 /// No row there can have it, and the others are found all the same.
 #[test]
-#[ignore = "make test-all: look-ups; make test has queries::columns::a_letter_that_a_shards_encoding_lacks_fails_no_query"]
+#[ignore = "make test-all: lookup indexes; make test has queries::columns::a_letter_that_a_shards_encoding_lacks_fails_no_query"]
 fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
     let cluster = stage(&[]);
     let mut master = add(&cluster);
@@ -106,7 +106,7 @@ fn a_claim_that_is_not_committed_keeps_no_other_key_waiting() {
     by_superuser(&cluster, 0, &insert(1, 20, "a"));
     wait_route(&mut master, "a1@x.org", "shard_a");
     wait_route(&mut master, "a20@x.org", "shard_a");
-    let said = "SELECT count(*) = 1 FROM shard_lookups() WHERE shard_key = 'shard_a' AND waits_for LIKE 'whoever has locked%'";
+    let said = "SELECT count(*) = 1 FROM shard_lookups() WHERE shard_key = 'shard_a' AND waits_for LIKE 'a lock on%'";
     wait::until_true(&mut master, "it is said", LIMIT, said).unwrap();
     assert_eq!(route(&mut master, "a7@x.org"), "42704");
     by_superuser(&cluster, 0, "CREATE TABLE again AS SELECT * FROM users; TRUNCATE users");

@@ -1,4 +1,4 @@
-//! What look-ups leave behind when they go, and what they refuse.
+//! What lookup indexes leave behind when they go, and what they refuse.
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -28,12 +28,12 @@ fn what_is_dropped_leaves_nothing_on_the_shards() {
         .batch_execute("SELECT shard_table_drop('users', 'emails'); SELECT shard_keyspace_drop('emails')")
         .unwrap();
     wait::until("nothing is left", LIMIT, || Ok((leftovers(&cluster, 0) == 0).then_some(()))).unwrap();
-    let said = "SELECT count(*) > 0 FROM shard_status() WHERE item LIKE 'former look-up \"emails\" on shard \"shard_b\"' AND NOT ok";
+    let said = "SELECT count(*) > 0 FROM shard_status() WHERE item LIKE 'former lookup index \"emails\" on shard \"shard_b\"' AND NOT ok";
     wait::until_true(&mut master, "it is said", LIMIT, said).unwrap();
     // Its successor is told apart from it: who monitors takes no name twice.
     let begun = "INSERT INTO shardmaster.lookup_shard (lookup, shard_key) VALUES ('emails', 'shard_b')";
     master.batch_execute(&format!("BEGIN; {ADD}; {begun}")).unwrap();
-    let names = "SELECT count(*) FILTER (WHERE item LIKE '%look-up \"emails\" on shard \"shard_b\"'), count(*) = count(DISTINCT item) FROM shard_status()";
+    let names = "SELECT count(*) FILTER (WHERE item LIKE '%lookup index \"emails\" on shard \"shard_b\"'), count(*) = count(DISTINCT item) FROM shard_status()";
     let named = master.query_one(names, &[]).unwrap();
     assert_eq!((named.get::<_, i64>(0), named.get::<_, bool>(1)), (2, true));
     master.batch_execute("ROLLBACK").unwrap();
@@ -43,7 +43,7 @@ fn what_is_dropped_leaves_nothing_on_the_shards() {
         &mut master,
         "nobody works",
         LIMIT,
-        "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'shardmaster looker'",
+        "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'shardmaster lookup'",
     )
     .unwrap();
 
@@ -55,7 +55,7 @@ fn what_is_dropped_leaves_nothing_on_the_shards() {
         .unwrap();
     let removed: String =
         master.query_one("SELECT object || ' ' || action FROM shard_cleanup('shard_a')", &[]).unwrap().get(0);
-    assert_eq!(removed, "look-up \"emails\" removed");
+    assert_eq!(removed, "lookup index \"emails\" removed");
     assert_eq!(leftovers(&cluster, 0), 0);
 }
 

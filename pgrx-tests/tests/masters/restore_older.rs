@@ -102,7 +102,7 @@ fn a_target_that_forgets_the_cutover_is_filled_and_opened_again() {
     let expected = rows(&cluster, 0);
     standby::fail_over(&mut cluster, 1, replica).unwrap();
     let split = Split::of(&cluster, id);
-    split.wait_for_event("told again: target shard \"shard_b\" says \"closed\"", LIMIT).unwrap();
+    split.wait_for_event("state restored: target shard \"shard_b\" says \"closed\"", LIMIT).unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 1), expected);
     client_of(&cluster, 1).batch_execute("UPDATE items SET val = 'x' WHERE id = 2").unwrap();

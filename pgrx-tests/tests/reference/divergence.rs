@@ -228,7 +228,7 @@ fn a_shard_has_no_more_than_when_its_origin_was_asked() {
     slow.batch_execute("BEGIN; UPDATE shardmaster.reference_copy SET hint = hint").unwrap();
     let (mut look, waits) = (
         cluster.superuser().unwrap(),
-        "backend_type = 'shardmaster references' AND wait_event_type = 'Lock'",
+        "backend_type = 'shardmaster reference tables' AND wait_event_type = 'Lock'",
     );
     let any = |which: &str| format!("SELECT count(*) = 1 FROM pg_stat_activity WHERE {which}");
     wait::until_true(&mut look, "the worker to write it down", LIMIT, &any(waits)).unwrap();

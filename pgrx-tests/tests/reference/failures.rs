@@ -11,7 +11,8 @@ use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::time::Duration;
 
-const WORKER: &str = "SELECT pid::text FROM pg_stat_activity WHERE backend_type = 'shardmaster references'";
+const WORKER: &str =
+    "SELECT pid::text FROM pg_stat_activity WHERE backend_type = 'shardmaster reference tables'";
 
 pub fn end_worker(cluster: &Cluster) {
     master(cluster, &WORKER.replace("pid::text", "pg_terminate_backend(pid)"));

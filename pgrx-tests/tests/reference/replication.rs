@@ -188,7 +188,7 @@ fn every_shard_follows() {
 pub fn held(cluster: &Cluster, point: &str) {
     let query = format!(
         "SELECT count(*) = 1 FROM pg_stat_activity
-          WHERE backend_type = 'shardmaster references' AND query = 'held at point \"{point}\"'"
+          WHERE backend_type = 'shardmaster reference tables' AND query = 'held at point \"{point}\"'"
     );
     wait::until_true(&mut cluster.superuser().unwrap(), point, LIMIT, &query).unwrap();
 }

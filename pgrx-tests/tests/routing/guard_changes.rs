@@ -1,4 +1,4 @@
-//! Standing guards and what owners, operators and addresses do to them: nobody is locked out by a
+//! Key guards and what owners, operators and addresses do to them: nobody is locked out by a
 //! guard that nobody tells anything, and none is said to be there that is not.
 
 use postgres::Client;

@@ -1,4 +1,4 @@
-//! Standing guards and what moves rows past them: no writer is refused where its key is.
+//! Key guards and what moves rows past them: no writer is refused where its key is.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
@@ -62,7 +62,7 @@ fn a_range_goes_between_guarded_namespaces_and_a_part_comes_back() {
 }
 
 /// A guard that comes while a split is on its way has what the split brings, and what it may
-/// bring back: by a cutover that is set back, and by its way back.
+/// bring back: by a cutover that is set back, and by its reverse split.
 #[test]
 #[ignore = "make test-all: a guard in the middle; make test has a_range_goes_between_guarded_namespaces_and_a_part_comes_back"]
 fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
@@ -87,7 +87,7 @@ fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
     split.run(|_| ()).unwrap();
     assert_eq!(tried(&mut there, &insert("moves", 9001)), "ok");
     assert_eq!(tried(&mut there, &insert("stays", 9001)), "SM001");
-    // The source had it, and redirects; its guard comes anew while the way back rests.
+    // The source had it, and redirects; its guard comes anew while the reverse split rests.
     cluster.superuser().unwrap().batch_execute("CALL shard_guard_remove('shard_a')").unwrap();
     install(&cluster, "shard_a", "default");
     split.call("reverse").unwrap();

@@ -1,4 +1,4 @@
-//! Standing guards: a shard refuses rows of keys that it never had, and of nothing else, whatever
+//! Key guards: a shard refuses rows of keys that it never had, and of nothing else, whatever
 //! is assigned, split or interrupted meanwhile.
 
 use postgres::Client;

@@ -337,8 +337,7 @@ fn the_worker_expires_archives_and_says_so() {
     .unwrap();
     assert_eq!(told, r#"{"event":"leases","expired":1}"#);
     // One that has ended is started again.
-    let end =
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'shardmaster sweeper'";
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'shardmaster lease expirer'";
     assert_eq!(master.execute(end, &[]).unwrap(), 1);
     master.batch_execute("SELECT shard_reserve_slot('vector', 'k', 't', '1 ms')").unwrap();
     wait::until_true(

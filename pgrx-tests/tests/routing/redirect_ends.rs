@@ -190,7 +190,7 @@ fn guards_are_listed() {
     assert!(guards().is_empty());
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
-    // The target captures for the way back.
+    // The target captures for the reverse split.
     let way_back = "shard_b source capture 1";
     assert_eq!(guards(), ["shard_a source capture 1", way_back, "shard_b target closed 1"]);
     split.run(|_| ()).unwrap();

@@ -170,7 +170,7 @@ fn maintenance_changes_nothing() {
                                   FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n))) AS statement
                        FROM pg_proc p
                       WHERE (p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'shard%'
-                             OR p.pronamespace = 'shardmaster'::regnamespace AND p.proname ~ '(_begin|_take|_step|_next_call|_wait_for_change|_line|_account|_in_vain)$')
+                             OR p.pronamespace = 'shardmaster'::regnamespace AND p.proname ~ '(_begin|_take|_step|_next_call|_wait_for_change|_line|_account|_in_vain|split_to)$')
                         AND p.prokind = 'f' AND has_function_privilege(p.oid, 'EXECUTE')
                  LOOP PERFORM one.try(called.proname, called.statement); END LOOP;
              END $f$",
@@ -185,6 +185,8 @@ fn maintenance_changes_nothing() {
                                                       WHEN 'execution_take' THEN 'shard_execute_resume' WHEN 'execution_step' THEN 'shard_execute_resume'
                                                       WHEN 'guard_begin' THEN 'shard_guard_install' WHEN 'guard_step' THEN 'shard_guard_install'
                                                       WHEN 'misplaced_begin' THEN 'shard_misplaced_move' WHEN 'misplaced_step' THEN 'shard_misplaced_move'
+                                                      WHEN 'shard_guard_drop' THEN 'shard_split_redirect_drop' WHEN 'shard_split_settle_for' THEN 'shard_split_auto_finish'
+                                                      WHEN 'split_to' THEN 'shard_move'
                                                       ELSE routine END || '() within a security-restricted operation'";
         let refused: BTreeSet<String> = texts(&mut master, refused).into_iter().collect();
         let said: BTreeSet<String> =

@@ -215,7 +215,7 @@ fn assert_sane(cluster: &Cluster) {
     let mut master = cluster.superuser().unwrap();
     // What the calls have made of splits, guards and tables may well wait for another call.
     let ill = "SELECT string_agg(item || ': ' || value, E'\\n') FROM shard_status()
-                WHERE NOT ok AND item !~ '^(split [0-9]|guard of |look-up |reference table |decisions of )'";
+                WHERE NOT ok AND item !~ '^(split [0-9]|guard of |lookup index |reference table |decisions of )'";
     let mut told = None;
     let well = wait::until("shard_status() to be all ok", LIMIT, || {
         told = master.query_one(ill, &[])?.get::<_, Option<String>>(0);

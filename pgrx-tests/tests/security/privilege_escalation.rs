@@ -214,7 +214,7 @@ fn a_split_waits_for_no_lock_that_anybody_can_take() {
 }
 
 /// A target that says it is open, with the last version there can be: no cutover is decided
-/// by that, the routes stay, and the operator has a way back.
+/// by that, the routes stay, and the operator has a reverse split.
 #[test]
 fn a_targets_word_alone_decides_no_cutover() {
     let cluster = cluster(&[]);

@@ -54,7 +54,7 @@ fn a_verification_keeps_no_other_split_from_being_watched() {
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
     source.batch_execute(&forget).unwrap();
     wait::until("the other split's source to be told", LIMIT, || {
-        Ok(splits[1].events()?.contains("told again").then_some(()))
+        Ok(splits[1].events()?.contains("state restored").then_some(()))
     })
     .unwrap();
     let query = "SELECT status FROM shard_split_verification($1)";
@@ -65,7 +65,7 @@ fn a_verification_keeps_no_other_split_from_being_watched() {
 }
 
 /// What was compared before the cutover has not been since: a finish that would be refused leaves
-/// the way back.
+/// the reverse split.
 #[test]
 fn what_was_compared_before_the_cutover_is_compared_again_before_a_finish() {
     let cluster = cluster_of(

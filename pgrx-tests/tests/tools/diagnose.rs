@@ -161,9 +161,9 @@ fn what_a_refused_finish_would_lose_is_found_by_a_verification() {
     split.failure(LIMIT).unwrap();
 }
 
-/// A way back that has missed something is not begun again: no call that would give it up is what to type next.
+/// A reverse split that has missed something is not begun again: no call that would give it up is what to type next.
 #[test]
-#[ignore = "make test-all: a way back; make test has what_is_wrong_on_a_shard_is_told_with_its_place"]
+#[ignore = "make test-all: a reverse split; make test has what_is_wrong_on_a_shard_is_told_with_its_place"]
 fn a_way_back_that_has_missed_something_is_told_as_such() {
     let cluster = cluster(&["shardmaster.reverse = on"]);
     let split = plan(&cluster);
@@ -176,10 +176,7 @@ fn a_way_back_that_has_missed_something_is_told_as_such() {
     let back = Split::of(&cluster, back);
     back.failure(LIMIT).unwrap();
     let found = diagnosis(&back);
-    let told = format!(
-        "SELECT shard_split_rollback({}) gives it up for good; then finish split {}",
-        back.id, split.id
-    );
+    let told = format!("SELECT shard_split_rollback({}), finish split {}", back.id, split.id);
     assert!(found.iter().any(|line| line.contains(&told)), "{found:#?}");
     assert_eq!(next(&back), None);
     let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
@@ -189,7 +186,7 @@ fn a_way_back_that_has_missed_something_is_told_as_such() {
     let refused = back.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(refused.contains("was rolled back"), "{refused}");
     let refused = split.wait("reversed", LIMIT).unwrap_err().to_string();
-    assert!(refused.contains("has no way back"), "{refused}");
+    assert!(refused.contains("has no reverse split"), "{refused}");
     // What is said instead is what there is to do.
     for call in ["cutover", "rehearse", "switch_reads", "verify", "repair"] {
         let refused = back.call(call).unwrap_err().to_string();
@@ -335,10 +332,10 @@ fn where_nobody_starts_a_worker_it_is_said() {
     let end = "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split %'";
     assert!(cluster.superuser().unwrap().query_one(end, &[]).unwrap().get::<_, bool>(0));
     let said: String = split.metric("waiting_for").unwrap();
-    assert!(said.starts_with("a worker, which nobody starts: "), "{said}");
+    assert!(said.starts_with("a worker, but none is started: "), "{said}");
     let found = diagnosis(&split);
     let call = format!("CALL shard_split_run({})", split.id);
-    assert!(found.iter().any(|line| line.contains("nobody starts") && line.contains(&call)), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains("none is started") && line.contains(&call)), "{found:#?}");
     split.run(|_| ()).unwrap();
     assert_eq!(split.phase().unwrap(), "completed");
 }

@@ -57,7 +57,7 @@ fn trouble(cluster: &mut Cluster) {
 }
 
 fn sweeper(cluster: &Cluster) -> i32 {
-    let pid = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'shardmaster sweeper'";
+    let pid = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'shardmaster lease expirer'";
     let mut master = cluster.superuser().unwrap();
     wait::until("the sweeper", LIMIT, || Ok(master.query_opt(pid, &[])?.map(|row| row.get(0)))).unwrap()
 }
@@ -136,7 +136,7 @@ fn question(name: &str) -> String {
     of_name.split("\n  metrics:").next().unwrap().to_owned()
 }
 
-/// A way back that nobody has asked for is no split that could be behind, and a shard that takes nothing has no slots.
+/// A reverse split that nobody has asked for is no split that could be behind, and a shard that takes nothing has no slots.
 #[test]
 #[ignore = "make test-all: what is in no figure; make test has every_alert_fires"]
 fn what_cannot_help_or_needs_nobody_is_in_no_figure() {
@@ -151,8 +151,10 @@ fn what_cannot_help_or_needs_nobody_is_in_no_figure() {
     // Once it is asked for, it is.
     cluster.hold("reverse_captured").unwrap();
     master.batch_execute(&format!("SELECT shard_split_reverse({})", split.id)).unwrap();
-    wait::until("the way back to be a figure", LIMIT, || Ok((splits(&mut master).len() == 2).then_some(())))
-        .unwrap();
+    wait::until("the reverse split to be a figure", LIMIT, || {
+        Ok((splits(&mut master).len() == 2).then_some(()))
+    })
+    .unwrap();
     cluster.fault("").unwrap();
     master
         .batch_execute(

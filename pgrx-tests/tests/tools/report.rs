@@ -245,7 +245,7 @@ fn a_card_says_what_its_split_is_at() {
     says(&["<span class=\"pill ok\">completed"], &["Writers of what it moves wait"]);
     cluster.hold("reverse_captured").unwrap();
     split.call("reverse").unwrap();
-    wait::until("its way back to begin", LIMIT, || {
+    wait::until("its reverse split to begin", LIMIT, || {
         let query = "SELECT count(*) FROM shard_splits";
         Ok((cluster.superuser()?.query_one(query, &[])?.get::<_, i64>(0) == 2).then_some(()))
     })

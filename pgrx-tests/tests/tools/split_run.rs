@@ -180,7 +180,7 @@ fn a_run_that_cannot_begin_ends_and_says_why() {
     assert_eq!(split.phase().unwrap(), "completed");
 }
 
-/// A copy is a bar in psql alone; on its way back it has neither a part nor a time that is left.
+/// A copy is a bar in psql alone; on its reverse split it has neither a part nor a time that is left.
 #[test]
 #[ignore = "make test-all: what a line says at each time; make test has a_run_names_whom_it_waits_for_and_ends_with_an_account"]
 fn a_line_says_which_way_a_split_goes() {

@@ -14,7 +14,7 @@ pub fn renew(split: i64) -> String {
     )
 }
 
-/// The same for as long as nobody renews it: the size alone bounds the queue of a way back that
+/// The same for as long as nobody renews it: the size alone bounds the queue of a reverse split that
 /// nobody has asked for.
 pub fn hold(split: i64) -> String {
     format!("UPDATE shardmaster_agent.lease SET open_until = 'infinity' WHERE split_id = {split}")

@@ -75,7 +75,7 @@ pub fn count(connection: &mut Connection, redirect: &Redirect, of: Of<'_>) -> Re
     Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
 }
 
-/// The routing version with which the keys of a split, or of one that was its way back, have left;
+/// The routing version with which the keys of a split, or of one that was its reverse split, have left;
 /// None: they are not here.
 pub fn version(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<Option<i64>> {
     let rows = connection

@@ -235,7 +235,7 @@ pub struct Found {
     pub moved: Option<(String, Strategy)>,
 }
 
-/// The ways back of a split that nobody has begun: sources whose lease nobody renews.
+/// The reverse splits of a split that nobody has begun: sources whose lease nobody renews.
 pub fn resting(connection: &mut Connection, token: &str) -> Result<Vec<i64>> {
     if !has(connection, "side")? || !has(connection, "lease")? {
         return Ok(Vec::new());

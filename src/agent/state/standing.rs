@@ -1,4 +1,4 @@
-//! The table `standing`: the standing guards of a database, one for each namespace and keyspace
+//! The table `standing`: the key guards of a database, one for each namespace and keyspace
 //! that an operator wants other keys kept out of; and the tables `listed_<guard>` of the keys,
 //! buckets or ranges that belong there. What is on a list stays on it. Ranges of one neither
 //! overlap nor touch.
@@ -25,7 +25,7 @@ const RANGES: &str = include_str!("../../../sql/agent/standing_ranges.sql");
 const NAMES_AT_ONCE: usize = 10_000;
 const RANGES_AT_ONCE: usize = 200;
 
-/// A standing guard as it is on a shard.
+/// A key guard as it is on a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Standing {
     pub id: i32,

@@ -214,7 +214,7 @@ fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// Once finish or a way back has begun to delete, the source is no copy of what the target has lost.
+/// Once finish or a reverse split has begun to delete, the source is no copy of what the target has lost.
 fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     if !consumed::is_purging(&mut engine.control, id)? {
@@ -278,7 +278,7 @@ fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
 fn after_decision(error: SplitError, id: i64) -> SplitError {
     match error {
         SplitError::Failed(failure) | SplitError::Reshaped(failure) => SplitError::Failed(failure.hint(format!(
-            "The cutover of split {id} has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover: its worker looks again every few seconds, and opens the target then."
+            "The cutover of split {id} has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover: its worker looks again every second, and opens the target then."
         ))),
         other => other,
     }

@@ -37,7 +37,7 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     transaction(|| {
         if !forgotten.is_empty() {
             record::cutover_step(plan.id, CutoverStep::Decided);
-            split::event(plan.id, None, None, &format!("told again: {}", forgotten.join("; ")));
+            split::event(plan.id, None, None, &format!("state restored: {}", forgotten.join("; ")));
         }
         watched(plan.id, unreachable.as_deref());
     });

@@ -68,7 +68,7 @@ pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
     };
     transaction(|| {
         record::cutover_step(engine.plan.id, CutoverStep::Decided);
-        split::event(engine.plan.id, None, None, &format!("told again: {text}"));
+        split::event(engine.plan.id, None, None, &format!("state restored: {text}"));
     });
     Err(SplitError::Retry(text))
 }

@@ -141,7 +141,7 @@ fn require_still_moved(
 fn begin_again(id: i64, text: &str) {
     record::cutover_step(id, CutoverStep::Decided);
     sql::write("UPDATE shardmaster.split_plan SET purged_at = NULL WHERE id = $1", &[id.into()]);
-    split::event(id, None, None, &format!("told again: {text}"));
+    split::event(id, None, None, &format!("state restored: {text}"));
 }
 
 /// Each side has been left as it was to be. One that has its part of the split again was set

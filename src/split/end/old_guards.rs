@@ -1,7 +1,7 @@
 //! Keys that come back to where they had left: what refuses them there lets them in, from
 //! the commit on that opens the target for them. What counts is the namespace and the
 //! keyspace in the database itself, not what the shard is called. What is released twice is
-//! gone already. A standing guard there lets in what belongs there, and has it on its list by the
+//! gone already. A key guard there lets in what belongs there, and has it on its list by the
 //! same commit.
 
 use super::redirect;

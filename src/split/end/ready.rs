@@ -1,4 +1,4 @@
-//! What finish asks before it takes anything away: neither a row nor the way back.
+//! What finish asks before it takes anything away: neither a row nor the reverse split.
 //!
 //! Invariant: of a finish that is refused here both shards are as they were, and the split can
 //! be taken back. What comes to the target afterwards is found by the proof of each batch.

@@ -289,7 +289,7 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> R
     Ok(connection.run_all(tables.iter().map(guard))?)
 }
 
-/// A standing guard of the target has the keys on its list before any row comes: what could not
+/// A key guard of the target has the keys on its list before any row comes: what could not
 /// be put there is known before anything moves, and the mover's rows are found there. Who is not
 /// the mover is kept out by the split's own guard.
 fn admit(target: &mut Connection, plan: &Plan) -> Result<()> {
@@ -330,7 +330,7 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     Ok(())
 }
 
-/// Drops a standing guard: its triggers first, so that what is left of it never refuses anybody.
+/// Drops a key guard: its triggers first, so that what is left of it never refuses anybody.
 pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
     triggers::drop_standing(connection, guard)?;
     connection.run("BEGIN")?;

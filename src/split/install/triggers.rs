@@ -112,7 +112,7 @@ pub fn install_redirect(
     create_missing(connection, &groups, done)
 }
 
-/// The same of a standing guard's, whose look-up for the column is there.
+/// The same of a key guard's, whose look-up for the column is there.
 pub fn install_standing(
     connection: &mut Connection,
     guard: &Standing,
@@ -264,12 +264,12 @@ pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result
     drop_called(connection, OF_LOOK_UP, &redirect.function(), &left::require_empty(redirect))
 }
 
-/// Drops a standing guard's triggers.
+/// Drops a key guard's triggers.
 pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
     drop_called(connection, OF_LOOK_UP, &guard.function(), "")
 }
 
-/// Schemas and names of the tables that have all of a standing guard's triggers.
+/// Schemas and names of the tables that have all of a key guard's triggers.
 pub fn guarded_tables(connection: &mut Connection, guard: &Standing) -> Result<Vec<(String, String)>> {
     let rows = connection.query(
         &format!(
@@ -303,7 +303,7 @@ pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<
     Ok(connection.query(&any, &[Some(&redirect.function())])?.scalar() == Some("t"))
 }
 
-/// Whether a trigger `t` is a redirect's or a standing guard's, by the look-up $1 that its
+/// Whether a trigger `t` is a redirect's or a key guard's, by the look-up $1 that its
 /// condition calls: the function is one for all of them.
 const OF_LOOK_UP: &str = "t.oid = ANY (ARRAY(
     SELECT d.objid FROM pg_proc l CROSS JOIN LATERAL (SELECT d.classid, d.objid FROM pg_depend d

@@ -103,9 +103,10 @@ pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
     ask(id, Call::Map)?;
     // Its values would change on their way, and no trigger sees that.
     if let Some(lookup) = lookup::by_column(id, table, &map.column) {
-        let text = format!("look-up \"{lookup}\" goes by column \"{}\" of table \"{table}\"", map.column);
+        let text =
+            format!("lookup index \"{lookup}\" goes by column \"{}\" of table \"{table}\"", map.column);
         return Err(Failure::new(SqlState::UNSUPPORTED, text)
-            .hint("Take the table out of the look-up with shard_table_drop(), and add it again once the split is finished."));
+            .hint("Take the table out of the lookup index with shard_table_drop(), and add it again once the split is finished."));
     }
     if split::set_map(id, table, map) {
         return Ok(());
@@ -183,7 +184,7 @@ pub fn require_alike(id: i64) -> Result<(), Failure> {
         )
         .detail("Found by shard_split_verify().".to_owned())
         .hint(format!(
-            "SELECT * FROM shard_split_verification({id}) shows them; SELECT shard_split_repair({id}) lets them come over again and verifies their tables."
+            "SELECT * FROM shard_split_verification({id}) shows them; SELECT shard_split_repair({id}) copies them again and verifies their tables."
         )));
     }
     Ok(())
@@ -202,7 +203,7 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for the way back of a split whose cutover has decided; which split that is. It goes
+/// Asks for the reverse split of a split whose cutover has decided; which split that is. It goes
 /// all of its way, as soon as it can. Asked for again, it is cut over again. `copy_again`: rows that the
 /// split's source has kept may be replaced by others of its target, proven or not.
 pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
@@ -297,7 +298,7 @@ pub fn settle_for(id: i64, terms: Option<&Terms>) -> Result<(), Failure> {
         None => return Ok(()),
     }
     let text = settlement::text(id);
-    split::event(id, None, None, text.as_deref().unwrap_or("does not settle by itself any more"));
+    split::event(id, None, None, text.as_deref().unwrap_or("is not finished automatically any more"));
     wake::split_on_commit(id);
     Ok(())
 }
@@ -329,7 +330,7 @@ pub fn verify(id: i64) -> Result<(), Failure> {
 pub fn repair(id: i64) -> Result<i64, Failure> {
     ask(id, Call::Repair)?;
     let rows = verification::ask_repair(id);
-    split::event(id, None, None, &format!("asked for {} to come over again", counted(rows, "row", "rows")));
+    split::event(id, None, None, &format!("asked for {} to be copied again", counted(rows, "row", "rows")));
     wake::split_on_commit(id);
     Ok(rows)
 }

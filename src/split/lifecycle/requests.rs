@@ -66,7 +66,7 @@ pub enum When {
     Finishing,
     /// And it cannot be taken back any more.
     Ending,
-    /// It is the way back of another split.
+    /// It is the reverse split of another split.
     GoesBack,
     /// And nobody has asked for it yet.
     Waits,
@@ -98,8 +98,8 @@ impl When {
             When::Finished => "it is finished",
             When::Finishing => "its end is asked for",
             When::Ending => "finish deletes, or it was taken back",
-            When::GoesBack => "it is a way back",
-            When::Waits => "it is a way back that is not asked for",
+            When::GoesBack => "it is a reverse split",
+            When::Waits => "it is an armed reverse split",
         }
     }
 }
@@ -153,60 +153,61 @@ const UNDER_WAY: &[Phase] =
     &[Phase::Planning, Phase::DualWrite, Phase::Backfill, Phase::Tailing, Phase::CutoverPending];
 
 /// What helps in more than one row.
-const OVER: &str = "It is over: plan a split in the other direction.";
+const OVER: &str = "The split is over. Plan a split in the other direction.";
 const RUN_AGAIN: &str = "SELECT shard_split_start_dual_write({id}) runs the plan again.";
-/// Of a way back that has come to nothing, or that nobody has asked for.
-const ONE_WAY: &str = "It was a way back: SELECT shard_split_finish({there}) ends its split, if it is not finished; then plan a split in the other direction.";
-const BEGINS: &str = "It is a way back: SELECT shard_split_reverse({there}) begins it.";
+/// Of a reverse split that has come to nothing, or that nobody has asked for.
+const ONE_WAY: &str = "This reverse split is over. Finish its split with shard_split_finish({there}), then plan a split in the other direction.";
+const BEGINS: &str = "This is a reverse split. SELECT shard_split_reverse({there}) begins it.";
 const CATCHES_UP: &str =
     "SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.";
-const CUT_OVER: &str = "The copy is complete: go on with shard_split_cutover({id}).";
-const RUN_UP_TO_IT: &str = "CALL shard_split_run({id}, 'cutover_pending') brings it there, and waits until the target has caught up.";
+const CUT_OVER: &str = "The copy is complete. Call shard_split_cutover({id}).";
+const RUN_UP_TO_IT: &str =
+    "CALL shard_split_run({id}, 'cutover_pending') runs it until the target has caught up.";
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
 use When::{Always, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, GoesBack, RollingBack, Waits};
 
 #[rustfmt::skip]
 pub const REQUESTS: &[Request] = &[
-    row(Call::Map, BEFORE, GoesBack, Refuse("A way back takes no maps.")),
+    row(Call::Map, BEFORE, GoesBack, Refuse("A reverse split has no mapped columns.")),
     row(Call::Map, BEFORE, AtRest, Accept),
     // The start has failed, by what was said here perhaps: the next one looks again.
     row(Call::Map, &[Phase::Planning], Failed, Accept),
-    row(Call::Map, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
-    row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
+    row(Call::Map, &[Phase::Completed], Always, Refuse("The rows have moved.")),
+    row(Call::Map, ANY, Always, Refuse("Call shard_split_rollback({id}) first.")),
 
-    row(Call::Accept, BEFORE, GoesBack, Refuse("The check of a way back was that of its split.")),
+    row(Call::Accept, BEFORE, GoesBack, Refuse("A reverse split has no check of its own.")),
     row(Call::Accept, BEFORE, Always, Answer::Accept),
-    row(Call::Accept, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
-    row(Call::Accept, ANY, Always, Refuse("It has begun: its check is over.")),
+    row(Call::Accept, &[Phase::Completed], Always, Refuse("The rows have moved.")),
+    row(Call::Accept, ANY, Always, Refuse("The split has begun, so its check is over.")),
 
     row(Call::StartDualWrite, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
-    row(Call::StartDualWrite, &[Phase::Planning], GoesBack, Refuse("SELECT shard_split_reverse({there}) begins it, until split {there} is finished; then plan a split in the other direction.")),
+    row(Call::StartDualWrite, &[Phase::Planning], GoesBack, Refuse("SELECT shard_split_reverse({there}) begins it. After the finish of split {there}, plan a split in the other direction.")),
     row(Call::StartDualWrite, BEFORE, AtRest, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
     row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, &[Phase::DualWrite], Failed, AtLeast(Goal::DualWrite)),
-    row(Call::StartDualWrite, &[Phase::DualWrite], Always, Refuse("Capture is installed; go on with shard_split_run_backfill({id}).")),
-    row(Call::StartDualWrite, &[Phase::Backfill], Always, Refuse("The copy is under way: SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
+    row(Call::StartDualWrite, &[Phase::DualWrite], Always, Refuse("Capture is installed. Call shard_split_run_backfill({id}).")),
+    row(Call::StartDualWrite, &[Phase::Backfill], Always, Refuse("The copy is under way. SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
     row(Call::StartDualWrite, &[Phase::Tailing], Always, Refuse(CATCHES_UP)),
     row(Call::StartDualWrite, &[Phase::CutoverPending], Always, Refuse(CUT_OVER)),
     row(Call::StartDualWrite, &[Phase::Completed], Finished, Refuse(OVER)),
-    row(Call::StartDualWrite, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
+    row(Call::StartDualWrite, &[Phase::Completed], Always, Refuse("The rows have moved. Call shard_split_finish({id}).")),
 
     row(Call::RunBackfill, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::RunBackfill, BEFORE, AtRest, Refuse("Call shard_split_start_dual_write({id}) first.")),
     row(Call::RunBackfill, ANY, RollingBack, RollsBack),
     row(Call::RunBackfill, &[Phase::Completed], Finished, Refuse(OVER)),
-    row(Call::RunBackfill, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
+    row(Call::RunBackfill, &[Phase::Completed], Always, Refuse("The rows have moved. Call shard_split_finish({id}).")),
     row(Call::RunBackfill, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
     row(Call::RunBackfill, &[Phase::Tailing], Always, Refuse(CATCHES_UP)),
     row(Call::RunBackfill, &[Phase::CutoverPending], Always, Refuse(CUT_OVER)),
     row(Call::RunBackfill, ANY, Always, Answer::Goal(Goal::Backfill)),
 
-    row(Call::ReplayTail, FOLLOWS, RollingBack, Refuse("Changes are replayed in the phases tailing and cutover_pending.")),
+    row(Call::ReplayTail, FOLLOWS, RollingBack, Refuse("Changes are applied in the phases tailing and cutover_pending.")),
     row(Call::ReplayTail, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
     row(Call::ReplayTail, FOLLOWS, Always, Accept),
-    row(Call::ReplayTail, ANY, Always, Refuse("Changes are replayed in the phases tailing and cutover_pending.")),
+    row(Call::ReplayTail, ANY, Always, Refuse("Changes are applied in the phases tailing and cutover_pending.")),
 
     row(Call::Cutover, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::Cutover, &[Phase::Planning], Waits, Refuse(BEGINS)),
@@ -214,7 +215,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Cutover, ANY, RollingBack, RollsBack),
     row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
     row(Call::Cutover, &[Phase::Completed], Finished, Refuse(OVER)),
-    row(Call::Cutover, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
+    row(Call::Cutover, &[Phase::Completed], Always, Refuse("The rows have moved. Call shard_split_finish({id}).")),
     row(Call::Cutover, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::Cutover, ANY, Always, Refuse(CATCHES_UP)),
 
@@ -222,29 +223,29 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Rehearse, &[Phase::Planning], Waits, Refuse(BEGINS)),
     row(Call::Rehearse, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Rehearse, ANY, RollingBack, RollsBack),
-    row(Call::Rehearse, &[Phase::CutoverPending], CuttingOver, Refuse("Wait for the cutover that is asked for: SELECT shard_split_wait({id}, 'completed').")),
-    row(Call::Rehearse, &[Phase::CutoverPending], Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
+    row(Call::Rehearse, &[Phase::CutoverPending], CuttingOver, Refuse("A cutover is under way. SELECT shard_split_wait({id}, 'completed') waits for it.")),
+    row(Call::Rehearse, &[Phase::CutoverPending], Failed, Refuse("Call shard_split_resume({id}) first.")),
     row(Call::Rehearse, &[Phase::CutoverPending], Always, Accept),
     row(Call::Rehearse, &[Phase::RolledBack], Always, Refuse(RUN_AGAIN)),
     row(Call::Rehearse, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::Rehearse, &[Phase::Completed], Finished, Refuse(OVER)),
-    row(Call::Rehearse, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
+    row(Call::Rehearse, &[Phase::Completed], Always, Refuse("The rows have moved. Call shard_split_finish({id}).")),
     row(Call::Rehearse, ANY, Always, Refuse(CATCHES_UP)),
 
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
     row(Call::Rollback, &[Phase::Completed], Finished, Refuse(OVER)),
-    row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided: SELECT shard_split_reverse({id}) takes it back, if it has a way back; else SELECT shard_split_finish({id}), and plan a split in the other direction.")),
+    row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided. SELECT shard_split_reverse({id}) takes the split back. Without a reverse split, finish it and plan a split in the other direction.")),
     row(Call::Rollback, ANY, Always, Answer::Goal(Goal::RolledBack)),
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),
     row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
-    row(Call::Finish, UNDECIDED, GoesBack, Refuse("It is a way back: SELECT shard_split_finish({there}) ends both.")),
-    row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished: CALL shard_split_run({id}) brings it there.")),
+    row(Call::Finish, UNDECIDED, GoesBack, Refuse("This is a reverse split. SELECT shard_split_finish({there}) ends both splits.")),
+    row(Call::Finish, ANY, Always, Refuse("Only a completed split can be finished. CALL shard_split_run({id}) completes it.")),
 
     row(Call::Reverse, &[Phase::Completed], Finished, Refuse(OVER)),
-    row(Call::Reverse, &[Phase::Completed], Ending, Refuse("It is ending: wait with shard_split_wait({id}, 'finished'), then plan a split in the other direction.")),
+    row(Call::Reverse, &[Phase::Completed], Ending, Refuse("The split is being finished. Wait with shard_split_wait({id}, 'finished'), then plan a split in the other direction.")),
     row(Call::Reverse, &[Phase::Completed], Always, Accept),
-    row(Call::Reverse, ANY, Always, Refuse("Only a split whose cutover has decided can be taken back; before that, shard_split_rollback({id}) undoes it.")),
+    row(Call::Reverse, ANY, Always, Refuse("Only a completed split can be reversed. Before its cutover, call shard_split_rollback({id}).")),
 
     row(Call::SettleFor, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::SettleFor, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
@@ -256,19 +257,19 @@ pub const REQUESTS: &[Request] = &[
     row(Call::SwitchReads, &[Phase::Planning], Waits, Refuse(BEGINS)),
     row(Call::SwitchReads, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::SwitchReads, ANY, RollingBack, RollsBack),
-    row(Call::SwitchReads, FOLLOWS, Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
+    row(Call::SwitchReads, FOLLOWS, Failed, Refuse("Call shard_split_resume({id}) first.")),
     row(Call::SwitchReads, FOLLOWS, Always, Accept),
     row(Call::SwitchReads, &[Phase::RolledBack], Always, Refuse(RUN_AGAIN)),
     row(Call::SwitchReads, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
-    row(Call::SwitchReads, &[Phase::Completed], Always, Refuse("Reads go where writes go.")),
+    row(Call::SwitchReads, &[Phase::Completed], Always, Refuse("Reads already go where writes go.")),
     row(Call::SwitchReads, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'tailing') waits until the target has all rows.")),
 
     row(Call::GuardDrop, &[Phase::Completed], Finished, Accept),
-    row(Call::GuardDrop, UNDECIDED, Always, Refuse("It refuses nobody: its cutover has not decided.")),
-    row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
+    row(Call::GuardDrop, UNDECIDED, Always, Refuse("The split has no redirect before its cutover.")),
+    row(Call::GuardDrop, ANY, Always, Refuse("The redirect lasts at least until the split is finished. Call shard_split_finish({id}) first.")),
 
     row(Call::Pause, &[Phase::Completed, Phase::RolledBack], Always, Refuse("There is nothing to pause.")),
-    row(Call::Pause, &[Phase::Planning], Waits, Refuse("It stands still until SELECT shard_split_reverse({there}) begins it.")),
+    row(Call::Pause, &[Phase::Planning], Waits, Refuse("The reverse split does nothing until shard_split_reverse({there}) begins it.")),
     row(Call::Pause, UNDER_WAY, RollingBack, RollsBack),
     row(Call::Pause, ANY, Always, Accept),
 
@@ -278,18 +279,18 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Verify, &[Phase::Planning], Waits, Refuse(BEGINS)),
     row(Call::Verify, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Verify, ANY, RollingBack, RollsBack),
-    row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source has none of its rows any more.")),
-    row(Call::Verify, UNDER_WAY, Failed, Refuse("Nobody works on it: SELECT shard_split_resume({id}) first, if what it has failed by is mended.")),
+    row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source no longer has the rows.")),
+    row(Call::Verify, UNDER_WAY, Failed, Refuse("The split has stopped. Fix the error, then call shard_split_resume({id}).")),
     row(Call::Verify, &[Phase::Backfill, Phase::Tailing, Phase::CutoverPending, Phase::Completed], Always, Accept),
-    row(Call::Verify, BEFORE, Always, Refuse("There is nothing to compare yet: CALL shard_split_run({id}, 'cutover_pending') copies its rows.")),
+    row(Call::Verify, BEFORE, Always, Refuse("There is nothing to compare yet. CALL shard_split_run({id}, 'cutover_pending') copies the rows.")),
     row(Call::Verify, ANY, Always, Refuse("Call shard_split_run_backfill({id}) first.")),
 
     row(Call::Repair, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
     row(Call::Repair, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Repair, ANY, RollingBack, RollsBack),
     row(Call::Repair, FOLLOWS, Always, Accept),
-    row(Call::Repair, &[Phase::Completed], Always, Refuse("Clients write to the target: make the rows alike by hand, on the side that is wrong.")),
-    row(Call::Repair, ANY, Always, Refuse("Rows come over again in the phases tailing and cutover_pending.")),
+    row(Call::Repair, &[Phase::Completed], Always, Refuse("Clients write to the target. Correct the rows by hand, on the side that is wrong.")),
+    row(Call::Repair, ANY, Always, Refuse("Rows can be copied again in the phases tailing and cutover_pending.")),
 ];
 
 /// The answer to a call. None is a gap in the table, which a test looks for.

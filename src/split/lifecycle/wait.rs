@@ -52,7 +52,7 @@ fn has_reached(state: &State, wanted: &str) -> bool {
     }
 }
 
-/// Whether a split was taken back and has left both shards. The way back says what keeps it.
+/// Whether a split was taken back and has left both shards. The reverse split says what keeps it.
 fn has_gone_back(id: i64, state: &State) -> Result<bool, Failure> {
     let Some(back) = way_back::of(id)? else { return Ok(false) };
     let on_its_way = split::state(back.id)?;
@@ -165,14 +165,13 @@ fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure>
     }
     let refusal = Failure::new(SqlState::NOT_IN_STATE, format!("split {id} was rolled back"));
     Err(match state.goes_back {
-        true => {
-            refusal.hint("It was a way back, which was given up, or has ended with its split.".to_owned())
-        }
+        true => refusal
+            .hint("It was a reverse split, which was given up, or has ended with its split.".to_owned()),
         false => refusal.hint(format!("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
     })
 }
 
-/// The same on the way back to where it began; behind its cutover the rollback itself says what is possible.
+/// The same on the reverse split to where it began; behind its cutover the rollback itself says what is possible.
 fn next_call_back(id: i64, state: &State) -> Result<Option<&'static str>, Failure> {
     if has_reached(state, Phase::RolledBack.as_str()) {
         return Ok(None);
@@ -256,7 +255,7 @@ fn refuse_own_request(id: i64) -> Result<(), Failure> {
     if own == Some(true) {
         return Err(Failure::new(
             SqlState::NOT_IN_STATE,
-            format!("the request to split {id} is not committed yet, so that nobody works on it"),
+            format!("the request to split {id} is not committed yet, so no worker acts on it"),
         )
         .hint("Commit first, then wait; or use CALL shard_split_run()."));
     }

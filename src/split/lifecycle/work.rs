@@ -33,7 +33,7 @@ pub enum Work {
     Watch,
     /// Compare both sides of a completed split.
     Verify,
-    /// Show that nothing is in the way of a finish, before it takes the way back away.
+    /// Show that nothing is in the way of a finish, before it takes the reverse split away.
     Prove,
     /// Remove the moved rows from the source.
     Finish,

@@ -152,7 +152,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     Ok(id)
 }
 
-/// The way back of a split is asked for: what is checked of a new plan, and what it takes, is
+/// The reverse split of a split is asked for: what is checked of a new plan, and what it takes, is
 /// checked and taken now.
 pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(back)?;

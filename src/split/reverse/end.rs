@@ -1,4 +1,4 @@
-//! How ways back end: with their split, or by having taken it back.
+//! How reverse splits end: with their split, or by having taken it back.
 
 use super::rest::{drop_forgotten, look, take};
 use crate::agent::error::{Result, SplitError};
@@ -14,7 +14,7 @@ use crate::split::injection_points::{self, reach};
 use crate::split::{install, record};
 use crate::words::of_split;
 
-/// A split ends in another way: the way back that it has goes first. `lost`: the side of the
+/// A split ends in another way: the reverse split that it has goes first. `lost`: the side of the
 /// split that will not come back.
 pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
     let there = tenure.plan.id;
@@ -22,7 +22,7 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
         if lost == Some(Side::Target) || !transaction(|| split::has_sides(there)) {
             return Ok(());
         }
-        return drop_forgotten(&mut tenure.open(Side::Target, "way back")?, &tenure.plan);
+        return drop_forgotten(&mut tenure.open(Side::Target, "reverse split")?, &tenure.plan);
     };
     if back.is_decided() {
         // This master had forgotten that the split was, too: nothing of either is to be undone.
@@ -56,7 +56,7 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
 
 /// One that was set back may not have it any more, and a target has it only once it has begun.
 fn drop_side(back: &Tenure, side: Side) -> Result<()> {
-    match back.take_if_there(side, "way back")? {
+    match back.take_if_there(side, "reverse split")? {
         Some(mut session) => install::drop_side(&mut session, back.plan.id, side),
         None => Ok(()),
     }
@@ -71,14 +71,14 @@ pub fn has_none(there: i64) -> Failure {
     let why = match split::mapped_table(there) {
         Some(table) => format!("Columns of table {table} are mapped"),
         None => format!(
-            "shardmaster.reverse was off when it was started, or the way back was given up, of which shard_split_events({there}) tells"
+            "shardmaster.reverse was off when it was started, or the reverse split was given up, of which shard_split_events({there}) tells"
         ),
     };
-    Failure::new(SqlState::NOT_IN_STATE, format!("split {there} has no way back"))
+    Failure::new(SqlState::NOT_IN_STATE, format!("split {there} has no reverse split"))
         .hint(format!("{why}: finish it, then plan a split in the other direction."))
 }
 
-/// The error of a call that has to wait for the end of a way back.
+/// The error of a call that has to wait for the end of a reverse split.
 pub fn under_way(there: i64, back: &WayBack) -> Failure {
     let (text, hint) = match back.goal {
         Goal::RolledBack => (
@@ -91,8 +91,8 @@ pub fn under_way(there: i64, back: &WayBack) -> Failure {
         .hint(of_split(hint, back.id))
 }
 
-/// The way back has decided: nothing of the split is needed on its shards any more. One that is
-/// lost for the way back is lost for the split, too: `shard_cleanup` removes what it holds.
+/// The reverse split has decided: nothing of the split is needed on its shards any more. One that is
+/// lost for the reverse split is lost for the split, too: `shard_cleanup` removes what it holds.
 pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
     if back.cutover_step != CutoverStep::Moved {
         return Err(SplitError::Retry(format!("split {} to complete its cutover", back.id)));

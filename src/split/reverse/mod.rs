@@ -1,4 +1,4 @@
-//! The way back: a split in the other direction that needs no copy. Capture for it is installed
+//! The reverse split: a split in the other direction that needs no copy. Capture for it is installed
 //! on the target while the guard still keeps every client out, so its queue has the key of each
 //! row that differs from what the source had at the cutover. Until it is asked for it rests:
 //! the source stays frozen, and proof and finish know nothing of it. Once it is asked for it is a
@@ -6,7 +6,7 @@
 //!
 //! Invariants: its capture is there before the split may be cut over. It begins only where the
 //! source is `moved` and has taken nothing since. It deletes no row of the source when it is
-//! given up. Of the split and its way back one has the keys on the master. Its decision is the
+//! given up. Of the split and its reverse split one has the keys on the master. Its decision is the
 //! end of the split in the same commit.
 
 mod end;
@@ -41,7 +41,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::judged::{self, Judged};
 use crate::split::copy::leaves;
 
-/// Plans the way back of a split that is being installed, and captures on its target. Repeated
+/// Plans the reverse split of a split that is being installed, and captures on its target. Repeated
 /// it finds what it has made. `sessions`: those that have installed the split, on its source and
 /// its target, where it was not installed before.
 pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> Result<()> {
@@ -64,7 +64,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
             source.run("RESET session_replication_role")?;
             (source, target)
         }
-        None => (back.open(Side::Source, "way back")?, back.open(Side::Target, "way back")?),
+        None => (back.open(Side::Source, "reverse split")?, back.open(Side::Target, "reverse split")?),
     };
     let tables = table::load(&back.plan, &mut source, &mut target)?;
     drop(target);
@@ -95,8 +95,8 @@ fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<(
 pub fn capture_partitions(there: i64, identity: &str) -> Result<()> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
     let back = rest::take(back.id, identity)?;
-    let mut source = back.open(Side::Source, "way back")?;
-    let mut target = back.open(Side::Target, "way back")?;
+    let mut source = back.open(Side::Source, "reverse split")?;
+    let mut target = back.open(Side::Target, "reverse split")?;
     let tables = table::load(&back.plan, &mut source, &mut target)?;
     if tables.iter().any(|table| !table.differences.is_empty()) {
         return Ok(());
@@ -155,7 +155,7 @@ fn hindrance(table: &Table) -> Option<String> {
     (!refused.is_empty()).then(|| format!("{}: {}", table.policy.table_name, refused.join("; ")))
 }
 
-/// Whether its target has other partitions than when its way back was installed: that is to be done
+/// Whether its target has other partitions than when its reverse split was installed: that is to be done
 /// again before the cutover.
 pub fn lacks_partitions(there: i64, tables: &[Table]) -> Result<bool> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
@@ -174,7 +174,7 @@ fn stored_baseline(id: i64, tables: usize) -> Option<Progress> {
     transaction(|| way_back::baseline(id)).and_then(|json| Progress::read(&json, tables).ok())
 }
 
-/// Begins a way back that was asked for: what `install` is to other splits. False: it has ended,
+/// Begins a reverse split that was asked for: what `install` is to other splits. False: it has ended,
 /// which this master had lost.
 pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     let plan = &tenure.plan;
@@ -293,7 +293,7 @@ fn arrived(
     Progress { target_system, tables: arrived.collect(), ..Progress::default() }
 }
 
-/// A partition that came before the cutover, and is not among those that the way back knows, may have
+/// A partition that came before the cutover, and is not among those that the reverse split knows, may have
 /// rows that are on the other side, too: its table is copied anew. The split has written to none that
 /// came afterwards: of these the rows alone are copied.
 fn with_others(mut known: TableProgress, there: &TableProgress, now: &TableShape) -> TableProgress {

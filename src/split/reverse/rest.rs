@@ -1,4 +1,4 @@
-//! Ways back that nobody has asked for: whose right it is to act for them, whether they rest indeed,
+//! Reverse splits that nobody has asked for: whose right it is to act for them, whether they rest indeed,
 //! how large they have become.
 
 use crate::agent::error::Result;
@@ -25,14 +25,14 @@ pub fn take(id: i64, identity: &str) -> Result<Tenure> {
 }
 
 /// A master that was restored may have forgotten that the split was being taken back, which its
-/// target knows, by what it says of it or by its redirect once that has ended: the way back is
+/// target knows, by what it says of it or by its redirect once that has ended: the reverse split is
 /// taken up again. Whether it is so.
 pub fn look(there: i64, identity: &str) -> Result<bool> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
         return Ok(false);
     };
     let plan = try_transaction(|| split::load(back.id))?;
-    let mut source = tenure::open(&plan, identity, Side::Source, "way back")?;
+    let mut source = tenure::open(&plan, identity, Side::Source, "reverse split")?;
     let is_under_way = match side::installed(&mut source, &plan, Side::Source)? {
         Installed::Ours => side::state(&mut source, plan.id, Side::Source)? != Some(State::Capture),
         Installed::No => redirect::known_version(&mut source, &plan)?.is_some(),
@@ -44,13 +44,18 @@ pub fn look(there: i64, identity: &str) -> Result<bool> {
     try_transaction(|| {
         take_up_way_back(there, plan.id)?;
         way_back::begin(plan.id);
-        split::event(plan.id, None, None, "the shards know of this way back, which this master had lost");
+        split::event(
+            plan.id,
+            None,
+            None,
+            "the shards know of this reverse split, which this master had lost",
+        );
         wake::split_on_commit(plan.id);
         Ok(true)
     })
 }
 
-/// How large the queue of a way back is that rests, for an operator who has said when it is large
+/// How large the queue of a reverse split is that rests, for an operator who has said when it is large
 /// enough. A shard that is out of reach is asked next time.
 pub fn measure(there: i64, identity: &str) -> Result<()> {
     if transaction(|| settlement::queue_bytes(there)).is_none() {
@@ -69,19 +74,19 @@ pub fn measure(there: i64, identity: &str) -> Result<()> {
     Ok(())
 }
 
-/// None: a target that was set back to a time before the start has no way back.
+/// None: a target that was set back to a time before the start has no reverse split.
 fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
-    let mut source = tenure::open(plan, identity, Side::Source, "way back")?;
+    let mut source = tenure::open(plan, identity, Side::Source, "reverse split")?;
     match side::installed(&mut source, plan, Side::Source)? {
         Installed::Ours => queue::bytes(&mut source, plan).map(Some),
         Installed::No | Installed::Foreign => Ok(None),
     }
 }
 
-/// Ways back of the same split that rest on its target, and that this master does not know: it was
+/// Reverse splits of the same split that rest on its target, and that this master does not know: it was
 /// restored to a time before it had planned them. Nobody will ask for them. One that has begun rests no
 /// more, and tells of itself. What this master knows by the same secret stays: where both shards are
-/// schemas of one database, a way back that is about to begin is found by that of its own.
+/// schemas of one database, a reverse split that is about to begin is found by that of its own.
 pub fn drop_forgotten(target: &mut Connection, plan: &Plan) -> Result<()> {
     let known = transaction(|| way_back::known_by(&plan.token));
     for id in side::resting(target, &plan.token)? {

@@ -70,7 +70,7 @@ pub fn takes_over(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool 
     at.goes(next)
 }
 
-/// Reverse: the old source has been opened by a way back of which this master has lost all. It
+/// Reverse: the old source has been opened by a reverse split of which this master has lost all. It
 /// takes that decision over, too. False: it is not so.
 pub fn adopts_way_back(at: &mut At) -> bool {
     let (source, leg) = (at.source(), at.me().leg);
@@ -84,7 +84,7 @@ pub fn adopts_way_back(at: &mut At) -> bool {
     at.rests()
 }
 
-/// Reverse: the old source has forgotten the way back, and knows that its keys have left. The
+/// Reverse: the old source has forgotten the reverse split, and knows that its keys have left. The
 /// side is installed again, with nothing copied.
 fn install_way_back(at: &mut At, place: usize) {
     let is_way_back = at.me().leg > 0 && at.keeps(Rule::WayBackInstalledAgain);

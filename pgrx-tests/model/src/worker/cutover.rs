@@ -19,7 +19,7 @@ pub fn ready(at: &mut At) -> bool {
     }
 }
 
-/// The way back is given up: from here on finish goes on as if there had been none.
+/// The reverse split is given up: from here on finish goes on as if there had been none.
 fn ends_way_back(at: &mut At) -> bool {
     if !at.may_on_master() {
         return at.fails();
@@ -125,7 +125,7 @@ pub fn behind(at: &mut At) -> bool {
                 return at.fails();
             }
             if !at.keeps(Rule::BegunAfterMoved) && at.master().phase == Phase::Completed {
-                // The master begins the way back, and somebody else is to tell the source.
+                // The master begins the reverse split, and somebody else is to tell the source.
                 return records_moved(at);
             }
             let is_decided = at.master().phase == Phase::Completed;
@@ -174,7 +174,7 @@ fn decide(at: &mut At) -> bool {
     at.goes(next)
 }
 
-/// `open_side`. Where there is a way back, capture for it begins in the same commit, and what the
+/// `open_side`. Where there is a reverse split, capture for it begins in the same commit, and what the
 /// old side of this place refuses ends.
 pub fn opens_target(at: &mut At) -> bool {
     if !at.may_on_target() {
@@ -201,7 +201,7 @@ pub fn opens_target(at: &mut At) -> bool {
     true
 }
 
-/// `MOVE`. Where there is a way back, its progress begins in the same commit: the rows here are
+/// `MOVE`. Where there is a reverse split, its progress begins in the same commit: the rows here are
 /// those with which the target has opened.
 pub fn moves_source(at: &mut At) -> bool {
     if !at.may_on_source() {

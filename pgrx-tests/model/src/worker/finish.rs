@@ -44,7 +44,7 @@ fn told(at: &mut At) -> bool {
         at.master().step = CutoverStep::Decided;
         return at.rests();
     }
-    // A side of the way back that a shard has again would go on refusing clients.
+    // A side of the reverse split that a shard has again would go on refusing clients.
     if there.give != Give::No && at.keeps(Rule::FinishTakesTheWayBackAway) {
         if !at.may_on_target() {
             return at.fails();

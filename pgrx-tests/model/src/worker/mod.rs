@@ -197,7 +197,7 @@ pub fn abort(state: &mut State, number: usize) -> bool {
 
 /// `cutover::watch`, one side at a time: what has been forgotten is told again.
 pub fn tell_again(split: &Split, state: &mut State) -> bool {
-    // It is a piece of work of the same worker as all others, the way back's, too.
+    // It is a piece of work of the same worker as all others, the reverse split's, too.
     if !matches!(state.workers[0].pc, Pc::Idle | Pc::Ready) && split.keeps(Rule::OneWorkerForBoth) {
         return false;
     }

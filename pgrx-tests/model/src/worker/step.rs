@@ -52,7 +52,7 @@ fn forget(at: &mut At) -> bool {
     at.goes(Pc::StepSnapshot)
 }
 
-/// On a way back: changes that the old source took without its fence, and no window has taken.
+/// On a reverse split: changes that the old source took without its fence, and no window has taken.
 fn has_strays(at: &mut At) -> bool {
     let (source, target, leg) = (at.source(), at.target(), at.master().leg);
     // The way there: the other way round.

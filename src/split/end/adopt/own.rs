@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The decision is of a plan of this master, whose worker takes it over. One that has installed nothing would begin anew.
 pub fn lost_of_plan(decision: &Decision) -> Option<String> {
     let id = shard_decision::plan_of(decision)?;
-    // A way back was installed by its split.
+    // A reverse split was installed by its split.
     let has_begun = |id: i64| {
         split::state(id).is_ok_and(|now| {
             now.phase != Phase::Planning || now.goal != Goal::Planning && way_back::there(id).is_some()

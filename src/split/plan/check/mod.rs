@@ -57,7 +57,7 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
 
 /// The same for people: what it comes to in one line, and all findings.
 pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Finding>) {
-    // What is asked before a start means nothing of a split that has ended, nor of a way back, which its split begins.
+    // What is asked before a start means nothing of a split that has ended, nor of a reverse split, which its split begins.
     if state.finished {
         let back = in_one(|| way_back::of(plan.id)).ok().flatten().filter(WayBack::is_decided);
         let text = back
@@ -104,11 +104,11 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
 fn way_back(plan: &Plan, state: &State) -> String {
     let there = plan.reverse_of.unwrap_or_default();
     match (state.phase, state.goal) {
-        (Phase::RolledBack, _) => format!("the way back of split {there}, which is given up"),
+        (Phase::RolledBack, _) => format!("the reverse split of split {there}, which is given up"),
         (_, Goal::Planning) => {
-            format!("the way back of split {there}: SELECT shard_split_reverse({there}) begins it")
+            format!("the reverse split of split {there}: SELECT shard_split_reverse({there}) begins it")
         }
-        _ => format!("the way back of split {there}, which is asked for"),
+        _ => format!("the reverse split of split {there}, which is asked for"),
     }
 }
 
@@ -353,7 +353,7 @@ fn in_the_way(
 }
 
 /// What references a table of the keyspace itself has a finding of its own, whatever it is registered as. On the target it is
-/// asked for by a way back alone.
+/// asked for by a reverse split alone.
 fn left_behind(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Finding>> {
     let found = unregistered::find(connection, plan, side)?.into_iter().filter(|table| !table.is_direct);
     let name = format!("{}: tables in no keyspace", side.as_str());

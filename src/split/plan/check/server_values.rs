@@ -93,7 +93,7 @@ fn filled_by_functions(
         let table = moving.get(position)?;
         let of = column.as_ref().map_or(String::new(), |name| format!(" column \"{name}\":"));
         let detail = format!(
-            "{}:{of} {}: what it gives means something on the server that gave it, and comes over as it is written",
+            "{}:{of} {}: what it gives means something on the server that gave it, and is copied as it is written",
             table.shape.name,
             what.join("; ")
         );
@@ -105,7 +105,7 @@ fn filled_by_functions(
 fn of_one_server(shape: &TableShape, column: &Column, part: &str) -> String {
     let Column { name, type_name, .. } = column;
     format!(
-        "{}: column \"{name}\" is of type {type_name}: values of type {part} mean something on the server that gave them, and come over as they are written",
+        "{}: column \"{name}\" is of type {type_name}: values of type {part} mean something on the server that gave them, and are copied as they are written",
         shape.name
     )
 }

@@ -213,7 +213,7 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
         Comes::Application(what) => Finding::note(
             NAME,
             format!("{text}: {what}"),
-            "No shard knows the values of the others: whoever makes them keeps them apart. See docs/guides/identifiers.md.",
+            "No shard knows the values of the others. The application has to keep them apart. See docs/guides/identifiers.md.",
         ),
     }
 }
