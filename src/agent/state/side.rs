@@ -115,14 +115,17 @@ impl Change {
         decision::note(split, self.side, self.to.as_str(), decided)
     }
 
-    /// The first one.
+    /// The first one. A side that is there already gets the version of a master that was restored, and has decided once more by what the
+    /// shards knew: it is a higher one if others came first.
     pub fn of_side(&self, split: i64, version: &str) -> String {
+        let [to, side, from] = [self.to.as_str(), self.side.as_str(), self.from.as_str()].map(literal);
+        let is_later = match version.parse::<i64>() {
+            Ok(version) => format!("OR state = {to} AND version < {version}"),
+            Err(_) => String::new(),
+        };
         format!(
-            "UPDATE shardmaster_agent.side SET state = {}, version = {version}
-              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1",
-            literal(self.to.as_str()),
-            literal(self.side.as_str()),
-            literal(self.from.as_str())
+            "UPDATE shardmaster_agent.side SET state = {to}, version = {version}
+              WHERE split_id = {split} AND side = {side} AND (state = {from} {is_later}) RETURNING 1"
         )
     }
 }

@@ -23,8 +23,17 @@ pub fn difference(
         return Ok(None);
     }
     let state = row.map_or("", |row| row.state.as_str());
+    // Of the same state with another version the version is what differs.
+    let of = |version: Option<i64>| match (row.map(|row| row.state) == Some(wanted), version) {
+        (true, Some(version)) => format!(" of routing version {version}"),
+        _ => String::new(),
+    };
+    let (is, was) = (of(row.and_then(|row| row.version)), of(Some(version)));
     let wanted = wanted.as_str();
-    Ok(Some(format!("{} shard \"{shard}\" says \"{state}\" where it was told \"{wanted}\"", side.as_str())))
+    Ok(Some(format!(
+        "{} shard \"{shard}\" says \"{state}\"{is} where it was told \"{wanted}\"{was}",
+        side.as_str()
+    )))
 }
 
 /// A shard that was restored to a time before the split: nothing there can be told
