@@ -58,6 +58,9 @@ run_schedule() {
     prepare_inputs "$suite"
     start_server "$suite" "${kind}_test"
     prepare_databases "$suite" "${kind}_test"
+    # Who expires leases there is a step of the test alone.
+    [ "$kind" != isolation ] || as_user "$BINDIR/psql" -X -q -o /dev/null -h "$RUN/$suite" -U postgres -d "${kind}_test" \
+        -c "ALTER SYSTEM SET shardmaster.lease_sweep_interval = '1h'" -c "SELECT pg_reload_conf()"
     # Seconds after which a step that hangs is cancelled.
     as_user env HOME="$RUN" SHARDMASTER_INPUTS="$inputs" PGISOLATIONTIMEOUT=60 "$program" --bindir="$BINDIR" --inputdir="$inputs" --outputdir="$RUN/$suite-out" \
         --host="$RUN/$suite" --user=postgres --dbname="${kind}_test" --use-existing \

@@ -135,6 +135,26 @@ fn splits_that_are_taken_over_in_another_order_are_finished() {
     assert_eq!(text(&mut master, OPEN), "");
 }
 
+/// A split of a backup that was finished since, whose redirect was dropped, and behind which another one has left its note.
+#[test]
+fn a_split_whose_redirect_and_note_have_gone_is_taken_over() {
+    let mut cluster = cluster(&[]);
+    let ids = [&["moves"], &["stays"]].map(|keys| {
+        let split = Split::plan(&cluster, "shard_a", "shard_b", keys).unwrap();
+        to_pending(&split);
+        split.id
+    });
+    let dump = Dump::of(&cluster, "before both").unwrap();
+    let first = Split::of(&cluster, ids[0]);
+    first.run(|_| ()).unwrap();
+    first.finish(LIMIT).unwrap();
+    let drop = format!("SELECT shard_split_redirect_drop({})", first.id);
+    cluster.superuser().unwrap().batch_execute(&drop).unwrap();
+    Split::of(&cluster, ids[1]).run(|_| ()).unwrap();
+    follows(&mut cluster, &dump, "a redirect that was dropped", "shard_b");
+    assert_eq!(text(&mut cluster.superuser().unwrap(), "SELECT shard_of('stays')"), "shard_b");
+}
+
 /// A promoted standby, or a disk that was set back, is the master that the shards know.
 #[test]
 #[ignore = "make test-all: a plan that has not begun; make test has a_backup_of_any_phase_leads_to_where_the_keys_are"]

@@ -257,12 +257,18 @@ fn kept(rows: Rows) -> Option<Vec<String>> {
     (!keys.is_empty() && keys.len() <= KEPT).then_some(keys)
 }
 
-/// The version with which a split has taken its keys from here, if it was the last of its keyspace.
+/// The version with which a split has taken its keys from here, if it was the last of its keyspace, or one of those that the master has
+/// told with a later one.
 pub fn version_of(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     let noted = all(source, &plan.source.namespace)?;
     let is_it =
         |noted: &&Noted| noted.split == plan.id && noted.token == plan.token && noted.side == Side::Source;
-    Ok(noted.iter().find(is_it).map(|noted| noted.version))
+    if let Some(noted) = noted.iter().find(is_it) {
+        return Ok(Some(noted.version));
+    }
+    let told = earlier(source, &plan.source.namespace)?;
+    let is_it = |told: &&Told| told.split == plan.id && told.token == plan.token;
+    Ok(told.iter().find(is_it).map(|told| told.version))
 }
 
 /// Whether the source has taken part in a later decision of the keyspace than this one.

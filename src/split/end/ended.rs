@@ -1,8 +1,9 @@
 //! Whether the source of a split shows that a finish has ended there, to a master that was restored to a time before.
 //!
 //! Invariant: the redirect knows the split's keys after the last row has left, and the source's side goes after that.
-//! Where the redirect was dropped since, the note of the decision, or of a later one of the keyspace, without that side
-//! says the same: of a decided split it goes in no other way, and a source that was set back to a time before has no such note.
+//! Where the redirect was dropped since, the note of the decision, or of a later one of the keyspace, which tells of those before it,
+//! without that side says the same: of a decided split it goes in no other way, and a source that was set back to a time before has no
+//! such note. One that has taken part in later ones since it was set back has rows that are copies: nothing is deleted of them.
 
 use super::redirect;
 use crate::agent::error::Result;
