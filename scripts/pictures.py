@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #24292f }
-  .title { font-weight: 600; font-size: 13px } .small { font-size: 11px } .middle { text-anchor: middle }
+  .title { font-weight: 600; font-size: 13px } .small { font-size: 11px } .middle { text-anchor: middle } .right { text-anchor: end }
   .box { fill: #ddf4ff; stroke: #0969da } .end { fill: #dafbe1; stroke: #1a7f37 } .back { fill: #fff8c5; stroke: #9a6700 }
   .line { stroke: #57606a; fill: none; stroke-width: 1.5 } .dashed { stroke-dasharray: 4 3 } .wait { fill: #ffd8b5; stroke: #bc4c00 }
   .arrow { fill: #57606a }
@@ -97,8 +97,7 @@ def timeline():
         x += width
         bounds.append(x)
     for label, y in (("clients", 60), ("source", 115), ("target", 170)):
-        picture.text(80, y + 4, label, "title end-anchor")
-        picture.parts[-1] = picture.parts[-1].replace('class="title end-anchor"', 'class="title" text-anchor="end"')
+        picture.text(80, y + 4, label, "title right")
     picture.box(bounds[0], 45, bounds[3] - bounds[0], 30, "box", "write to the source")
     picture.box(bounds[3], 45, bounds[4] - bounds[3], 30, "wait", "wait")
     picture.box(bounds[4], 45, bounds[6] - bounds[4], 30, "end", "write to the target")

@@ -38,8 +38,11 @@ BEGIN
         RETURN format('split %s: copying %s again', split_id, shardmaster.counted(left_to_copy, 'row', 'rows'));
     END IF;
     IF found.done < found.tables THEN
-        RETURN format('split %s: verifying, %s of %s, %s compared', split_id, found.done,
-                      shardmaster.counted(found.tables, 'table', 'tables'), shardmaster.counted(found.compared, 'row', 'rows'));
+        -- A verification that does not go on says why.
+        RETURN concat_ws(', ', format('split %s: verifying, %s of %s, %s compared', split_id, found.done,
+                                      shardmaster.counted(found.tables, 'table', 'tables'), shardmaster.counted(found.compared, 'row', 'rows')),
+                         (SELECT concat_ws(', waiting for ', p.activity, shardmaster.clipped(shardmaster.waiting_words(p.waiting_for), 700))
+                            FROM shardmaster.split_plan p WHERE p.id = $1 AND p.activity IN ('retrying', 'paused')));
     END IF;
     IF found.failed IS NOT NULL THEN
         RAISE EXCEPTION 'split % could not be verified: %', split_id, shardmaster.clipped(found.failed, 700)

@@ -784,7 +784,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM shardmaster.split_metrics($1, true, now() - interval '1 day')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
-    'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
+    'says how a column of a table is copied: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
     'one row for each split that is open or has ended within a day, or for the one that is asked for: what it does, how far it is, why it waits. Example: SELECT * FROM shard_split_metrics(7). Sizes are in bytes. lag_rows: changed rows that are queued on the source, counted up to 1000001. unknown_since: since when lag_rows, lag and queue_bytes are unknown, because the source does not answer within a second. next_call: what to call next. tenants: the first 50 names of what moves; shard_split_keys() has all. reverse_of: the split that this one reverses; lag_rows is then what it would have to bring back. reads_on: the shard that reads go to; NULL: the split is finished. queue_limit: the size at which capture stops and the copy begins again. retrying_since: since when attempts fail; NULL: the last one did not. fence_ms: how long the cutover, or a failed attempt that took longer, kept writers waiting. rehearsed_ms: the same of the last rehearsal. fenced_since: since when the cutover keeps writers waiting, or a shard that has lost the state of the split has not got it back';
 
@@ -924,8 +924,11 @@ BEGIN
         RETURN format('split %s: copying %s again', split_id, shardmaster.counted(left_to_copy, 'row', 'rows'));
     END IF;
     IF found.done < found.tables THEN
-        RETURN format('split %s: verifying, %s of %s, %s compared', split_id, found.done,
-                      shardmaster.counted(found.tables, 'table', 'tables'), shardmaster.counted(found.compared, 'row', 'rows'));
+        -- A verification that does not go on says why.
+        RETURN concat_ws(', ', format('split %s: verifying, %s of %s, %s compared', split_id, found.done,
+                                      shardmaster.counted(found.tables, 'table', 'tables'), shardmaster.counted(found.compared, 'row', 'rows')),
+                         (SELECT concat_ws(', waiting for ', p.activity, shardmaster.clipped(shardmaster.waiting_words(p.waiting_for), 700))
+                            FROM shardmaster.split_plan p WHERE p.id = $1 AND p.activity IN ('retrying', 'paused')));
     END IF;
     IF found.failed IS NOT NULL THEN
         RAISE EXCEPTION 'split % could not be verified: %', split_id, shardmaster.clipped(found.failed, 700)

@@ -72,7 +72,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_plan_all(text, text, text, text) IS
 COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text) IS
     'plans a split that moves tenants (in a hash keyspace: buckets) from one shard to another, and returns its id. Nothing is asked of the shards. What is wrong by the catalog is refused. Example: SELECT shard_split_plan(''a'', ''b'', ''{42}''). 22023: a key is not routed to the source, or the target takes none; 55006: another split moves a key';
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
-    'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
+    'says how a column of a table is copied: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
 COMMENT ON FUNCTION @extschema@.shard_split_accept(bigint, text, text) IS
     'accepts a remark of shard_split_check(), which stops the split before anything moves until then: by the check''s name and the object, as its columns check_name and object have them. Kept with the plan and in its events. Before the split has begun (55000); 22023: no check whose remarks are accepted; 42704: no such split';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint, text) IS
