@@ -150,3 +150,44 @@ fn two_splits_come_to_a_shard_that_has_seen_none() {
     other.batch_execute("COMMIT").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
 }
+
+/// What the agent's schema always has is made once; where some of it is not there, or is not as it was made, it is made anew. A split
+/// that begins meanwhile waits for none that is at it.
+#[test]
+fn the_agents_schema_is_made_where_it_is_missing() {
+    let cluster = fixture::cluster(&[]);
+    let mut shard = cluster.servers[0].superuser(DATABASE).unwrap();
+    let begin = |key: &str| {
+        let split = Split::plan(&cluster, "shard_a", "shard_b", &[key]).unwrap();
+        fixture::to_pending(&split);
+        split.id
+    };
+    let made = "SELECT string_agg(concat_ws(' ', proname, xmin), ', ' ORDER BY proname) FROM pg_proc
+                 WHERE pronamespace = 'shardmaster_agent'::regnamespace AND proname IN ('is_mover', 'redirect', 'reference_guard')";
+    let mut made = || shard.query_one(made, &[]).unwrap().get::<_, String>(0);
+    begin("moves");
+    let before = made();
+    // Somebody who makes or drops nothing but what is one split's own is under way.
+    let mut other = cluster.servers[0].superuser(DATABASE).unwrap();
+    other.batch_execute("BEGIN; LOCK TABLE shardmaster_agent.master IN ROW EXCLUSIVE MODE").unwrap();
+    let second = begin("stays");
+    other.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(made(), before);
+    for damage in [
+        "DROP FUNCTION shardmaster_agent.reference_guard",
+        "ALTER FUNCTION shardmaster_agent.is_mover SECURITY INVOKER",
+        "DROP TABLE shardmaster_agent.overflow",
+        "UPDATE shardmaster_agent.made SET digest = 'of another version'",
+    ] {
+        let split = Split::of(&cluster, second);
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+        let before = made();
+        other.batch_execute(damage).unwrap();
+        fixture::to_pending(&split);
+        let whole = "SELECT to_regproc('shardmaster_agent.reference_guard') IS NOT NULL AND to_regclass('shardmaster_agent.overflow') IS NOT NULL
+                        AND (SELECT prosecdef FROM pg_proc WHERE oid = to_regproc('shardmaster_agent.is_mover'))";
+        assert!(other.query_one(whole, &[]).unwrap().get::<_, bool>(0), "{damage}");
+        assert_ne!(made(), before, "{damage}");
+    }
+}
