@@ -374,8 +374,12 @@ impl Walk {
     }
 }
 
+/// What a check says of a partition that was made on the source alone.
+pub(super) const LACKS_PARTITION: &str = "the target lacks partition";
+
 /// What a wait says of what cannot come any more, by somebody's call meanwhile perhaps.
-const IMPOSSIBLE: [&str; 4] = [
+const IMPOSSIBLE: [&str; 5] = [
+    LACKS_PARTITION,
     "was taken back by split",
     "is being taken back by split",
     "was rolled back",

@@ -60,7 +60,7 @@ impl Walk {
         });
         for split in &open {
             let id = split.id;
-            self.operate(&format!("SELECT shard_split_resume({id})"))?;
+            self.resume(split)?;
             if split.phase != Phase::Completed && (split.is_rolling_back() || self.random.percent(50)) {
                 // Just decided: then it goes forward.
                 self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000")?;

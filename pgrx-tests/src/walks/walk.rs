@@ -2,6 +2,7 @@
 
 use super::acts::Spares;
 use super::book::Rows;
+use super::calls::LACKS_PARTITION;
 use super::compare;
 use super::faults::{Fault, Lasting};
 use super::keys::{KeyIndex, Space};
@@ -147,8 +148,10 @@ impl Walk {
     pub(super) fn look(&mut self) -> Result<Vec<Seen>> {
         let seen = self.ask_master(seen)?;
         self.model.observe(&seen);
-        let code = |split: &Seen| split.error.clone().map_or(String::new(), |(code, _)| code);
-        let unexpected = seen.iter().find(|split| split.is_failed && !self.is_excused(&code(split)));
+        let is_excused =
+            |(code, message): &(String, String)| self.is_excused(code) || message.contains(LACKS_PARTITION);
+        let unexpected =
+            seen.iter().find(|split| split.is_failed && !split.error.as_ref().is_some_and(is_excused));
         match unexpected.and_then(|split| split.error.as_ref().map(|error| (split.id, error))) {
             Some((id, (code, message))) => Err(format!("split {id} has failed: {message} ({code})").into()),
             None => Ok(seen),
@@ -178,11 +181,23 @@ impl Walk {
     /// What failed because of a name that is back is resumed by its operator.
     fn resume_failed(&mut self) -> Result<()> {
         let failed: Vec<Seen> = self.look()?.into_iter().filter(|split| split.is_failed).collect();
-        for Seen { id, error, .. } in failed {
-            self.operate(&format!("SELECT shard_split_resume({id})"))?;
-            self.note(format!("it had failed: {error:?}"));
+        for split in failed {
+            self.resume(&split)?;
+            self.note(format!("it had failed: {:?}", split.error));
         }
         Ok(())
+    }
+
+    /// A split goes on. Partitions that one side alone has are remarks of its check, and as they should be.
+    pub(super) fn resume(&mut self, Seen { id, phase, error, .. }: &Seen) -> Result<()> {
+        let may_lack = error.as_ref().is_none_or(|(_, message)| message.contains(LACKS_PARTITION));
+        if *phase == Phase::Planning && may_lack {
+            self.operate(&format!(
+                "SELECT shard_split_accept({id}, check_name, object) FROM shard_split_check({id})
+                  WHERE NOT ok AND detail LIKE '%{LACKS_PARTITION}%'"
+            ))?;
+        }
+        self.operate(&format!("SELECT shard_split_resume({id})"))
     }
 
     /// For each key where the master routes it: write shard, and whether it is being moved.
