@@ -42,6 +42,12 @@ BEGIN
     IF bad IS NOT NULL THEN RAISE 'without a subject in scripts/functions.sql, or a COMMENT: %', bad; END IF;
     SELECT string_agg(name, ', ') INTO bad FROM (SELECT name FROM called GROUP BY oid, name HAVING count(*) > 1) twice;
     IF bad IS NOT NULL THEN RAISE 'with two subjects in scripts/functions.sql, or two levels: %', bad; END IF;
+    SELECT string_agg(name, ', ') INTO bad FROM called WHERE said !~ 'Example: |^deprecated: |^as shard_';
+    IF bad IS NOT NULL THEN RAISE 'without "Example: " in the COMMENT: %', bad; END IF;
+    -- An example of a SELECT is planned, so that its calls, arguments and types are those that there are.
+    FOR bad IN SELECT rtrim(split_part(split_part(said, 'Example: ', 2), '. ', 1), '.') FROM called WHERE said ~ 'Example: SELECT ' LOOP
+        IF bad !~ 'FROM tenants' THEN EXECUTE 'EXPLAIN ' || bad; END IF;
+    END LOOP;
 END $$;
 
 -- One argument or column each, with its default.

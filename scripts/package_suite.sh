@@ -72,6 +72,8 @@ run_package() {
     one "its server starts" start_debian
     one "the tour of the README" tour
     one "shard_status is content" all_is_well
-    in_debian pg_ctlcluster "$MAJOR" main stop -m immediate || true
+    # Without a /proc of its own pg_ctlcluster may not find the server that it has started.
+    in_debian pg_ctlcluster "$MAJOR" main stop -m immediate ||
+        kill -QUIT "$(head -1 "$DEBIAN/var/lib/postgresql/$MAJOR/main/postmaster.pid")" || true
     one "the package is removed" removed_package
 }

@@ -39,7 +39,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)
 $$;
-COMMENT ON FUNCTION shardmaster.routine_levels() IS 'which level of shard_grant() brings which routine; a higher one brings those of the lower ones, too';
+COMMENT ON FUNCTION shardmaster.routine_levels() IS 'which level of shard_grant() includes which routine; a higher level includes the lower ones';
 
 -- The routines of a level and of those that it holds; none: there is no such level.
 CREATE FUNCTION shardmaster.routines_of_level(level text) RETURNS SETOF regprocedure
@@ -96,13 +96,13 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.change_level(role, level, 'GRANT EXECUTE ON ROUTINE %s TO %I')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_grant(name, text) IS
-    'lets a role call what a level holds: client (routes, slots, identifiers), monitor (looks), operator (both, splits, assignments), admin (all of these, topology, keyspaces). For the owner of the extension, in no level itself: who could call it would have them all. 22023: no such level; 42704: no such role';
+    'lets a role call the functions of a level: client (routes, slots, identifiers), monitor (states), operator (both, splits, assignments), admin (all of these, topology, keyspaces). Only the extension''s owner may call it. Example: SELECT shard_grant(''app'', ''client''). 22023: no such level; 42704: no such role';
 
 CREATE FUNCTION @extschema@.shard_revoke(role name, level text) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.change_level(role, level, 'REVOKE EXECUTE ON ROUTINE %s FROM %I')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_revoke(name, text) IS
-    'takes away what shard_grant() of the level has given, that of the levels it holds included. For the owner of the extension. Errors as of shard_grant';
+    'revokes what shard_grant() of the level granted, including the levels below it. Only the extension''s owner may call it. Example: SELECT shard_revoke(''app'', ''client''). Errors as of shard_grant';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -62,6 +62,6 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION @extschema@.shard_assign_found(text, text[], interval, text) IS
-'assigns each key of a directory keyspace that is routed nowhere to the shard that has rows of it (see shard_unassigned), ten thousand in a routing version. Keys with rows on more than one shard, rows without a key, and keys that cannot be assigned are not, and are told in rows of their own. It moves nothing. Errors as of shard_unassigned';
+'assigns each unassigned key of a directory keyspace to the shard that has its rows (see shard_unassigned), ten thousand keys in a routing version. A key with rows on several shards, rows without a key, and a key that cannot be assigned each get a row with the reason instead. No row moves. Example: SELECT * FROM shard_assign_found(''default''). Errors as of shard_unassigned';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -12,7 +12,7 @@ BEGIN
         RAISE EXCEPTION 'extension "shardmaster" needs a database whose encoding is UTF8'
             USING ERRCODE = '0A000',
                   DETAIL = pg_catalog.format('The encoding of database "%s" is %s.', pg_catalog.current_database(), pg_catalog.getdatabaseencoding()),
-                  HINT = 'Create a database with ENCODING ''UTF8'' TEMPLATE template0 for the master; shards may have other encodings.';
+                  HINT = 'Create a database with ENCODING ''UTF8'' TEMPLATE template0 for the master. Shards may have other encodings.';
     END IF;
 END $$;
 
@@ -54,17 +54,17 @@ CREATE TABLE shardmaster.shard (
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 COMMENT ON TABLE shardmaster.shard IS 'places that hold data or resources';
-COMMENT ON COLUMN shardmaster.shard.status_active IS 'of a disabled one: the status that it had before, which shard_set_endpoint(active => true) gives back';
+COMMENT ON COLUMN shardmaster.shard.status_active IS 'of a disabled shard: the status that it had before, which shard_set_endpoint(active => true) restores';
 COMMENT ON COLUMN shardmaster.shard.shard_index IS '0-based number, given once, never reused';
-COMMENT ON COLUMN shardmaster.shard.conninfo IS 'libpq connection string of the mover; NULL: this very database';
-COMMENT ON COLUMN shardmaster.shard.added_by IS 'the role that has added it: whether it may have a schema of this very database as a shard is looked at again by splits';
+COMMENT ON COLUMN shardmaster.shard.conninfo IS 'libpq connection string of the mover; NULL: this database';
+COMMENT ON COLUMN shardmaster.shard.added_by IS 'the role that added it: splits check again whether it may have a schema of this database as a shard';
 COMMENT ON COLUMN shardmaster.shard.service IS 'addresses of the service that answers requests for its keys, separated by commas';
 COMMENT ON COLUMN shardmaster.shard.client_conninfo IS 'connection string handed to clients; NULL: derived from conninfo without user and file paths';
 COMMENT ON COLUMN shardmaster.shard.read_conninfo IS 'connection string handed to clients that read: of a standby; NULL: the same as for writers';
 COMMENT ON COLUMN shardmaster.shard.uri IS 'where a shard of another kind than "postgres" is; nothing connects to it';
-COMMENT ON COLUMN shardmaster.shard.auth_kind IS 'how the mover proves who it is; libpq: by what the connection string and the account of the server have; most others by a credential of the keychain';
-COMMENT ON COLUMN shardmaster.shard.credential_alias IS 'under which name its credential is known';
-COMMENT ON COLUMN shardmaster.shard.endpoint_at IS 'when it was last said where the shard is: splits that run open new sessions';
+COMMENT ON COLUMN shardmaster.shard.auth_kind IS 'how the mover proves to the shard who it is; libpq: by the connection string and what the server''s operating-system user has; most others by a credential of the keychain';
+COMMENT ON COLUMN shardmaster.shard.credential_alias IS 'the name of its credential';
+COMMENT ON COLUMN shardmaster.shard.endpoint_at IS 'when its address was last set: active splits open new sessions';
 
 -- Roles by whose word something counts, whatever they are called by now.
 CREATE TABLE shardmaster.known_role (
@@ -72,10 +72,10 @@ CREATE TABLE shardmaster.known_role (
     role      oid NOT NULL,
     of_system bigint NOT NULL
 );
-COMMENT ON TABLE shardmaster.known_role IS 'roles by whose word shards, tables, sequences and executions count';
-COMMENT ON COLUMN shardmaster.known_role.name IS 'what the role was called then, with its number where another one had spoken under that name';
-COMMENT ON COLUMN shardmaster.known_role.role IS 'its number: another role of its name is somebody else';
-COMMENT ON COLUMN shardmaster.known_role.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
+COMMENT ON TABLE shardmaster.known_role IS 'roles that added shards, tables, sequences or executions, whose rights count for these';
+COMMENT ON COLUMN shardmaster.known_role.name IS 'the role''s name then, with its number if another role had used that name';
+COMMENT ON COLUMN shardmaster.known_role.role IS 'its number: another role of its name is a different role';
+COMMENT ON COLUMN shardmaster.known_role.of_system IS 'the database system of that number: in another one, where a dump was restored, the name counts';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.known_role', '');
 
 -- Secrets are sealed under a key that is not in the database: a dump has them, and whoever
@@ -88,10 +88,10 @@ CREATE TABLE shardmaster.keychain (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-COMMENT ON TABLE shardmaster.keychain IS 'credentials of shards by alias, sealed under a master key that is outside of the database; see shard_credentials()';
+COMMENT ON TABLE shardmaster.keychain IS 'credentials of shards by alias, encrypted with a master key that is outside of the database; see shard_credentials()';
 COMMENT ON COLUMN shardmaster.keychain.auth_kind IS 'what it is used for, as of the endpoints that name it';
-COMMENT ON COLUMN shardmaster.keychain.sealed IS 'a byte for the form, 8 that tell the master key, a nonce of 24, ciphertext; alias and auth_kind are authenticated with it';
-COMMENT ON COLUMN shardmaster.keychain.set_by IS 'the role that has set it last, for people: nothing goes by it';
+COMMENT ON COLUMN shardmaster.keychain.sealed IS 'a byte for the format, 8 that identify the master key, a nonce of 24, ciphertext; alias and auth_kind are authenticated with it';
+COMMENT ON COLUMN shardmaster.keychain.set_by IS 'the role that set it last, for people: nothing depends on it';
 
 -- What workers have learned at the addresses of shards. Not dumped: it is learned again.
 CREATE TABLE shardmaster.database_identity (
@@ -99,8 +99,8 @@ CREATE TABLE shardmaster.database_identity (
     identity   text NOT NULL,
     learned_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-COMMENT ON TABLE shardmaster.database_identity IS 'which database of which server is behind a connection string of the mover, as a worker last read it there';
-COMMENT ON COLUMN shardmaster.database_identity.identity IS 'system identifier of the server and oid of the database: two that differ are two databases; copies of a disk share it';
+COMMENT ON TABLE shardmaster.database_identity IS 'the database and server that a connection string of the mover leads to, as a worker last read it there';
+COMMENT ON COLUMN shardmaster.database_identity.identity IS 'system identifier of the server and oid of the database: if they differ, it is another database; copies of a disk share them';
 
 -- A counter row instead of a sequence: a rolled-back shard_add leaves no hole.
 CREATE TABLE shardmaster.shard_index_counter (
@@ -120,9 +120,9 @@ CREATE TABLE shardmaster.keyspace (
 );
 INSERT INTO shardmaster.keyspace (name, strategy) VALUES ('default', 'directory');
 COMMENT ON TABLE shardmaster.keyspace IS 'sets of tables routed by the same key';
-COMMENT ON COLUMN shardmaster.keyspace.key_type IS 'type of the key, by name; NULL until a shard_table_add of the default keyspace tells it: text';
+COMMENT ON COLUMN shardmaster.keyspace.key_type IS 'type of the key, by name; NULL: text, until a shard_table_add of the default keyspace sets it';
 COMMENT ON COLUMN shardmaster.keyspace.locked_by IS 'the last transaction that changed routing; makes later REPEATABLE READ ones fail with 40001';
-COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards tell it from an earlier or later one of its name';
+COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards distinguish it from an earlier or later keyspace of its name';
 
 CREATE TABLE shardmaster.table_policy (
     keyspace   text NOT NULL REFERENCES shardmaster.keyspace (name),
@@ -138,9 +138,9 @@ CREATE TABLE shardmaster.table_policy (
 COMMENT ON TABLE shardmaster.table_policy IS 'tables of a keyspace, and how each of them is spread over the shards';
 COMMENT ON COLUMN shardmaster.table_policy.table_name IS 'as SQL writes it, quoted where needed; without schema: in the namespace of each shard';
 COMMENT ON COLUMN shardmaster.table_policy.shard_by IS 'plain name of the column, not quoted; NULL: not sharded';
-COMMENT ON COLUMN shardmaster.table_policy.policy IS 'sharded: each row on the shard of its key; reference: all rows on every shard; global: on one server, which nobody but the application knows';
+COMMENT ON COLUMN shardmaster.table_policy.policy IS 'sharded: each row on the shard of its key; reference: all rows on every shard; global: on one server, which only the application knows';
 COMMENT ON COLUMN shardmaster.table_policy.origin IS 'of a reference table, the shard whose rows the others follow';
-COMMENT ON COLUMN shardmaster.table_policy.named_by IS 'the role that has named it: where its schema is one of this very database, whether it may is looked at again by splits';
+COMMENT ON COLUMN shardmaster.table_policy.named_by IS 'the role that added it: if its schema is one of this database, splits check again whether the role may use it';
 
 -- Sequences that no column and no default names: clients draw from them by their names.
 CREATE TABLE shardmaster.keyspace_sequence (
@@ -149,9 +149,9 @@ CREATE TABLE shardmaster.keyspace_sequence (
     named_by      text NOT NULL,
     PRIMARY KEY (keyspace, sequence_name)
 );
-COMMENT ON TABLE shardmaster.keyspace_sequence IS 'sequences that clients of a keyspace''s rows draw from by their names; splits raise them';
+COMMENT ON TABLE shardmaster.keyspace_sequence IS 'sequences that clients of a keyspace''s rows use by their names; splits raise them';
 COMMENT ON COLUMN shardmaster.keyspace_sequence.sequence_name IS 'as SQL writes it, quoted where needed; without schema: in the namespace of each shard';
-COMMENT ON COLUMN shardmaster.keyspace_sequence.named_by IS 'the role that has added it: in this very database it must be allowed to set it';
+COMMENT ON COLUMN shardmaster.keyspace_sequence.named_by IS 'the role that added it: in this database it must be allowed to set it';
 
 -- The reference tables of a keyspace with one origin, which the other shards follow together.
 CREATE TABLE shardmaster.reference_set (
@@ -163,9 +163,9 @@ CREATE TABLE shardmaster.reference_set (
     generation bigint NOT NULL DEFAULT 0,
     UNIQUE (keyspace, origin)
 );
-COMMENT ON TABLE shardmaster.reference_set IS 'reference tables that are kept together; a row goes when shards have nothing of it any more';
-COMMENT ON COLUMN shardmaster.reference_set.token IS 'by which shards know it: the hash of its secret';
-COMMENT ON COLUMN shardmaster.reference_set.secret IS 'by which guards know its worker; no shard stores it';
+COMMENT ON TABLE shardmaster.reference_set IS 'reference tables that are kept together; a row is deleted when no shard has anything of it';
+COMMENT ON COLUMN shardmaster.reference_set.token IS 'identifies it on shards: the hash of its secret';
+COMMENT ON COLUMN shardmaster.reference_set.secret IS 'identifies its worker to guards; no shard stores it';
 COMMENT ON COLUMN shardmaster.reference_set.generation IS 'which worker may act on shards';
 
 CREATE TABLE shardmaster.reference_table (
@@ -178,10 +178,10 @@ CREATE TABLE shardmaster.reference_table (
     PRIMARY KEY (set_id, ordinal)
 );
 CREATE UNIQUE INDEX reference_table_name ON shardmaster.reference_table (set_id, table_name) WHERE NOT dropped;
-COMMENT ON TABLE shardmaster.reference_table IS 'by which number shards know a reference table';
-COMMENT ON COLUMN shardmaster.reference_table.dropped IS 'taken out of the keyspace; shards may still have something of it';
-COMMENT ON COLUMN shardmaster.reference_table.waits_for IS 'why a shard still has something of a table that was taken out';
-COMMENT ON COLUMN shardmaster.reference_table.token IS 'by which shards know that it was taken out, whatever has its number and name since; NULL, of a row of 0.1.0: what follows from its set, number and name';
+COMMENT ON TABLE shardmaster.reference_table IS 'the number by which shards know a reference table';
+COMMENT ON COLUMN shardmaster.reference_table.dropped IS 'removed from the keyspace; shards may still have something of it';
+COMMENT ON COLUMN shardmaster.reference_table.waits_for IS 'why a shard still has something of a table that was removed';
+COMMENT ON COLUMN shardmaster.reference_table.token IS 'identifies its removal on shards, whatever has its number and name since; NULL, of a row of 0.1.0: derived from its set, number and name';
 
 CREATE TABLE shardmaster.reference_copy (
     set_id    bigint NOT NULL REFERENCES shardmaster.reference_set (id) ON DELETE CASCADE,
@@ -194,7 +194,7 @@ CREATE TABLE shardmaster.reference_copy (
     PRIMARY KEY (set_id, shard_key)
 );
 COMMENT ON TABLE shardmaster.reference_copy IS 'how far each shard is with a set of reference tables; a row comes before anything is created there';
-COMMENT ON COLUMN shardmaster.reference_copy.filled IS 'tables, by their numbers, that have been there as a whole';
+COMMENT ON COLUMN shardmaster.reference_copy.filled IS 'tables, by their numbers, that have been there completely';
 COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'of the tables in filled, what was committed on the origin by then is there';
 
 CREATE TABLE shardmaster.routing_version (
@@ -207,7 +207,7 @@ CREATE TABLE shardmaster.routing_version (
     PRIMARY KEY (keyspace, version)
 );
 COMMENT ON TABLE shardmaster.routing_version IS 'one row for each change of routing; the highest is the current version, no row: 0';
-COMMENT ON COLUMN shardmaster.routing_version.changed_by IS 'the role of the session, for people: nothing goes by it';
+COMMENT ON COLUMN shardmaster.routing_version.changed_by IS 'the role of the session, for people: nothing depends on it';
 
 -- Where a range of keys lies: the keyspace's name, a zero byte, then the bound in a form
 -- that sorts as the keys do; so ranges of two keyspaces never touch.
@@ -245,13 +245,13 @@ CREATE INDEX routing_entry_past_key ON shardmaster.routing_entry (key, keyspace,
 CREATE INDEX routing_entry_current_span ON shardmaster.routing_entry (lower(span))
     WHERE valid_to IS NULL AND span IS NOT NULL;
 COMMENT ON TABLE shardmaster.routing_entry IS 'which shards (by shard_key) hold a key, a bucket or a range, from version valid_from until before valid_to';
-COMMENT ON COLUMN shardmaster.routing_entry.key IS 'what the entry is called: the key itself, the number of the bucket, or the range as [lower,upper)';
+COMMENT ON COLUMN shardmaster.routing_entry.key IS 'the name of the entry: the key itself, the number of the bucket, or the range as [lower,upper)';
 COMMENT ON COLUMN shardmaster.routing_entry.lower IS 'lowest key of a range; NULL: there is none';
-COMMENT ON COLUMN shardmaster.routing_entry.upper IS 'first key behind a range; NULL: there is none';
+COMMENT ON COLUMN shardmaster.routing_entry.upper IS 'first key after a range; NULL: there is none';
 COMMENT ON COLUMN shardmaster.routing_entry.read_shard IS 'which shard holds the rows';
 COMMENT ON COLUMN shardmaster.routing_entry.write_shard IS 'where writes go: the target of a split from its cutover on';
 COMMENT ON COLUMN shardmaster.routing_entry.reads_from IS 'where reads go instead of read_shard: the target of a split that follows its source';
-COMMENT ON COLUMN shardmaster.routing_entry.unassigned IS 'the entry ended because it was taken out of routing, not because others took its place';
+COMMENT ON COLUMN shardmaster.routing_entry.unassigned IS 'the entry ended because its route was removed, not because others took its place';
 
 -- What was assigned stays assigned: ranges that take the place of one cover all of it.
 CREATE FUNCTION shardmaster.check_no_gap() RETURNS trigger LANGUAGE plpgsql
@@ -334,26 +334,26 @@ CREATE TABLE shardmaster.split_plan (
     CHECK ((baseline IS NULL) OR (reverse_of IS NOT NULL))
 );
 CREATE INDEX split_plan_reverse ON shardmaster.split_plan (reverse_of) WHERE reverse_of IS NOT NULL;
-COMMENT ON COLUMN shardmaster.split_plan.on_ddl IS 'what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too, or replay it there';
+COMMENT ON COLUMN shardmaster.split_plan.on_ddl IS 'what the split does when a moving table changes on the source: wait until the target is changed as well, or apply the change there ("replay" in the catalog)';
 COMMENT ON COLUMN shardmaster.split_plan.reads_on_target IS 'reads of its keys go to the target before its cutover';
-COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS 'the split whose reverse split this is: from its target to its source, at rest until shard_split_reverse()';
-COMMENT ON COLUMN shardmaster.split_plan.baseline IS 'of a reverse split: what the tables of its source looked like when nobody could write to the moving keys there yet';
-COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
-COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
+COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS 'the split that this one reverses: from its target to its source, armed until shard_split_reverse()';
+COMMENT ON COLUMN shardmaster.split_plan.baseline IS 'of a reverse split: the definitions of its source''s tables when nobody could write to the moving keys there yet';
+COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects clients of the keys that left; NULL: it no longer does';
+COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end a part of the redirect';
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
-COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover, or for a rehearsal: an old request is none any more for a worker that has not heard it';
-COMMENT ON COLUMN shardmaster.split_plan.fenced_since IS 'since when a cutover keeps writers of what moves waiting, or a shard has yet to hear again of one that it has forgotten; NULL: neither';
+COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last requested the cutover, or a rehearsal: an old request is void for a worker that has not seen it';
+COMMENT ON COLUMN shardmaster.split_plan.fenced_since IS 'since when a cutover keeps writers of what moves waiting, or a shard that lost the state of the split has not got it back; NULL: neither';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
-COMMENT ON COLUMN shardmaster.split_plan.undo_ended_at IS 'since when a split that is being finished cannot be taken back any more: nothing was in the way of its end';
+COMMENT ON COLUMN shardmaster.split_plan.undo_ended_at IS 'since when a split that is being finished cannot be taken back any more, because nothing prevented its end';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
-COMMENT ON COLUMN shardmaster.split_plan.copy_again IS 'a reverse split may replace rows that were not compared since the cutover, too: the operator has said so';
-COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
-COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';
-COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish asks nothing of the source: the operator has said that it is gone for good';
+COMMENT ON COLUMN shardmaster.split_plan.copy_again IS 'a reverse split may replace rows that were not compared since the cutover: the operator has allowed it';
+COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish may delete rows that are not proven to be on the target: the operator has allowed it';
+COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback does not ask the target: the operator has declared it lost';
+COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish does not ask the source: the operator has declared it lost';
 COMMENT ON COLUMN shardmaster.split_plan.tenants IS 'what moves, by routing_entry.key: keys, buckets or ranges';
-COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal) and what is (phase)';
-COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which shards know the split: the hash of its secret';
-COMMENT ON COLUMN shardmaster.split_plan.secret IS 'by which the capture triggers know the mover; no shard stores it';
+COMMENT ON TABLE shardmaster.split_plan IS 'online splits: the requested state (goal) and the present one (phase)';
+COMMENT ON COLUMN shardmaster.split_plan.token IS 'identifies the split on shards: the hash of its secret';
+COMMENT ON COLUMN shardmaster.split_plan.secret IS 'identifies the mover to the capture triggers; no shard stores it';
 
 -- What was said of a cutover that is asked for, or of a rehearsal.
 CREATE TABLE shardmaster.split_cutover (
@@ -367,9 +367,9 @@ CREATE TABLE shardmaster.split_cutover (
     last_error text,
     rehearses  boolean NOT NULL DEFAULT false
 );
-COMMENT ON TABLE shardmaster.split_cutover IS 'cutovers and rehearsals that are asked for; a row goes when its cutover is decided or given up';
+COMMENT ON TABLE shardmaster.split_cutover IS 'requested cutovers and rehearsals; a row is deleted when its cutover is decided or aborted';
 COMMENT ON COLUMN shardmaster.split_cutover.max_fence IS 'how long writers may be kept waiting; NULL: shardmaster.cutover_timeout';
-COMMENT ON COLUMN shardmaster.split_cutover.attempt IS 'attempts that were given up';
+COMMENT ON COLUMN shardmaster.split_cutover.attempt IS 'failed attempts';
 COMMENT ON COLUMN shardmaster.split_cutover.next_at IS 'when the next attempt is made';
 
 -- When a split is to end by itself, once clients are on its target.
@@ -380,10 +380,10 @@ CREATE TABLE shardmaster.split_settle (
     is_full     boolean NOT NULL DEFAULT false,
     CHECK (num_nonnulls(age, queue_bytes) > 0)
 );
-COMMENT ON TABLE shardmaster.split_settle IS 'splits that are to be finished by themselves; a row goes when that is asked for, or the split is taken or rolled back';
-COMMENT ON COLUMN shardmaster.split_settle.age IS 'how long after the cutover; NULL: whatever its age';
-COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS 'the size of the reverse split''s queue; NULL: whatever its size';
-COMMENT ON COLUMN shardmaster.split_settle.is_full IS 'the queue was seen to have that size';
+COMMENT ON TABLE shardmaster.split_settle IS 'splits that finish automatically; a row is deleted when the finish is requested, or the split is reversed or rolled back';
+COMMENT ON COLUMN shardmaster.split_settle.age IS 'how long after the cutover; NULL: at any age';
+COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS 'the size of the reverse split''s queue; NULL: at any size';
+COMMENT ON COLUMN shardmaster.split_settle.is_full IS 'the queue has reached that size';
 
 -- An active split's keys. The database itself keeps two active splits from
 -- moving the same key. No foreign key to the plan, which nobody deletes, for the sake of plans of millions of keys.
@@ -408,8 +408,8 @@ CREATE TABLE shardmaster.redirect (
     PRIMARY KEY (split_id, key)
 );
 COMMENT ON TABLE shardmaster.redirect IS 'what the sources of finished splits refuse to clients with a stale route, by the names of entries; of a range, what is left of it';
-COMMENT ON COLUMN shardmaster.redirect.ending IS 'assigned to where it had left: a worker tells the shard';
-COMMENT ON COLUMN shardmaster.redirect.asked_of IS 'assigned to this shard, which may be where it had left by another address: a worker asks both';
+COMMENT ON COLUMN shardmaster.redirect.ending IS 'assigned to the shard that it had left: a worker informs the shard';
+COMMENT ON COLUMN shardmaster.redirect.asked_of IS 'assigned to this shard, which may be the one that it had left, at another address: a worker asks both';
 
 CREATE TABLE shardmaster.split_table (
     split_id        bigint NOT NULL REFERENCES shardmaster.split_plan (id),
@@ -437,9 +437,11 @@ CREATE TABLE shardmaster.split_progress (
     rehearsed_ms          numeric,
     dual_write_started_at timestamptz,
     backfill_started_at   timestamptz,
-    backfill_completed_at timestamptz
+    backfill_completed_at timestamptz,
+    fence_waited_for      text
 );
 COMMENT ON TABLE shardmaster.split_progress IS 'how far each split is: what its worker counts and measures';
+COMMENT ON COLUMN shardmaster.split_progress.fence_waited_for IS 'what the cutover waited for last, before it could begin';
 COMMENT ON COLUMN shardmaster.split_progress.measured_at IS 'when the worker last read lag_rows, lag and queue_bytes on the source';
 
 CREATE TABLE shardmaster.split_table_progress (
@@ -488,10 +490,10 @@ CREATE TABLE shardmaster.split_verification (
     verified_at   timestamptz,
     PRIMARY KEY (split_id, ordinal)
 );
-COMMENT ON TABLE shardmaster.split_verification IS 'how far the comparison of each table of a split is, and what it has found';
-COMMENT ON COLUMN shardmaster.split_verification."position" IS 'where the comparison goes on: the side that is read, its partitions that are done, the block of the next';
-COMMENT ON COLUMN shardmaster.split_verification.differed IS 'rows that earlier comparisons have found to differ; 0: one has passed since';
-COMMENT ON COLUMN shardmaster.split_verification.request IS 'counts how often the comparison was asked for: what an earlier one finds does not count any more';
+COMMENT ON TABLE shardmaster.split_verification IS 'how far the comparison of each table of a split is, and its result';
+COMMENT ON COLUMN shardmaster.split_verification."position" IS 'where the comparison continues: the side that is read, its completed partitions, the next block';
+COMMENT ON COLUMN shardmaster.split_verification.differed IS 'rows that earlier comparisons found to differ; 0: one has passed since';
+COMMENT ON COLUMN shardmaster.split_verification.request IS 'counts the requests of the comparison: results of earlier ones do not count any more';
 
 -- Keys of rows that were found to differ: at most 10,000 of a table.
 CREATE TABLE shardmaster.split_difference (
@@ -505,7 +507,7 @@ CREATE TABLE shardmaster.split_difference (
 );
 CREATE INDEX split_difference_table ON shardmaster.split_difference (split_id, ordinal);
 COMMENT ON TABLE shardmaster.split_difference IS 'keys of rows that differ between the sides of a split';
-COMMENT ON COLUMN shardmaster.split_difference.to_repair IS 'shard_split_repair() was called: the row comes over again';
+COMMENT ON COLUMN shardmaster.split_difference.to_repair IS 'shard_split_repair() was called: the row is copied again';
 
 -- What shard_split_map() says.
 CREATE TABLE shardmaster.split_map (
@@ -527,7 +529,7 @@ CREATE TABLE shardmaster.split_accepted (
     accepted_by text NOT NULL DEFAULT session_user,
     PRIMARY KEY (split_id, check_name, object)
 );
-COMMENT ON TABLE shardmaster.split_accepted IS 'remarks of the check of a split that its operator takes as they are';
+COMMENT ON TABLE shardmaster.split_accepted IS 'remarks of the check of a split that its operator has accepted';
 COMMENT ON COLUMN shardmaster.split_accepted.object IS 'what the remark is about, as shard_split_check() shows it';
 
 CREATE TABLE shardmaster.split_event (
@@ -541,7 +543,7 @@ CREATE TABLE shardmaster.split_event (
 );
 CREATE INDEX split_event_split ON shardmaster.split_event (split_id, id);
 COMMENT ON TABLE shardmaster.split_event IS 'what happened to each split, in order';
-COMMENT ON COLUMN shardmaster.split_event.who IS 'the role of the session, for people: nothing goes by it';
+COMMENT ON COLUMN shardmaster.split_event.who IS 'the role of the session, for people: nothing depends on it';
 
 -- Written before anything is created on a shard, closed after it is gone.
 CREATE TABLE shardmaster.split_ledger (

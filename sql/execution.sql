@@ -20,15 +20,15 @@ CREATE TABLE shardmaster.execution (
     CHECK (NOT two_phase OR in_transaction AND login_role IS NOT NULL)
 );
 COMMENT ON TABLE shardmaster.execution IS 'statements of shard_execute(); see shard_executions()';
-COMMENT ON COLUMN shardmaster.execution.wave IS 'how many shards run it beside each other';
-COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none: a shard in committing says that it was decided, none that it was not';
+COMMENT ON COLUMN shardmaster.execution.wave IS 'how many shards run it in parallel';
+COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none: a shard in committing means that it was decided, none that it was not';
 COMMENT ON COLUMN shardmaster.execution.by_policies IS 'it runs on the rows that the login''s policies show; otherwise a policy that would hide rows is an error';
-COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it. The role''s name as in SQL, with quotes where it needs them: a number would be somebody else''s in a restored copy';
-COMMENT ON COLUMN shardmaster.execution.master IS 'the master that carries it out: a copy of its catalog on another server is another one, and leaves what is on shards to it';
-COMMENT ON COLUMN shardmaster.execution.timeline IS 'the master''s when it was last known what has been done: on another one its last words may be lost';
-COMMENT ON COLUMN shardmaster.execution.look_at IS 'when its shards are asked next, once it is done in two phases, whether one that has failed over has it prepared again; NULL: it is not done, or they are asked no more';
+COMMENT ON COLUMN shardmaster.execution.login_role IS 'the role with whose logins it runs and, with two_phase, ends: only the login that prepared a transaction may end it. The role''s name as in SQL, quoted if needed, because a number would mean another role in a restored copy';
+COMMENT ON COLUMN shardmaster.execution.master IS 'the master that runs it: a copy of its catalog on another server is another master, and leaves the shards to it';
+COMMENT ON COLUMN shardmaster.execution.timeline IS 'the timeline of the master when it last recorded what was done: on another one its last records may be lost';
+COMMENT ON COLUMN shardmaster.execution.look_at IS 'when its shards are asked next, once it is done in two phases, whether one that failed over has it prepared again; NULL: it is not done, or they are no longer asked';
 CREATE INDEX execution_to_look_at ON shardmaster.execution (look_at) WHERE look_at IS NOT NULL;
-COMMENT ON COLUMN shardmaster.execution.started_by IS 'the role that resumes it, or one with its rights';
+COMMENT ON COLUMN shardmaster.execution.started_by IS 'the role that may resume it, or a role with its rights';
 
 -- By the shard's name: it may be dropped meanwhile.
 CREATE TABLE shardmaster.execution_shard (
@@ -58,8 +58,8 @@ CREATE INDEX execution_shard_held ON shardmaster.execution_shard (shard) WHERE s
 CREATE INDEX execution_shard_open ON shardmaster.execution_shard (execution_id) WHERE state IN ('running', 'prepared', 'committing');
 COMMENT ON TABLE shardmaster.execution_shard IS 'how far each shard is with a statement of shard_execute()';
 COMMENT ON COLUMN shardmaster.execution_shard.username IS 'the login that runs it there, in the session with this pid and backend_start';
-COMMENT ON COLUMN shardmaster.execution_shard.xid IS 'its transaction there, as long as system_identifier and timeline are the same; no other one has the number, since what the shard had written up to flushed survives a crash of it';
-COMMENT ON COLUMN shardmaster.execution_shard.gid IS 'the name of its prepared transaction, written down before there can be one; no two attempts have the same';
+COMMENT ON COLUMN shardmaster.execution_shard.xid IS 'its transaction there, as long as system_identifier and timeline are the same; no other transaction has the number, because what the shard had written up to flushed survives a crash';
+COMMENT ON COLUMN shardmaster.execution_shard.gid IS 'the name of its prepared transaction, recorded before it is prepared; no two attempts have the same';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.execution', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.execution_id_seq', '');

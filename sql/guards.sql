@@ -28,7 +28,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY 1, 3, 2, 7
 $$;
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
-    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). side standing, without a split: what shard_guard_install() has made (installing; guarded; partial: a table has come to the keyspace since, and is not guarded until it is called again; removing; left: given up by force, and perhaps still there until shard_cleanup()). keys: how many entries. tables: of a key guard those that have its triggers, or are to get them; see the view shardmaster.shard_guard';
+    'what refuses clients: both sides of active splits and redirects of finished ones, and key guards. state: of a source capture, fenced or moved; of a target closed or open; of a finished split redirect, or ending and asking while keys are assigned to the shard again; of a key guard installing, guarded, partial (a table was added since, and needs another call), removing or left (removed by force, until shard_cleanup()). keys: the number of entries. tables: the number of tables, of a key guard those with its triggers; see the view shardmaster.shard_guard. Example: SELECT * FROM shard_guards()';
 
 -- For whoever types a table's name; as the function.
 CREATE VIEW @extschema@.shard_guards AS SELECT * FROM @extschema@.shard_guards();

@@ -14,10 +14,10 @@ CREATE TABLE shardmaster.shard_login (
 );
 CREATE UNIQUE INDEX shard_login_key ON shardmaster.shard_login (role, coalesce(shard_id, 0));
 CREATE INDEX shard_login_credential ON shardmaster.shard_login (credential_alias);
-COMMENT ON TABLE shardmaster.shard_login IS 'as whom roles are connected to the shards by shard_query(): never as the mover; see shard_logins()';
-COMMENT ON COLUMN shardmaster.shard_login.role IS 'who asks: the role itself, or one whose rights it has';
+COMMENT ON TABLE shardmaster.shard_login IS 'the logins with which shard_query() connects roles to the shards: never as the mover; see shard_logins()';
+COMMENT ON COLUMN shardmaster.shard_login.role IS 'the role that asks: the role itself, or one whose rights it has';
 COMMENT ON COLUMN shardmaster.shard_login.username IS 'the role on the shard';
-COMMENT ON COLUMN shardmaster.shard_login.credential_alias IS 'by which it proves who it is; NULL: by what the account of the server has';
+COMMENT ON COLUMN shardmaster.shard_login.credential_alias IS 'its credential; NULL: by what the server''s operating-system user has';
 
 -- A dump has roles by their names, but those that are gone by their numbers, which are somebody else's where it is restored.
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_login', 'WHERE role IN (SELECT oid FROM pg_catalog.pg_roles)');

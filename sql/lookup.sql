@@ -16,10 +16,10 @@ CREATE TABLE shardmaster.lookup (
     CHECK (num_nulls(table_name, column_name, named_by, token) IN (0, 4))
 );
 COMMENT ON TABLE shardmaster.lookup IS 'keyspaces of the strategy "lookup": their keys lead to a key of another keyspace, their owner';
-COMMENT ON COLUMN shardmaster.lookup.table_name IS 'as the table policy of the other keyspace has it; NULL: no table was added yet';
-COMMENT ON COLUMN shardmaster.lookup.token IS 'by which shards know what captures changes of the column there';
+COMMENT ON COLUMN shardmaster.lookup.table_name IS 'its name in the table policy of the other keyspace; NULL: no table was added yet';
+COMMENT ON COLUMN shardmaster.lookup.token IS 'identifies on shards what captures changes of the column there';
 COMMENT ON COLUMN shardmaster.lookup.epoch IS 'counts how often changes of a shard may have been missed';
-COMMENT ON COLUMN shardmaster.lookup.swept IS 'the epoch up to which all pairs were looked at again since';
+COMMENT ON COLUMN shardmaster.lookup.swept IS 'the epoch up to which all pairs were checked again since';
 
 CREATE TABLE shardmaster.lookup_entry (
     lookup        text NOT NULL REFERENCES shardmaster.lookup (name),
@@ -32,7 +32,7 @@ CREATE TABLE shardmaster.lookup_entry (
 );
 CREATE INDEX lookup_entry_owner ON shardmaster.lookup_entry (owner, lookup, key COLLATE "C");
 CREATE INDEX lookup_entry_claim ON shardmaster.lookup_entry (claimed_until) WHERE NOT has_row;
-COMMENT ON TABLE shardmaster.lookup_entry IS 'the owner of each key of a lookup index: by a row of its shard, or claimed until such a row comes';
+COMMENT ON TABLE shardmaster.lookup_entry IS 'the owner of each key of a lookup index: by a row of its shard, or claimed until such a row arrives';
 COMMENT ON COLUMN shardmaster.lookup_entry.epoch IS 'in which epoch the owner''s shard was last asked for the row';
 
 -- What more than one owner has: the first one is in lookup_entry.
@@ -75,7 +75,7 @@ CREATE TABLE shardmaster.lookup_removal (
     error_message text,
     PRIMARY KEY (token, shard_key)
 );
-COMMENT ON TABLE shardmaster.lookup_removal IS 'shards on which something of a lookup index is left that is no more';
+COMMENT ON TABLE shardmaster.lookup_removal IS 'shards on which something of a former lookup index is left';
 
 -- Keys that were assigned: their rows may have been where they are routed to now before anybody looked there. Those that a
 -- split moves, too: the fill of the shard that they leave, or its queue, may not have come to them.
@@ -85,7 +85,7 @@ CREATE TABLE shardmaster.lookup_assigned (
     entry  text NOT NULL
 );
 CREATE INDEX lookup_assigned_lookup ON shardmaster.lookup_assigned (lookup, id);
-COMMENT ON TABLE shardmaster.lookup_assigned IS 'entries of routing that were assigned or taken out, and whose rows are to be looked at for a lookup index';
+COMMENT ON TABLE shardmaster.lookup_assigned IS 'entries of routing that were assigned or removed, and whose rows are to be checked for a lookup index';
 
 CREATE FUNCTION shardmaster.lookup_assigned() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -98,7 +98,7 @@ BEGIN
     RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION shardmaster.lookup_assigned() FROM PUBLIC;
-COMMENT ON FUNCTION shardmaster.lookup_assigned() IS 'internal: has the rows of keys that are assigned looked at for lookup indexes';
+COMMENT ON FUNCTION shardmaster.lookup_assigned() IS 'internal: requests a check of the rows of assigned keys for lookup indexes';
 CREATE TRIGGER lookup_assigned AFTER INSERT ON shardmaster.routing_entry
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.lookup_assigned();
 CREATE TRIGGER lookup_unassigned AFTER UPDATE ON shardmaster.routing_entry

@@ -29,7 +29,7 @@ CREATE TABLE shardmaster.misplaced_key (
 );
 COMMENT ON TABLE shardmaster.misplaced_key IS 'the keys of each of these calls';
 COMMENT ON COLUMN shardmaster.misplaced_key.entry IS 'the entry of routing that it holds; NULL: it is in no range, and the whole keyspace is held';
-COMMENT ON COLUMN shardmaster.misplaced_key.routed_to IS 'where it belongs; NULL: it is routed nowhere';
+COMMENT ON COLUMN shardmaster.misplaced_key.routed_to IS 'the shard of its route; NULL: it has no route';
 
 CREATE TABLE shardmaster.misplaced_session (
     run_id        bigint NOT NULL REFERENCES shardmaster.misplaced_run (id) ON DELETE CASCADE,
@@ -39,7 +39,7 @@ CREATE TABLE shardmaster.misplaced_session (
     backend_start text NOT NULL,
     PRIMARY KEY (run_id, shard)
 );
-COMMENT ON TABLE shardmaster.misplaced_session IS 'sessions on shards that work for it: they are ended before another one takes its place';
+COMMENT ON TABLE shardmaster.misplaced_session IS 'sessions on shards that work for it: they are ended before another one continues';
 
 CREATE TABLE shardmaster.misplaced_table (
     run_id     bigint NOT NULL REFERENCES shardmaster.misplaced_run (id) ON DELETE CASCADE,
@@ -48,7 +48,7 @@ CREATE TABLE shardmaster.misplaced_table (
     deleted    bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (run_id, table_name)
 );
-COMMENT ON TABLE shardmaster.misplaced_table IS 'how many rows of each table it has moved, and deleted without that';
+COMMENT ON TABLE shardmaster.misplaced_table IS 'how many rows of each table it has moved, and how many it has only deleted';
 
 CREATE TABLE shardmaster.misplaced_doubt (
     run_id            bigint NOT NULL REFERENCES shardmaster.misplaced_run (id) ON DELETE CASCADE,
@@ -62,8 +62,8 @@ CREATE TABLE shardmaster.misplaced_doubt (
     left_by           text[] CHECK (cardinality(left_by) = 4),
     PRIMARY KEY (run_id, routed_to, xid, table_name)
 );
-COMMENT ON TABLE shardmaster.misplaced_doubt IS 'rows that may have come to the right shard and not left the wrong one, and the transaction by which they come';
-COMMENT ON COLUMN shardmaster.misplaced_doubt.left_by IS 'the transaction by which they leave: its number, server, timeline and how far the log there was written, so that a crash gives the number to no other one; NULL: nothing of it could be asked';
+COMMENT ON TABLE shardmaster.misplaced_doubt IS 'rows that may be on the right shard and still on the wrong one, and the transaction that copied them';
+COMMENT ON COLUMN shardmaster.misplaced_doubt.left_by IS 'the transaction that deletes them: its number, server, timeline and how far the log there was written, so that a crash gives the number to no other transaction; NULL: it could not be asked';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_run', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_run_id_seq', '');

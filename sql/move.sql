@@ -2,7 +2,7 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION shardmaster.split_to(text[], text, text) IS
-    'internal: the split that brings keys to a shard, planned if there is none; NULL: all of them are there already';
+    'internal: the split that brings keys to a shard, planned if there is none; NULL: all of them are already there';
 
 -- Asks for a comparison of both sides, unless one is under way, or has shown since the cutover that every row is the same.
 CREATE FUNCTION shardmaster.split_compare(split_id bigint) RETURNS void
@@ -34,6 +34,11 @@ BEGIN
       FROM shardmaster.split_verification v JOIN shardmaster.split_table t ON (t.split_id, t.ordinal) = (v.split_id, v.ordinal)
      WHERE v.split_id = $1;
     SELECT count(*) INTO left_to_copy FROM shardmaster.split_difference d WHERE d.split_id = $1 AND d.to_repair;
+    IF left_to_copy > 0 OR found.done < found.tables THEN
+        -- One that has failed, or was rolled back, ends the call; an attempt of its cutover that was aborted earlier does not.
+        PERFORM shardmaster.split_next_call(p.id, 'finished', false)
+           FROM shardmaster.split_plan p WHERE p.id = $1 AND (p.activity = 'failed' OR p.goal = 'rolled_back');
+    END IF;
     IF left_to_copy > 0 THEN
         RETURN format('split %s: copying %s again', split_id, shardmaster.counted(left_to_copy, 'row', 'rows'));
     END IF;
@@ -58,7 +63,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION shardmaster.split_compared(bigint) IS 'internal: how far a verification is, for shard_move; NULL: it has ended, and every row is the same. Raises what it has found';
+COMMENT ON FUNCTION shardmaster.split_compared(bigint) IS 'internal: the progress of a verification, for shard_move; NULL: it has ended, and every row is the same. Raises what it has found';
 
 CREATE PROCEDURE shardmaster.split_compare_all(split_id bigint)
 LANGUAGE plpgsql AS $$
@@ -76,8 +81,6 @@ BEGIN
             RAISE INFO '%', line;
             shown := line;
         END IF;
-        -- One that has failed, or was rolled back, ends the call.
-        PERFORM shardmaster.split_next_call(split_id, 'finished'::pg_catalog.text, false);
         PERFORM shardmaster.split_wait_for_change(split_id, 1000::bigint);
         COMMIT;
     END LOOP;
@@ -98,7 +101,7 @@ DECLARE
 BEGIN
     COMMIT;
     IF split_id IS NULL THEN
-        RAISE INFO 'all of these keys are on shard "%" already', target;
+        RAISE INFO 'all of these keys are already on shard "%"', target;
         RETURN;
     END IF;
     IF NOT coalesce(wait, true) THEN
@@ -112,7 +115,7 @@ BEGIN
             PERFORM shardmaster.split_run_backfill(split_id);
         END IF;
         COMMIT;
-        RAISE INFO 'split %: copies in the background; the same call without "wait => false" goes on with it', split_id;
+        RAISE INFO 'split %: copies in the background; the same call without "wait => false" continues it', split_id;
         RETURN;
     END IF;
     IF shardmaster.split_next_call(split_id, 'completed', true) IS NOT NULL THEN
@@ -131,6 +134,6 @@ BEGIN
     RAISE INFO '%', shardmaster.split_account(split_id, began);
 END $$;
 COMMENT ON PROCEDURE @extschema@.shard_move(text[], text, text, boolean, boolean, boolean) IS
-    'moves keys (in a hash keyspace: buckets) to a shard, from whichever shard they are on: plans the split, checks both sides, copies, follows the changes, verifies every row, cuts over, and verifies again, with a line a second. It stops where a person has to decide; the error says what to call, and the same call then goes on. Clients wait during the cutover alone. finish: deletes the rows from the old shard at the end; without it they stay, and SELECT shard_split_reverse() takes the move back. verify => false compares nothing. wait => false begins the copy and returns. Example: CALL shard_move(''{42}'', ''b''). 22023: the keys are on several shards; 42704: no such shard, or a key that is not assigned; 55000: another split moves one of them; 25001: in a transaction block';
+    'moves keys (in a hash keyspace: buckets) to a shard, from whichever shard they are on: plans the split, checks both sides, copies, follows the changes, verifies every row, cuts over, and verifies again, with a line a second. It stops where a person has to decide; the error says what to call, and the same call then goes on. Clients wait during the cutover alone. finish: deletes the rows from the old shard at the end; without it they stay, and shard_split_reverse() takes the move back. verify => false compares nothing. wait => false begins the copy and returns. Example: CALL shard_move(''{42}'', ''b''). 22023: the keys are on several shards; 42704: no such shard, or a key that is not assigned; 55000: another split moves one of them; 25001: in a transaction block';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -13,12 +13,12 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
                      JOIN pg_roles r ON r.oid = p.proowner AND r.rolname = session_user
                     WHERE n.nspname = 'shardmaster_agent' AND p.proname = made AND p.pronargs = 0) THEN
-        RAISE EXCEPTION 'function shardmaster_agent.%() does not exist, or belongs to somebody else', made
-            USING ERRCODE = '42501', HINT = 'It is called by the worker of a split, which has made that function.';
+        RAISE EXCEPTION 'function shardmaster_agent.%() does not exist, or belongs to another role', made
+            USING ERRCODE = '42501', HINT = 'Only the worker of a split calls it, after it has created that function.';
     END IF;
     EXECUTE format('CREATE OR REPLACE FUNCTION shardmaster_agent.%I() RETURNS trigger LANGUAGE c VOLATILE AS %L, %L',
                    made, 'MODULE_PATHNAME', 'shardmaster_capture_1');
 END $$;
-COMMENT ON FUNCTION shardmaster.native_capture(bigint, int) IS 'makes a capture function of a split on this shard, which the caller owns, a native one';
+COMMENT ON FUNCTION shardmaster.native_capture(bigint, int) IS 'replaces a capture function of a split on this shard, which the caller owns, by a native one';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -14,8 +14,8 @@ CREATE TABLE shardmaster.number_block (
 );
 COMMENT ON TABLE shardmaster.number_block IS 'blocks of numbers that sequences of shards give out, each of one shard, never given to another one; see shard_sequences_spread()';
 COMMENT ON COLUMN shardmaster.number_block.keyspace IS 'the keyspace whose sequences were spread';
-COMMENT ON COLUMN shardmaster.number_block.shard_key IS 'whose block it is; also of a shard that was dropped since';
-COMMENT ON COLUMN shardmaster.number_block.first IS 'its least number';
+COMMENT ON COLUMN shardmaster.number_block.shard_key IS 'the shard of the block; also a shard that was dropped since';
+COMMENT ON COLUMN shardmaster.number_block.first IS 'its smallest number';
 COMMENT ON COLUMN shardmaster.number_block.last IS 'its greatest number';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.number_block', '');

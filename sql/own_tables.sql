@@ -13,13 +13,13 @@ CREATE TABLE shardmaster.credential_hold (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (alias, held_for, held_by, holder)
 );
-COMMENT ON TABLE shardmaster.credential_hold IS 'what of others uses a credential, which is not dropped meanwhile; see shard_credential_hold()';
-COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'what the role was called that has said so, and may take it back';
-COMMENT ON COLUMN shardmaster.credential_hold.holder IS 'its number: another role of its name is somebody else';
-COMMENT ON COLUMN shardmaster.credential_hold.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
+COMMENT ON TABLE shardmaster.credential_hold IS 'objects of others that use a credential, which is not dropped meanwhile; see shard_credential_hold()';
+COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'the name of the role that holds it, and may release it';
+COMMENT ON COLUMN shardmaster.credential_hold.holder IS 'its number: another role of its name is a different role';
+COMMENT ON COLUMN shardmaster.credential_hold.of_system IS 'the database system of that number: in another one, where a dump was restored, the name counts';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.credential_hold', '');
 
-COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are for all but the extension''s owner, and while there is code of others on it; the trigger of each table of the extension';
+COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are for all but the extension''s owner, and while code of others is attached to it; the trigger of each table of the extension';
 
 -- What others have put on the extension's tables.
 CREATE FUNCTION shardmaster.code_of_others() RETURNS SETOF text
@@ -64,7 +64,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                         WHERE o.classid = d.refclassid AND o.objid = d.refobjid
                           AND o.refclassid = 'pg_extension'::regclass AND o.deptype = 'e')
 $$;
-COMMENT ON FUNCTION shardmaster.code_of_others() IS 'what others have put on the tables of the extension, which would run code of theirs: foreign keys, triggers, rules, policies, tables that inherit; rows of such a table are not changed';
+COMMENT ON FUNCTION shardmaster.code_of_others() IS 'code of others on the tables of the extension: foreign keys, triggers, rules, policies, tables that inherit; the rows of such a table cannot be changed';
 
 -- Gives each table of the extension the trigger that looks for such code before a row is changed, and takes away what roles
 -- have been given: by default privileges all of it, on what was not there before; else what would let them put such code there.
@@ -77,9 +77,9 @@ DECLARE
 BEGIN
     SELECT string_agg(c, ', ') INTO found FROM shardmaster.code_of_others() c;
     IF found IS NOT NULL THEN
-        RAISE EXCEPTION 'tables of extension "shardmaster" have code of others: %', found
+        RAISE EXCEPTION 'tables of extension "shardmaster" have code attached that is not the extension''s: %', found
             USING ERRCODE = '55000',
-                  HINT = 'Drop each of them first. What a foreign key to shardmaster.keychain was for, shard_credential_hold() does afterwards.';
+                  HINT = 'Drop each of them first. Use shard_credential_hold() instead of a foreign key to shardmaster.keychain.';
     END IF;
     FOR relation IN
         SELECT c.oid::regclass AS name, c.relkind, c.relacl, c.relowner, c.oid
@@ -126,7 +126,7 @@ BEGIN
         EXECUTE format('REVOKE ALL ON TYPE %s FROM %s CASCADE', relation.name, relation.role);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION shardmaster.keep_tables_own(oid[]) IS 'has the tables of the extension looked at before their rows are changed, and takes REFERENCES and TRIGGER away from all others, and USAGE of the types of rows; of tables that were not there before, also whatever default privileges have given. 55000: code of others is there already';
+COMMENT ON FUNCTION shardmaster.keep_tables_own(oid[]) IS 'makes the tables of the extension be checked before their rows are changed, and revokes REFERENCES, TRIGGER and USAGE of the row types from all others; for new tables also what default privileges have granted. 55000: code of others is already there';
 
 -- What every role may call, and what members of pg_monitor may. Who needs more is granted it by name; a client needs EXECUTE
 -- on shard_of and shard_route alone.

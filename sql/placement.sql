@@ -22,7 +22,7 @@ CREATE INDEX shard_slots_returned ON shardmaster.shard_slots (shard_id, returned
 CREATE INDEX shard_slots_fresh ON shardmaster.shard_slots (shard_id, fresh_no) WHERE fresh_no IS NOT NULL;
 COMMENT ON TABLE shardmaster.shard_slots IS 'slots that were used once, and some minted ahead; free: no live reservation';
 COMMENT ON COLUMN shardmaster.shard_slots.fresh_no IS 'the slot_no of a free slot that was never used';
-COMMENT ON COLUMN shardmaster.shard_slots.returned_no IS 'the slot_no of a free slot that was given back';
+COMMENT ON COLUMN shardmaster.shard_slots.returned_no IS 'the slot_no of a free slot that was returned';
 COMMENT ON COLUMN shardmaster.shard_slots.reservation_id IS 'the pending or confirmed reservation that holds the slot';
 
 CREATE TABLE shardmaster.shard_reservation (
@@ -61,7 +61,7 @@ CREATE INDEX shard_reservation_tenant ON shardmaster.shard_reservation (tenant_i
 CREATE INDEX shard_reservation_ended ON shardmaster.shard_reservation (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX shard_reservation_split ON shardmaster.shard_reservation (split_id)
     WHERE split_id IS NOT NULL AND status = 'pending';
-COMMENT ON TABLE shardmaster.shard_reservation IS 'every reservation that there was: the audit trail of slots';
+COMMENT ON TABLE shardmaster.shard_reservation IS 'all reservations, past ones too: the audit trail of slots';
 COMMENT ON COLUMN shardmaster.shard_reservation.lease_expires_at IS 'end of a pending reservation; NULL: held by a split, or for a tenant';
 COMMENT ON COLUMN shardmaster.shard_reservation.split_id IS 'the split that keeps this slot of its target';
 
@@ -80,8 +80,8 @@ CREATE TABLE shardmaster.shard_room (
     room      bigint NOT NULL
 ) WITH (fillfactor = 50);
 CREATE INDEX shard_room_open ON shardmaster.shard_room (kind, room, shard_key) WHERE is_open AND room > 0;
-COMMENT ON TABLE shardmaster.shard_room IS 'slots that each shard has left, but for the changes beside it';
-COMMENT ON COLUMN shardmaster.shard_room.room IS 'capacity, 2^62 where it is unlimited, less slots that are held';
+COMMENT ON TABLE shardmaster.shard_room IS 'free slots of each shard, without the changes in shard_room_change';
+COMMENT ON COLUMN shardmaster.shard_room.room IS 'capacity, 2^62 if it is unlimited, minus occupied slots';
 
 CREATE TABLE shardmaster.shard_room_change (
     kind     text NOT NULL,
@@ -90,7 +90,7 @@ CREATE TABLE shardmaster.shard_room_change (
     change   bigint NOT NULL,
     PRIMARY KEY (kind, shard_id, id)
 );
-COMMENT ON TABLE shardmaster.shard_room_change IS 'what is to be added to shard_room';
+COMMENT ON TABLE shardmaster.shard_room_change IS 'changes to be added to shard_room';
 
 CREATE TABLE shardmaster.shard_quota (
     tenant_id text NOT NULL,
@@ -99,8 +99,8 @@ CREATE TABLE shardmaster.shard_quota (
     held      bigint NOT NULL,
     PRIMARY KEY (tenant_id, kind)
 );
-COMMENT ON TABLE shardmaster.shard_quota IS 'slots of a kind that a tenant may hold';
-COMMENT ON COLUMN shardmaster.shard_quota.held IS 'slots that it holds, but for the changes beside it';
+COMMENT ON TABLE shardmaster.shard_quota IS 'the quota of a tenant for slots of a kind';
+COMMENT ON COLUMN shardmaster.shard_quota.held IS 'slots that it holds, without the changes in shard_quota_change';
 
 -- Who gives a slot back does not wait for the quota's row.
 CREATE TABLE shardmaster.shard_quota_change (
@@ -110,7 +110,7 @@ CREATE TABLE shardmaster.shard_quota_change (
     change    bigint NOT NULL,
     PRIMARY KEY (tenant_id, kind, id)
 );
-COMMENT ON TABLE shardmaster.shard_quota_change IS 'what is to be added to shard_quota';
+COMMENT ON TABLE shardmaster.shard_quota_change IS 'changes to be added to shard_quota';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_slots', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_reservation', '');

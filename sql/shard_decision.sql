@@ -22,11 +22,11 @@ CREATE TABLE shardmaster.shard_decision (
     PRIMARY KEY (shard_key, token, split_id)
 );
 CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
-COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
-COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, the note that stays of the last one, or what that one says of those before it';
-COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
-COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
-COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when the keyspace was made that they are of, in microseconds since 1970; NULL: the shard does not know it';
+COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard records and this master did not know when it asked; not dumped';
+COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'where the shard records it: a redirect, the state of a side, the record of the last cutover, or what that one says of those before it';
+COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, or buckets or ranges with their number and type';
+COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard no longer knows them';
+COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when their keyspace was made, in microseconds since 1970; NULL: the shard does not know it';
 COMMENT ON COLUMN shardmaster.shard_decision.tables IS 'its tables then, as the master named them; NULL: the shard does not know them';
 
 -- Those that shard_adopt() has taken over: no plan stands for them here.
@@ -43,9 +43,9 @@ CREATE TABLE shardmaster.adopted_decision (
     adopted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (token, split_id)
 );
-COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has taken over from shards';
+COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has adopted from shards';
 COMMENT ON COLUMN shardmaster.adopted_decision.keys IS 'entries of routing that moved; NULL: no shard knew them any more';
-COMMENT ON COLUMN shardmaster.adopted_decision.routes_kept IS 'the operator has said that their routes stay as they were';
+COMMENT ON COLUMN shardmaster.adopted_decision.routes_kept IS 'the operator has decided that their routes stay as they were';
 CREATE INDEX adopted_decision_version ON shardmaster.adopted_decision (keyspace, version);
 CREATE INDEX split_plan_cutover ON shardmaster.split_plan (keyspace, routing_version_cutover) WHERE phase = 'completed';
 
@@ -56,7 +56,7 @@ CREATE TABLE shardmaster.shard_asked (
     asked_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     problem   text
 );
-COMMENT ON TABLE shardmaster.shard_asked IS 'when each shard was last asked which decisions it knows; not dumped';
+COMMENT ON TABLE shardmaster.shard_asked IS 'when each shard was last asked which decisions it records; not dumped';
 COMMENT ON COLUMN shardmaster.shard_asked.run IS 'the run of this server in which it has answered';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.adopted_decision', '');
@@ -80,6 +80,6 @@ CREATE VIEW shardmaster.lost_decision AS
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused')
                           -- One that has installed nothing takes nothing over: it would begin anew. A reverse split was installed by its split.
                           AND NOT (p.phase = 'planning' AND (p.goal = 'planning' OR p.reverse_of IS NULL)));
-COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';
+COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards record and this master does not know: their keyspaces are not routed for writing';
 
 SET LOCAL search_path = @extschema@, pg_temp;

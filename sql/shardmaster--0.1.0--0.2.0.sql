@@ -360,7 +360,7 @@ BEGIN
     END LOOP;
     FOR done IN SELECT r.table_name, r.moved, r.deleted FROM shardmaster.misplaced_runs(run_id) r
                  WHERE r.table_name IS NOT NULL LOOP
-        RAISE NOTICE 'table "%": % rows moved, % deleted that were there already', done.table_name, done.moved, done.deleted;
+        RAISE NOTICE 'table "%": % rows moved, % deleted that were already there', done.table_name, done.moved, done.deleted;
     END LOOP;
 END $$;
 
@@ -402,13 +402,13 @@ CREATE TABLE shardmaster.credential_hold (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (alias, held_for, held_by, holder)
 );
-COMMENT ON TABLE shardmaster.credential_hold IS 'what of others uses a credential, which is not dropped meanwhile; see shard_credential_hold()';
-COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'what the role was called that has said so, and may take it back';
-COMMENT ON COLUMN shardmaster.credential_hold.holder IS 'its number: another role of its name is somebody else';
-COMMENT ON COLUMN shardmaster.credential_hold.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
+COMMENT ON TABLE shardmaster.credential_hold IS 'objects of others that use a credential, which is not dropped meanwhile; see shard_credential_hold()';
+COMMENT ON COLUMN shardmaster.credential_hold.held_by IS 'the name of the role that holds it, and may release it';
+COMMENT ON COLUMN shardmaster.credential_hold.holder IS 'its number: another role of its name is a different role';
+COMMENT ON COLUMN shardmaster.credential_hold.of_system IS 'the database system of that number: in another one, where a dump was restored, the name counts';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.credential_hold', '');
 
-COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are for all but the extension''s owner, and while there is code of others on it; the trigger of each table of the extension';
+COMMENT ON FUNCTION shardmaster.no_code_of_others() IS 'keeps the rows of a table as they are for all but the extension''s owner, and while code of others is attached to it; the trigger of each table of the extension';
 
 -- What others have put on the extension's tables.
 CREATE FUNCTION shardmaster.code_of_others() RETURNS SETOF text
@@ -453,7 +453,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                         WHERE o.classid = d.refclassid AND o.objid = d.refobjid
                           AND o.refclassid = 'pg_extension'::regclass AND o.deptype = 'e')
 $$;
-COMMENT ON FUNCTION shardmaster.code_of_others() IS 'what others have put on the tables of the extension, which would run code of theirs: foreign keys, triggers, rules, policies, tables that inherit; rows of such a table are not changed';
+COMMENT ON FUNCTION shardmaster.code_of_others() IS 'code of others on the tables of the extension: foreign keys, triggers, rules, policies, tables that inherit; the rows of such a table cannot be changed';
 
 -- Gives each table of the extension the trigger that looks for such code before a row is changed, and takes away what roles
 -- have been given: by default privileges all of it, on what was not there before; else what would let them put such code there.
@@ -466,9 +466,9 @@ DECLARE
 BEGIN
     SELECT string_agg(c, ', ') INTO found FROM shardmaster.code_of_others() c;
     IF found IS NOT NULL THEN
-        RAISE EXCEPTION 'tables of extension "shardmaster" have code of others: %', found
+        RAISE EXCEPTION 'tables of extension "shardmaster" have code attached that is not the extension''s: %', found
             USING ERRCODE = '55000',
-                  HINT = 'Drop each of them first. What a foreign key to shardmaster.keychain was for, shard_credential_hold() does afterwards.';
+                  HINT = 'Drop each of them first. Use shard_credential_hold() instead of a foreign key to shardmaster.keychain.';
     END IF;
     FOR relation IN
         SELECT c.oid::regclass AS name, c.relkind, c.relacl, c.relowner, c.oid
@@ -515,7 +515,7 @@ BEGIN
         EXECUTE format('REVOKE ALL ON TYPE %s FROM %s CASCADE', relation.name, relation.role);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION shardmaster.keep_tables_own(oid[]) IS 'has the tables of the extension looked at before their rows are changed, and takes REFERENCES and TRIGGER away from all others, and USAGE of the types of rows; of tables that were not there before, also whatever default privileges have given. 55000: code of others is there already';
+COMMENT ON FUNCTION shardmaster.keep_tables_own(oid[]) IS 'makes the tables of the extension be checked before their rows are changed, and revokes REFERENCES, TRIGGER and USAGE of the row types from all others; for new tables also what default privileges have granted. 55000: code of others is already there';
 
 -- What every role may call, and what members of pg_monitor may. Who needs more is granted it by name; a client needs EXECUTE
 -- on shard_of and shard_route alone.
@@ -559,22 +559,22 @@ CREATE FUNCTION @extschema@.shard_credential_release(alias text, held_for text) 
 VOLATILE PARALLEL UNSAFE SET search_path TO pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_credential_release_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_credential_drop(text) IS
-'forgets a credential. 42704: no such one; 55006: a shard uses it, or a role holds it';
+'deletes a credential. Example: SELECT shard_credential_drop(''north''). 42704: no such credential; 55006: a shard uses it, or a role holds it';
 COMMENT ON FUNCTION @extschema@.shard_credential_hold(text, text) IS
-'keeps a credential from being dropped, for an object of yours that uses it, which held_for names as you like; said again it is the same. Nothing of the credential is shown. 42704: no such one';
+'keeps a credential from being dropped, for an object of yours that uses it; held_for is a name of your choice. A repeated call changes nothing. The secret is not shown. Example: SELECT shard_credential_hold(''north'', ''nightly export''). 42704: no such credential';
 COMMENT ON FUNCTION @extschema@.shard_credential_release(text, text) IS
-'takes back what shard_credential_hold() has said, for the role that has said it or a superuser; false: nobody has said so';
+'releases a credential that shard_credential_hold() holds. The role that holds it or a superuser may call it. Returns false if nobody holds it. Example: SELECT shard_credential_release(''north'', ''nightly export'')';
 
 -- Why some functions are in no level.
 
 COMMENT ON FUNCTION @extschema@.shard_grant(name, text) IS
-    'lets a role call what a level holds: client (routes, slots, identifiers), monitor (looks), operator (both, splits, assignments), admin (all of these, topology, keyspaces). For the owner of the extension, in no level itself: who could call it would have them all. 22023: no such level; 42704: no such role';
+    'lets a role call the functions of a level: client (routes, slots, identifiers), monitor (states), operator (both, splits, assignments), admin (all of these, topology, keyspaces). Only the extension''s owner may call it. Example: SELECT shard_grant(''app'', ''client''). 22023: no such level; 42704: no such role';
 COMMENT ON FUNCTION @extschema@.shard_revoke(name, text) IS
-    'takes away what shard_grant() of the level has given, that of the levels it holds included. For the owner of the extension. Errors as of shard_grant';
+    'revokes what shard_grant() of the level granted, including the levels below it. Only the extension''s owner may call it. Example: SELECT shard_revoke(''app'', ''client''). Errors as of shard_grant';
 COMMENT ON FUNCTION @extschema@.shard_login_set(text, text, text, text) IS
-'says as whom a role, and whoever has its rights and no login of his own, is connected to a shard, or to all for which nothing else is said, by shard_query(): username there, with a credential of the keychain or by what the account of the server has. For superusers: a shard may let roles in without a proof. 42501: none; 42704: no such role, shard or credential; 22023: the mover''s own role';
+'sets the login with which shard_query() and its like connect a role to a shard, or to all shards without a login of their own: username there, with a credential of the keychain or what the server''s operating-system user has. Roles that are members of this role use it too, if they have no login. Only superusers may call it, because a shard may trust a connection without proof. Example: SELECT shard_login_set(''analyst'', ''reader''). 42501: not a superuser; 42704: no such role, shard or credential; 22023: the mover''s own role';
 COMMENT ON FUNCTION @extschema@.shard_logins() IS
-'lists as whom roles are connected to the shards; shard is NULL for all of which nothing else is said. A role that was dropped is named by its number. For the owner of the extension: no level shows whom shards know';
+'lists the logins of roles on the shards. shard: NULL, if it is for all shards without one of their own. A role that was dropped is shown by its number. Only the extension''s owner may call it. Example: SELECT * FROM shard_logins()';
 
 -- Capture by a native function where a shard has the extension.
 
@@ -590,13 +590,13 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
                      JOIN pg_roles r ON r.oid = p.proowner AND r.rolname = session_user
                     WHERE n.nspname = 'shardmaster_agent' AND p.proname = made AND p.pronargs = 0) THEN
-        RAISE EXCEPTION 'function shardmaster_agent.%() does not exist, or belongs to somebody else', made
-            USING ERRCODE = '42501', HINT = 'It is called by the worker of a split, which has made that function.';
+        RAISE EXCEPTION 'function shardmaster_agent.%() does not exist, or belongs to another role', made
+            USING ERRCODE = '42501', HINT = 'Only the worker of a split calls it, after it has created that function.';
     END IF;
     EXECUTE format('CREATE OR REPLACE FUNCTION shardmaster_agent.%I() RETURNS trigger LANGUAGE c VOLATILE AS %L, %L',
                    made, 'MODULE_PATHNAME', 'shardmaster_capture_1');
 END $$;
-COMMENT ON FUNCTION shardmaster.native_capture(bigint, int) IS 'makes a capture function of a split on this shard, which the caller owns, a native one';
+COMMENT ON FUNCTION shardmaster.native_capture(bigint, int) IS 'replaces a capture function of a split on this shard, which the caller owns, by a native one';
 
 -- Assignments and splits of many keys: nothing is asked for each of them, and what was has an index of its own.
 ALTER TABLE shardmaster.split_key DROP CONSTRAINT split_key_split_id_fkey;
@@ -609,7 +609,7 @@ CREATE INDEX routing_entry_past_key ON shardmaster.routing_entry (key, keyspace,
 -- What a run says, and what stands for a split that goes back.
 
 COMMENT ON FUNCTION @extschema@.shard_split_check(bigint, boolean) IS
-    'dry run: asks both servers what would keep a split from succeeding; nothing is written. First a summary (ok is NULL): whether the split may begin or what it does already, and, by the planner''s estimates or, of small tables, by counting, how much moves, how long the copy takes and writers wait; then all that is not well, and what is well but worth a look, with a hint. object: of a remark, by which shard_split_accept() takes it; until then it stops the split. with_ok: all that was looked at. 42704: no such split';
+    'dry run: asks both servers what would keep a split from succeeding, and writes nothing. The first row is a summary (ok is NULL): whether the split can begin, how much moves, how long the copy takes and writers wait. Then follow all problems and remarks, with a hint. object: names a remark for shard_split_accept(); until it is accepted, it stops the split. with_ok: shows everything that was checked. Amounts are the planner''s estimates, or counted for small tables. Example: SELECT * FROM shard_split_check(7). 42704: no such split';
 
 CREATE OR REPLACE FUNCTION shardmaster.routine_levels() RETURNS TABLE (level text, routine name)
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -650,7 +650,59 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('[%s] ', rpad(repeat('#', least(coalesce($1, 0) / 5, 20)::int), 20, '.'))
      WHERE current_setting('application_name') = 'psql'
 $$;
-COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
+COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'the progress of a copy as a bar; NULL if the client is not psql';
+
+ALTER TABLE shardmaster.split_progress ADD COLUMN fence_waited_for text;
+COMMENT ON COLUMN shardmaster.split_progress.fence_waited_for IS 'what the cutover waited for last, before it could begin';
+ALTER TYPE shardmaster.split_metrics_row ADD ATTRIBUTE waiting_on text;
+CREATE FUNCTION shardmaster.split_starts_by_call(split_id bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT NOT pg_is_in_recovery()
+       AND (current_setting('shardmaster.database', true) IS DISTINCT FROM current_database()
+            OR current_setting('shared_preload_libraries') NOT LIKE '%shardmaster%')
+       AND NOT EXISTS (SELECT FROM pg_stat_activity a
+                        WHERE a.backend_type = 'shardmaster split ' || $1 AND a.datname = current_database())
+$$;
+COMMENT ON FUNCTION shardmaster.split_starts_by_call(bigint) IS 'whether a split has no worker, and gets one only when somebody calls for it';
+
+CREATE FUNCTION shardmaster.split_waits(split_id bigint, OUT waiting_on text, OUT waiting_for text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN w.text IS NULL THEN CASE WHEN r.text IS NOT NULL THEN CASE WHEN r.ends THEN 'time' ELSE 'call' END END
+                ELSE w.kind END,
+           coalesce(w.text, r.text)
+      FROM shardmaster.split_plan p
+      LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
+      -- One that waits for the plan's row is not written down there yet.
+      LEFT JOIN LATERAL (
+        SELECT w.pid, w.query, coalesce(nullif(w.application_name, ''), 'working') AS status FROM pg_stat_activity w
+         WHERE w.backend_type = 'shardmaster split ' || p.id AND w.datname = current_database()
+           AND (w.pid = p.worker_pid OR w.query <> '')
+         ORDER BY w.pid = p.worker_pid DESC NULLS LAST, w.backend_start LIMIT 1) a ON true
+     CROSS JOIN LATERAL (SELECT shardmaster.split_rests(p.id), EXISTS (SELECT FROM shardmaster.split_settle s WHERE s.split_id = p.id)) r (text, ends)
+     CROSS JOIN LATERAL (
+        SELECT CASE WHEN p.paused THEN 'call' ELSE 'other' END, coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for) WHERE a.pid IS NULL
+        UNION ALL
+        SELECT 'other', p.waiting_for WHERE a.status IN ('working', 'following', 'connecting') AND p.activity = 'retrying'
+        UNION ALL
+        -- It follows its source meanwhile.
+        SELECT 'call', 'waiting for shard_split_cutover'
+         WHERE a.status = 'following' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
+           AND p.activity <> 'retrying' AND g.tail_status = 'caught_up' AND NOT p.paused
+        UNION ALL
+        SELECT CASE a.status WHEN 'idle' THEN 'call' WHEN 'connecting' THEN 'connection' ELSE 'other' END, a.query
+         WHERE a.status IN ('waiting', 'idle') OR a.status = 'connecting' AND p.activity <> 'retrying'
+        UNION ALL
+        SELECT NULL, NULL
+         LIMIT 1) w (kind, text)
+     WHERE p.id = $1
+$$;
+COMMENT ON FUNCTION shardmaster.split_waits(bigint) IS
+    'what a split waits for just now, for people and as a word: call (of an operator), time, connection or other; NULL: it waits for nothing';
+
+CREATE OR REPLACE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT w.waiting_for FROM shardmaster.split_waits($1) w
+$$;
 
 -- asks: sources, how far targets are behind; of splits that have ended those since ended_since. What it costs is to grow with
 -- those that are open, however many have ended.
@@ -681,8 +733,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                 THEN 'working' ELSE p.activity END,
            -- That capture has stopped is told beside whatever is waited for.
            CASE WHEN n.has_ended THEN p.waiting_for
-                WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
-                ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
+                WHEN f.lag_rows IS NULL THEN coalesce(w.waiting_for, f.problem)
+                ELSE nullif(concat_ws('; ', w.waiting_for, f.problem), '') END,
            g.percent,
            CASE WHEN p.phase = 'backfill' AND p.goal <> 'rolled_back' AND g.percent > 0
                 THEN (clock_timestamp() - g.backfill_started_at) * ((100 - g.percent) / g.percent)::float8 END,
@@ -700,7 +752,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            p.reverse_of,
            CASE WHEN p.finished_at IS NOT NULL THEN NULL
                 WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END, f.queue_limit,
-           CASE WHEN p.attempts > 0 THEN p.retrying_since END, p.fenced_since
+           CASE WHEN p.attempts > 0 THEN p.retrying_since END, p.fenced_since,
+           CASE WHEN NOT n.has_ended THEN coalesce(w.waiting_on, CASE WHEN f.problem IS NOT NULL THEN 'other' END) END
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
@@ -708,6 +761,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                             (p.finished_at IS NOT NULL OR p.phase = 'rolled_back')
                             AND NOT EXISTS (SELECT FROM worked_on w WHERE w.backend_type = 'shardmaster split ' || p.id)) n (followed, has_ended)
       LEFT JOIN (SELECT * FROM shardmaster.split_figures($1) WHERE $2) f ON f.split_id = p.id
+      LEFT JOIN LATERAL shardmaster.split_waits(p.id) w ON NOT n.has_ended
      WHERE p.id = $1
         OR $1 IS NULL AND (p.finished_at IS NULL AND p.phase <> 'rolled_back' OR coalesce(p.finished_at, p.updated_at) >= $3)
      ORDER BY p.id
@@ -722,12 +776,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                shardmaster.counted(nullif(m.total_rows_copied, 0), 'row', 'rows') || ' copied'
                    || coalesce(' at ' || shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, m.backfill_completed_at), ''),
                CASE WHEN m.cutover_at IS NOT NULL THEN
-                    concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')), w.detail) END,
+                    concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')),
+                              'the cutover waited for ' || g.fence_waited_for) END,
                'next: ' || m.next_call)
       FROM shardmaster.split_metrics(split_id, false, 'infinity'::timestamptz) m
-      LEFT JOIN LATERAL (SELECT e.detail FROM shardmaster.split_event e
-                          WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
-                          ORDER BY e.id DESC LIMIT 1) w ON true
+      LEFT JOIN shardmaster.split_progress g ON g.split_id = m.split_id
 $$;
 
 CREATE OR REPLACE FUNCTION shardmaster.split_line(split_id bigint) RETURNS text
@@ -749,8 +802,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                     THEN concat_ws(' since ', m.activity,
                                    CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
                -- What its operator does next is no news to whoever runs it.
-               CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
-                     AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
+               CASE WHEN m.activity = 'paused' OR m.activity = 'retrying' OR m.activity <> 'failed' AND m.waiting_on NOT IN ('call', 'connection')
                     THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
       FROM shardmaster.split_plan p
      -- What its source would say stands in the line of one phase alone.
@@ -758,7 +810,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
      CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
      CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
      -- An attempt that is under way says nothing new, until it has passed or failed, too.
-     WHERE p.id = $1 AND NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
+     WHERE p.id = $1 AND NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_on, 'connection') = 'connection')
 $$;
 COMMENT ON FUNCTION shardmaster.split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
 
@@ -773,10 +825,10 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
             USING ERRCODE = '57014',
-                  HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
+                  HINT = format('It is tried again. The same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
     END IF;
 END $$;
-COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
+COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 if a split could not begin for half a minute while it was watched';
 
 CREATE OR REPLACE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
 RETURNS SETOF shardmaster.split_metrics_row
@@ -784,9 +836,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM shardmaster.split_metrics($1, true, now() - interval '1 day')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
-    'says how a column of a table is copied: an expression in SQL over a row of the source, or NULL, which leaves the column out; the column''s own name takes back what was said; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
+    'sets how a column of a table is copied: an SQL expression over a row of the source, or NULL, which leaves the column out. The column''s own name removes the mapping. The table is named as in shard_tables(). Example: SELECT shard_split_map(7, ''orders'', ''note'', ''upper(note)''). 55000: the split has begun; 42704: no such split, or no such table in it';
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'one row for each split that is open or has ended within a day, or for the one that is asked for: what it does, how far it is, why it waits. Example: SELECT * FROM shard_split_metrics(7). Sizes are in bytes. lag_rows: changed rows that are queued on the source, counted up to 1000001. unknown_since: since when lag_rows, lag and queue_bytes are unknown, because the source does not answer within a second. next_call: what to call next. tenants: the first 50 names of what moves; shard_split_keys() has all. reverse_of: the split that this one reverses; lag_rows is then what it would have to bring back. reads_on: the shard that reads go to; NULL: the split is finished. queue_limit: the size at which capture stops and the copy begins again. retrying_since: since when attempts fail; NULL: the last one did not. fence_ms: how long the cutover, or a failed attempt that took longer, kept writers waiting. rehearsed_ms: the same of the last rehearsal. fenced_since: since when the cutover keeps writers waiting, or a shard that has lost the state of the split has not got it back';
+    'one row for each split that is open or has ended within a day, or for the one that is asked for: what it does, how far it is, why it waits. Example: SELECT * FROM shard_split_metrics(7). Sizes are in bytes. lag_rows: changed rows that are queued on the source, counted up to 1000001. unknown_since: since when lag_rows, lag and queue_bytes are unknown, because the source does not answer within a second. next_call: what to call next. tenants: the first 50 names of what moves; shard_split_keys() has all. reverse_of: the split that this one reverses; lag_rows is then what it would have to bring back. reads_on: the shard that reads go to; NULL: the split is finished. queue_limit: the size at which capture stops and the copy begins again. retrying_since: since when attempts fail; NULL: the last one did not. fence_ms: how long the cutover, or a failed attempt that took longer, kept writers waiting. rehearsed_ms: the same of the last rehearsal. fenced_since: since when the cutover keeps writers waiting, or a shard that has lost the state of the split has not got it back. waiting_on: what waiting_for is, as a word: call (of an operator), time, connection or other; NULL: the split waits for nothing';
 
 CREATE OR REPLACE FUNCTION @extschema@.shard_splits(ended boolean DEFAULT false)
 RETURNS SETOF shardmaster.splits_row
@@ -810,7 +862,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                     THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
            -- What is wrong is what it waits for: somebody to mend it.
            shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,
-                                        CASE WHEN m.waiting_for = 'waiting for shard_split_cutover'
+                                        CASE WHEN m.phase = 'cutover_pending' AND m.waiting_on = 'call' AND m.activity <> 'paused'
                                              THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
                                         shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
@@ -858,7 +910,7 @@ BEGIN
             PERFORM shardmaster.split_resume(split_id);
         ELSE
             RAISE EXCEPTION 'shard_split_run() knows no call "%"', next_call
-                USING ERRCODE = 'XX000', HINT = 'Call it by hand.';
+                USING ERRCODE = 'XX000', HINT = 'Call it yourself.';
         END IF;
         COMMIT;
         line := shardmaster.split_line(split_id);
@@ -869,7 +921,7 @@ BEGIN
         PERFORM shardmaster.split_in_vain(split_id, began);
     END LOOP;
 END $$;
-COMMENT ON PROCEDURE shardmaster.split_run(bigint, text) IS 'internal: shard_split_run() without its account';
+COMMENT ON PROCEDURE shardmaster.split_run(bigint, text) IS 'internal: shard_split_run() without its summary';
 
 CREATE OR REPLACE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
 LANGUAGE plpgsql AS $$
@@ -888,7 +940,7 @@ CREATE FUNCTION shardmaster.split_to(keys text[], target text, keyspace text) RE
 VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_to_wrapper';
 COMMENT ON FUNCTION shardmaster.split_to(text[], text, text) IS
-    'internal: the split that brings keys to a shard, planned if there is none; NULL: all of them are there already';
+    'internal: the split that brings keys to a shard, planned if there is none; NULL: all of them are already there';
 
 -- Asks for a comparison of both sides, unless one is under way, or has shown since the cutover that every row is the same.
 CREATE FUNCTION shardmaster.split_compare(split_id bigint) RETURNS void
@@ -920,6 +972,11 @@ BEGIN
       FROM shardmaster.split_verification v JOIN shardmaster.split_table t ON (t.split_id, t.ordinal) = (v.split_id, v.ordinal)
      WHERE v.split_id = $1;
     SELECT count(*) INTO left_to_copy FROM shardmaster.split_difference d WHERE d.split_id = $1 AND d.to_repair;
+    IF left_to_copy > 0 OR found.done < found.tables THEN
+        -- One that has failed, or was rolled back, ends the call; an attempt of its cutover that was aborted earlier does not.
+        PERFORM shardmaster.split_next_call(p.id, 'finished', false)
+           FROM shardmaster.split_plan p WHERE p.id = $1 AND (p.activity = 'failed' OR p.goal = 'rolled_back');
+    END IF;
     IF left_to_copy > 0 THEN
         RETURN format('split %s: copying %s again', split_id, shardmaster.counted(left_to_copy, 'row', 'rows'));
     END IF;
@@ -944,7 +1001,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION shardmaster.split_compared(bigint) IS 'internal: how far a verification is, for shard_move; NULL: it has ended, and every row is the same. Raises what it has found';
+COMMENT ON FUNCTION shardmaster.split_compared(bigint) IS 'internal: the progress of a verification, for shard_move; NULL: it has ended, and every row is the same. Raises what it has found';
 
 CREATE PROCEDURE shardmaster.split_compare_all(split_id bigint)
 LANGUAGE plpgsql AS $$
@@ -962,8 +1019,6 @@ BEGIN
             RAISE INFO '%', line;
             shown := line;
         END IF;
-        -- One that has failed, or was rolled back, ends the call.
-        PERFORM shardmaster.split_next_call(split_id, 'finished'::pg_catalog.text, false);
         PERFORM shardmaster.split_wait_for_change(split_id, 1000::bigint);
         COMMIT;
     END LOOP;
@@ -984,7 +1039,7 @@ DECLARE
 BEGIN
     COMMIT;
     IF split_id IS NULL THEN
-        RAISE INFO 'all of these keys are on shard "%" already', target;
+        RAISE INFO 'all of these keys are already on shard "%"', target;
         RETURN;
     END IF;
     IF NOT coalesce(wait, true) THEN
@@ -998,7 +1053,7 @@ BEGIN
             PERFORM shardmaster.split_run_backfill(split_id);
         END IF;
         COMMIT;
-        RAISE INFO 'split %: copies in the background; the same call without "wait => false" goes on with it', split_id;
+        RAISE INFO 'split %: copies in the background; the same call without "wait => false" continues it', split_id;
         RETURN;
     END IF;
     IF shardmaster.split_next_call(split_id, 'completed', true) IS NOT NULL THEN
@@ -1017,7 +1072,7 @@ BEGIN
     RAISE INFO '%', shardmaster.split_account(split_id, began);
 END $$;
 COMMENT ON PROCEDURE @extschema@.shard_move(text[], text, text, boolean, boolean, boolean) IS
-    'moves keys (in a hash keyspace: buckets) to a shard, from whichever shard they are on: plans the split, checks both sides, copies, follows the changes, verifies every row, cuts over, and verifies again, with a line a second. It stops where a person has to decide; the error says what to call, and the same call then goes on. Clients wait during the cutover alone. finish: deletes the rows from the old shard at the end; without it they stay, and SELECT shard_split_reverse() takes the move back. verify => false compares nothing. wait => false begins the copy and returns. Example: CALL shard_move(''{42}'', ''b''). 22023: the keys are on several shards; 42704: no such shard, or a key that is not assigned; 55000: another split moves one of them; 25001: in a transaction block';
+    'moves keys (in a hash keyspace: buckets) to a shard, from whichever shard they are on: plans the split, checks both sides, copies, follows the changes, verifies every row, cuts over, and verifies again, with a line a second. It stops where a person has to decide; the error says what to call, and the same call then goes on. Clients wait during the cutover alone. finish: deletes the rows from the old shard at the end; without it they stay, and shard_split_reverse() takes the move back. verify => false compares nothing. wait => false begins the copy and returns. Example: CALL shard_move(''{42}'', ''b''). 22023: the keys are on several shards; 42704: no such shard, or a key that is not assigned; 55000: another split moves one of them; 25001: in a transaction block';
 
 -- New names of calls. Those of version 0.1 stay until version 0.4.
 CREATE FUNCTION @extschema@.shard_split_redirect_drop(split_id bigint, source_lost boolean DEFAULT false) RETURNS void
@@ -1032,11 +1087,11 @@ LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_settle_for_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_split_auto_finish(bigint, interval, bigint) IS
     'finishes a split automatically, so long after its cutover, or as soon as the queue of its reverse split has so many bytes, whichever comes first. With neither it is not finished automatically any more. shard_split_reverse() cancels it. Example: SELECT shard_split_auto_finish(7, ''1 day''). 22023: a negative argument; 55000: the split is being reversed or rolled back';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint, text) IS
-    'starts a split: the check runs, then the source captures changes and the target is guarded. Returns at once. on_ddl: what happens when a moving table changes on the source: ''wait'' until somebody has changed the target as well (the default), or ''apply'' changes of columns and new partitions to the target; NULL: as was said before. Example: SELECT shard_split_start_dual_write(7). 22023: another word for on_ddl';
+    'starts a split: the check runs, then the source captures changes and the target is guarded. Returns at once. on_ddl: what happens when a moving table changes on the source: ''wait'' until somebody has changed the target as well (the default), or ''apply'' changes of columns and new partitions to the target; NULL: as was said before. Example: SELECT shard_split_start_dual_write(7). 22023: on_ddl is neither of these';
 COMMENT ON FUNCTION @extschema@.shard_split_settle_for(bigint, interval, bigint) IS
-    'deprecated: the name of shard_split_auto_finish() until version 0.4';
+    'deprecated: use shard_split_auto_finish(). This name ends with version 0.4';
 COMMENT ON FUNCTION @extschema@.shard_guard_drop(bigint, boolean) IS
-    'deprecated: the name of shard_split_redirect_drop() until version 0.4';
+    'deprecated: use shard_split_redirect_drop(). This name ends with version 0.4';
 
 CREATE OR REPLACE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -1054,24 +1109,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
          WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id, o.activity, o.phase, o.goal, o.cutover_step, o.finished_at IS NOT NULL)) w (count, splits, rest)
-     CROSS JOIN LATERAL (
-        -- Calls start one where no coordinator does.
-        SELECT NOT pg_is_in_recovery()
-           AND (current_setting('shardmaster.database', true) IS DISTINCT FROM current_database()
-                OR current_setting('shared_preload_libraries') NOT LIKE '%shardmaster%')
-           AND NOT EXISTS (SELECT FROM pg_stat_activity a
-                            WHERE a.backend_type = 'shardmaster split ' || p.id AND a.datname = current_database())) n (nobody)
+     CROSS JOIN LATERAL (SELECT shardmaster.split_starts_by_call(p.id)) n (nobody)
      WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
        AND (n.nobody OR w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int)
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'why a split that has work has no worker; NULL: it has one, or will in a moment';
 
 COMMENT ON FUNCTION @extschema@.shard_add(text, text, text, bigint, text, text, text, text, int, text, text, text, text, text, text, text, boolean) IS
-'adds a shard and returns its id. conninfo: as for psql, without a password (22023; use a password file or a service); NULL: this very database. kind: "postgres" holds rows, any other has slots alone, no connection string, and perhaps a uri. capacity: number of slots, NULL unlimited. namespace: the schema of its tables. The others: shard_set_endpoint(). checked: only if shard_check() finds nothing wrong but that another master has been there, whom shard_adopt() follows (55000). Below superuser: a schema of this database that the caller owns, whose rows move to and from schemas that it has added, too (42501). 42710: exists already';
+'adds a shard and returns its id. conninfo: as for psql, without a password (22023: use a credential, a password file or a service); NULL: this database. kind: "postgres" holds rows. Any other kind has only slots, no connection string, and optionally a uri. capacity: number of slots, NULL: unlimited. namespace: the schema of its tables. For the others see shard_set_endpoint(). checked: adds it only if shard_check() finds no problem but that another master has used it; shard_adopt() follows then (55000). Roles below superuser can add a schema of this database that they own, whose rows move only between schemas that they have added (42501). Example: SELECT shard_add(''a'', ''host=10.0.0.5 dbname=app''). 42710: it exists already';
 COMMENT ON FUNCTION @extschema@.shard_keyspace_add(text, text, int, regtype, text[], text) IS
-'adds a keyspace: tables that are routed by the same key. strategy: "directory" (each key has an entry), "hash" (each of so many buckets has one; shards, all active servers if NULL, get them in turn; buckets NULL: one for each shard) "range" (entries by shard_assign_range) or "lookup" (its keys lead to keys of the keyspace "of", by the column that shard_table_add names). key_type: smallint, integer, bigint, numeric (directory only), text, varchar, char, uuid or an enum. 42710: exists already; 22023: arguments that the strategy does not take';
+'adds a keyspace: tables that are routed by the same key. strategy: "directory" (each key has a route), "hash" (each bucket has a route), "range" (routes of shard_assign_range) or "lookup" (its keys lead to keys of another keyspace). key_type: smallint, integer, bigint, numeric (directory only), text, varchar, char, uuid or an enum. buckets: of hash, their number; NULL: one for each shard. shards: of hash, the shards that get the buckets in turn; NULL: all active servers. of: of lookup, the keyspace that its keys lead to. Example: SELECT shard_keyspace_add(''users'', ''hash'', buckets => 64, key_type => ''bigint''). 42710: it exists already; 22023: an argument that the strategy does not have';
 COMMENT ON FUNCTION @extschema@.shard_keyspace_drop(text) IS
-'drops a keyspace with its entries and the history of its routing. Refused with 55006 while tables, lookup indexes, or keys of a directory are in it, or it has splits or guards; buckets and ranges, which cannot be taken out, go with it; "default" stays (55000)';
+'drops a keyspace with its routes and their history. The keyspace "default" cannot be dropped (55000). Buckets and ranges are dropped with it. Example: SELECT shard_keyspace_drop(''users''). 55006: it has tables, lookup indexes, keys of a directory, splits or guards';
 
 -- Roles by whose word something counts, whatever they are called by now.
 CREATE TABLE shardmaster.known_role (
@@ -1079,10 +1128,10 @@ CREATE TABLE shardmaster.known_role (
     role      oid NOT NULL,
     of_system bigint NOT NULL
 );
-COMMENT ON TABLE shardmaster.known_role IS 'roles by whose word shards, tables, sequences and executions count';
-COMMENT ON COLUMN shardmaster.known_role.name IS 'what the role was called then, with its number where another one had spoken under that name';
-COMMENT ON COLUMN shardmaster.known_role.role IS 'its number: another role of its name is somebody else';
-COMMENT ON COLUMN shardmaster.known_role.of_system IS 'the database system that has given that number: in another one, where a dump was restored, the name tells';
+COMMENT ON TABLE shardmaster.known_role IS 'roles that added shards, tables, sequences or executions, whose rights count for these';
+COMMENT ON COLUMN shardmaster.known_role.name IS 'the role''s name then, with its number if another role had used that name';
+COMMENT ON COLUMN shardmaster.known_role.role IS 'its number: another role of its name is a different role';
+COMMENT ON COLUMN shardmaster.known_role.of_system IS 'the database system of that number: in another one, where a dump was restored, the name counts';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.known_role', '');
 INSERT INTO shardmaster.known_role (name, role, of_system)
 SELECT r.rolname, r.oid, c.system_identifier
@@ -1099,9 +1148,9 @@ CREATE TABLE shardmaster.keyspace_sequence (
     named_by      text NOT NULL,
     PRIMARY KEY (keyspace, sequence_name)
 );
-COMMENT ON TABLE shardmaster.keyspace_sequence IS 'sequences that clients of a keyspace''s rows draw from by their names; splits raise them';
+COMMENT ON TABLE shardmaster.keyspace_sequence IS 'sequences that clients of a keyspace''s rows use by their names; splits raise them';
 COMMENT ON COLUMN shardmaster.keyspace_sequence.sequence_name IS 'as SQL writes it, quoted where needed; without schema: in the namespace of each shard';
-COMMENT ON COLUMN shardmaster.keyspace_sequence.named_by IS 'the role that has added it: in this very database it must be allowed to set it';
+COMMENT ON COLUMN shardmaster.keyspace_sequence.named_by IS 'the role that added it: in this database it must be allowed to set it';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.keyspace_sequence', '');
 CREATE FUNCTION @extschema@.shard_sequence_add(sequence text, keyspace text DEFAULT 'default') RETURNS void
 SET search_path TO pg_catalog, pg_temp
@@ -1113,11 +1162,11 @@ CREATE FUNCTION @extschema@.shard_sequences(keyspace text DEFAULT 'default') RET
 PARALLEL SAFE SECURITY DEFINER SET search_path TO pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_sequences_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_sequence_add(text, text) IS
-    'adds a sequence to a keyspace: clients of its rows draw from it by its name. Splits then raise it on the target past where it is on the source, as they do by themselves with sequences of columns, of their defaults, and of functions of defaults and triggers. sequence: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. Splits that are under way take it into account as well. In the master''s own database the caller must be allowed to set it. 42710: already there; 22023: no name; 42704: no such keyspace';
+    'adds a sequence to a keyspace: clients use it by its name for rows of the keyspace. Splits then raise it on the target past its value on the source, as they do with sequences of columns, of their defaults, and of functions in defaults and triggers. sequence: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. Active splits raise it as well. In the master''s own database the caller must have the right to set it. Example: SELECT shard_sequence_add(''invoice_no''). 42710: it is already there; 22023: not a name; 42704: no such keyspace';
 COMMENT ON FUNCTION @extschema@.shard_sequence_drop(text, text) IS
-    'takes a sequence out of a keyspace that shard_sequence_add() has added; the sequence stays as it is. 42704: it is not there';
+    'removes a sequence from a keyspace that shard_sequence_add() added. The sequence itself stays. Example: SELECT shard_sequence_drop(''invoice_no''). 42704: it is not in the keyspace';
 COMMENT ON FUNCTION @extschema@.shard_sequences(text) IS
-    'lists the sequences that shard_sequence_add() has added to a keyspace, as SQL writes their names, and who has added each';
+    'lists the sequences that shard_sequence_add() has added to a keyspace, as SQL writes their names, and who added each. Example: SELECT * FROM shard_sequences()';
 
 -- Monitors may ask what is wrong with a split, which their alerts tell them to.
 GRANT EXECUTE ON FUNCTION @extschema@.shard_split_diagnose(bigint) TO pg_monitor;
@@ -1144,11 +1193,11 @@ BEGIN
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint, text) IS
-'deletes the rows of keys that are on a shard which their routes do not name, as the caller''s login there and where they belong. rows: which of them. on_both: all, if the right shard has a row of the same key with each one''s primary key, whatever its content; otherwise none is deleted (55000). conflicting: those whose primary key the right shard has with other content, and no others; shard_misplaced_move() then takes the rest. all: whatever is on other shards, also of keys that are routed nowhere; what is nowhere else is lost. tables, timeout, run_id and errors as of shard_misplaced_move()';
+'deletes rows of keys that are on another shard than they are routed to, with the caller''s login on both. rows: "on_both", all, if the right shard has a row of the same key with each one''s primary key, and otherwise none (55000); "conflicting", only those whose primary key the right shard has with other content, after which shard_misplaced_move() takes the rest; "all", also of keys without a route, where rows that exist nowhere else are lost. tables, timeout, run_id and errors as of shard_misplaced_move(). Example: CALL shard_misplaced_delete(''a'', ''{42}'')';
 
 -- When a claim of a lookup index ends.
 COMMENT ON FUNCTION @extschema@.shard_lookup_claim(text, text, text, interval) IS
-'claims a key of a lookup index for an owner before its row is inserted; until when, or NULL where the row is there already, as of the last look: the claim then holds beside it. lease: how long the claim holds without a row. It leads there from then on. 23505: another owner has it, or has claimed it; 42704: the owner is routed nowhere; 55000: not all shards have been looked through yet, or another owner''s lease has ended and his shard was not asked for the row since';
+'claims a key of a lookup index for an owner before its row is inserted. From then on the key leads to that owner. Returns until when, or NULL if the index already has the row; then the claim is kept beside it. lease: how long the claim holds without a row. Example: SELECT shard_lookup_claim(''ann@example.com'', ''42'', ''emails''). 23505: another owner has it, or has claimed it; 42704: the owner has no route; 55000: not all shards have been read yet, or the lease of another owner has expired and his shard has not been asked for the row since';
 
 -- Statements on all shards run without policies that hide rows, unless it is said: one argument more.
 ALTER TABLE shardmaster.execution ADD COLUMN by_policies boolean NOT NULL DEFAULT false;
@@ -1170,20 +1219,20 @@ BEGIN
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_execute(text, text, text[], int, boolean, interval, bigint, boolean, boolean) IS
-'runs one statement on all active shards, or on those that are named, each of them once, as the caller''s login there; so many beside each other as wave says. in_transaction: in a transaction of its own on each shard, which commits once the master has written down that it will; false: without one, for what cannot run in one. timeout: how long each shard is waited for, in all. The first failure ends it, with the shard''s SQLSTATE; shard_execute_resume() goes on. execution_id: gives its number. two_phase: on all shards or on none, in prepared transactions, however it is interrupted; what is left of it the worker ends. by_policies: on the rows that policies of the shards show the login; false: a policy that would hide rows is an error. 22023: a statement that ends transactions; 42501: no login, or a policy would hide rows from it; 55000: two_phase, and a shard may not prepare so many transactions; 55006: a split is under way on a shard';
+'runs one statement once on each active shard, or on each named one, with the caller''s login there. wave: on how many shards at a time. in_transaction: in a transaction on each shard, which commits once the master has recorded that it will; false: without one, for what cannot run in one. timeout: how long each shard may take, in all. The first failure ends it, with the shard''s SQLSTATE; shard_execute_resume() continues it. execution_id: returns its number. two_phase: on all shards or on none, in prepared transactions, also after an interruption; the worker ends what is left. by_policies: on the rows that policies of the shards show the login; false: a policy that would hide rows is an error. Example: CALL shard_execute(''CREATE INDEX ON orders (placed_at)''). 22023: a statement that ends transactions; 42501: no login, or a policy would hide rows from it; 55000: two_phase, and a shard cannot prepare so many transactions; 55006: a split is active on a shard';
 COMMENT ON FUNCTION shardmaster.execution_begin(text, text, text[], int, boolean, interval, boolean, boolean) IS
-'internal: what shard_execute() writes down first';
+'internal: what shard_execute() records first';
 
 -- Whose rows questions give.
 COMMENT ON FUNCTION @extschema@.shard_query_json(text, text, text[], interval, text) IS
-'runs one query on all active shards at once, or on those that are named, read-only and as the caller''s login there, and gives its rows as JSON, in any order. In the list of a SELECT rows come as they are asked for, and a LIMIT ends the query on all shards. Each key is answered for by one shard, also while splits move it. Rows that policies of a shard hide from the login are not among them. timeout: how long each shard is waited for, in all; on_error: raise, or report, which gives {"shard_error": {..}} in the place of a shard''s rows that are missing. 42501: no login; 55000: a split is under way, and the query may read past what it hides; 40001: splits were too fast; 25001: not in REPEATABLE READ; errors of shards with their SQLSTATE';
+'runs one query on all active shards at once, or on the named ones, read-only and with the caller''s login there. Returns its rows as JSON, in any order. Rows are fetched as they are needed, and a LIMIT ends the query on all shards. Each key is answered by one shard, also while splits move it. Rows that policies of a shard hide from the login are missing. timeout: how long each shard may take, in all. on_error: raise, or report, which returns {"shard_error": {..}} in place of the missing rows of a shard. Example: SELECT * FROM shard_query_json(''SELECT count(*) FROM orders''). 42501: no login; 55000: a split is active, and the query may read rows that it hides; 40001: splits were too fast; 25001: not in REPEATABLE READ; errors of shards with their SQLSTATE';
 COMMENT ON FUNCTION @extschema@.shard_import(text, text, text, interval) IS
-'makes a foreign table for each table of a keyspace, in a schema of the master, by the columns of one shard (the first active one); called again, makes those that are there alike. Whoever reads one asks the active shards of that moment as its own login, as by shard_query(): each key is answered for by one shard, also while splits move it, and rows that policies of a shard hide from the login are not among them. 42501: no login; 42704: a shard lacks a table; 42710: something else has the name; 55000: no tables, no shard, or a split is under way and the table is hidden; 25001: not in REPEATABLE READ';
+'creates a foreign table for each table of a keyspace in a schema of the master, with the columns of one shard (by default the first active one). Called again, it corrects those that exist. A query of one asks the active shards of that moment with the reader''s own login, as shard_query() does: each key is answered by one shard, also while splits move it. Rows that policies of a shard hide from the login are missing. Example: SELECT * FROM shard_import(). 42501: no login; 42704: a shard lacks a table; 42710: another object has the name; 55000: no tables, no shard, or a split is active and the table is hidden; 25001: not in REPEATABLE READ';
 
 -- What shards know of cutovers that a restored master does not.
 ALTER TABLE shardmaster.installation ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp();
 ALTER TABLE shardmaster.keyspace ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp();
-COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards tell it from an earlier or later one of its name';
+COMMENT ON COLUMN shardmaster.keyspace.created_at IS 'by which shards distinguish it from an earlier or later keyspace of its name';
 
 -- Decided cutovers that shards know and this master did not when it asked them: it was restored,
 -- or promoted, to a time before. Not dumped: a restored master asks its own shards.
@@ -1206,11 +1255,11 @@ CREATE TABLE shardmaster.shard_decision (
     PRIMARY KEY (shard_key, token, split_id)
 );
 CREATE INDEX shard_decision_keyspace ON shardmaster.shard_decision (keyspace);
-COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard knows and this master did not when it asked; not dumped';
-COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'by what the shard knows it: a redirect, the state of a side, the note that stays of the last one, or what that one says of those before it';
-COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
-COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard does not know them any more';
-COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when the keyspace was made that they are of, in microseconds since 1970; NULL: the shard does not know it';
+COMMENT ON TABLE shardmaster.shard_decision IS 'decided cutovers that a shard records and this master did not know when it asked; not dumped';
+COMMENT ON COLUMN shardmaster.shard_decision.said_by IS 'where the shard records it: a redirect, the state of a side, the record of the last cutover, or what that one says of those before it';
+COMMENT ON COLUMN shardmaster.shard_decision.entries IS 'what the entries are: keys, or buckets or ranges with their number and type';
+COMMENT ON COLUMN shardmaster.shard_decision.keys IS 'entries of routing that moved; NULL: the shard no longer knows them';
+COMMENT ON COLUMN shardmaster.shard_decision.keyspace_made IS 'when their keyspace was made, in microseconds since 1970; NULL: the shard does not know it';
 COMMENT ON COLUMN shardmaster.shard_decision.tables IS 'its tables then, as the master named them; NULL: the shard does not know them';
 
 -- Those that shard_adopt() has taken over: no plan stands for them here.
@@ -1227,9 +1276,9 @@ CREATE TABLE shardmaster.adopted_decision (
     adopted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (token, split_id)
 );
-COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has taken over from shards';
+COMMENT ON TABLE shardmaster.adopted_decision IS 'decided cutovers that shard_adopt() has adopted from shards';
 COMMENT ON COLUMN shardmaster.adopted_decision.keys IS 'entries of routing that moved; NULL: no shard knew them any more';
-COMMENT ON COLUMN shardmaster.adopted_decision.routes_kept IS 'the operator has said that their routes stay as they were';
+COMMENT ON COLUMN shardmaster.adopted_decision.routes_kept IS 'the operator has decided that their routes stay as they were';
 CREATE INDEX adopted_decision_version ON shardmaster.adopted_decision (keyspace, version);
 CREATE INDEX split_plan_cutover ON shardmaster.split_plan (keyspace, routing_version_cutover) WHERE phase = 'completed';
 
@@ -1240,7 +1289,7 @@ CREATE TABLE shardmaster.shard_asked (
     asked_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     problem   text
 );
-COMMENT ON TABLE shardmaster.shard_asked IS 'when each shard was last asked which decisions it knows; not dumped';
+COMMENT ON TABLE shardmaster.shard_asked IS 'when each shard was last asked which decisions it records; not dumped';
 COMMENT ON COLUMN shardmaster.shard_asked.run IS 'the run of this server in which it has answered';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.adopted_decision', '');
@@ -1264,7 +1313,7 @@ CREATE VIEW shardmaster.lost_decision AS
                           AND p.phase <> 'rolled_back' AND p.activity NOT IN ('failed', 'paused')
                           -- One that has installed nothing takes nothing over: it would begin anew. A reverse split was installed by its split.
                           AND NOT (p.phase = 'planning' AND (p.goal = 'planning' OR p.reverse_of IS NULL)));
-COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards know and this master does not: their keyspaces are not routed for writing';
+COMMENT ON VIEW shardmaster.lost_decision IS 'decided cutovers that shards record and this master does not know: their keyspaces are not routed for writing';
 
 -- Keyspaces of which shards know more than this master are not routed for writing.
 CREATE TRIGGER routing_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shardmaster.shard_decision
@@ -1283,17 +1332,17 @@ SET search_path TO pg_catalog, pg_temp
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'shard_adopt_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_adopt(text, boolean, bigint[]) IS
-    'after the master was restored: asks a shard, or all (NULL), which decided cutovers they know that this master does not, and takes them over as a new routing version; one row for each key: who says it, where it is routed, where it has moved to. A shard that belonged to another master is this one''s from then on: call it only when that one is gone for good. The next splits get numbers that no shard knows. dry_run: changes nothing and says what would be done. keep_routes: numbers of splits whose keys stay where this master routes them, because the operator has looked for their rows; 42704: no shard knows one of them. Of all shards, one that does not answer is named and the others are taken over. What was assigned by hand since is found by its rows: shard_misplaced(), shard_unassigned(). 42704: no such shard; 08xxx: the shard that is named does not answer; 25001: in a transaction block, whose ROLLBACK would not undo it';
+    'after a restore of the master: asks one shard, or all (NULL), which decided cutovers it records that this master does not know, and adopts them in a new routing version. Returns a row for each key: the shard that records it, where it is routed, where it has moved. A shard of another master then belongs to this one, so call it only when the other master is gone for good. The next splits get numbers that no shard knows. dry_run: changes nothing and shows what would be done. keep_routes: numbers of splits whose keys stay where this master routes them, because the operator has looked for their rows. With all shards, one that does not answer is named, and the others are adopted. Assignments made by hand are not recorded on shards: shard_misplaced() and shard_unassigned() find them by their rows. Example: SELECT * FROM shard_adopt(dry_run => true). 42704: no such shard, or no shard knows a split of keep_routes; 08xxx: the named shard does not answer; 25001: in a transaction block, whose ROLLBACK would not undo it';
 COMMENT ON FUNCTION @extschema@.shard_of(text, text, text) IS
-'returns the shard_key of the shard that holds a key. intent: "read" never waits; "write" waits while a split holds the key''s writes back, up to shardmaster.route_wait_timeout, then raises SM002; in REPEATABLE READ and SERIALIZABLE 40001 at once. 42704: the key is not assigned; 55000: its shard is disabled, or, to write, a shard knows of a cutover in the keyspace that this master, which was restored, does not: shard_adopt(). Works on a standby';
+'returns the shard_key of the shard that holds a key. intent: "read" never waits. "write" waits while a split holds back the key''s writes, up to shardmaster.route_wait_timeout, then raises SM002; in REPEATABLE READ and SERIALIZABLE it raises 40001 at once. Works on a standby. Example: SELECT shard_of(''42''). 42704: the key is not assigned; 55000: its shard is disabled, or, to write, a shard records a cutover in the keyspace that this master, which was restored, does not know: shard_adopt()';
 COMMENT ON FUNCTION @extschema@.shard_route_range(text, text, text, text) IS
-'the shards of the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace, one row for each part, in their order; conninfo for clients. With intent write it waits for a part that a split is moving, up to shardmaster.route_wait_timeout (SM002). 42704: a part is not assigned; 22023: not a range keyspace; 55000: a shard is disabled, or as of shard_of()';
+'the shards of the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace, one row for each part, in their order, with conninfo for clients. With intent write it waits for a part that a split is moving, up to shardmaster.route_wait_timeout (SM002). Example: SELECT * FROM shard_route_range(''1000'', ''2000'', ''orders''). 42704: a part is not assigned; 22023: not a range keyspace; 55000: a shard is disabled, or as of shard_of()';
 COMMENT ON FUNCTION @extschema@.shard_check(text) IS
-'connects to a shard as splits do and says what it finds: connection, round trip, clock, role, encryption, rights, settings, what is installed, guards that are not as this master knows them, decided cutovers that this master does not know, of whose keyspaces nothing is routed for writing from then on; ok: as it should be, hint: what to do. Changes nothing on the shard. 42704: no such shard; 22023: a shard of another kind';
+'connects to a shard as splits do and reports whether it is ready: connection, round trip, clock, role, encryption, rights, settings, what is installed, guards that differ from what this master knows, and decided cutovers that this master does not know. Nothing in a keyspace of such a cutover is routed for writing from then on. ok: whether it is right. hint: what to do. Changes nothing on the shard. Example: SELECT * FROM shard_check(''a''). 42704: no such shard; 22023: a shard of another kind';
 COMMENT ON FUNCTION @extschema@.shard_drop(text) IS
-'takes a shard out of the topology; its data stay. Refused with 55006 while keys are routed to it, or an active split or a guard has it; warns where it has copies of reference tables, which go on refusing writes. A shard that splits have moved keys to or from is asked to forget this master; one that does not answer is dropped with a warning. Within a transaction block it is not asked. Its shard_index is not given again';
+'removes a shard from the topology. Its rows stay. Warns if it has copies of reference tables, which still refuse writes. A shard that splits have moved keys to or from is asked to forget this master; one that does not answer is dropped with a warning, and within a transaction block it is not asked. Its shard_index is not used again. Example: SELECT shard_drop(''a''). 55006: keys are routed to it, or an active split or a guard uses it';
 COMMENT ON FUNCTION @extschema@.shard_status() IS
-'Whether everything is in place for splits to run by themselves, one row each: version of extension and library, preload, database, launcher, coordinator (pid and last sign of life), split workers, free background worker slots; then one row for each decided cutover that a shard knows and this master does not, for each shard that could not be asked, for each unfinished split, and for each statement of shard_execute() in two phases that is left on shards. Where ok is false, value says what to do.';
+'whether everything is in place for splits to run, one row each: version of extension and library, preload, database, launcher, coordinator (pid and last sign of life), split workers, free background worker slots. Then a row for each decided cutover that a shard records and this master does not know, for each shard that could not be asked, for each unfinished split, and for each statement of shard_execute() in two phases that is left on shards. If ok is false, value says what to do. Example: SELECT * FROM shard_status()';
 
 -- Numbers of its own for each shard.
 
@@ -1307,8 +1356,8 @@ CREATE TABLE shardmaster.number_block (
 );
 COMMENT ON TABLE shardmaster.number_block IS 'blocks of numbers that sequences of shards give out, each of one shard, never given to another one; see shard_sequences_spread()';
 COMMENT ON COLUMN shardmaster.number_block.keyspace IS 'the keyspace whose sequences were spread';
-COMMENT ON COLUMN shardmaster.number_block.shard_key IS 'whose block it is; also of a shard that was dropped since';
-COMMENT ON COLUMN shardmaster.number_block.first IS 'its least number';
+COMMENT ON COLUMN shardmaster.number_block.shard_key IS 'the shard of the block; also a shard that was dropped since';
+COMMENT ON COLUMN shardmaster.number_block.first IS 'its smallest number';
 COMMENT ON COLUMN shardmaster.number_block.last IS 'its greatest number';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.number_block', '');
@@ -1320,7 +1369,7 @@ RETURNS TABLE (shard text, sequence text, first bigint, last bigint, outcome tex
 LANGUAGE c SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'shard_sequences_spread_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_sequences_spread(text, bigint, bigint, boolean, interval) IS
-    'gives the sequences that fill columns of a keyspace''s tables numbers of their own on each shard, for good: a block of so many numbers each (block, 2^40), behind all that any shard has in sequences and rows, and all below 2^53 (below). Online, outside of a transaction, as the mover; call it again after a shard was added, or an error. A sequence has numbers that no other shard''s can give out (kept), gets a block (given), or is left as it is with the reason. increment is never changed. dry_run: what it would do. 42501: the mover may not set one; 55000: one that a unique key without the shard-by column needs cannot have a block (smaller type, CYCLE, counts down, partitions without room), nothing is changed then; 08006: a shard does not answer';
+    'gives the sequences that fill columns of a keyspace''s tables numbers of their own on each shard: a block of numbers each, after all that any shard has in sequences and rows. Online, outside of a transaction, with the rights of the mover. Call it again after a shard was added, or after an error. block: the length of a block (2^40). below: the limit of all numbers (2^53). outcome: kept (no other shard can give out its numbers), given (it got a block), or left unchanged with the reason. increment stays. dry_run: shows what it would do. Example: SELECT * FROM shard_sequences_spread(dry_run => true). 42501: the mover cannot set a sequence; 55000: a sequence of a unique key without the shard-by column cannot have a block (smaller type, CYCLE, counts down, partitions without room), and nothing is changed; 08006: a shard does not answer';
 
 -- Remarks of a check that an operator accepts by name.
 
@@ -1333,7 +1382,7 @@ CREATE TABLE shardmaster.split_accepted (
     accepted_by text NOT NULL DEFAULT session_user,
     PRIMARY KEY (split_id, check_name, object)
 );
-COMMENT ON TABLE shardmaster.split_accepted IS 'remarks of the check of a split that its operator takes as they are';
+COMMENT ON TABLE shardmaster.split_accepted IS 'remarks of the check of a split that its operator has accepted';
 COMMENT ON COLUMN shardmaster.split_accepted.object IS 'what the remark is about, as shard_split_check() shows it';
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_accepted', '');
 
@@ -1347,57 +1396,57 @@ SET search_path TO pg_catalog, pg_temp
 LANGUAGE c /* Rust */
 AS 'MODULE_PATHNAME', 'shard_split_accept_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_split_accept(bigint, text, text) IS
-    'accepts a remark of shard_split_check(), which stops the split before anything moves until then: by the check''s name and the object, as its columns check_name and object have them. Kept with the plan and in its events. Before the split has begun (55000); 22023: no check whose remarks are accepted; 42704: no such split';
+    'accepts a remark of shard_split_check(), which stops the split until then. The remark is named by the check''s columns check_name and object. It is kept with the plan and in its events. Example: SELECT shard_split_accept(7, ''source: large objects'', ''public.files''). 55000: the split has begun; 22023: not a check whose remarks can be accepted; 42704: no such split';
 
 -- What is not made, and what may be added while a split runs.
 
 COMMENT ON FUNCTION @extschema@.shard_schema_copy("from" text, "to" text, text, text[], boolean, boolean, boolean, interval) IS
-'makes on one shard what it lacks of another one''s tables of a keyspace, and lists the statements: schemas, types, functions, sequences, tables, partitions, constraints, indexes, statistics, triggers, policies, owners, grants, comments; no rows. As the caller''s login there, in one transaction, which is compared with the other shard before it commits; what takes long beside rows comes after it, without locks that writers wait for. Changes nothing that is there. statement: NULL of what is beside the tables (views, sequences, functions), is missing there and is not made. also: tables beside those of the keyspace; secondary: with indexes that are not unique, and foreign keys; rights: with owners and grants; dry_run: makes nothing. 55000: something is otherwise there, or is not made by this, nothing was made; 42P01: the first shard lacks a table; 42501: no login, or without a right there; errors of shards with their SQLSTATE';
+'creates on one shard what it lacks of another one''s tables of a keyspace, and lists the statements: schemas, types, functions, sequences, tables, partitions, constraints, indexes, statistics, triggers, policies, owners, grants, comments; no rows. It works with the caller''s login there, in one transaction, whose result is compared with the other shard before it commits. What takes long on tables with rows comes after that, without locks that writers wait for. Nothing that exists is changed. statement: NULL for what is missing and not created (views, sequences and functions that the tables do not need). also: tables besides those of the keyspace. secondary: with foreign keys and indexes that are not unique. rights: with owners and grants. dry_run: creates nothing. Example: SELECT * FROM shard_schema_copy(''a'', ''b'', dry_run => true). 55000: something is different there, or cannot be created by this call, and nothing was created; 42P01: the first shard lacks a table; 42501: no login, or one without a right there; errors of shards with their SQLSTATE';
 COMMENT ON FUNCTION @extschema@.shard_table_add(text, text, text, regtype, text, text) IS
-'adds a table to a keyspace. table_name: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. shard_by: the plain name of the column that holds the key. The keyspace "default" takes its key type from key_type, or from the column of the first table that a shard in this database has; where neither tells, keys are text. policy: "sharded"; "reference", whose rows every shard has as origin, a shard, has them; or "global", which stays where it is: both have no shard_by (NULL). 42703: no such column; 42710: already there; 55006: an active split works on the keyspace, and the table is not global';
+'adds a table to a keyspace. table_name: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. shard_by: the plain name of the column that holds the key. The keyspace "default" takes its key type from key_type, or from the column of the first table that a shard in this database has, and is otherwise of text. policy: "sharded"; "reference", a table whose rows every shard copies from the shard origin; or "global", a table whose rows stay where they are. The last two have no shard_by (NULL). Example: SELECT shard_table_add(''orders'', ''tenant_id''). 42703: no such column; 42710: it is already there; 55006: an active split works on the keyspace, and the table is not global';
 
 -- Roles that are gone: a dump had them by their numbers, which are somebody else's where it is restored.
 
 DELETE FROM shardmaster.shard_login WHERE role NOT IN (SELECT oid FROM pg_catalog.pg_roles);
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_login', 'WHERE role IN (SELECT oid FROM pg_catalog.pg_roles)');
 ALTER TABLE shardmaster.execution ALTER COLUMN login_role TYPE text USING login_role::text;
-COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it. The role''s name as in SQL, with quotes where it needs them: a number would be somebody else''s in a restored copy';
+COMMENT ON COLUMN shardmaster.execution.login_role IS 'the role with whose logins it runs and, with two_phase, ends: only the login that prepared a transaction may end it. The role''s name as in SQL, quoted if needed, because a number would mean another role in a restored copy';
 
 -- By what shards know that a reference table was taken out.
 
 ALTER TABLE shardmaster.reference_table ADD COLUMN token text;
-COMMENT ON COLUMN shardmaster.reference_table.token IS 'by which shards know that it was taken out, whatever has its number and name since; NULL, of a row of 0.1.0: what follows from its set, number and name';
+COMMENT ON COLUMN shardmaster.reference_table.token IS 'identifies its removal on shards, whatever has its number and name since; NULL, of a row of 0.1.0: derived from its set, number and name';
 
 COMMENT ON COLUMN shardmaster.reference_copy.as_of IS 'of the tables in filled, what was committed on the origin by then is there';
 
 COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS
-    'the split whose reverse split this is: from its target to its source, at rest until shard_split_reverse()';
+    'the split that this one reverses: from its target to its source, armed until shard_split_reverse()';
 COMMENT ON COLUMN shardmaster.split_plan.baseline IS
-    'of a reverse split: what the tables of its source looked like when nobody could write to the moving keys there yet';
+    'of a reverse split: the definitions of its source''s tables when nobody could write to the moving keys there yet';
 COMMENT ON COLUMN shardmaster.split_plan.copy_again IS
-    'a reverse split may replace rows that were not compared since the cutover, too: the operator has said so';
+    'a reverse split may replace rows that were not compared since the cutover: the operator has allowed it';
 COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS
-    'the size of the reverse split''s queue; NULL: whatever its size';
+    'the size of the reverse split''s queue; NULL: at any size';
 COMMENT ON FUNCTION @extschema@.shard_lookup(text, text) IS
-    'to which key of the other keyspace a key of a lookup index leads: its owner. 42704: no row of the table has the key, as far as the last look tells; 55000: not all shards have been looked through yet; 22023: the keyspace is no lookup index';
+    'the key of the other keyspace that a key of a lookup index leads to: its owner. Example: SELECT shard_lookup(''ann@example.com'', ''emails''). 42704: no row of the table has the key, as far as the index knows; 55000: not all shards have been read yet; 22023: the keyspace is not a lookup index';
 COMMENT ON FUNCTION @extschema@.shard_lookup_conflicts(text) IS
-    'keys of a lookup index that more than one owner has a row with: each owner that it does not lead to, and routed_to, the one that it leads to. When that one''s row goes, the next takes its place';
+    'keys of a lookup index of which several owners have a row: a row for each owner that the key does not lead to. routed_to: the owner that it leads to. When that owner''s row is deleted, the next one takes its place. Example: SELECT * FROM shard_lookup_conflicts(''emails'')';
 COMMENT ON FUNCTION @extschema@.shard_lookups() IS
-    'each lookup index with each of its shards. state: new, filling, sweeping (pairs are looked at again, since changes may have been missed) or filled. waiting: changes that are queued there, up to 100000; lag_seconds: the age of the oldest; waits_for: what keeps it from going on';
+    'each lookup index with each of its shards. state: new, filling, sweeping (pairs are checked again, because changes may have been missed) or filled. waiting: changes that are queued there, up to 100000. lag_seconds: the age of the oldest. waits_for: why it does not go on. Example: SELECT * FROM shard_lookups()';
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
-    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). side standing, without a split: what shard_guard_install() has made (installing; guarded; partial: a table has come to the keyspace since, and is not guarded until it is called again; removing; left: given up by force, and perhaps still there until shard_cleanup()). keys: how many entries. tables: of a key guard those that have its triggers, or are to get them; see the view shardmaster.shard_guard';
+    'what refuses clients: both sides of active splits and redirects of finished ones, and key guards. state: of a source capture, fenced or moved; of a target closed or open; of a finished split redirect, or ending and asking while keys are assigned to the shard again; of a key guard installing, guarded, partial (a table was added since, and needs another call), removing or left (removed by force, until shard_cleanup()). keys: the number of entries. tables: the number of tables, of a key guard those with its triggers; see the view shardmaster.shard_guard. Example: SELECT * FROM shard_guards()';
 COMMENT ON TABLE shardmaster.lookup_entry IS
-    'the owner of each key of a lookup index: by a row of its shard, or claimed until such a row comes';
+    'the owner of each key of a lookup index: by a row of its shard, or claimed until such a row arrives';
 COMMENT ON TABLE shardmaster.lookup_conflict IS
     'owners of keys of a lookup index that lead to another owner: see shard_lookup_conflicts()';
 COMMENT ON TABLE shardmaster.lookup_shard IS
     'how far each lookup index is with each shard; see shard_lookups()';
 COMMENT ON TABLE shardmaster.lookup_removal IS
-    'shards on which something of a lookup index is left that is no more';
+    'shards on which something of a former lookup index is left';
 COMMENT ON TABLE shardmaster.lookup_assigned IS
-    'entries of routing that were assigned or taken out, and whose rows are to be looked at for a lookup index';
+    'entries of routing that were assigned or removed, and whose rows are to be checked for a lookup index';
 COMMENT ON FUNCTION shardmaster.lookup_assigned() IS
-    'internal: has the rows of keys that are assigned looked at for lookup indexes';
+    'internal: requests a check of the rows of assigned keys for lookup indexes';
 COMMENT ON TABLE shardmaster.lookup_signal IS
     'its invalidation tells sessions that owners of lookup indexes have changed; always empty';
 COMMENT ON FUNCTION @extschema@.shard_split_reverse(bigint, boolean) IS
@@ -1405,7 +1454,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_reverse(bigint, boolean) IS
 COMMENT ON TABLE shardmaster.standing_guard IS
     'key guards of shards: see shard_guard_install()';
 COMMENT ON VIEW shardmaster.shard_guard IS
-    'key guards, as this master knows them. state: installing; guarded; partial; removing; left: given up by shard_guard_remove(.., force => true), the shard may go on refusing until shard_cleanup(). keys: entries that are routed there. tables: those that have triggers or are to get them; not_guarded: those of the keyspace that shard_guard_install() has not seen yet';
+    'key guards, as this master knows them. state: installing; guarded; partial; removing; left: removed by shard_guard_remove(.., force => true), so that the shard may refuse keys until shard_cleanup(). keys: entries that are routed there. tables: those that have triggers or will get them; not_guarded: those of the keyspace that shard_guard_install() has not seen yet';
 
 CREATE OR REPLACE FUNCTION shardmaster.split_moves(scope_kind text, entries text[], reverse_of bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -1427,7 +1476,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 COMMENT ON FUNCTION @extschema@.shard_trust_owner(text, text) IS
-    'lets splits run, with all rights that the mover has on this shard, functions and expressions that the role has written. role: its plain name on the shard''s server, which is asked for its number: another role that comes to the name later is not trusted. Roles below superuser trust nobody in the master''s own database, by whatever address, nor on its server where the mover is a superuser. Errors: 42501 that, 42704 no such shard or role, 22023 a shard without rows, 08006 a server that is not reached';
+    'allows splits to run functions and expressions that the role has written, with all rights of the mover on this shard. role: its plain name on the shard''s server. The shard is asked for its number: a later role of the same name is not trusted. Roles below superuser cannot call it for the master''s own database, at any address, nor for its server if the mover is a superuser there. Example: SELECT shard_trust_owner(''a'', ''app_owner''). 42501: a caller who cannot; 42704: no such shard or role; 22023: a shard without rows; 08006: the server cannot be reached';
 
 COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text) IS
     'plans a split that moves tenants (in a hash keyspace: buckets) from one shard to another, and returns its id. Nothing is asked of the shards. What is wrong by the catalog is refused. Example: SELECT shard_split_plan(''a'', ''b'', ''{42}''). 22023: a key is not routed to the source, or the target takes none; 55006: another split moves a key';
@@ -1454,9 +1503,262 @@ COMMENT ON FUNCTION @extschema@.shard_split_verify(bigint) IS
 COMMENT ON FUNCTION @extschema@.shard_split_repair(bigint) IS
     'copies the rows again that shard_split_verify() has found to differ, and verifies their tables again. Only before the cutover. Returns how many rows they are. Example: SELECT shard_split_repair(7). 42704: no such split; 55000: not in this phase';
 COMMENT ON FUNCTION @extschema@.shard_split_points() IS
-    'the injection points of a split, in their order; see the setting shardmaster.fault';
+    'the injection points of a split, in their order; see the setting shardmaster.fault. Example: SELECT * FROM shard_split_points()';
 COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
     'one row for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to call next. ended: the others as well. Example: SELECT * FROM shard_splits(). shard_split_metrics() has all figures and the whole texts';
+COMMENT ON FUNCTION @extschema@.shard_assign_found(text, text[], interval, text) IS
+    'assigns each unassigned key of a directory keyspace to the shard that has its rows (see shard_unassigned), ten thousand keys in a routing version. A key with rows on several shards, rows without a key, and a key that cannot be assigned each get a row with the reason instead. No row moves. Example: SELECT * FROM shard_assign_found(''default''). Errors as of shard_unassigned';
+COMMENT ON FUNCTION @extschema@.shard_cleanup(text) IS
+    'removes from a shard what is left of splits that this master does not know as active. A redirect stays while this master routes one of its keys to the shard. Example: SELECT * FROM shard_cleanup(''a''). 25001: in a transaction block, whose ROLLBACK would not undo it';
+COMMENT ON FUNCTION @extschema@.shard_assign(text, text, text, boolean, text) IS
+    'routes a key to a shard and returns the routing version: a new one, or the current one if the key is already there. No row moves: a key that is routed to another shard needs force (55000 otherwise). Example: SELECT shard_assign(''42'', ''a''). 22P02: the key is not a value of the key type; 42704: unknown shard or keyspace; 55000: the shard is disabled; 55006: an active split moves the key';
+COMMENT ON FUNCTION @extschema@.shard_assign_many(text[], text, text, boolean, text) IS
+    'as shard_assign, for many keys in one routing version: all of them or none. For arrays of bigint and uuid use shard_assign_keys. Example: SELECT shard_assign_many(''{41,42}'', ''a''). 22004: a key is NULL; 22023: no key, or one given twice';
+COMMENT ON FUNCTION @extschema@.shard_assign_bucket(int, text, text, boolean, text) IS
+    'routes a bucket of a hash keyspace to a shard and returns the routing version: a new one, or the current one if it is already there. No row moves: a bucket that is routed to another shard needs force (55000 otherwise). Example: SELECT shard_assign_bucket(7, ''a'', ''users''). 22023: no such bucket, or not a hash keyspace; 42704: unknown shard or keyspace; 55000: the shard is disabled; 55006: an active split moves the bucket';
+COMMENT ON FUNCTION @extschema@.shard_assign_range(text, text, text, text, boolean, text) IS
+    'routes the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace to a shard. Returns the routing version: a new one, or the current one if they are already there. Ranges across a bound are divided there. Numbers and uuids are compared by value, texts by their bytes. No row moves: keys that are routed to another shard need force (55000 otherwise). Example: SELECT shard_assign_range(''1000'', ''2000'', ''a'', ''orders''). 22023: no key between the bounds, or not a range keyspace; 22P02: a bound is not a value of the key type; 42704: unknown shard or keyspace; 55006: an active split moves some of the keys';
+COMMENT ON FUNCTION @extschema@.shard_join_ranges(text, text, text) IS
+    'joins adjacent ranges of the same shard between the bounds (NULL: all) and returns the routing version: a new one, or the current one if there are none. Ranges of active splits stay as they are. Example: SELECT shard_join_ranges(''orders'')';
+COMMENT ON FUNCTION @extschema@.shard_unassign(text, text) IS
+    'removes the route of a key and returns the new routing version. Its rows stay. Example: SELECT shard_unassign(''42''). 42704: not assigned; 55006: an active split moves the key';
+COMMENT ON FUNCTION @extschema@.shard_routing_rollback(bigint, text) IS
+    'creates a new routing version that routes as the given one did, and returns it; the current one, if they are the same. Example: SELECT shard_routing_rollback(12). 55000: a split has moved a key since, or a shard is gone or disabled; 55006: an active split moves a key';
+COMMENT ON FUNCTION @extschema@.shard_set_service(text, text) IS
+    'sets where the service of a shard answers requests for its keys: host:port, [address]:port or unix:/path; several replicas with commas; NULL: nowhere. Example: SELECT shard_set_service(''a'', ''10.0.0.5:8080''). 22023: not an address; 42704: no such shard';
+COMMENT ON FUNCTION @extschema@.shard_services() IS
+    'lists the shards with the addresses of their services, by shard_index. Example: SELECT * FROM shard_services()';
+COMMENT ON FUNCTION @extschema@.shard_gateway_config(text, text, text, text) IS
+    'returns a configuration that sends each request to the service of its key''s shard, by the current routing version. gateway: "nginx", a server for its http block, with the Lua module; "nginx-upstreams" and "nginx-location", its two parts, for a server of your own; "lua", a chunk that returns a function from a key to its upstream; "pgbouncer", the section [databases] with every shard, which uses no other argument. key_from: where a request has its key, header:NAME, query:NAME or path:NUMBER. listen: where the server listens. Warns of shards that have keys and no service. Example: SELECT shard_gateway_config(''nginx'', key_from => ''header:X-Tenant''). 22023: an argument has another value; 42704: no such keyspace';
+COMMENT ON FUNCTION @extschema@.shard_for(bigint, int) IS
+    'the number of a key''s shard, or bucket, from 0 to shard_count - 1: XXH64 with seed 0 over the 8 bytes of the key, the lowest first, modulo shard_count. It never changes. Example: SELECT shard_for(42, 16). 22023: shard_count is not positive; 22004: an argument is NULL';
+COMMENT ON FUNCTION @extschema@.shard_for(text, int) IS
+    'the number of a key''s shard, or bucket, from 0 to shard_count - 1: XXH64 with seed 0 over the key in UTF-8, modulo shard_count. It never changes. Example: SELECT shard_for(''acme'', 16). 22023: shard_count is not positive; 22004: an argument is NULL';
+COMMENT ON FUNCTION @extschema@.shard_for(uuid, int) IS
+    'the number of a key''s shard, or bucket, from 0 to shard_count - 1: XXH64 with seed 0 over the key''s 16 bytes, modulo shard_count. It never changes. Example: SELECT shard_for(gen_random_uuid(), 16). 22023: shard_count is not positive; 22004: an argument is NULL';
+COMMENT ON FUNCTION @extschema@.shard_entries(text) IS
+    'lists the current routes. status "disabled": a split holds back writes, which will go to write_shard. version: the routing version since which the route holds. Example: SELECT * FROM shard_entries()';
+COMMENT ON FUNCTION @extschema@.shard_routing_version(text) IS
+    'returns the current routing version of a keyspace; 0 before the first change. Example: SELECT shard_routing_version()';
+COMMENT ON FUNCTION @extschema@.shard_routing_history(text) IS
+    'lists every change of routing: a row for each key of each version. from_shard: NULL, if the key was newly assigned. to_shard: NULL, if its route was removed. split_id: the split that moved the rows. Example: SELECT * FROM shard_routing_history()';
+COMMENT ON FUNCTION @extschema@.shard_route_at(text, bigint, text) IS
+    'returns the shard that a routing version routes a key to. Example: SELECT shard_route_at(''42'', 12). 42704: no such version, or the key was not assigned in it';
+COMMENT ON FUNCTION @extschema@.shard_credential_set(text, text, jsonb) IS
+    'creates a credential for shards, or replaces its secret. The secret is encrypted with the first of the master keys, and nobody can read it. auth_kind: password {"password", "username"}, mtls_cert {"certificate", "key", "key_password", "username"}, token_command {"command"}, token_file {"file"}, gcp_workload_identity {"account", "host"}, aws_iam {"region", "profile"}, of which username, key_password, account, host and profile are optional. New sessions of splits use it. For the last four kinds, and for a username, a superuser is needed (42501): the server runs or reads what they name, and a username names the mover. If the library is preloaded, the statement is not logged. Example: SELECT shard_credential_set(''north'', ''password'', ''{"password": "secret"}''). 22023: not valid; 55000: no master key; 55006: shards use it with another kind';
+COMMENT ON FUNCTION @extschema@.shard_keychain_rotate() IS
+    'encrypts all credentials again with the first of the master keys, in one transaction and while splits run. Returns their number. The other master keys may then be removed from the file. Example: SELECT shard_keychain_rotate(). 55000: a master key is missing; XX001: a credential was changed';
+COMMENT ON FUNCTION @extschema@.shard_credentials() IS
+    'lists the credentials without their secrets: their kind, the shards that use them, the master key they are encrypted with, who set them last and when. Example: SELECT * FROM shard_credentials()';
+COMMENT ON FUNCTION @extschema@.shard_table_drop(text, text) IS
+    'removes a table from a keyspace. Its rows stay. Example: SELECT shard_table_drop(''orders''). 55006: an active split works on the keyspace';
+COMMENT ON FUNCTION @extschema@.shard_tables(text) IS
+    'lists the tables of a keyspace: names as SQL writes them, the plain name of the shard-by column, and the policy: sharded, reference or global. Example: SELECT * FROM shard_tables()';
+COMMENT ON FUNCTION @extschema@.shard_misplaced(text, text[], interval) IS
+    'rows on another shard than their key is routed to, counted by shard, table and key, with the shard of the route. They are read with the caller''s login on all active shards, or on the named ones, at one moment of routing. Rows that an active split has on two shards are left out. timeout: how long each shard may take, in all. Example: SELECT * FROM shard_misplaced(). 42501: no login, or policies would hide rows from it; 42P01: a shard lacks the table; 40001: routing changed too fast; all other errors as of shard_query_json';
+COMMENT ON FUNCTION @extschema@.shard_unassigned(text, text[], interval) IS
+    'rows whose key has no route, counted by shard, table and key, rows without a key (NULL) included. Example: SELECT * FROM shard_unassigned(). All other errors as of shard_misplaced';
+COMMENT ON FUNCTION @extschema@.shard_reserve_slot(text, text, text, interval, text) IS
+    'reserves a slot of a shard of the kind for a logical key, or returns the live reservation that the tenant already has for it, pending or confirmed. The lease begins now. strategy: fill_first (the shard with the least room), spread (the most), consistent (by the hash of the key). Example: SELECT * FROM shard_reserve_slot(''vector'', ''index-7'', ''42''). SM003: no room; DETAIL names what is full and what is draining. SM004: the tenant''s quota is used up; SM005: another tenant has the key; 22023: no such lease or strategy';
+COMMENT ON FUNCTION @extschema@.shard_confirm_slot(bigint, text) IS
+    'confirms that the resource exists: the slot is occupied until it is freed. With the same resource again it does nothing. Example: SELECT shard_confirm_slot(17, ''collection-7''). SM005: the lease has expired, it was cancelled, or it is confirmed with another resource; 55000: the shard is disabled; 42704: unknown';
+COMMENT ON FUNCTION @extschema@.shard_cancel_slot(bigint) IS
+    'cancels a pending reservation: its slot is free. One that has ended stays as it is. Example: SELECT shard_cancel_slot(17). 55000: it is confirmed; 42704: unknown';
+COMMENT ON FUNCTION @extschema@.shard_renew_slot(bigint, interval) IS
+    'restarts the lease of a pending reservation from now, and returns its end. Example: SELECT shard_renew_slot(17, ''5 min''). SM005: it is not live, or has no lease; 55000: the shard is disabled; 42704: unknown';
+COMMENT ON FUNCTION @extschema@.shard_free_slot(text, text) IS
+    'frees the slot of a confirmed key after its resource was deleted. Returns false if the key is not confirmed. Example: SELECT shard_free_slot(''vector'', ''index-7''). 55006: the slot of a tenant that is routed to a server, which cannot be freed here';
+COMMENT ON FUNCTION @extschema@.shard_expire_leases() IS
+    'expires all reservations whose lease has ended, and returns their number. The worker does it too, see shardmaster.lease_sweep_interval. Example: SELECT shard_expire_leases()';
+COMMENT ON FUNCTION @extschema@.shard_capacity(text) IS
+    'how full each shard of a kind (NULL: of all kinds) is: slots that exist (minted), free, leased, confirmed, and how many more fit; NULL: unlimited. Example: SELECT * FROM shard_capacity()';
+COMMENT ON FUNCTION @extschema@.shard_set_quota(text, text, bigint) IS
+    'sets how many slots of a kind a tenant may hold, leased and confirmed; NULL: no limit. A quota below what it holds takes nothing away. Waits for open reservations of the tenant. Example: SELECT shard_set_quota(''42'', ''vector'', 10)';
+COMMENT ON FUNCTION @extschema@.shard_tenant_usage(text, timestamptz, timestamptz) IS
+    'for each kind, the slots that a tenant (NULL: each tenant) has leased and confirmed, its quota, and the seconds for which it held slots within the interval, from reservation to release. Example: SELECT * FROM shard_tenant_usage(''42'')';
+COMMENT ON FUNCTION @extschema@.shard_place_tenant(text, text, text) IS
+    'routes a new tenant to a server with room, by the strategy (see shard_reserve_slot), with a slot if the server has a capacity. Returns the shard''s key; for a tenant with a route, its shard. Example: SELECT shard_place_tenant(''42'', ''spread''). SM003: no room';
+COMMENT ON FUNCTION @extschema@.shard_login_drop(text, text) IS
+    'removes a login: of one shard, or the one for all others. Only superusers may call it. Example: SELECT shard_login_drop(''analyst''). 42501: not a superuser; 42704: no such login';
+COMMENT ON FUNCTION @extschema@.shard_query(text, text, text[], interval, text) IS
+    'as shard_query_json, with the columns that the caller declares. With on_error => ''report'' the last column is shard_error jsonb. Example: SELECT * FROM shard_query(''SELECT id, name FROM item'') AS t (id bigint, name text). 42804: a shard returns other columns; all other errors as of shard_query_json';
+COMMENT ON FUNCTION @extschema@.shard_reference_tables(text) IS
+    'the state of each reference table of a keyspace, or of all, on each shard. state: filling (not complete yet), following, away (does not answer) or failed (somebody must act). lag: the shard has all that was committed on the origin so long ago. error: why it does not follow, with a hint. Example: SELECT * FROM shard_reference_tables()';
+COMMENT ON FUNCTION @extschema@.shard_reference_wait(text, interval) IS
+    'waits until all active shards have what is now committed on the origins of a keyspace''s reference tables. Example: SELECT shard_reference_wait(). 55000: a shard has failed; 57014: the timeout is over';
+COMMENT ON FUNCTION @extschema@.shard_report() IS
+    'this master as one HTML page, without scripts and external files: what needs attention, shards and how full they are, keyspaces, splits with their times, rates, lag and how long writers waited, placement, the last events. Of many shards, keyspaces and splits it shows the fullest and the latest, and how many are not shown. Above about a million routes their numbers are estimates. Example: psql -Atc ''SELECT shard_report()'' > report.html';
+COMMENT ON FUNCTION @extschema@.shard_route(text, text, text) IS
+    'as shard_of, with what a client needs to connect. conninfo: a connection string without user and file paths; NULL: the shard is this database, so stay on the connection you have. routing_version: the keyspace''s current version, to compare with that of an SM001. namespace: the schema of the shard''s tables. Example: SELECT * FROM shard_route(''42'')';
+COMMENT ON FUNCTION @extschema@.shard_range_midpoint(text, text, text, text) IS
+    'a key that divides the range from lower (NULL: from the first) to before upper (NULL: to the last) in two. by: "keyspace", in the middle of the possible keys, or "rows", in the middle of the rows on its shard (of large tables a sample). Roles below superuser see rows only of tables that a superuser has added (42501). Example: SELECT shard_range_midpoint(''orders'', ''1000'', ''2000''). 55000: there is none; 22023: the range is on two shards, or not a range keyspace';
+COMMENT ON FUNCTION @extschema@.shard_schema_diff(text, text, text, text[], interval) IS
+    'lists the differences between two shards in a keyspace''s tables and what they need. NULL: that shard does not have it. also: tables besides those of the keyspace. Reads only catalogs, with the caller''s login there. timeout: how long each shard may take, in all. Example: SELECT * FROM shard_schema_diff(''a'', ''b''). 42501: no login; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_snowflake_id() IS
+    'a positive identifier that no other machine makes and that grows with time: 41 bits of milliseconds since shardmaster.snowflake_epoch, 10 bits of machine id, 12 bits of sequence. Waits for the next millisecond after 4,096 identifiers of one, and for a clock that was set back by up to 2 s. Example: SELECT shard_snowflake_id(). 55000: the library is not preloaded, no machine id is set, the clock was set back by more, or the epoch has changed';
+COMMENT ON FUNCTION @extschema@.shard_snowflake_parts(bigint) IS
+    'when an identifier was made, to the millisecond, on which machine, and its number in that millisecond. Example: SELECT * FROM shard_snowflake_parts(shard_snowflake_id()). 22023: it is negative; 22004: it is NULL';
+COMMENT ON FUNCTION @extschema@.shard_split_diagnose(bigint) IS
+    'all problems of a split, on the master and on both shards, and what would fix each (NULL: it passes). No row: all is well. Reads only. Example: SELECT * FROM shard_split_diagnose(7). 42704: no such split';
+COMMENT ON FUNCTION @extschema@.shard_split_to_call(bigint) IS
+    'the next call that brings a split to its end. NULL: the split is over, or a worker is doing it. Example: SELECT shard_split_to_call(7). 42704: no such split';
+COMMENT ON FUNCTION @extschema@.shard_top(text, text, integer, text, interval) IS
+    'which tenants to move: the keys with the most rows, bytes or writes of one shard or of all active ones. Estimates from pages chosen at random, up to 64 MB of each shard. by: rows, bytes or writes. rows: within rows_error in 19 of 20 cases, which is 0 if all rows were read. bytes: its part of the tables'' size, with indexes and TOAST. writes: its part of the rows that the server has counted as inserted, updated and deleted, by the rows written last; the order is right, the numbers are approximate. share: percent of its shard. routed_to: the shard of its route, NULL: none. problem: why a shard has not answered; for a named shard that is an error. The shards are asked with the caller''s login (shard_login_set). Example: SELECT * FROM shard_top(by => ''bytes'')';
+COMMENT ON FUNCTION @extschema@.shard_set_endpoint(text, text, text, text, text, int, text, text, text, text, text, text, text, boolean) IS
+    'changes where a shard is. NULL: unchanged. conninfo: as for psql, without a password. host (or several), port, database, username, options (more keywords, as a connection string): parts of it. client_conninfo: what shard_route returns; by default conninfo without user, file paths and session options. read_conninfo: the same for reads, for example of a standby, while no split moves their key. An empty text removes client_conninfo, read_conninfo, uri, credential_alias or notes; an empty conninfo leads to libpq''s defaults. active: false sets the status "disabled", true restores the one before it. Active splits open new sessions; clients are informed by NOTIFY. If the shard has a key guard, a warning names the call of shard_guard_install(). Connection strings need a superuser (42501). Example: SELECT shard_set_endpoint(''a'', host => ''10.0.0.6''). 22023: not valid, or a shard in this database; 42704: no such shard';
+COMMENT ON FUNCTION @extschema@.shard_add_many(text, text) IS
+    'adds a shard for each connection string of a list separated by semicolons. Returns their names: the prefix and the first free numbers. Only superusers may call it, as shard_add(). Example: SELECT * FROM shard_add_many(''host=a dbname=app; host=b dbname=app'', ''shard'')';
+COMMENT ON FUNCTION @extschema@.shard_set_status(text, text) IS
+    'sets a shard''s status. status: "active"; "draining" (serves reads and writes, gets no placement, cannot be a split''s target); "disabled" (shard_of and shard_route refuse it with 55000). Example: SELECT shard_set_status(''a'', ''draining''). 55006: an active split uses the shard, which cannot be disabled';
+COMMENT ON FUNCTION @extschema@.shard_set_capacity(text, bigint) IS
+    'sets the number of a shard''s slots; NULL: unlimited. Example: SELECT shard_set_capacity(''a'', 1000)';
+COMMENT ON FUNCTION @extschema@.shard_topology() IS
+    'lists the shards by shard_index. host, port, database: from the connection string, NULL if it leaves them open (a service, several ports); host and port are NULL for a shard that is this database. active: the status is not "disabled", so that keys are routed to it. Example: SELECT * FROM shard_topology()';
+COMMENT ON FUNCTION @extschema@.shard_distrust_owner(text, text) IS
+    'revokes shard_trust_owner(). Active splits stop at their next step if they would run the role''s code. Example: SELECT shard_distrust_owner(''a'', ''app_owner''). Errors as of shard_trust_owner';
+COMMENT ON FUNCTION @extschema@.shard_of(bigint, text, text) IS
+    'as shard_of(text, ..), for a key that is a number. Example: SELECT shard_of(42)';
+COMMENT ON FUNCTION @extschema@.shard_of(uuid, text, text) IS
+    'as shard_of(text, ..), for a key that is a uuid. Example: SELECT shard_of(''7b0e2f9a-3d0c-4f7e-8f5d-2c1b0a9e8d7c''::uuid)';
+COMMENT ON FUNCTION @extschema@.shard_route(bigint, text, text) IS
+    'as shard_route(text, ..), for a key that is a number. Example: SELECT * FROM shard_route(42)';
+COMMENT ON FUNCTION @extschema@.shard_route(uuid, text, text) IS
+    'as shard_route(text, ..), for a key that is a uuid. Example: SELECT * FROM shard_route(''7b0e2f9a-3d0c-4f7e-8f5d-2c1b0a9e8d7c''::uuid)';
+COMMENT ON PROCEDURE @extschema@.shard_execute_resume(bigint, boolean, interval) IS
+    'continues a statement of shard_execute() on the shards where it is not done, failed ones included, after it has found out the outcome where that is unknown. A shard that cannot be asked does not delay others, and is the error at the end; in two phases the call needs all shards. retry: runs it again also where the outcome cannot be known. Example: CALL shard_execute_resume(7). 42501: it belongs to another role; 42704: no such execution; 55000: nobody knows whether a shard has done it; 55006: another session is running it (for the worker, which has it for a moment, the call waits)';
+COMMENT ON FUNCTION @extschema@.shard_execute_abandon(bigint, boolean, interval) IS
+    'abandons a statement of shard_execute() where it is not done, so that splits no longer wait for it. Undoes nothing. A statement in two phases is ended first, for which each shard may take as long as timeout. force: abandons it also if a shard cannot be told to end its prepared transaction, whose name is in shard_executions(). Example: SELECT shard_execute_abandon(7). 08006: a shard cannot be reached; 42704: no such execution; 55006: another session is running it';
+COMMENT ON FUNCTION @extschema@.shard_executions(bigint) IS
+    'the progress of statements of shard_execute() on each shard, of one or of all. state: waiting, running, prepared (in two phases, not decided), committing (it is done, or the next resume finds that it is not), done, failed (nothing of it is left, unless it ran without a transaction), unknown, abandoned. rows: how many it changed. gid: the name of its prepared transaction. Example: SELECT * FROM shard_executions()';
+COMMENT ON PROCEDURE @extschema@.shard_misplaced_move(text, text[], text, text[], boolean, interval, bigint) IS
+    'moves rows that are on another shard than their keys are routed to, to the right shard, with the caller''s login on both: each row is committed there before it is deleted here. tables: only those. fire_triggers: also if triggers of others fire for deleted rows. timeout: how long each step may take. Rows that are already there and the same are only deleted. For the last rows, clients that write to their tables there wait, as a NOTICE reports. run_id: returns its number; the keys of a session that has ended stay held until the same call is made again. Example: CALL shard_misplaced_move(''a'', ''{42}''). 0A000: a table, a trigger or a foreign key because of which a row might not arrive; 42501: no login; 55000: a key whose rows are on the right shard, or which has no route; 55006: a split, a statement or another run uses the keys; SM008: a row with the same primary key is there with other content';
+COMMENT ON FUNCTION @extschema@.shard_misplaced_abandon(bigint, boolean, interval) IS
+    'abandons a call of shard_misplaced_move() or shard_misplaced_delete() whose session has ended. Its keys are free again, and the next call treats what may be left on both shards as rows that were never moved. Undoes nothing; ends its sessions on shards, with the caller''s login. force: without asking the shards. Example: SELECT shard_misplaced_abandon(3). 42704: no such run; 55000: it has ended and left nothing; 55006: another session is working on it';
+COMMENT ON FUNCTION @extschema@.shard_misplaced_runs(bigint) IS
+    'calls of shard_misplaced_move() and shard_misplaced_delete(), one of them or all, a row for each table. state: running (it holds its keys), done, failed, interrupted (another call has taken its place) or abandoned. moved: rows, without those of a batch that was interrupted before it was counted. Example: SELECT * FROM shard_misplaced_runs()';
+COMMENT ON FUNCTION @extschema@.shard_split_keys(bigint) IS
+    'the keys, buckets or ranges of a split, one a row. Example: SELECT * FROM shard_split_keys(7). 42704: no such split';
+COMMENT ON FUNCTION @extschema@.shard_split_tables(bigint) IS
+    'the tables of a split with their progress; bytes as they were sent. Example: SELECT * FROM shard_split_tables(7)';
+COMMENT ON FUNCTION @extschema@.shard_split_events(bigint) IS
+    'the events of a split, in order: requests, changes of phase, failures. Example: SELECT * FROM shard_split_events(7)';
+COMMENT ON FUNCTION @extschema@.shard_split_plan_range(text, text, text, text, text, text) IS
+    'plans a split that moves the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace. Ranges across a bound are divided there, which is a routing version of its own. Example: SELECT shard_split_plan_range(''a'', ''b'', ''1000'', ''2000'', ''orders''). Errors as of shard_split_plan';
+COMMENT ON FUNCTION @extschema@.shard_split_plan_all(text, text, text, text) IS
+    'plans a split that moves everything of the keyspace that is now routed to the source: a merge, or the move of a whole shard. Example: SELECT shard_split_plan_all(''a'', ''b''). Errors as of shard_split_plan';
+COMMENT ON FUNCTION @extschema@.shard_split_switch_reads(bigint, boolean) IS
+    'switches reads of a split''s keys to its target before the cutover (phases tailing and cutover_pending), or back: shard_route and its like with the intent read. There they see the source''s rows as they were so long ago as lag in shard_split_metrics() says. They are switched back before rows are copied again, and by a rollback. Example: SELECT shard_split_switch_reads(7). 55000: not in this phase';
+COMMENT ON FUNCTION @extschema@.shard_split_lifecycle() IS
+    'the life of a split: each allowed change of phase with its cause (call is NULL), then what each call does in each phase. to_phase: what is requested from then on; NULL: that stays, or the call is refused, as condition says. Example: SELECT * FROM shard_split_lifecycle()';
+COMMENT ON PROCEDURE @extschema@.shard_guard_install(text, text) IS
+    'makes a shard refuse rows of keys that it never had (SM001): triggers on its tables of the keyspace look the key up in a list of the keys routed there. Every assignment and cutover adds to that list before a route leads there. Existing rows stay, and can be changed and deleted. Call it again after an interruption, a restore of the shard, or a new table. Example: CALL shard_guard_install(''a'', ''default''). 0A000: a table that does not exist, that others inherit from, that another shard has as well, or whose keys cannot be looked up; 55000: a shard of another master, a keyspace without tables, or another call is removing it';
+COMMENT ON PROCEDURE @extschema@.shard_guard_remove(text, text, boolean) IS
+    'removes what shard_guard_install() has made. force: the shard is not asked, also not by assignments. What is left of the guard there then refuses new keys until shard_cleanup() removes it; shard_guards() shows it as left. Example: CALL shard_guard_remove(''a'', ''default''). 42704: there is none; 55000: another call is installing it';
+COMMENT ON FUNCTION @extschema@.shard_trusted_owners() IS
+    'the roles of shards whose code the mover may run, by shard_trust_owner(). Example: SELECT * FROM shard_trusted_owners()';
+COMMENT ON FUNCTION @extschema@.shard_split_verification(bigint) IS
+    'the result of shard_split_verify(): a row for each table. status: pending, running, passed, differs or failed (what says why). bytes: of the rows as text. verified_at: when the last row of the table was compared. Example: SELECT * FROM shard_split_verification(7). 42704: no such split';
+COMMENT ON FUNCTION @extschema@.shard_query_page(text, text[], int, jsonb, text, text[], interval) IS
+    'returns the next rows of all shards in one order, as JSON. order_by: columns of the statement, each with ASC or DESC, a text with COLLATE "C" before it. after: the last row of the page before. Rows with NULL in one of these columns are on no page. page_size: 1 to 10,000 rows; each shard sends at most so many. Example: SELECT * FROM shard_query_page(''SELECT id, name FROM item'', ''{id}''). 22023: the order does not distinguish two rows on two pages; 42804: a column that shards may sort differently; all other errors as of shard_query_json';
+COMMENT ON FUNCTION @extschema@.shard_assign_keys(bigint[], text, text, boolean, text) IS
+'as shard_assign_many, for an array of bigint, for example of array_agg(). For a quoted literal, which has no type, use shard_assign_many. Example: SELECT shard_assign_keys(array_agg(id), ''a'') FROM tenants';
+COMMENT ON FUNCTION @extschema@.shard_assign_keys(text[], text, text, boolean, text) IS
+'as shard_assign_many, for an array of text, for example of array_agg(). For a quoted literal, which has no type, use shard_assign_many. Example: SELECT shard_assign_keys(array_agg(name), ''a'') FROM tenants';
+COMMENT ON FUNCTION @extschema@.shard_assign_keys(uuid[], text, text, boolean, text) IS
+'as shard_assign_many, for an array of uuid, for example of array_agg(). For a quoted literal, which has no type, use shard_assign_many. Example: SELECT shard_assign_keys(array_agg(id), ''a'') FROM tenants';
+COMMENT ON FUNCTION shardmaster.split_settles(bigint) IS 'when a split finishes automatically; NULL: only when it is requested';
+COMMENT ON TABLE shardmaster.keychain IS 'credentials of shards by alias, encrypted with a master key that is outside of the database; see shard_credentials()';
+COMMENT ON COLUMN shardmaster.split_cutover.attempt IS 'failed attempts';
+COMMENT ON TABLE shardmaster.split_cutover IS 'requested cutovers and rehearsals; a row is deleted when its cutover is decided or aborted';
+COMMENT ON COLUMN shardmaster.split_difference.to_repair IS 'shard_split_repair() was called: the row is copied again';
+COMMENT ON TABLE shardmaster.split_settle IS 'splits that finish automatically; a row is deleted when the finish is requested, or the split is reversed or rolled back';
+COMMENT ON COLUMN shardmaster.standing_guard.stage IS 'begun; made: the shard has an empty list; listing: all earlier routes are committed, and are being listed; fitting: the list is complete, triggers are being created; stands; going: it is being removed; left: removed by force, without the shard, which may still have it';
+COMMENT ON FUNCTION shardmaster.routine_levels() IS 'which level of shard_grant() includes which routine; a higher level includes the lower ones';
+COMMENT ON COLUMN shardmaster.shard.status_active IS 'of a disabled shard: the status that it had before, which shard_set_endpoint(active => true) restores';
+COMMENT ON COLUMN shardmaster.shard.conninfo IS 'libpq connection string of the mover; NULL: this database';
+COMMENT ON COLUMN shardmaster.shard.added_by IS 'the role that added it: splits check again whether it may have a schema of this database as a shard';
+COMMENT ON COLUMN shardmaster.shard.auth_kind IS 'how the mover proves to the shard who it is; libpq: by the connection string and what the server''s operating-system user has; most others by a credential of the keychain';
+COMMENT ON COLUMN shardmaster.shard.credential_alias IS 'the name of its credential';
+COMMENT ON COLUMN shardmaster.shard.endpoint_at IS 'when its address was last set: active splits open new sessions';
+COMMENT ON COLUMN shardmaster.keychain.sealed IS 'a byte for the format, 8 that identify the master key, a nonce of 24, ciphertext; alias and auth_kind are authenticated with it';
+COMMENT ON COLUMN shardmaster.keychain.set_by IS 'the role that set it last, for people: nothing depends on it';
+COMMENT ON TABLE shardmaster.database_identity IS 'the database and server that a connection string of the mover leads to, as a worker last read it there';
+COMMENT ON COLUMN shardmaster.database_identity.identity IS 'system identifier of the server and oid of the database: if they differ, it is another database; copies of a disk share them';
+COMMENT ON COLUMN shardmaster.keyspace.key_type IS 'type of the key, by name; NULL: text, until a shard_table_add of the default keyspace sets it';
+COMMENT ON COLUMN shardmaster.table_policy.policy IS 'sharded: each row on the shard of its key; reference: all rows on every shard; global: on one server, which only the application knows';
+COMMENT ON COLUMN shardmaster.table_policy.named_by IS 'the role that added it: if its schema is one of this database, splits check again whether the role may use it';
+COMMENT ON TABLE shardmaster.reference_set IS 'reference tables that are kept together; a row is deleted when no shard has anything of it';
+COMMENT ON COLUMN shardmaster.reference_set.token IS 'identifies it on shards: the hash of its secret';
+COMMENT ON COLUMN shardmaster.reference_set.secret IS 'identifies its worker to guards; no shard stores it';
+COMMENT ON TABLE shardmaster.reference_table IS 'the number by which shards know a reference table';
+COMMENT ON COLUMN shardmaster.reference_table.dropped IS 'removed from the keyspace; shards may still have something of it';
+COMMENT ON COLUMN shardmaster.reference_table.waits_for IS 'why a shard still has something of a table that was removed';
+COMMENT ON COLUMN shardmaster.reference_copy.filled IS 'tables, by their numbers, that have been there completely';
+COMMENT ON COLUMN shardmaster.routing_version.changed_by IS 'the role of the session, for people: nothing depends on it';
+COMMENT ON COLUMN shardmaster.routing_entry.key IS 'the name of the entry: the key itself, the number of the bucket, or the range as [lower,upper)';
+COMMENT ON COLUMN shardmaster.routing_entry.upper IS 'first key after a range; NULL: there is none';
+COMMENT ON COLUMN shardmaster.routing_entry.unassigned IS 'the entry ended because its route was removed, not because others took its place';
+COMMENT ON COLUMN shardmaster.split_plan.on_ddl IS 'what the split does when a moving table changes on the source: wait until the target is changed as well, or apply the change there ("replay" in the catalog)';
+COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects clients of the keys that left; NULL: it no longer does';
+COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end a part of the redirect';
+COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last requested the cutover, or a rehearsal: an old request is void for a worker that has not seen it';
+COMMENT ON COLUMN shardmaster.split_plan.fenced_since IS 'since when a cutover keeps writers of what moves waiting, or a shard that lost the state of the split has not got it back; NULL: neither';
+COMMENT ON COLUMN shardmaster.split_plan.undo_ended_at IS 'since when a split that is being finished cannot be taken back any more, because nothing prevented its end';
+COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish may delete rows that are not proven to be on the target: the operator has allowed it';
+COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback does not ask the target: the operator has declared it lost';
+COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish does not ask the source: the operator has declared it lost';
+COMMENT ON TABLE shardmaster.split_plan IS 'online splits: the requested state (goal) and the present one (phase)';
+COMMENT ON COLUMN shardmaster.split_plan.token IS 'identifies the split on shards: the hash of its secret';
+COMMENT ON COLUMN shardmaster.split_plan.secret IS 'identifies the mover to the capture triggers; no shard stores it';
+COMMENT ON COLUMN shardmaster.split_settle.age IS 'how long after the cutover; NULL: at any age';
+COMMENT ON COLUMN shardmaster.split_settle.is_full IS 'the queue has reached that size';
+COMMENT ON COLUMN shardmaster.redirect.ending IS 'assigned to the shard that it had left: a worker informs the shard';
+COMMENT ON COLUMN shardmaster.redirect.asked_of IS 'assigned to this shard, which may be the one that it had left, at another address: a worker asks both';
+COMMENT ON TABLE shardmaster.split_verification IS 'how far the comparison of each table of a split is, and its result';
+COMMENT ON COLUMN shardmaster.split_verification."position" IS 'where the comparison continues: the side that is read, its completed partitions, the next block';
+COMMENT ON COLUMN shardmaster.split_verification.differed IS 'rows that earlier comparisons found to differ; 0: one has passed since';
+COMMENT ON COLUMN shardmaster.split_verification.request IS 'counts the requests of the comparison: results of earlier ones do not count any more';
+COMMENT ON COLUMN shardmaster.split_event.who IS 'the role of the session, for people: nothing depends on it';
+COMMENT ON VIEW shardmaster.shard_endpoint IS 'where each shard is and how the mover connects, as set by shard_add() and shard_set_endpoint(); without secrets. No host: this database, or what a service names. options: more keywords of libpq';
+COMMENT ON FUNCTION shardmaster.execution_take(bigint, boolean, interval) IS 'internal: takes an execution for the session, and finds out its state';
+COMMENT ON COLUMN shardmaster.execution.wave IS 'how many shards run it in parallel';
+COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none: a shard in committing means that it was decided, none that it was not';
+COMMENT ON COLUMN shardmaster.execution.master IS 'the master that runs it: a copy of its catalog on another server is another master, and leaves the shards to it';
+COMMENT ON COLUMN shardmaster.execution.timeline IS 'the timeline of the master when it last recorded what was done: on another one its last records may be lost';
+COMMENT ON COLUMN shardmaster.execution.look_at IS 'when its shards are asked next, once it is done in two phases, whether one that failed over has it prepared again; NULL: it is not done, or they are no longer asked';
+COMMENT ON COLUMN shardmaster.execution.started_by IS 'the role that may resume it, or a role with its rights';
+COMMENT ON COLUMN shardmaster.execution_shard.xid IS 'its transaction there, as long as system_identifier and timeline are the same; no other transaction has the number, because what the shard had written up to flushed survives a crash';
+COMMENT ON COLUMN shardmaster.execution_shard.gid IS 'the name of its prepared transaction, recorded before it is prepared; no two attempts have the same';
+COMMENT ON SERVER shardmaster IS 'all shards of this master that are active when it is queried';
+COMMENT ON FUNCTION shardmaster.fdw_handler() IS 'internal: the callbacks of the foreign data wrapper';
+COMMENT ON TABLE shardmaster.shard_login IS 'the logins with which shard_query() connects roles to the shards: never as the mover; see shard_logins()';
+COMMENT ON COLUMN shardmaster.shard_login.role IS 'the role that asks: the role itself, or one whose rights it has';
+COMMENT ON COLUMN shardmaster.shard_login.credential_alias IS 'its credential; NULL: by what the server''s operating-system user has';
+COMMENT ON COLUMN shardmaster.lookup.table_name IS 'its name in the table policy of the other keyspace; NULL: no table was added yet';
+COMMENT ON COLUMN shardmaster.lookup.token IS 'identifies on shards what captures changes of the column there';
+COMMENT ON COLUMN shardmaster.lookup.swept IS 'the epoch up to which all pairs were checked again since';
+COMMENT ON COLUMN shardmaster.misplaced_key.routed_to IS 'the shard of its route; NULL: it has no route';
+COMMENT ON TABLE shardmaster.misplaced_session IS 'sessions on shards that work for it: they are ended before another one continues';
+COMMENT ON TABLE shardmaster.misplaced_table IS 'how many rows of each table it has moved, and how many it has only deleted';
+COMMENT ON TABLE shardmaster.misplaced_doubt IS 'rows that may be on the right shard and still on the wrong one, and the transaction that copied them';
+COMMENT ON COLUMN shardmaster.misplaced_doubt.left_by IS 'the transaction that deletes them: its number, server, timeline and how far the log there was written, so that a crash gives the number to no other transaction; NULL: it could not be asked';
+COMMENT ON COLUMN shardmaster.shard_slots.returned_no IS 'the slot_no of a free slot that was returned';
+COMMENT ON TABLE shardmaster.shard_reservation IS 'all reservations, past ones too: the audit trail of slots';
+COMMENT ON TABLE shardmaster.shard_room IS 'free slots of each shard, without the changes in shard_room_change';
+COMMENT ON COLUMN shardmaster.shard_room.room IS 'capacity, 2^62 if it is unlimited, minus occupied slots';
+COMMENT ON TABLE shardmaster.shard_room_change IS 'changes to be added to shard_room';
+COMMENT ON TABLE shardmaster.shard_quota IS 'the quota of a tenant for slots of a kind';
+COMMENT ON COLUMN shardmaster.shard_quota.held IS 'slots that it holds, without the changes in shard_quota_change';
+COMMENT ON TABLE shardmaster.shard_quota_change IS 'changes to be added to shard_quota';
+COMMENT ON FUNCTION shardmaster.split_rests(bigint) IS 'what a completed split waits for; NULL: it is not completed, or is working';
+COMMENT ON FUNCTION shardmaster.waiting_words(text) IS 'what a split waits for, to follow the words "waiting for"';
+COMMENT ON FUNCTION shardmaster.split_figures(bigint) IS 'internal: what shard_split_metrics asks the sources of active splits; problem: why there is no answer, or what is wrong with it';
+COMMENT ON FUNCTION shardmaster.split_account(bigint, timestamptz) IS 'internal: the summary of shard_split_run';
+COMMENT ON FUNCTION shardmaster.split_next_call(bigint, text, boolean) IS 'internal: the call that shard_split_run makes next; '''' to wait, NULL at the end';
+COMMENT ON VIEW @extschema@.shard_splits IS 'one row for each split that is neither finished nor rolled back, as in shard_splits(), for roles that may call that';
+COMMENT ON COLUMN shardmaster.standing_guard.tables IS 'the tables that have triggers or will get them, by their names in the keyspace';
+COMMENT ON COLUMN shardmaster.standing_guard.apart IS 'connection strings that led to another database than the guarded one; an empty one: this database';
+COMMENT ON FUNCTION shardmaster.guard_begin(text, text, boolean, boolean) IS 'internal: records that shard_guard_install() or shard_guard_remove() has begun';
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.
 DO $$

@@ -31,6 +31,17 @@ $$;
 COMMENT ON FUNCTION shardmaster.split_takes_worker(bigint, text, text, text, text, boolean) IS
     'whether a split has work for which it takes one of shardmaster.max_split_workers';
 
+-- Calls start one where no coordinator does.
+CREATE FUNCTION shardmaster.split_starts_by_call(split_id bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT NOT pg_is_in_recovery()
+       AND (current_setting('shardmaster.database', true) IS DISTINCT FROM current_database()
+            OR current_setting('shared_preload_libraries') NOT LIKE '%shardmaster%')
+       AND NOT EXISTS (SELECT FROM pg_stat_activity a
+                        WHERE a.backend_type = 'shardmaster split ' || $1 AND a.datname = current_database())
+$$;
+COMMENT ON FUNCTION shardmaster.split_starts_by_call(bigint) IS 'whether a split has no worker, and gets one only when somebody calls for it';
+
 -- Why a split that has work has no worker; NULL: it will have one in a moment.
 CREATE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -48,13 +59,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
          WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id, o.activity, o.phase, o.goal, o.cutover_step, o.finished_at IS NOT NULL)) w (count, splits, rest)
-     CROSS JOIN LATERAL (
-        -- Calls start one where no coordinator does.
-        SELECT NOT pg_is_in_recovery()
-           AND (current_setting('shardmaster.database', true) IS DISTINCT FROM current_database()
-                OR current_setting('shared_preload_libraries') NOT LIKE '%shardmaster%')
-           AND NOT EXISTS (SELECT FROM pg_stat_activity a
-                            WHERE a.backend_type = 'shardmaster split ' || p.id AND a.datname = current_database())) n (nobody)
+     CROSS JOIN LATERAL (SELECT shardmaster.split_starts_by_call(p.id)) n (nobody)
      WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
        AND (n.nobody OR w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int)
 $$;
@@ -70,7 +75,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    THEN ', but not while rows are compared or known to differ' ELSE '' END
       FROM shardmaster.split_settle s WHERE s.split_id = $1
 $$;
-COMMENT ON FUNCTION shardmaster.split_settles(bigint) IS 'when a split is to be finished by itself; NULL: not before somebody asks for it';
+COMMENT ON FUNCTION shardmaster.split_settles(bigint) IS 'when a split finishes automatically; NULL: only when it is requested';
 
 -- What a split whose cutover has decided waits for, while there is nothing to do.
 CREATE FUNCTION shardmaster.split_rests(split_id bigint) RETURNS text
@@ -83,39 +88,55 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
        AND NOT EXISTS (SELECT FROM shardmaster.split_plan b
                         WHERE b.reverse_of = p.id AND b.goal NOT IN ('planning', 'rolled_back'))
 $$;
-COMMENT ON FUNCTION shardmaster.split_rests(bigint) IS 'for what a split waits that is completed; NULL: it is not, or at work';
+COMMENT ON FUNCTION shardmaster.split_rests(bigint) IS 'what a completed split waits for; NULL: it is not completed, or is working';
 
 -- What is waited for, as the end of a sentence: texts of workers begin with words of their own.
 CREATE FUNCTION shardmaster.waiting_words(waiting_for text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT regexp_replace(regexp_replace($1, '^((waiting for|retrying after:) )+', ''), '^connecting to shard', 'a connection to shard')
 $$;
-COMMENT ON FUNCTION shardmaster.waiting_words(text) IS 'what a split waits for, to stand behind "waiting for"';
+COMMENT ON FUNCTION shardmaster.waiting_words(text) IS 'what a split waits for, to follow the words "waiting for"';
 
 -- What the worker says now; without one, what was last written down. A worker that only
--- says what it does waits for nothing, but while it tries again the reason stays.
-CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
+-- says what it does waits for nothing, but while it tries again the reason stays. What it
+-- is at is in its application_name.
+CREATE FUNCTION shardmaster.split_waits(split_id bigint, OUT waiting_on text, OUT waiting_for text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(CASE
-                WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for)
-                WHEN (d.does OR a.query LIKE 'connecting to shard %') AND p.activity = 'retrying' THEN p.waiting_for
-                -- It follows its source meanwhile.
-                WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
-                     AND g.tail_status = 'caught_up' AND NOT p.paused THEN 'waiting for shard_split_cutover'
-                WHEN NOT d.does THEN a.query END, shardmaster.split_rests(p.id))
+    SELECT CASE WHEN w.text IS NULL THEN CASE WHEN r.text IS NOT NULL THEN CASE WHEN r.ends THEN 'time' ELSE 'call' END END
+                ELSE w.kind END,
+           coalesce(w.text, r.text)
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
       -- One that waits for the plan's row is not written down there yet.
       LEFT JOIN LATERAL (
-        SELECT w.pid, w.query FROM pg_stat_activity w
+        SELECT w.pid, w.query, coalesce(nullif(w.application_name, ''), 'working') AS status FROM pg_stat_activity w
          WHERE w.backend_type = 'shardmaster split ' || p.id AND w.datname = current_database()
            AND (w.pid = p.worker_pid OR w.query <> '')
          ORDER BY w.pid = p.worker_pid DESC NULLS LAST, w.backend_start LIMIT 1) a ON true
+     CROSS JOIN LATERAL (SELECT shardmaster.split_rests(p.id), EXISTS (SELECT FROM shardmaster.split_settle s WHERE s.split_id = p.id)) r (text, ends)
      CROSS JOIN LATERAL (
-        SELECT coalesce(a.query, '') IN ('', 'copying', 'applying changes', 'looking at both shards', 'installing',
-                   'cutting over', 'rehearsing the cutover', 'completing the cutover', 'finishing', 'rolling back', 'ending the redirect')
-            OR a.query LIKE 'deleting rows of %' OR a.query LIKE 'comparing %') d (does)
+        SELECT CASE WHEN p.paused THEN 'call' ELSE 'other' END, coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for) WHERE a.pid IS NULL
+        UNION ALL
+        SELECT 'other', p.waiting_for WHERE a.status IN ('working', 'following', 'connecting') AND p.activity = 'retrying'
+        UNION ALL
+        -- It follows its source meanwhile.
+        SELECT 'call', 'waiting for shard_split_cutover'
+         WHERE a.status = 'following' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
+           AND p.activity <> 'retrying' AND g.tail_status = 'caught_up' AND NOT p.paused
+        UNION ALL
+        SELECT CASE a.status WHEN 'idle' THEN 'call' WHEN 'connecting' THEN 'connection' ELSE 'other' END, a.query
+         WHERE a.status IN ('waiting', 'idle') OR a.status = 'connecting' AND p.activity <> 'retrying'
+        UNION ALL
+        SELECT NULL, NULL
+         LIMIT 1) w (kind, text)
      WHERE p.id = $1
+$$;
+COMMENT ON FUNCTION shardmaster.split_waits(bigint) IS
+    'what a split waits for just now, for people and as a word: call (of an operator), time, connection or other; NULL: it waits for nothing';
+
+CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT w.waiting_for FROM shardmaster.split_waits($1) w
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for(bigint) IS 'what a split waits for just now; NULL: for nothing';
 
@@ -143,7 +164,7 @@ CREATE TYPE shardmaster.split_metrics_row AS (
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
     fence_ms numeric, attempts int, keyspace text, scope text, description text, unknown_since timestamptz,
     error_detail text, rehearsed_ms numeric, next_call text, reverse_of bigint, reads_on text,
-    queue_limit bigint, retrying_since timestamptz, fenced_since timestamptz);
+    queue_limit bigint, retrying_since timestamptz, fenced_since timestamptz, waiting_on text);
 COMMENT ON TYPE shardmaster.split_metrics_row IS 'the columns of shard_split_metrics()';
 
 -- asks: sources, how far targets are behind; of splits that have ended those since ended_since. What it costs is to grow with
@@ -175,8 +196,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                 THEN 'working' ELSE p.activity END,
            -- That capture has stopped is told beside whatever is waited for.
            CASE WHEN n.has_ended THEN p.waiting_for
-                WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
-                ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
+                WHEN f.lag_rows IS NULL THEN coalesce(w.waiting_for, f.problem)
+                ELSE nullif(concat_ws('; ', w.waiting_for, f.problem), '') END,
            g.percent,
            CASE WHEN p.phase = 'backfill' AND p.goal <> 'rolled_back' AND g.percent > 0
                 THEN (clock_timestamp() - g.backfill_started_at) * ((100 - g.percent) / g.percent)::float8 END,
@@ -194,7 +215,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            p.reverse_of,
            CASE WHEN p.finished_at IS NOT NULL THEN NULL
                 WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END, f.queue_limit,
-           CASE WHEN p.attempts > 0 THEN p.retrying_since END, p.fenced_since
+           CASE WHEN p.attempts > 0 THEN p.retrying_since END, p.fenced_since,
+           CASE WHEN NOT n.has_ended THEN coalesce(w.waiting_on, CASE WHEN f.problem IS NOT NULL THEN 'other' END) END
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
@@ -202,6 +224,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                             (p.finished_at IS NOT NULL OR p.phase = 'rolled_back')
                             AND NOT EXISTS (SELECT FROM worked_on w WHERE w.backend_type = 'shardmaster split ' || p.id)) n (followed, has_ended)
       LEFT JOIN (SELECT * FROM shardmaster.split_figures($1) WHERE $2) f ON f.split_id = p.id
+      LEFT JOIN LATERAL shardmaster.split_waits(p.id) w ON NOT n.has_ended
      WHERE p.id = $1
         OR $1 IS NULL AND (p.finished_at IS NULL AND p.phase <> 'rolled_back' OR coalesce(p.finished_at, p.updated_at) >= $3)
      ORDER BY p.id
@@ -214,9 +237,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM shardmaster.split_metrics($1, true, now() - interval '1 day')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'one row for each split that is open or has ended within a day, or for the one that is asked for: what it does, how far it is, why it waits. Example: SELECT * FROM shard_split_metrics(7). Sizes are in bytes. lag_rows: changed rows that are queued on the source, counted up to 1000001. unknown_since: since when lag_rows, lag and queue_bytes are unknown, because the source does not answer within a second. next_call: what to call next. tenants: the first 50 names of what moves; shard_split_keys() has all. reverse_of: the split that this one reverses; lag_rows is then what it would have to bring back. reads_on: the shard that reads go to; NULL: the split is finished. queue_limit: the size at which capture stops and the copy begins again. retrying_since: since when attempts fail; NULL: the last one did not. fence_ms: how long the cutover, or a failed attempt that took longer, kept writers waiting. rehearsed_ms: the same of the last rehearsal. fenced_since: since when the cutover keeps writers waiting, or a shard that has lost the state of the split has not got it back';
+    'one row for each split that is open or has ended within a day, or for the one that is asked for: what it does, how far it is, why it waits. Example: SELECT * FROM shard_split_metrics(7). Sizes are in bytes. lag_rows: changed rows that are queued on the source, counted up to 1000001. unknown_since: since when lag_rows, lag and queue_bytes are unknown, because the source does not answer within a second. next_call: what to call next. tenants: the first 50 names of what moves; shard_split_keys() has all. reverse_of: the split that this one reverses; lag_rows is then what it would have to bring back. reads_on: the shard that reads go to; NULL: the split is finished. queue_limit: the size at which capture stops and the copy begins again. retrying_since: since when attempts fail; NULL: the last one did not. fence_ms: how long the cutover, or a failed attempt that took longer, kept writers waiting. rehearsed_ms: the same of the last rehearsal. fenced_since: since when the cutover keeps writers waiting, or a shard that has lost the state of the split has not got it back. waiting_on: what waiting_for is, as a word: call (of an operator), time, connection or other; NULL: the split waits for nothing';
 COMMENT ON FUNCTION shardmaster.split_figures(bigint) IS
-    'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
+    'internal: what shard_split_metrics asks the sources of active splits; problem: why there is no answer, or what is wrong with it';
 
 CREATE FUNCTION @extschema@.shard_split_keys(split_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE ROWS 1000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -224,7 +247,7 @@ LANGUAGE sql STABLE ROWS 1000 SECURITY DEFINER SET search_path = pg_catalog, pg_
     SELECT unnest(p.tenants) FROM shardmaster.split_plan p WHERE p.id = $1
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_keys(bigint) IS
-    'what a split moves, whole: keys, buckets or ranges, one a row. 42704: no such split';
+    'the keys, buckets or ranges of a split, one a row. Example: SELECT * FROM shard_split_keys(7). 42704: no such split';
 
 CREATE TYPE shardmaster.split_tables_row AS (
     table_name text, status text, "position" text, rows_copied bigint, changes_applied bigint, bytes bigint,
@@ -243,7 +266,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.split_id = $1 ORDER BY t.ordinal
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_tables(bigint) IS
-    'the tables of a split with their progress; bytes as they went over the wire';
+    'the tables of a split with their progress; bytes as they were sent. Example: SELECT * FROM shard_split_tables(7)';
 
 CREATE TYPE shardmaster.split_events_row AS (at timestamptz, from_phase text, to_phase text, who text, detail text);
 COMMENT ON TYPE shardmaster.split_events_row IS 'the columns of shard_split_events()';
@@ -256,7 +279,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       FROM shardmaster.split_event e WHERE e.split_id = $1 ORDER BY e.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_events(bigint) IS
-    'what happened to a split, in order: requests, changes of phase, failures';
+    'the events of a split, in order: requests, changes of phase, failures. Example: SELECT * FROM shard_split_events(7)';
 
 -- One line of a terminal has no room for a key of a page.
 CREATE FUNCTION shardmaster.clipped(text text, most int) RETURNS text
@@ -280,7 +303,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('[%s] ', rpad(repeat('#', least(coalesce($1, 0) / 5, 20)::int), 20, '.'))
      WHERE current_setting('application_name') = 'psql'
 $$;
-COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'how much of a copy there is, as a bar; NULL where the client is not psql';
+COMMENT ON FUNCTION shardmaster.progress_bar(bigint) IS 'the progress of a copy as a bar; NULL if the client is not psql';
 
 CREATE FUNCTION shardmaster.split_line(split_id bigint) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -301,8 +324,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                     THEN concat_ws(' since ', m.activity,
                                    CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
                -- What its operator does next is no news to whoever runs it.
-               CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
-                     AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
+               CASE WHEN m.activity = 'paused' OR m.activity = 'retrying' OR m.activity <> 'failed' AND m.waiting_on NOT IN ('call', 'connection')
                     THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 700) END)
       FROM shardmaster.split_plan p
      -- What its source would say stands in the line of one phase alone.
@@ -310,7 +332,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
      CROSS JOIN LATERAL (SELECT p.goal = 'rolled_back' AND m.phase <> 'rolled_back') b (goes_back)
      CROSS JOIN LATERAL (SELECT b.goes_back, m.phase = 'backfill' AND NOT b.goes_back) g (goes_back, copies)
      -- An attempt that is under way says nothing new, until it has passed or failed, too.
-     WHERE p.id = $1 AND NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_for, 'connecting to shard') LIKE 'connecting to shard%')
+     WHERE p.id = $1 AND NOT (m.attempts > 0 AND m.activity = 'working' AND coalesce(m.waiting_on, 'connection') = 'connection')
 $$;
 COMMENT ON FUNCTION shardmaster.split_line(bigint) IS 'internal: a split in one line, for shard_split_run; NULL: there is nothing new';
 
@@ -326,10 +348,10 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'split % has not begun, since %', plan.id, shardmaster.clipped(shardmaster.waiting_words(plan.waiting_for), 700)
             USING ERRCODE = '57014',
-                  HINT = format('It goes on trying: the same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
+                  HINT = format('It is tried again. The same call watches it again, CALL shard_split_run(%1$s, ''rolled_back'') ends it.', plan.id);
     END IF;
 END $$;
-COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 where a split has tried to begin for half a minute while it was watched';
+COMMENT ON FUNCTION shardmaster.split_in_vain(bigint, timestamptz) IS 'internal: raises 57014 if a split could not begin for half a minute while it was watched';
 
 CREATE FUNCTION shardmaster.split_account(split_id bigint, began timestamptz) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -339,13 +361,12 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                shardmaster.counted(nullif(m.total_rows_copied, 0), 'row', 'rows') || ' copied'
                    || coalesce(' at ' || shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, m.backfill_completed_at), ''),
                CASE WHEN m.cutover_at IS NOT NULL THEN
-                    concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')), w.detail) END,
+                    concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')),
+                              'the cutover waited for ' || g.fence_waited_for) END,
                'next: ' || m.next_call)
       FROM shardmaster.split_metrics(split_id, false, 'infinity'::timestamptz) m
-      LEFT JOIN LATERAL (SELECT e.detail FROM shardmaster.split_event e
-                          WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
-                          ORDER BY e.id DESC LIMIT 1) w ON true
+      LEFT JOIN shardmaster.split_progress g ON g.split_id = m.split_id
 $$;
-COMMENT ON FUNCTION shardmaster.split_account(bigint, timestamptz) IS 'internal: what shard_split_run has done since a moment';
+COMMENT ON FUNCTION shardmaster.split_account(bigint, timestamptz) IS 'internal: the summary of shard_split_run';
 
 SET LOCAL search_path = @extschema@, pg_temp;

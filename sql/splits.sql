@@ -38,7 +38,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                     THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
            -- What is wrong is what it waits for: somebody to mend it.
            shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,
-                                        CASE WHEN m.waiting_for = 'waiting for shard_split_cutover'
+                                        CASE WHEN m.phase = 'cutover_pending' AND m.waiting_on = 'call' AND m.activity <> 'paused'
                                              THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
                                         shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
@@ -53,6 +53,6 @@ COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
 
 -- For whoever types a table's name; as the function without its argument.
 CREATE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits(false);
-COMMENT ON VIEW @extschema@.shard_splits IS 'a line for each split that is neither finished nor rolled back, as shard_splits() has them, for those who may call that';
+COMMENT ON VIEW @extschema@.shard_splits IS 'one row for each split that is neither finished nor rolled back, as in shard_splits(), for roles that may call that';
 
 SET LOCAL search_path = @extschema@, pg_temp;

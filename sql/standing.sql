@@ -17,10 +17,10 @@ CREATE TABLE shardmaster.standing_guard (
     PRIMARY KEY (keyspace, shard_key)
 );
 COMMENT ON TABLE shardmaster.standing_guard IS 'key guards of shards: see shard_guard_install()';
-COMMENT ON COLUMN shardmaster.standing_guard.stage IS 'begun; made: the shard has an empty list; listing: all routes from before are committed, and are being listed; fitting: the list is whole, triggers are being created; stands; going: it is being removed; left: given up without the shard, which may still have it';
+COMMENT ON COLUMN shardmaster.standing_guard.stage IS 'begun; made: the shard has an empty list; listing: all earlier routes are committed, and are being listed; fitting: the list is complete, triggers are being created; stands; going: it is being removed; left: removed by force, without the shard, which may still have it';
 COMMENT ON COLUMN shardmaster.standing_guard.listed_to IS 'the last entry that is on the list, or the last table that has triggers; NULL: none yet';
-COMMENT ON COLUMN shardmaster.standing_guard.tables IS 'the tables that have triggers or are to get them, as the keyspace calls them';
-COMMENT ON COLUMN shardmaster.standing_guard.apart IS 'connection strings by which another database than the guarded one has answered; an empty one: this very database';
+COMMENT ON COLUMN shardmaster.standing_guard.tables IS 'the tables that have triggers or will get them, by their names in the keyspace';
+COMMENT ON COLUMN shardmaster.standing_guard.apart IS 'connection strings that led to another database than the guarded one; an empty one: this database';
 COMMENT ON COLUMN shardmaster.standing_guard.changed_by IS 'the transaction of the last step: the next one is another';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.standing_guard', '');
@@ -39,6 +39,6 @@ SELECT g.shard_key, g.keyspace,
   FROM shardmaster.standing_guard g CROSS JOIN LATERAL (
        SELECT array_agg(t.table_name ORDER BY t.table_name) AS tables FROM shardmaster.table_policy t
         WHERE t.keyspace = g.keyspace AND t.policy = 'sharded' AND t.table_name <> ALL (g.tables)) n;
-COMMENT ON VIEW shardmaster.shard_guard IS 'key guards, as this master knows them. state: installing; guarded; partial; removing; left: given up by shard_guard_remove(.., force => true), the shard may go on refusing until shard_cleanup(). keys: entries that are routed there. tables: those that have triggers or are to get them; not_guarded: those of the keyspace that shard_guard_install() has not seen yet';
+COMMENT ON VIEW shardmaster.shard_guard IS 'key guards, as this master knows them. state: installing; guarded; partial; removing; left: removed by shard_guard_remove(.., force => true), so that the shard may refuse keys until shard_cleanup(). keys: entries that are routed there. tables: those that have triggers or will get them; not_guarded: those of the keyspace that shard_guard_install() has not seen yet';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -29,11 +29,11 @@ BEGIN
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_guard_install(text, text) IS
-'from now on the shard refuses rows of keys that it never had (SM001): triggers on its tables of the keyspace look into a list of what is routed there, which every assignment and cutover adds to before a route leads there. Rows that are there already stay, and may be changed and deleted. Called again, it goes through all of it again, after an interruption, a shard that was restored, or a new table. 0A000: a table that is not there, that others inherit from, that another shard has as well, or whose keys cannot be looked up; 55000: a shard of another master, a keyspace without tables, another call is removing it';
+'makes a shard refuse rows of keys that it never had (SM001): triggers on its tables of the keyspace look the key up in a list of the keys routed there. Every assignment and cutover adds to that list before a route leads there. Existing rows stay, and can be changed and deleted. Call it again after an interruption, a restore of the shard, or a new table. Example: CALL shard_guard_install(''a'', ''default''). 0A000: a table that does not exist, that others inherit from, that another shard has as well, or whose keys cannot be looked up; 55000: a shard of another master, a keyspace without tables, or another call is removing it';
 COMMENT ON PROCEDURE @extschema@.shard_guard_remove(text, text, boolean) IS
-'takes away what shard_guard_install() has made. force: the shard is not asked, and assignments do not ask it any more: what is left of the guard there refuses what is new to it, until shard_cleanup() has removed it; shard_guards() lists it as left. 42704: there is none; 55000: another call is installing it';
+'removes what shard_guard_install() has made. force: the shard is not asked, also not by assignments. What is left of the guard there then refuses new keys until shard_cleanup() removes it; shard_guards() shows it as left. Example: CALL shard_guard_remove(''a'', ''default''). 42704: there is none; 55000: another call is installing it';
 COMMENT ON FUNCTION shardmaster.guard_begin(text, text, boolean, boolean) IS
-'internal: writes down that shard_guard_install() or shard_guard_remove() has begun';
+'internal: records that shard_guard_install() or shard_guard_remove() has begun';
 COMMENT ON FUNCTION shardmaster.guard_step(text, text, boolean) IS
 'internal: the next step of a guard that comes or goes, to be committed; false: all is done. 55000: another call has begun the opposite';
 

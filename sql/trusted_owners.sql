@@ -8,6 +8,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.shard_key, t.role, t.since, t.said_by FROM shardmaster.trusted_owner t ORDER BY 1, 2
 $$;
 COMMENT ON FUNCTION @extschema@.shard_trusted_owners() IS
-    'roles of shards of which shard_trust_owner() has said that the mover may run their code';
+    'the roles of shards whose code the mover may run, by shard_trust_owner(). Example: SELECT * FROM shard_trusted_owners()';
 
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -22,7 +22,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.split_id = $1 ORDER BY t.ordinal
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_verification(bigint) IS
-    'what shard_split_verify() has found: a row for each table, status pending, running, passed, differs or failed (what says why); bytes as the rows are as text; verified_at: when the last row of the table was compared. 42704: no such split';
+    'the result of shard_split_verify(): a row for each table. status: pending, running, passed, differs or failed (what says why). bytes: of the rows as text. verified_at: when the last row of the table was compared. Example: SELECT * FROM shard_split_verification(7). 42704: no such split';
 
 COMMENT ON FUNCTION @extschema@.shard_split_repair(bigint) IS
     'copies the rows again that shard_split_verify() has found to differ, and verifies their tables again. Only before the cutover. Returns how many rows they are. Example: SELECT shard_split_repair(7). 42704: no such split; 55000: not in this phase';

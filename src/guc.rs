@@ -192,15 +192,15 @@ pub fn register() {
     GucRegistry::define_bool_guc(
         c"shardmaster.capture",
         c"Developer's setting: installs capture triggers.",
-        c"Off makes a split lose the writes that happen while it copies; tests use it to see that losses are found.",
+        c"Off makes a split lose the writes that happen while it copies. Tests use it to see that losses are found.",
         &CAPTURE,
         GucContext::Suset,
         GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
         c"shardmaster.reverse",
-        c"Lets a split be taken back after its cutover, by shard_split_reverse().",
-        c"Read when a split is started: its target then queues, from the cutover on, the keys of changed rows.",
+        c"Allows shard_split_reverse() to take a split back after its cutover.",
+        c"Read when a split is started. From the cutover on, its target then queues the keys of changed rows.",
         &REVERSE,
         GucContext::Sighup,
         GucFlags::default(),
@@ -233,8 +233,8 @@ fn register_texts() {
     );
     define(
         c"shardmaster.worker_id",
-        c"Name of this server, from which its machine id is made.",
-        c"Two names may give the same id; used where shardmaster.machine_id is not set. Empty: the environment's WORKER_ID.",
+        c"Name of this server, from which its machine id is derived.",
+        c"Two names may give the same id. Used where shardmaster.machine_id is not set. Empty: the environment's WORKER_ID.",
         &WORKER_ID,
         fixed_at_start(),
     );
@@ -254,8 +254,8 @@ fn register_texts() {
     );
     define(
         c"shardmaster.throttle_query",
-        c"Query by which a copy waits, run on the split's target once a second.",
-        c"Its first value: why the copy is to wait, as a text, or true; NULL, false or no row: it goes on. Empty: nothing is asked.",
+        c"Query by which a copy is paused, run on the split's target once a second.",
+        c"Its first value is the reason to pause, as text, or true. NULL, false or no row: the copy continues. Empty: no query.",
         &THROTTLE_QUERY,
         GucContext::Sighup,
     );
@@ -271,19 +271,19 @@ fn register_texts() {
     };
     of_superusers(
         c"shardmaster.master_key_file",
-        c"File with the keys that credentials are sealed under.",
-        c"64 hexadecimal digits a line, the first seals, each opens; outside of the data directory, and read by the server's account alone. Empty: shardmaster.master_key_command.",
+        c"File with the master keys that credentials are encrypted with.",
+        c"Each line has 64 hexadecimal digits. The first key encrypts, all decrypt. Only the server's operating-system user may read the file. Empty: shardmaster.master_key_command.",
         &MASTER_KEY_FILE,
     );
     of_superusers(
         c"shardmaster.master_key_command",
-        c"Shell command that writes the keys that credentials are sealed under.",
-        c"As a file of them. It has 5 s. Empty: SHARDMASTER_MASTER_KEY in the environment of the server.",
+        c"Shell command whose output is the master keys that credentials are encrypted with.",
+        c"The output is as in the file. Times out after 5 s. Empty: SHARDMASTER_MASTER_KEY in the environment of the server.",
         &MASTER_KEY_COMMAND,
     );
     define(
         c"shardmaster.fault",
-        c"Developer's setting: what happens at named points of a split.",
+        c"Developer's setting: what happens at injection points of a split.",
         c"'point=hold', 'point=error', 'point=exit' or 'point=kill', separated by commas; see shard_split_points().",
         &FAULT,
         GucContext::Suset,
@@ -305,7 +305,7 @@ fn register_times() {
     ms(
         c"shardmaster.tail_interval",
         c"Time between two windows of changes while a split follows its source.",
-        c"A window that takes longer is followed by the next at once.",
+        c"If a window takes longer, the next follows at once.",
         &TAIL_INTERVAL,
         1,
         GucContext::Sighup,
@@ -313,7 +313,7 @@ fn register_times() {
     ms(
         c"shardmaster.max_lag",
         c"Lag below which a split counts as caught up.",
-        c"Time that the rows of one window take to come over; the way to a distant target is left out.",
+        c"Time to copy the rows of one window, without the network latency to a distant target.",
         &MAX_LAG,
         1,
         GucContext::Sighup,
@@ -321,7 +321,7 @@ fn register_times() {
     ms(
         c"shardmaster.cutover_timeout",
         c"Deadline of a cutover, until its decision.",
-        c"Past it everything is set back and the split goes on following its source.",
+        c"After that the cutover is undone, and the split goes on following its source.",
         &CUTOVER_TIMEOUT,
         100,
         GucContext::Sighup,
@@ -329,31 +329,31 @@ fn register_times() {
     ms(
         c"shardmaster.route_wait_timeout",
         c"Time that a write route waits for a cutover.",
-        c"Then it is refused with SM002.",
+        c"After that it is refused with SM002.",
         &ROUTE_WAIT_TIMEOUT,
         0,
         GucContext::Userset,
     );
     ms(
         c"shardmaster.lease_sweep_interval",
-        c"Time between two looks for leases that have run out.",
-        c"The worker looks earlier when the next lease ends earlier.",
+        c"Time between two searches for expired leases.",
+        c"The worker wakes earlier if a lease expires earlier.",
         &LEASE_SWEEP_INTERVAL,
         10,
         GucContext::Sighup,
     );
     ms(
         c"shardmaster.max_standby_lag",
-        c"How far standbys of the target may be behind before a copy waits for them.",
-        c"Of those that stream from it, the slowest. Changes go on coming over. 0: as far as they like.",
+        c"How far standbys of the target may lag before a copy waits for them.",
+        c"Measured on the slowest standby that streams from it. Changes are still applied. 0: no limit.",
         &MAX_STANDBY_LAG,
         0,
         GucContext::Sighup,
     );
     ms(
         c"shardmaster.watch_interval",
-        c"Time between two looks whether the shards of a completed split still know it.",
-        c"A shard that failed over or was restored gets its state back. 0: never.",
+        c"Interval at which completed splits check that their shards still know them.",
+        c"The state is restored on a shard that failed over or was restored. 0: never.",
         &WATCH_INTERVAL,
         0,
         GucContext::Sighup,
@@ -361,7 +361,7 @@ fn register_times() {
     ms(
         c"shardmaster.remote_timeout",
         c"Time after which a silent shard counts as lost.",
-        c"Bounds connecting and every remote statement but the copy, which is bounded by progress, and looks through whole tables, which are not bounded.",
+        c"Limits connecting and remote statements. A copy is limited by its progress instead. Scans of whole tables have no limit.",
         &REMOTE_TIMEOUT,
         100,
         GucContext::Sighup,
@@ -378,8 +378,8 @@ fn register_times() {
     );
     GucRegistry::define_int_guc(
         c"shardmaster.redirect_retention",
-        c"Age at which the redirect of a finished split ends by itself.",
-        c"From then on the old shard takes writes of clients with a route from before the split. 0: never.",
+        c"Age at which the redirect of a finished split ends.",
+        c"After that the old shard accepts writes of clients with a route from before the split. 0: never.",
         &REDIRECT_RETENTION,
         0,
         i32::MAX,
@@ -388,8 +388,8 @@ fn register_times() {
     );
     GucRegistry::define_int_guc(
         c"shardmaster.capture_lease",
-        c"Time that capture goes on without a sign of life of the worker.",
-        c"Past it the queue stops growing and the copy starts again.",
+        c"Time that capture continues without a sign of life of the worker.",
+        c"After that the queue stops growing, and the copy starts again.",
         &CAPTURE_LEASE,
         1,
         i32::MAX,
@@ -405,7 +405,7 @@ fn register_limits() {
     int(
         c"shardmaster.route_cache_size",
         c"Entries of routing that a session keeps in memory.",
-        c"An entry takes about 150 bytes; where there are more, the session begins anew. 0: none.",
+        c"An entry takes about 150 bytes. If there are more, the cache is emptied. 0: none.",
         &ROUTE_CACHE_SIZE,
         0,
         i32::MAX,
@@ -415,7 +415,7 @@ fn register_limits() {
     int(
         c"shardmaster.machine_id",
         c"Number of this server in the identifiers that it makes.",
-        c"Another one on each server, standbys included. -1: from shardmaster.worker_id.",
+        c"Must be different on each server, standbys included. -1: from shardmaster.worker_id.",
         &MACHINE_ID,
         -1,
         1023,
@@ -424,8 +424,8 @@ fn register_limits() {
     );
     int(
         c"shardmaster.max_split_workers",
-        c"Splits that work at the same time; one more that is to be rolled back or finished.",
-        c"Others wait for their turn. Bounded by max_worker_processes.",
+        c"Splits that work at the same time, besides one that is rolled back or finished.",
+        c"The others wait. Limited by max_worker_processes.",
         &MAX_SPLIT_WORKERS,
         1,
         1_000,
@@ -434,7 +434,7 @@ fn register_limits() {
     );
     int(
         c"shardmaster.max_copy_rate",
-        c"Rate of a copy, in kB a second of data.",
+        c"Rate of a copy, in kB of data per second.",
         c"0: unlimited.",
         &MAX_COPY_RATE,
         0,
@@ -445,7 +445,7 @@ fn register_limits() {
     int(
         c"shardmaster.copy_share",
         c"Part of its time, in percent, in which a copy works while clients change the moving rows.",
-        c"In the rest both servers are left to the clients. 100: without a pause.",
+        c"In the rest of the time it pauses for the clients. 100: without a pause.",
         &COPY_SHARE,
         1,
         100,
@@ -454,8 +454,8 @@ fn register_limits() {
     );
     int(
         c"shardmaster.copy_streams",
-        c"Chunks that a split copies at the same time, slices that it compares, and batches that its finish deletes, each with two sessions of its own.",
-        c"0: half of the cores of the smaller shard where the mover may read how many it has, else 2. With shardmaster.max_copy_rate there is one.",
+        c"Parallel pairs of sessions of a split: for chunks to copy, ranges to compare, and batches to delete.",
+        c"0: half of the cores of the smaller shard if the mover can read their number, else 2. With shardmaster.max_copy_rate it is 1.",
         &COPY_STREAMS,
         0,
         16,
@@ -475,7 +475,7 @@ fn register_limits() {
     int(
         c"shardmaster.cutover_max_size",
         c"Size of changed rows above which a cutover aborts.",
-        c"They are brought over while writers wait; one table's rows count by themselves.",
+        c"They are copied while writers wait. The limit is for the rows of one table.",
         &CUTOVER_MAX_SIZE,
         1,
         i32::MAX,
@@ -485,7 +485,7 @@ fn register_limits() {
     int(
         c"shardmaster.max_row_size",
         c"Size of a row, as COPY writes it, above which a split stops.",
-        c"A worker takes twice of it while such a row goes over.",
+        c"A worker needs twice as much memory while it copies such a row.",
         &MAX_ROW_SIZE,
         1,
         // The server writes none that is longer.
@@ -495,7 +495,7 @@ fn register_limits() {
     );
     int(
         c"shardmaster.queue_max_size",
-        c"Size of a split's queues of changes at which capture stops and the copy starts again.",
+        c"Size of a split's change queues at which capture stops and the copy starts again.",
         c"Client writes never fail because of it.",
         &QUEUE_MAX_SIZE,
         1,
@@ -505,8 +505,8 @@ fn register_limits() {
     );
     int(
         c"shardmaster.sequence_margin",
-        c"Values by which a moved sequence is set ahead.",
-        c"Covers values that sessions of the source hold in their caches.",
+        c"Number of values by which a moved sequence is set ahead.",
+        c"Covers values that sessions of the source have cached.",
         &SEQUENCE_MARGIN,
         0,
         i32::MAX,

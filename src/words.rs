@@ -37,7 +37,7 @@ pub fn from_the_beginning(id: i64) -> String {
 /// The same of a reverse split, which is not begun again.
 pub fn gives_up(back: i64, there: i64) -> String {
     format!(
-        "The reverse split has missed changes and cannot go on. Remove it with SELECT shard_split_rollback({back}), finish split {there}, and plan a split in the other direction."
+        "The reverse split has missed changes and cannot continue. Remove it with SELECT shard_split_rollback({back}), finish split {there}, and plan a split in the other direction."
     )
 }
 

@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.made (
     digest  text NOT NULL,
     objects text NOT NULL
 );
-COMMENT ON TABLE shardmaster_agent.made IS 'by which statements the tables and functions here were made, and what had come of it';
+COMMENT ON TABLE shardmaster_agent.made IS 'the statements that made the tables and functions here, with a fingerprint of the result';
 
 -- Changed by nothing but the transitions of the protocol: every capturing
 -- transaction above READ COMMITTED locks its row.
@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.progress (
     state      jsonb NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-COMMENT ON TABLE shardmaster_agent.progress IS 'on a target: the snapshot and the cursors that its rows stand for';
+COMMENT ON TABLE shardmaster_agent.progress IS 'on a target: the snapshot and the cursors that its rows correspond to';
 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.consumed (
     split_id    bigint PRIMARY KEY,
@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.consumed (
     purging     boolean NOT NULL DEFAULT false,
     deciding    text
 );
-COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot and the step up to which the queue has been given away, the last step that the target was about to commit, whether finish has begun to delete, and the run of the master that may have decided the cutover';
+COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot and the step up to which the queue has been delivered, the last step that the target was about to commit, whether finish has begun to delete, and the run of the master that may have decided the cutover';
 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.lease (
     split_id   bigint PRIMARY KEY,
@@ -99,11 +99,11 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_origin (
     complete_from xid8 NOT NULL DEFAULT '0',
     max_bytes     bigint NOT NULL
 );
-COMMENT ON TABLE shardmaster_agent.reference_origin IS 'reference tables that others follow: the last step that each copy was about to commit, and what has been taken out of the queues';
-COMMENT ON COLUMN shardmaster_agent.reference_origin.server IS 'on which server and timeline: of another one the numbers of transactions say nothing';
-COMMENT ON COLUMN shardmaster_agent.reference_origin.consumed IS 'no entry is in a queue that this snapshot has seen; a copy that has not seen all of it is made anew';
-COMMENT ON COLUMN shardmaster_agent.reference_origin.is_full IS 'a queue was full: nothing is read of them until they are open again';
-COMMENT ON COLUMN shardmaster_agent.reference_origin.complete_from IS 'changes of earlier transactions may be in no queue: a copy by a snapshot in which one of them was under way is made anew';
+COMMENT ON TABLE shardmaster_agent.reference_origin IS 'reference tables that others follow: the last step that each copy was about to commit, and what was removed from the queues';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.server IS 'its server and timeline: on another one the numbers of transactions have no meaning';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.consumed IS 'no queue has an entry that this snapshot has seen; a copy that has not seen all of it is made again';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.is_full IS 'a queue was full: nothing is read from the queues until they are open again';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.complete_from IS 'changes of earlier transactions may be in no queue: a copy by a snapshot in which one of them was open is made again';
 
 COMMENT ON COLUMN shardmaster_agent.reference_origin.max_bytes IS 'how large a queue may be';
 
@@ -118,7 +118,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_copy (
     tables     jsonb NOT NULL DEFAULT '{}',
     PRIMARY KEY (set_id, shard)
 );
-COMMENT ON TABLE shardmaster_agent.reference_copy IS 'copies of reference tables: the snapshot of their origin that the rows stand for, on which server and timeline, and what each table was like there';
+COMMENT ON TABLE shardmaster_agent.reference_copy IS 'copies of reference tables: the snapshot of their origin that the rows correspond to, its server and timeline, and the definition of each table there';
 
 -- Stays until shard_drop(): a master that was restored to a time before does not write to them.
 CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_ended (
@@ -127,7 +127,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_ended (
     ended_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (namespace, token)
 );
-COMMENT ON TABLE shardmaster_agent.reference_ended IS 'reference tables that were taken out of their keyspace, by their tokens: their rows are everybody''s to write since';
+COMMENT ON TABLE shardmaster_agent.reference_ended IS 'reference tables that were removed from their keyspace, by their tokens: any client may write to their rows since';
 
 -- Called for statements, so that whoever changes nothing is told, too.
 CREATE OR REPLACE FUNCTION shardmaster_agent.reference_guard() RETURNS trigger
@@ -143,7 +143,7 @@ BEGIN
     RAISE EXCEPTION 'table "%" is a copy of a reference table, whose rows are written on shard "%"', TG_TABLE_NAME, TG_ARGV[1]
         USING ERRCODE = '55000',
               DETAIL = json_build_object('table', TG_TABLE_NAME, 'origin', TG_ARGV[1])::text,
-              HINT = 'Write there; all other shards follow.';
+              HINT = 'Write there. All other shards follow.';
 END $agent$;
 COMMENT ON FUNCTION shardmaster_agent.reference_guard() IS 'refuses clients'' writes to a copy of a reference table';
 
@@ -180,5 +180,5 @@ BEGIN
     END IF;
     RETURN false;
 END $agent$;
-COMMENT ON FUNCTION shardmaster_agent.is_mover(bigint, text, text) IS 'whether this session is a worker''s of a split, or of one of a namespace and keyspace';
+COMMENT ON FUNCTION shardmaster_agent.is_mover(bigint, text, text) IS 'whether this session belongs to a worker of a split, or of a namespace and keyspace';
 GRANT EXECUTE ON FUNCTION shardmaster_agent.is_mover(bigint, text, text) TO PUBLIC;

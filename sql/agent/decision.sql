@@ -29,9 +29,9 @@ BEGIN
     END IF;
 END $agent$;
 COMMENT ON TABLE shardmaster_agent.decision IS 'the last cutover that this database knows of each namespace and keyspace; stays until the shard is dropped';
-COMMENT ON COLUMN shardmaster_agent.decision.side IS 'source: the keys have left this database; target: they have come';
+COMMENT ON COLUMN shardmaster_agent.decision.side IS 'source: the keys have left this database; target: they have arrived';
 COMMENT ON COLUMN shardmaster_agent.decision.other IS 'the other shard';
 COMMENT ON COLUMN shardmaster_agent.decision.keys IS 'entries of routing that moved; NULL: more than are kept here';
-COMMENT ON COLUMN shardmaster_agent.decision.earlier IS 'the cutovers of the keyspace before that one, of any shards, newest first: at most 51, of the last of them no keys; NULL: not known';
-COMMENT ON COLUMN shardmaster_agent.decision.keyspace_made IS 'when the master made the keyspace, in microseconds since 1970: another one of its name has another moment; NULL: not known';
+COMMENT ON COLUMN shardmaster_agent.decision.earlier IS 'the cutovers of the keyspace before that one, of any shards, newest first: at most 51, the last of them without keys; NULL: not known';
+COMMENT ON COLUMN shardmaster_agent.decision.keyspace_made IS 'when the master made the keyspace, in microseconds since 1970: another keyspace of this name has another moment; NULL: not known';
 COMMENT ON COLUMN shardmaster_agent.decision.tables IS 'tables of the keyspace whose rows moved, as the master names them; NULL: not known';

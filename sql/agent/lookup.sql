@@ -9,9 +9,9 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.lookup (
     consumed  bigint NOT NULL DEFAULT 0,
     UNIQUE (token, namespace)
 );
-COMMENT ON TABLE shardmaster_agent.lookup IS 'lookup indexes that capture changes of a column here; what has changed is in the table lookup_queue_<id>';
+COMMENT ON TABLE shardmaster_agent.lookup IS 'lookup indexes that capture changes of a column here; the changes are in the table lookup_queue_<id>';
 COMMENT ON COLUMN shardmaster_agent.lookup.announced IS 'the step whose changes the master was about to commit';
-COMMENT ON COLUMN shardmaster_agent.lookup.consumed IS 'the step whose changes it has committed, so that they were taken out of the queue';
+COMMENT ON COLUMN shardmaster_agent.lookup.consumed IS 'the step whose changes it has committed, so that they were removed from the queue';
 
 CREATE OR REPLACE FUNCTION shardmaster_agent.lookup() RETURNS trigger
 LANGUAGE plpgsql AS $agent$

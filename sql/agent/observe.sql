@@ -256,7 +256,7 @@ SELECT json_build_object(
                                          LEFT JOIN pg_operator o ON o.oid = c.operator
                                         WHERE a.attname = w.shard_by AND coalesce(o.oprname, '=') = '=')
                     UNION ALL
-                    SELECT 'a subscription, by which rows come' FROM pg_subscription_rel s WHERE s.srrelid = tree.relid
+                    SELECT 'a subscription that writes to it' FROM pg_subscription_rel s WHERE s.srrelid = tree.relid
                     UNION
                     -- What is deleted here is deleted without asking who references it. Found by the
                     -- triggers that such a key has: there is no index over what it references.

@@ -8,9 +8,9 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.redirect (
     version   bigint NOT NULL DEFAULT 0,
     UNIQUE (namespace, keyspace, entries)
 );
-COMMENT ON TABLE shardmaster_agent.redirect IS 'redirects of keys that have left a namespace; what has left is in the table left_<id>';
-COMMENT ON COLUMN shardmaster_agent.redirect.entries IS 'what the entries are: keys, buckets of how many and of what, ranges of what';
-COMMENT ON COLUMN shardmaster_agent.redirect.version IS 'the number that the look-up''s text has: a transaction that reads another one is older than the text';
+COMMENT ON TABLE shardmaster_agent.redirect IS 'redirects of keys that have left a namespace; the keys are in the table left_<id>';
+COMMENT ON COLUMN shardmaster_agent.redirect.entries IS 'what the entries are: keys, or buckets or ranges with their number and type';
+COMMENT ON COLUMN shardmaster_agent.redirect.version IS 'the version of the lookup function''s text: a transaction that reads another one is older than the text';
 
 CREATE OR REPLACE FUNCTION shardmaster_agent.redirect() RETURNS trigger
 LANGUAGE plpgsql AS $agent$

@@ -11,8 +11,8 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.standing (
     UNIQUE (namespace, keyspace)
 );
 COMMENT ON TABLE shardmaster_agent.standing IS 'key guards: keys that a namespace has or had are in the table listed_<id>, others are refused';
-COMMENT ON COLUMN shardmaster_agent.standing.entries IS 'what the list is of: keys, buckets of how many and of what, ranges of what';
-COMMENT ON COLUMN shardmaster_agent.standing.version IS 'counted up by each change of the list, in the same transaction: a writer whose snapshot is older cannot lock this row';
+COMMENT ON COLUMN shardmaster_agent.standing.entries IS 'what the list contains: keys, or buckets or ranges with their number and type';
+COMMENT ON COLUMN shardmaster_agent.standing.version IS 'incremented by each change of the list, in the same transaction: a writer with an older snapshot cannot lock this row';
 
 CREATE OR REPLACE FUNCTION shardmaster_agent.standing() RETURNS trigger
 LANGUAGE plpgsql AS $agent$

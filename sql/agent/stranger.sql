@@ -18,14 +18,14 @@
 ), owned AS (
     -- A superuser has made it, and somebody else is the mover by now.
     SELECT 0 AS rank, 'role ' || pg_catalog.replace(pg_catalog.quote_ident(current_user), '%', '%%')
-                      || ' may not use schema shardmaster_agent, which belongs to role %s' AS what, a.nspowner AS owner,
+                      || ' cannot use schema shardmaster_agent, which belongs to role %s' AS what, a.nspowner AS owner,
            NULL::pg_catalog.oid AS classid, NULL::pg_catalog.oid AS objid
       FROM agent a JOIN pg_catalog.pg_roles s ON s.oid = a.nspowner AND s.rolsuper
      WHERE NOT pg_catalog.has_schema_privilege(a.oid, 'USAGE')
     UNION ALL
     SELECT 1, 'schema shardmaster_agent belongs to role %s', nspowner, NULL, NULL FROM agent
     UNION ALL
-    SELECT 2, 'role %s may create objects in schema shardmaster_agent', a.grantee, NULL, NULL
+    SELECT 2, 'role %s can create objects in schema shardmaster_agent', a.grantee, NULL, NULL
       FROM agent, pg_catalog.aclexplode(agent.nspacl) a
      WHERE a.privilege_type = 'CREATE'
     UNION ALL
@@ -33,11 +33,11 @@
     SELECT 3, 'an object in schema shardmaster_agent belongs to role %s: ', owner, classid, objid
       FROM member WHERE is_expected
     UNION ALL
-    SELECT 4, 'an object in schema shardmaster_agent is none of the agent''s: ', NULL, classid, objid
+    SELECT 4, 'an object in schema shardmaster_agent is not one of the agent''s: ', NULL, classid, objid
       FROM member WHERE is_expected IS NOT TRUE
     UNION ALL
     SELECT 5, 'trigger ' || pg_catalog.replace(pg_catalog.quote_ident(t.tgname), '%', '%%') || ' of table '
-              || pg_catalog.replace(t.tgrelid::pg_catalog.regclass::text, '%', '%%') || ' is none of the agent''s', NULL, NULL, NULL
+              || pg_catalog.replace(t.tgrelid::pg_catalog.regclass::text, '%', '%%') || ' is not one of the agent''s', NULL, NULL, NULL
       FROM agent JOIN pg_catalog.pg_class c ON c.relnamespace = agent.oid AND c.relkind = 'r'
       JOIN pg_catalog.pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
       JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid AND p.pronamespace <> agent.oid

@@ -4,10 +4,10 @@
 CREATE OR REPLACE FUNCTION pg_temp.shardmaster_stray(table_name text, key text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $agent$
 BEGIN
-    RAISE EXCEPTION 'shard "%" gave a row of % for table %, which split {split} does not move', {other_shard},
+    RAISE EXCEPTION 'shard "%" returned a row of % for table %, which split {split} does not move', {other_shard},
                     coalesce(format('key "%s"', key), 'no key'), table_name
         USING ERRCODE = 'SM006',
               DETAIL = json_build_object('table', table_name, 'key', key, 'shard', {other_shard}, 'split_id', {split})::text,
               HINT = 'Nothing of this step was kept. Find out what on shard ' || quote_literal({other_shard})
-                     || ', or between it and the master, gives rows of others; then resume the split, or roll it back.';
+                     || ', or between it and the master, returns rows of other keys. Then resume the split, or roll it back.';
 END $agent$

@@ -13,16 +13,16 @@ BEGIN
             ERRCODE = '42501',
             MESSAGE = problem,
             DETAIL = 'Another role was the mover here when it was made.',
-            HINT = 'Let that role be the mover again (shardmaster.local_user, or the user of the shard''s connection string), or hand the schema over to role '
+            HINT = 'Make that role the mover again (shardmaster.local_user, or the user of the shard''s connection string). Or give the schema to role '
                    || pg_catalog.quote_ident(current_user) || ' with the statement of docs/operate/roles-and-rights.md, "Another mover".';
     END IF;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION USING
             ERRCODE = '55000',
             MESSAGE = problem,
-            DETAIL = 'Who may create objects in a database can make a schema of this name; what is in it would run with the rights of role '
+            DETAIL = 'Somebody who can create schemas in the database may have made this one. Code in it would run with the rights of role '
                      || pg_catalog.quote_ident(current_user) || '.',
-            HINT = 'If no split has used this database, drop the schema as a superuser; else give what belongs to it to role '
+            HINT = 'If no split has used this database, drop the schema as a superuser. Otherwise give what belongs to it to role '
                    || pg_catalog.quote_ident(current_user) || ' and drop the rest.';
     END IF;
 END $trust$;

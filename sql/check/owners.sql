@@ -178,7 +178,7 @@ WITH RECURSIVE trusted AS (
       JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
      WHERE r.classid = 'pg_proc'::regclass AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION
-    SELECT e.author, format('function %s, with arguments that role %%s has written', replace(p.oid::regprocedure::text, '%', '%%')), e.what
+    SELECT e.author, format('function %s, with arguments written by role %%s', replace(p.oid::regprocedure::text, '%', '%%')), e.what
       FROM (SELECT x.what, x.author, x.tree, found[1]::oid
               FROM expression x CROSS JOIN regexp_matches(x.tree, ':(?:op)?funcid (\d+)', 'g') found
             UNION ALL SELECT l.what, l.author, '', l.proc FROM lent l
@@ -195,13 +195,13 @@ WITH RECURSIVE trusted AS (
            AND regexp_replace(e.tree, format(':funcid %s [^{}]*\{CONST :consttype %s ', p.oid::oid, 'regclass'::regtype::oid), '', 'g')
                ~ format(':funcid %s ', p.oid::oid)
     UNION
-    SELECT c.author, format('sequence %s, which role %%s may not draw from', replace(s.oid::regclass::text, '%', '%%')), c.what
+    SELECT c.author, format('sequence %s, which role %%s cannot use', replace(s.oid::regclass::text, '%', '%%')), c.what
       FROM draws c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid AND d.refclassid = 'pg_class'::regclass
       JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
      WHERE c.author NOT IN (SELECT oid FROM trusted) AND NOT has_sequence_privilege(c.author, s.oid, 'USAGE, UPDATE')
     UNION
     -- They go by texts that whoever makes the trigger writes.
-    SELECT c.author, format('function %s, with arguments that role %%s has written', replace(p.oid::regprocedure::text, '%', '%%')), c.what
+    SELECT c.author, format('function %s, with arguments written by role %%s', replace(p.oid::regprocedure::text, '%', '%%')), c.what
       FROM caller c JOIN pg_trigger g ON c.classid = 'pg_trigger'::regclass AND g.oid = c.objid
       JOIN pg_proc p ON p.oid = g.tgfoid AND p.proname !~ $5
      WHERE c.author NOT IN (SELECT oid FROM trusted)
@@ -226,7 +226,7 @@ WITH RECURSIVE trusted AS (
       FROM tree t JOIN pg_class c ON c.oid = t.oid AND c.relkind = 'f' WHERE t.relowner NOT IN (SELECT oid FROM trusted)
     UNION
     -- Whatever fits better than what is there now may come into it.
-    SELECT m.role, format('schema %s, where %s may create', replace(quote_ident(n.schema), '%', '%%'),
+    SELECT m.role, format('schema %s, where %s can create objects', replace(quote_ident(n.schema), '%', '%%'),
                           CASE m.role WHEN 0 THEN 'everybody' ELSE 'role %s' END), n.what
       FROM named n
      CROSS JOIN LATERAL (SELECT n.owner UNION SELECT a.grantee FROM aclexplode(n.acl) a WHERE a.privilege_type = 'CREATE') AS m (role)

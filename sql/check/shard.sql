@@ -3,12 +3,12 @@
 SELECT 'role', true, format('%I in database %I', current_user, current_database()), NULL
 UNION ALL
 SELECT 'primary', NOT pg_is_in_recovery(),
-       CASE WHEN pg_is_in_recovery() THEN 'it is a standby' ELSE 'it takes writes' END,
+       CASE WHEN pg_is_in_recovery() THEN 'it is a standby' ELSE 'it accepts writes' END,
        'Name the primary, or all hosts with target_session_attrs=read-write.'
 UNION ALL
 SELECT 'encryption', s.ssl OR inet_server_addr() IS NULL OR inet_server_addr() << inet '127.0.0.0/8' OR inet_server_addr() = inet '::1',
        CASE WHEN s.ssl THEN format('%s, %s', s.version, s.cipher) ELSE 'none' END,
-       'Set sslmode=verify-full and sslrootcert, and let pg_hba.conf have hostssl alone.'
+       'Set sslmode=verify-full and sslrootcert, and allow only hostssl in pg_hba.conf.'
   FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()
 UNION ALL
 SELECT 'schema', coalesce(has_schema_privilege(to_regnamespace(quote_ident($1))::oid, 'USAGE'), false),
@@ -18,12 +18,12 @@ SELECT 'schema', coalesce(has_schema_privilege(to_regnamespace(quote_ident($1)):
        format('CREATE SCHEMA %I, or GRANT USAGE ON SCHEMA %I TO %I', $1, $1, current_user)
 UNION ALL
 SELECT 'durability', NOT s.off, coalesce(s.names || ' is off', 'fsync and full_page_writes are on'),
-       'Set it on: what a shard has acknowledged must be there after a crash.'
+       'Set it on. A shard must not lose in a crash what it has committed.'
   FROM (SELECT count(*) > 0, string_agg(name, ', ') FROM pg_settings
          WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off') s (off, names)
 UNION ALL
 SELECT 'size', true, format('the database has %s', pg_size_pretty(pg_database_size(current_database()))),
-       'How much room its disk has left, SQL does not tell.'
+       'The free space of its disk cannot be asked with SQL.'
 UNION ALL
 SELECT 'agent', true,
        CASE WHEN to_regnamespace('shardmaster_agent') IS NULL THEN 'nothing is installed'

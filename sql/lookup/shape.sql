@@ -36,15 +36,15 @@ WITH wanted AS (
 )
 SELECT (SELECT min(p.text) FROM (
             SELECT format('it is a %s, not a table', CASE w.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'relation of kind ' || w.relkind::text END) FROM wanted w WHERE w.relkind NOT IN ('r', 'p')
-            UNION ALL SELECT format('%s is no logged table of this server', l.oid::regclass) FROM tree r JOIN pg_class l ON l.oid = r.oid
+            UNION ALL SELECT format('%s is not a logged table of this server', l.oid::regclass) FROM tree r JOIN pg_class l ON l.oid = r.oid
                        WHERE l.relkind NOT IN ('r', 'p') OR l.relpersistence <> 'p'
             UNION ALL SELECT format('%s inherits from it', i.inhrelid::regclass) FROM wanted w JOIN pg_inherits i ON i.inhparent = w.oid WHERE w.relkind = 'r'
             UNION ALL SELECT format('it has no column "%s"', c.name) FROM col c WHERE c.attnum IS NULL
-            UNION ALL SELECT format('column "%s" is of type %s, which no lookup index takes', c.name, format_type(c.type, NULL)) FROM col c
+            UNION ALL SELECT format('column "%s" is of type %s, which no lookup index supports', c.name, format_type(c.type, NULL)) FROM col c
                        WHERE c.attnum IS NOT NULL AND (c.typnamespace <> 'pg_catalog'::regnamespace
                              OR c.typname NOT IN ('int2', 'int4', 'int8', 'numeric', 'text', 'varchar', 'bpchar', 'uuid'))
             UNION ALL SELECT format('column "%s" is computed when it is read', c.name) FROM col c WHERE c.attgenerated = 'v'
-            UNION ALL SELECT format('the collation of column "%s" takes different texts for equal', c.name) FROM col c
+            UNION ALL SELECT format('the collation of column "%s" treats different texts as equal', c.name) FROM col c
                         JOIN pg_collation l ON l.oid = c.attcollation WHERE to_jsonb(l) ->> 'collisdeterministic' = 'false') AS p (text)),
        (SELECT 'pg_catalog.' || c.typname::text FROM col c WHERE c.name = $3 LIMIT 1),
        (SELECT 'pg_catalog.' || c.typname::text FROM col c WHERE c.name = $4 LIMIT 1),

@@ -16,7 +16,7 @@ SELECT coalesce(json_agg(json_build_object(
             SELECT format('has constraint %I, which is deferrable', k.conname) FROM pg_constraint k
              WHERE $3::boolean AND k.conrelid = c.oid AND k.contype IN ('p', 'u', 'x') AND k.condeferrable
             UNION ALL
-            SELECT 'has a subscription, by which rows come' FROM pg_subscription_rel s WHERE $3::boolean AND s.srrelid = c.oid) p (text)),
+            SELECT 'has a subscription that writes to it' FROM pg_subscription_rel s WHERE $3::boolean AND s.srrelid = c.oid) p (text)),
     'fixed', (
         SELECT coalesce(json_agg(a.attname ORDER BY a.attnum), '[]') FROM pg_attribute a
          WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped

@@ -63,7 +63,7 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
 fn unreachable(error: RemoteError) -> Found {
     let failure = SplitError::from(error).into_failure();
     let hint = failure.hint.unwrap_or_else(|| {
-        "The worker connects as the account of the master's server does: try psql with this connection string as that user."
+        "The worker connects as the operating-system user of the master's server. Try psql with this connection string as that user."
             .to_owned()
     });
     Found { item: CONNECT.to_owned(), ok: false, detail: failure.message, hint: Some(hint) }
@@ -107,7 +107,7 @@ fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<Found> {
     let told: Vec<String> =
         keyspaces.into_iter().filter_map(|keyspace| shard_decision::told_shortly(&of(keyspace))).collect();
     Ok(match told.is_empty() {
-        true => found(DECISIONS, true, "none that this master does not know".to_owned(), ""),
+        true => found(DECISIONS, true, "no redirects of another master".to_owned(), ""),
         false => found(DECISIONS, false, clean::said(&told.join("; ")), outdated::ADOPT),
     })
 }
@@ -128,7 +128,7 @@ fn clocks(connection: &mut Connection) -> Result<[Found; 2]> {
     let (took, difference) = best.unwrap_or_default();
     let told = match difference.is_finite() {
         true => format!("{:+.0} ms to this server's", difference * 1000.0),
-        false => "it tells no time".to_owned(),
+        false => "it reports no time".to_owned(),
     };
     Ok([
         found("round trip", true, format!("{:.1} ms", took.as_secs_f64() * 1000.0), ""),
@@ -136,7 +136,7 @@ fn clocks(connection: &mut Connection) -> Result<[Found; 2]> {
             "clock",
             difference.abs() < MOST_DIFFERENCE,
             told,
-            "Let both servers take their time from NTP: times of events cannot be compared.",
+            "Synchronize the clocks of both servers with NTP. Until then times of events cannot be compared.",
         ),
     ])
 }
@@ -151,7 +151,7 @@ fn replica_role(connection: &mut Connection) -> Result<Found> {
     connection.run("BEGIN")?;
     let tried = connection.run("SET LOCAL session_replication_role = replica");
     connection.run("ROLLBACK")?;
-    let item = "right to write without triggers";
+    let item = "right to write without firing triggers";
     match tried {
         Ok(_) => Ok(found(item, true, "SET session_replication_role".to_owned(), "")),
         Err(error) if error.is_transient() => Err(error.into()),
@@ -159,7 +159,7 @@ fn replica_role(connection: &mut Connection) -> Result<Found> {
             item,
             false,
             clean::said(&error.message),
-            "GRANT SET ON PARAMETER session_replication_role TO the mover's role; before PostgreSQL 15 it has to be a superuser.",
+            "GRANT SET ON PARAMETER session_replication_role TO the mover's role. Before PostgreSQL 15 the role must be a superuser.",
         )),
     }
 }

@@ -59,7 +59,7 @@ fn pipe_in(conninfo: &Conninfo) -> Option<String> {
         .into_iter()
         .flatten()
         .find(|(path, _)| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()))?;
-    Some(format!("{keyword}: \"{path}\" is no plain file, but a pipe"))
+    Some(format!("{keyword}: \"{path}\" is not a plain file, but a pipe"))
 }
 
 fn no_credential(shard: &Shard, error: &KeychainError) -> RemoteError {

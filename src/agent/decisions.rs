@@ -72,7 +72,11 @@ pub fn require_known(connection: &mut Connection, shard: &Shard) -> Result<()> {
     let Some(lost) = lost.into_iter().find(|d| !txn::in_one(|| shard_decision::is_of_begun_plan(d))) else {
         return Ok(());
     };
-    let said = format!("shard \"{}\" knows that {}, and this master does not", shard.shard_key, lost.told());
+    let said = format!(
+        "shard \"{}\" records that {}, and this master does not know it",
+        shard.shard_key,
+        lost.told()
+    );
     let unknown = unknown(connection, shard)?;
     txn::in_one(|| keep(shard, &unknown));
     Err(SplitError::failed(SqlState::NOT_IN_STATE, said, outdated::ADOPT))

@@ -82,7 +82,7 @@ pub fn shape(connection: &mut Connection, watched: &Watched, capture: Capture) -
                     connection.shard()
                 ),
             )
-            .hint("Change the table, or take it out of the lookup index with shard_table_drop()."),
+            .hint("Change the table, or remove it from the lookup index with shard_table_drop()."),
         )),
         _ => Err(RemoteError::unreadable(connection.shard(), "what a table is").into()),
     }

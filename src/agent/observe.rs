@@ -139,9 +139,9 @@ pub fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
     let observation: Observation =
         serde_json::from_str(json).map_err(|error| RemoteError::unreadable(shard, error))?;
     if let Some(what) = &observation.endless {
-        let text = format!("shard \"{shard}\": {what} is made of more types than a split looks through");
+        let text = format!("shard \"{shard}\": {what} is made of more types than a split examines");
         let hint = format!(
-            "Up to {PARTS} types in all, and {DEPTH} within each other: let the table do without it, or leave it out of the keyspace with shard_table_drop()."
+            "At most {PARTS} types in all, and {DEPTH} within each other, are examined. Change the table, or leave it out of the keyspace with shard_table_drop()."
         );
         return Err(SplitError::failed(SqlState::UNSUPPORTED, text, hint));
     }

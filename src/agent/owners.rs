@@ -66,10 +66,10 @@ impl Code {
 /// What can be done about code of a role.
 pub fn hint(shard_key: &str, owner: &str) -> String {
     if owner == "PUBLIC" {
-        return "PUBLIC cannot be trusted: REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or put what the expression names into a schema of its own.".to_owned();
+        return "PUBLIC cannot be trusted. REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or move what the expression names to a schema of its own.".to_owned();
     }
     format!(
-        "SELECT shard_trust_owner({}, {}) lets the mover run what this role has written, with all its rights there; or give it to a superuser, or do without it.",
+        "SELECT shard_trust_owner({}, {}) allows the mover to run this role's code with all the mover's rights there. Otherwise change its owner to a superuser, or drop it.",
         literal(shard_key),
         literal(owner)
     )
@@ -144,6 +144,6 @@ pub fn refuse(
     let found = find_in(connection, tables, trusted, &Named::none())?;
     let Some(first) = found.code.first() else { return Ok(()) };
     let text =
-        format!("on shard \"{}\" the mover would run code of others: {}", connection.shard(), first.text());
+        format!("on shard \"{}\" the mover would run untrusted code: {}", connection.shard(), first.text());
     Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(hint(connection.shard(), &first.owner)))
 }

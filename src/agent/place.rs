@@ -24,7 +24,7 @@ pub fn is_masters(connection: &mut Connection, shard: &Shard, own: &str) -> Resu
         "SELECT c.system_identifier, pg_catalog.current_setting('is_superuser') FROM pg_catalog.pg_control_system() c",
     )?;
     let Some([Some(system), Some(is_superuser)]) = rows.rows.first().map(Vec::as_slice) else {
-        return Err(RemoteError::connection(connection.shard(), "it does not say which server it is"));
+        return Err(RemoteError::connection(connection.shard(), "it does not report which server it is"));
     };
     Ok(own.split('/').next() == Some(system) && is_superuser != "off")
 }

@@ -43,7 +43,7 @@ impl Locked {
         let mut leaves = tables.iter().flat_map(TableShape::leaves).filter(|leaf| leaf.kind == "r");
         match leaves.find(|leaf| !self.held.contains_key(&leaf.oid)) {
             Some(leaf) => {
-                Err(SplitError::Retry(format!("{} on shard \"{shard}\", which has just come", leaf.name)))
+                Err(SplitError::Retry(format!("{} on shard \"{shard}\", which has just appeared", leaf.name)))
             }
             None => Ok(()),
         }

@@ -9,7 +9,7 @@ use crate::guc;
 use crate::remote::conninfo::{self, Conninfo};
 use crate::remote::params::Params;
 use crate::remote::{Connection, RemoteError};
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -119,7 +119,7 @@ fn open_by(
 ) -> std::result::Result<(Connection, Opened), RemoteError> {
     let timeout = PATIENCE.get().map_or(timeout, |patience| patience.min(timeout));
     let _said = wait::said();
-    wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
+    wait::report_as(WorkerStatus::Connecting, &format!("connecting to shard \"{}\"", shard.shard_key));
     let mut connection = Connection::open(&shard.shard_key, params, timeout)
         .map_err(|error| credential::refused(shard, error.concealing(params)))?;
     let opened = opening.begin(&mut connection).map_err(|error| error.concealing(params))?;
@@ -255,7 +255,7 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
 fn explain_replica(mut error: RemoteError) -> RemoteError {
     if error.is("42501") && error.message.contains("session_replication_role") {
         error.hint = Some(
-            "On the target, a superuser grants it: GRANT SET ON PARAMETER session_replication_role TO the mover's role."
+            "As a superuser on the target, run GRANT SET ON PARAMETER session_replication_role TO the mover's role."
                 .to_owned(),
         );
     }

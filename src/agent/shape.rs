@@ -189,10 +189,8 @@ impl TableShape {
     ) -> Option<(&Promise, &'static str)> {
         let given = other.promises.as_deref().unwrap_or_default();
         let why = |promise: &Promise| match given.iter().any(|other| other.says == promise.says) {
-            false => Some("which the source has not"),
-            true => {
-                promise.columns.iter().any(|column| is_own(column)).then_some("of a column that is computed")
-            }
+            false => Some("which the source does not have"),
+            true => promise.columns.iter().any(|column| is_own(column)).then_some("of a generated column"),
         };
         let promises = self.promises.as_deref().unwrap_or_default();
         let deferrable = promises.iter().filter(|promise| promise.is_deferrable);

@@ -29,7 +29,7 @@ pub fn require_none(shard: &str, answer: &Rows) -> Result<()> {
     match answer.scalar() {
         None => Ok(()),
         Some(name) => Err(SplitError::Retry(format!(
-            "columns of the moving tables on shard \"{shard}\", which have other types than {name} was made with"
+            "columns of the moving tables on shard \"{shard}\", whose types differ from those {name} was made with"
         ))),
     }
 }

@@ -70,16 +70,16 @@ const fn of_one_server(name: &'static str, key: Key, note: &'static str) -> Know
 }
 
 const OF_CATALOG: &str =
-    "names or numbers of the source's catalog, taken over as they are written: a remark of the check";
+    "names or numbers of the source's catalog, copied as they are: a remark of the check";
 const OF_TRANSACTIONS: &str =
-    "the source's transactions, rows or log, taken over as they are written: a remark of the check";
+    "the source's transactions, rows or log, copied as they are: a remark of the check";
 
 /// The server's own types, as they are written without length and precision.
 pub const BUILTIN: &[Known] = &[
     known("smallint", Travel::Binary, Key::Plain),
     known("integer", Travel::Binary, Key::Plain),
     known("bigint", Travel::Binary, Key::Plain),
-    noted("numeric", Travel::Binary, Key::Own, "PostgreSQL 13 knows no infinity and refuses it"),
+    noted("numeric", Travel::Binary, Key::Own, "PostgreSQL 13 has no infinity and refuses it"),
     known("real", Travel::Binary, Key::Own),
     known("double precision", Travel::Binary, Key::Own),
     known("boolean", Travel::Binary, Key::Plain),
@@ -90,7 +90,7 @@ pub const BUILTIN: &[Known] = &[
         "\"char\"",
         Travel::Text,
         Key::Plain,
-        "not between versions before and from 16, which write it differently",
+        "not between versions before 16 and from 16, which write it differently",
     ),
     known("name", Travel::Text, Key::Own),
     known("bytea", Travel::Binary, Key::Plain),
@@ -100,7 +100,7 @@ pub const BUILTIN: &[Known] = &[
     known("time with time zone", Travel::Binary, Key::Own),
     known("timestamp without time zone", Travel::Binary, Key::Plain),
     known("timestamp with time zone", Travel::Binary, Key::Plain),
-    noted("interval", Travel::Text, Key::Own, "versions before 17 know no infinity and refuse it"),
+    noted("interval", Travel::Text, Key::Own, "versions before 17 have no infinity and refuse it"),
     known("json", Travel::Binary, Key::No),
     known("jsonb", Travel::Binary, Key::Own),
     known("jsonpath", Travel::Text, Key::No),
@@ -153,7 +153,7 @@ pub const BUILTIN: &[Known] = &[
     of_one_server("regprocedure", Key::Own, OF_CATALOG),
     of_one_server("regrole", Key::Own, OF_CATALOG),
     of_one_server("regtype", Key::Own, OF_CATALOG),
-    noted("aclitem", Travel::Never, Key::No, "names roles, which may be others on the target"),
+    noted("aclitem", Travel::Never, Key::No, "names roles, which may differ on the target"),
     noted("gtsvector", Travel::Never, Key::No, "cannot be read back"),
     noted("pg_brin_bloom_summary", Travel::Never, Key::No, "cannot be read back"),
     noted("pg_brin_minmax_multi_summary", Travel::Never, Key::No, "cannot be read back"),

@@ -10,7 +10,8 @@ pub const SESSION: &str = r"CASE WHEN l.pid IS NULL THEN COALESCE((
               WHERE x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = l.virtualtransaction LIMIT 1),
              'a prepared transaction')
          ELSE pg_catalog.format('pid %s (%s)', l.pid, pg_catalog.concat_ws(', ', 'user ' || a.usename,
-                  'application ' || NULLIF(a.application_name, ''),
+                  CASE WHEN a.backend_type LIKE 'shardmaster %' THEN a.backend_type
+                       ELSE 'application ' || NULLIF(a.application_name, '') END,
                   CASE a.state WHEN 'active' THEN 'at ' WHEN 'idle in transaction' THEN 'idle after ' END
                   || pg_catalog.substring(pg_catalog.upper(pg_catalog.ltrim(a.query, E' \t\r\n(')),
                        '^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|LOCK|TRUNCATE|VACUUM|ANALYZE|ALTER|CREATE|DROP|REINDEX|CLUSTER|REFRESH|FETCH|CALL|DO|EXECUTE|WITH|BEGIN|SAVEPOINT|SET|SHOW|COMMENT|GRANT|REVOKE)\M')))

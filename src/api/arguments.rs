@@ -12,7 +12,7 @@ pub fn invalid(argument: &str, problem: &str) -> Failure {
 pub fn patience(timeout: Option<Interval>) -> Result<Duration, Failure> {
     let micros = u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0);
     if micros == 0 {
-        return Err(invalid("timeout", "it is not longer than zero, or no time that anybody could wait"));
+        return Err(invalid("timeout", "it must be longer than zero, and finite"));
     }
     Ok(Duration::from_micros(micros))
 }

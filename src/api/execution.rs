@@ -44,7 +44,7 @@ pub fn shard_execution_begin_by(
     require_fit("shard_execute")?;
     let wave = required(wave, "wave")?;
     if wave < 1 {
-        return Err(invalid("wave", "at least one shard runs it at a time").into());
+        return Err(invalid("wave", "it must be at least one shard at a time").into());
     }
     let in_transaction = required(in_transaction, "in_transaction")?;
     let two_phase = required(two_phase, "two_phase")?;
@@ -52,7 +52,7 @@ pub fn shard_execution_begin_by(
         return Err(invalid("two_phase", "without a transaction nothing can be prepared").into());
     }
     if two_phase && wave > 1 {
-        return Err(invalid("wave", "in two phases all shards run it beside each other").into());
+        return Err(invalid("wave", "in two phases all shards run it in parallel").into());
     }
     Ok(carried_out::begin(&Request {
         statement: &required(sql, "sql")?,

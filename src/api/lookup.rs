@@ -34,11 +34,11 @@ pub fn shard_lookup_claim(
     let keyspace = required(keyspace, "keyspace")?;
     let seconds = required(lease, "lease")?.as_micros() as f64 / 1e6;
     if seconds <= 0.0 {
-        let problem = "it is not longer than zero".to_owned();
+        let problem = "it must be longer than zero".to_owned();
         return Err(Failure::from(RoutingError::Invalid { argument: "lease", problem }).into());
     }
     if seconds > LONGEST_LEASE {
-        let problem = "it is longer than one day".to_owned();
+        let problem = "it must not be longer than one day".to_owned();
         return Err(Failure::from(RoutingError::Invalid { argument: "lease", problem }).into());
     }
     Ok(lookups::claim(&key, &owner, &keyspace, seconds)?)

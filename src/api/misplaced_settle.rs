@@ -51,7 +51,7 @@ fn action_of(text: &str) -> Result<Action, Failure> {
     let rows = match (text, text.strip_prefix("delete_")) {
         ("move", _) => return Ok(Action::Move),
         ("delete", _) => return Ok(Action::Delete(Deletes::OnBoth)),
-        (_, None) => return Err(invalid("action", "it is neither \"move\" nor \"delete\"")),
+        (_, None) => return Err(invalid("action", "it is not one of \"move\", \"delete\"")),
         (_, Some("")) => required(None::<&str>, "rows")?,
         (_, Some(rows)) => rows,
     };

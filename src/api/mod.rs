@@ -57,13 +57,13 @@ fn on_primary(function: &str) -> Result<(), Failure> {
     match (is_standby, is_read_only, is_restricted) {
         (true, _, _) => Err(refused(SqlState::READ_ONLY, "on a standby").hint("Run it on the primary.")),
         (false, true, _) => Err(refused(SqlState::READ_ONLY, "in a read-only transaction")
-            .hint("It writes: call it in a transaction that is READ WRITE.")),
+            .hint("Call it in a transaction that is READ WRITE.")),
         // Code of an index or of a materialized view, in whatever session or process of the
         // server keeps it: whoever is there has not asked for this.
         (false, false, true) => {
             let why = "within a security-restricted operation";
             Err(refused(SqlState::INSUFFICIENT_PRIVILEGE, why)
-                .hint("Call it by itself, not in what an index or a materialized view computes."))
+                .hint("Call it directly, not in an expression of an index or a materialized view."))
         }
         (false, false, false) => Ok(()),
     }
@@ -82,7 +82,7 @@ fn outside_transaction(call: &str, hint: &str) -> Result<(), Failure> {
 /// A procedure that commits: the server's own words come with the first COMMIT and name none of
 /// this.
 const COMMITS: &str =
-    "Call it without BEGIN: it commits after each step, since a worker sees nothing before.";
+    "Call it without BEGIN. It commits after each step, because a worker sees only what is committed.";
 
 /// What is done on a shard stays when the caller's transaction is rolled back.
-const STAYS: &str = "Call it without BEGIN: no ROLLBACK here undoes what it does on a shard.";
+const STAYS: &str = "Call it without BEGIN. ROLLBACK would not undo what it does on a shard.";

@@ -34,14 +34,14 @@ fn denied(table: &str) -> Failure {
         SqlState::INSUFFICIENT_PRIVILEGE,
         format!("permission denied to change rows of table shardmaster.{table}"),
     )
-    .detail("Neither pg_write_all_data nor a GRANT is a right to change the extension's catalog: splits do what it says with the rights of others.")
+    .detail("Neither pg_write_all_data nor a GRANT gives the right to change the extension's catalog, because splits act on it with the rights of others.")
     .hint("Call the functions of the extension.")
 }
 
 fn refused(table: &str, what: &str) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("table shardmaster.{table} has code of others: {what}"))
-        .detail("A change of its rows would run it with the rights of the extension's owner.")
-        .hint("Drop it: SELECT shardmaster.code_of_others() lists all. What others need of the catalog its views and functions give.")
+    Failure::new(SqlState::NOT_IN_STATE, format!("table shardmaster.{table} has code attached that is not the extension's: {what}"))
+        .detail("A change of its rows would run that code with the rights of the extension's owner.")
+        .hint("Drop it. SELECT shardmaster.code_of_others() lists all. Read the catalog through the extension's views and functions.")
 }
 
 extension_sql_file!(

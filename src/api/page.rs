@@ -32,7 +32,7 @@ pub fn shard_query_page(
     let order: Vec<Order> = names.iter().map(|name| Order::parse(name)).collect();
     let rows = usize::try_from(required(page_size, "page_size")?).unwrap_or(0);
     if !(1..=MOST).contains(&rows) {
-        return Err(invalid("page_size", &format!("a page has 1 to {MOST} rows")).into());
+        return Err(invalid("page_size", &format!("page_size must be between 1 and {MOST}")).into());
     }
     let after = after.map(|row| values_of(&row, &order)).transpose()?;
     let shards = shards.map(|names| names_of(names, "shards")).transpose()?;
@@ -69,7 +69,7 @@ fn values_of(row: &JsonText, order: &[Order]) -> Result<Vec<String>, Failure> {
 
 extension_sql!(
     r#"COMMENT ON FUNCTION shard_query_page(text, text[], int, jsonb, text, text[], interval) IS
-'gives the next rows of all shards in one order, as JSON: order_by names columns of the statement, each with ASC or DESC, a text with COLLATE "C" before it; after is the last row of the page before. Rows with NULL in one of them are on no page. page_size: 1 to 10,000 rows, of which each shard gives so many at most. 22023: the order does not tell two rows apart that two pages would have; 42804: a column that shards may order otherwise; all else as of shard_query_json';"#,
+'returns the next rows of all shards in one order, as JSON. order_by: columns of the statement, each with ASC or DESC, a text with COLLATE "C" before it. after: the last row of the page before. Rows with NULL in one of these columns are on no page. page_size: 1 to 10,000 rows; each shard sends at most so many. Example: SELECT * FROM shard_query_page(''SELECT id, name FROM item'', ''{id}''). 22023: the order does not distinguish two rows on two pages; 42804: a column that shards may sort differently; all other errors as of shard_query_json';"#,
     name = "comments_page",
     requires = [shard_query_page]
 );

@@ -25,7 +25,7 @@ fn named(value: Option<String>, name: &'static str) -> Result<String, Failure> {
 fn lease_seconds(lease: Option<Interval>) -> Result<f64, Failure> {
     let seconds = required(lease, "lease")?.as_micros() as f64 / 1e6;
     if seconds <= 0.0 {
-        return Err(PlacementError::invalid("lease", "it is not longer than zero").into());
+        return Err(PlacementError::invalid("lease", "it must be longer than zero").into());
     }
     Ok(seconds)
 }

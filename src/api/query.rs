@@ -56,8 +56,8 @@ fn require_superuser(caller: &Caller) -> Result<(), Failure> {
     if caller.is_superuser() {
         return Ok(());
     }
-    let text = "permission denied to say as whom a role is connected to the shards";
-    Err(Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, text).hint("Let a superuser say it."))
+    let text = "permission denied to choose the role for a connection to the shards";
+    Err(Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, text).hint("A superuser can do it."))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
@@ -91,7 +91,7 @@ impl Terms {
             "raise" => false,
             "report" => true,
             other => {
-                return Err(invalid("on_error", &format!("\"{other}\" is neither \"raise\" nor \"report\"")));
+                return Err(invalid("on_error", &format!("\"{other}\" is not one of \"raise\", \"report\"")));
             }
         };
         Ok(Terms {
@@ -241,7 +241,7 @@ impl Store {
     /// Called with what the server has called a function with.
     unsafe fn of(fcinfo: pg_sys::FunctionCallInfo) -> Result<Store, Failure> {
         let unfit = || {
-            let text = "shard_query() is called in a place that takes no rows";
+            let text = "shard_query() called in context that cannot accept a set";
             Failure::new(SqlState::UNSUPPORTED, text)
                 .hint("SELECT * FROM shard_query('..') AS t (id bigint, name text); shard_query_json() needs no declaration.")
         };

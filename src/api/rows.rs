@@ -108,9 +108,9 @@ unsafe fn check<R: Row>(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), pg_sys::
     if found.is_some_and(|columns| columns.iter().all(&mut is_known)) {
         return Ok(());
     }
-    let message = format!("the library and the extension do not agree on the columns of {}", R::RETURNS);
+    let message = format!("the library and the extension have different columns for {}", R::RETURNS);
     Err(Failure::new(SqlState::NOT_IN_STATE, message)
-        .hint("Run ALTER EXTENSION shardmaster UPDATE, restart the server if that changes nothing.")
+        .hint("Run ALTER EXTENSION shardmaster UPDATE. If that does not help, restart the server.")
         .into())
 }
 

@@ -23,7 +23,7 @@ pub fn shard_sequence_add(
             true => Ok(()),
             false => Err(Failure::new(
                 SqlState::DUPLICATE_OBJECT,
-                format!("sequence \"{}\" is in keyspace \"{keyspace}\" already", name.quoted()),
+                format!("sequence \"{}\" is already in keyspace \"{keyspace}\"", name.quoted()),
             )),
         }
     })?)
@@ -54,7 +54,7 @@ fn parse(sequence: Option<String>) -> Result<TableName, Failure> {
     TableName::parse(&text).ok_or_else(|| {
         Failure::new(
             SqlState::INVALID_VALUE,
-            "invalid value for \"sequence\": it has more than a schema and a name".to_owned(),
+            "invalid value for \"sequence\": it has more parts than a schema and a name".to_owned(),
         )
         .hint("Give name or schema.name, quoted as in SQL.")
     })

@@ -113,7 +113,7 @@ pub fn shard_split_start_dual_write(
         Some("wait") => Some(false),
         // The second one is its name of version 0.1.
         Some("apply" | "replay") => Some(true),
-        Some(_) => return Err(invalid("on_ddl", "it is neither \"wait\" nor \"apply\"").into()),
+        Some(_) => return Err(invalid("on_ddl", "it is not one of \"wait\", \"apply\"").into()),
     };
     Ok(lifecycle::start_dual_write(required(split_id, "split_id")?, applies)?)
 }
@@ -144,7 +144,7 @@ pub fn shard_split_cutover(
     on_primary("shard_split_cutover")?;
     let attempts = required(attempts, "attempts")?;
     if attempts < 1 {
-        return Err(invalid("attempts", "it is less than one").into());
+        return Err(invalid("attempts", "it must be at least one").into());
     }
     let wishes = Wishes { max_fence: longest(max_fence)?, not_before, until, attempts };
     Ok(lifecycle::cutover(required(split_id, "split_id")?, &wishes)?)
@@ -166,9 +166,9 @@ fn longest(max_fence: Option<Interval>) -> Result<Option<Duration>, Failure> {
     let Some(limit) = max_fence else { return Ok(None) };
     match u64::try_from(limit.as_micros()) {
         Ok(micros) if micros >= SHORTEST_FENCE => Ok(Some(Duration::from_micros(micros))),
-        Ok(_) => Err(invalid("max_fence", "it is shorter than a millisecond")),
+        Ok(_) => Err(invalid("max_fence", "it must be at least one millisecond")),
         // Negative, or beyond all that a number of seconds is made of.
-        Err(_) => Err(invalid("max_fence", "it is no time that anybody could wait")),
+        Err(_) => Err(invalid("max_fence", "it must be finite")),
     }
 }
 
@@ -235,10 +235,10 @@ pub fn shard_split_settle_for(
 ) -> Result<(), ErrorReport> {
     on_primary("shard_split_auto_finish")?;
     if age.is_some_and(|age| age.as_micros() < 0) {
-        return Err(invalid("after", "it is negative").into());
+        return Err(invalid("after", "it must not be negative").into());
     }
     if queue_bytes.is_some_and(|bytes| bytes < 0) {
-        return Err(invalid("queue_bytes", "it is negative").into());
+        return Err(invalid("queue_bytes", "it must not be negative").into());
     }
     let terms = (age.is_some() || queue_bytes.is_some()).then_some(Terms { age, queue_bytes });
     Ok(lifecycle::settle_for(required(split_id, "split_id")?, terms.as_ref())?)

@@ -36,10 +36,10 @@ pub fn shard_sequences_spread(
     let (keyspace, size, below) =
         (required(keyspace, "keyspace")?, required(block, "block")?, required(below, "below")?);
     if size < 1000 {
-        return Err(invalid("block", "it holds less than 1000 numbers").into());
+        return Err(invalid("block", "it contains less than 1000 numbers").into());
     }
     if below <= size {
-        return Err(invalid("below", "no block is below it").into());
+        return Err(invalid("below", "no block precedes it").into());
     }
     let spread = Spread {
         keyspace: &keyspace,

@@ -76,7 +76,7 @@ fn version() -> Item {
         return item("version", extension, true);
     }
     let value = format!(
-        "extension {extension}, library {LIBRARY_VERSION}: run ALTER EXTENSION shardmaster UPDATE, restart the server if that changes nothing"
+        "extension {extension}, library {LIBRARY_VERSION}: run ALTER EXTENSION shardmaster UPDATE; if that does not help, restart the server"
     );
     item("version", value, false)
 }
@@ -125,9 +125,7 @@ fn worker(kind: Kind) -> Item {
         Some((pid, Some(seen), doing)) => {
             // Whoever can ask sees the extension: it has just been created.
             let doing = match doing.unwrap_or_default() {
-                text if text == splits::WAITS_FOR_EXTENSION => {
-                    "about to look at the new extension".to_owned()
-                }
+                text if text == splits::WAITS_FOR_EXTENSION => "about to read the new extension".to_owned(),
                 text => text,
             };
             item(name, format!("pid {pid}, last sign of life {seen}: {doing}"), true)
@@ -186,7 +184,7 @@ fn leases() -> Option<Item> {
     let late = sweep::lateness()?;
     let wanted = guc::lease_sweep_interval();
     let value = format!(
-        "one has run out {late:.0} s ago and holds its slot: the lease expirer looks every {:.0} s",
+        "one expired {late:.0} s ago and still occupies its slot: the lease expirer runs every {:.0} s",
         wanted.as_secs_f64()
     );
     let bound = 2.0 * wanted.as_secs_f64() + SWEEP_GRACE;
@@ -219,17 +217,14 @@ fn credentials() -> Option<Item> {
         Some(error) => item("keychain", format!("{}. {}", texts.join("; "), error.hint()), false),
         None if others > 0 => {
             let value = format!(
-                "{} credentials, {others} of them not sealed under master key {first}: call shard_keychain_rotate()",
+                "{} credentials, {others} of them not encrypted with master key {first}: call shard_keychain_rotate()",
                 all.len()
             );
             item("keychain", value, true)
         }
         None => item(
             "keychain",
-            format!(
-                "{}, encrypted under master key {first}",
-                counted(all.len(), "credential", "credentials")
-            ),
+            format!("{}, encrypted with master key {first}", counted(all.len(), "credential", "credentials")),
             true,
         ),
     })
@@ -248,7 +243,7 @@ fn decisions() -> Vec<Item> {
         let (shards, decisions): (BTreeSet<String>, Vec<Decision>) = lost.into_iter().unzip();
         let shards: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
         let value = format!(
-            "{}, as shard {} knows and this master does not: SELECT * FROM shard_adopt(dry_run => true)",
+            "{}, as shard {} records and this master does not: SELECT * FROM shard_adopt(dry_run => true)",
             shard_decision::told_shortly(&decisions)?,
             shards.join(" and ")
         );
@@ -268,7 +263,7 @@ fn splits() -> Vec<Item> {
         let fence = split.fenced_for.filter(|seconds| *seconds > LATE);
         let fenced = fence.map(|seconds| format!(", has kept writers waiting for {seconds:.0} s"));
         let more: String = [error, waits, fenced].into_iter().flatten().collect();
-        let is_wanting = wanting.is_some_and(|why| wanting::is_started_by_nobody(&why));
+        let is_wanting = wanting.is_some() && wanting::starts_by_call(split.id);
         let ok = split.activity != "failed" && !is_wanting && fence.is_none();
         item(format!("split {}", split.id), format!("{}, {}{more}", split.phase, split.activity), ok)
     };
@@ -304,7 +299,7 @@ fn lookups_of_shards() -> Vec<Item> {
         let why = shown.error.map(|text| format!(": {text}")).unwrap_or_default();
         let state = shown.state.unwrap_or_default();
         let value = format!(
-            "{state}, changes that wait: {}, the oldest for {lag:.0} s{why}",
+            "{state}, pending changes: {}, the oldest for {lag:.0} s{why}",
             shown.waiting.unwrap_or(0)
         );
         Some(item(name, value, !shown.is_failing && lag < LATE))
@@ -312,7 +307,7 @@ fn lookups_of_shards() -> Vec<Item> {
     let left = lookup::removals().into_iter().map(|removal| {
         let why = removal.error.map(|text| format!(": {text}")).unwrap_or_default();
         let name = format!("former lookup index \"{}\" on shard \"{}\"", removal.lookup, removal.shard_key);
-        item(name, format!("to be taken away{why}"), why.is_empty())
+        item(name, format!("to be removed{why}"), why.is_empty())
     });
     lookup::shown().into_iter().filter_map(describe).chain(left).collect()
 }
@@ -333,8 +328,8 @@ fn references() -> Vec<Item> {
 fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -> Item {
     let is_well = why.is_none();
     let why = why.map(|text| format!(", which waits for this: {text}")).unwrap_or_default();
-    let name = format!("reference table {table}, taken out of keyspace {keyspace}");
-    item(name, format!("is being taken off its shards{why}"), is_well)
+    let name = format!("reference table {table}, removed from keyspace {keyspace}");
+    item(name, format!("is being removed from its shards{why}"), is_well)
 }
 
 /// Key guards that are not what their shards need.
@@ -342,12 +337,12 @@ fn guards() -> Vec<Item> {
     let describe = |guard: standing_guard::Listed| {
         let name = format!("guard of keyspace \"{}\" on shard \"{}\"", guard.keyspace, guard.shard);
         let todo = match guard.state.as_str() {
-            "removing" => "CALL shard_guard_remove() again, unless a session is doing so".to_owned(),
-            "left" => "given up by force: shard_cleanup() removes what is there".to_owned(),
+            "removing" => "call shard_guard_remove() again, unless a session is running it".to_owned(),
+            "left" => "removed by force: shard_cleanup() removes what is left on the shard".to_owned(),
             "partial" => {
                 format!("CALL shard_guard_install() again: {} came since", guard.not_guarded.join(", "))
             }
-            _ => "CALL shard_guard_install() again, unless a session is doing so".to_owned(),
+            _ => "call shard_guard_install() again, unless a session is running it".to_owned(),
         };
         item(name, format!("{}: {todo}", guard.state), false)
     };

@@ -43,7 +43,7 @@ fn is_masters(shard: &Shard) -> Failure {
         SqlState::INSUFFICIENT_PRIVILEGE,
         format!("permission denied to trust a role on shard \"{}\"", shard.shard_key),
     )
-    .hint("The shard is a schema of the master's own database, where the mover is the extension's owner, or another role, or its mover is a superuser of the master's own server: only superusers may give such rights away.")
+    .hint("Only a superuser may give such rights. The shard is a schema of the master's own database, or its mover is a superuser of the master's own server.")
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -267,7 +267,8 @@ fn change(id: i64, shard: &str, to: State, set: &str, more: Vec<Option<String>>)
     if changed == 1 {
         return Ok(());
     }
-    let text = format!("execution {id} is no longer where shard \"{shard}\" could be {}", to.as_str());
+    let text =
+        format!("execution {id} is no longer in a state in which shard \"{shard}\" could be {}", to.as_str());
     Err(Failure::new(SqlState::NOT_IN_STATE, text).hint("Somebody has changed it meanwhile."))
 }
 

@@ -39,7 +39,7 @@ impl Strategy {
         match kind.with(key_type.and_then(KeyType::ordered), buckets) {
             Ok(strategy) => strategy,
             Err(Missing::Order) => {
-                error!("a keyspace of strategy {strategy} without a key type that has an order")
+                error!("a keyspace of strategy {strategy} whose key type has no order")
             }
             Err(Missing::Buckets) => error!("a keyspace of strategy {strategy} without buckets"),
         }

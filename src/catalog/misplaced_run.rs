@@ -24,7 +24,7 @@ pub enum Deletes {
 }
 
 impl Deletes {
-    pub const NONE_OF_THEM: &'static str = "it is none of \"on_both\", \"conflicting\", \"all\"";
+    pub const NONE_OF_THEM: &'static str = "it is not one of \"on_both\", \"conflicting\", \"all\"";
 
     pub fn parse(text: &str) -> Option<Deletes> {
         match text {

@@ -18,7 +18,7 @@ pub fn problem(name: &str) -> Option<String> {
         return Some(format!("a name has at most {MAX_BYTES} bytes"));
     }
     if name.starts_with(' ') || name.ends_with(' ') {
-        return Some("a name neither begins nor ends with a space".into());
+        return Some("a name must not begin or end with a space".into());
     }
     let forbidden = forbidden(name)?;
     Some(format!("a name cannot contain the character {}", forbidden.escape_unicode()))
@@ -35,7 +35,7 @@ const MAX_URI_BYTES: usize = 2_048;
 /// is, so it has no password.
 pub fn problem_of_uri(uri: &str) -> Option<String> {
     if uri.len() > MAX_URI_BYTES {
-        return Some(format!("it has more than {MAX_URI_BYTES} bytes"));
+        return Some(format!("it is longer than {MAX_URI_BYTES} bytes"));
     }
     if let Some(forbidden) = forbidden(uri) {
         return Some(format!("it cannot contain the character {}", forbidden.escape_unicode()));
@@ -43,7 +43,8 @@ pub fn problem_of_uri(uri: &str) -> Option<String> {
     let behind = uri.split_once("//").map_or(uri, |(_, behind)| behind);
     let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
     let (user, _) = authority.rsplit_once('@')?;
-    user.contains(':').then(|| "it has a password: keep that as a credential, by its credential_alias".into())
+    user.contains(':')
+        .then(|| "it contains a password: store that as a credential, and name it in credential_alias".into())
 }
 
 /// Characters that change how the text around them is shown.

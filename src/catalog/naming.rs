@@ -58,9 +58,9 @@ fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
         (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3))
     });
     let (role, table, owner) = found?;
-    let text = format!("role {role} may not have rows of table {table} moved, which belongs to role {owner}");
+    let text = format!("role {role} may not move rows of table {table}, which belongs to role {owner}");
     let hint = format!(
-        "It is a table of the master's own database. GRANT {owner} TO {role}, or let a superuser add the shard, or the table, anew."
+        "It is a table of the master's own database. GRANT {owner} TO {role}, or let a superuser add the shard or the table again."
     );
     Some(Unsaid::new(text, hint))
 }
@@ -91,15 +91,15 @@ fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
     let (text, again) = match is_namespace {
         true => (
             format!("role {role} may not add schema \"{schema}\" as a shard"),
-            "add the shard anew with shard_drop() and shard_add()",
+            "add the shard again with shard_drop() and shard_add()",
         ),
         false => (
-            format!("role {role} may not name tables of schema \"{schema}\""),
-            "name them anew with shard_table_drop() and shard_table_add()",
+            format!("role {role} may not use tables of schema \"{schema}\""),
+            "add the tables again with shard_table_drop() and shard_table_add()",
         ),
     };
     let hint = format!(
-        "It is a schema of the master's own database, and belongs to somebody else. Let its owner, or a superuser, {again}; or GRANT its owner TO that role."
+        "It is a schema of the master's own database, and belongs to another role. Its owner, or a superuser, can {again}. Or GRANT its owner TO that role."
     );
     Some(Unsaid::new(text, hint))
 }
@@ -120,11 +120,11 @@ fn mixed(shard: &Shard, other: &Shard) -> Option<Unsaid> {
     let keys = [shard.shard_key.as_str().into(), other.shard_key.as_str().into()];
     let role = sql::read_one(&query, &keys, |row| row.value::<String>(1))?;
     let text = format!(
-        "role {role} may not have rows moved between shard \"{}\" and shard \"{}\"",
+        "role {role} may not move rows between shard \"{}\" and shard \"{}\"",
         shard.shard_key, other.shard_key
     );
     let hint = format!(
-        "Shard \"{}\" is a schema of the master's own database that this role has added, which is no superuser: its rows move to and from schemas that it has added, too. Let a superuser add the shard anew with shard_drop() and shard_add().",
+        "Shard \"{}\" is a schema of the master's own database, added by this role, whose rows move only between schemas it has added. A superuser can add the shard again with shard_drop() and shard_add().",
         shard.shard_key
     );
     Some(Unsaid::new(text, hint))

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 #[error(
-    "keyspace \"{keyspace}\" is not routed for writing: shard \"{shard}\" knows that split {split} has moved keys from \"{from}\" to \"{to}\", and this master does not"
+    "keyspace \"{keyspace}\" is not routed for writing: shard \"{shard}\" records that split {split} has moved keys from \"{from}\" to \"{to}\", and this master does not know it"
 )]
 pub struct Outdated {
     keyspace: String,
@@ -18,7 +18,7 @@ pub struct Outdated {
 }
 
 /// What is to be done about it.
-pub const ADOPT: &str = "This master was restored to a time before. SELECT * FROM shard_adopt(dry_run => true) shows what the shards know; without dry_run it is taken over.";
+pub const ADOPT: &str = "This master was restored to an earlier time. SELECT * FROM shard_adopt(dry_run => true) shows what the shards record; without dry_run it is adopted.";
 
 impl From<Outdated> for Failure {
     fn from(outdated: Outdated) -> Failure {

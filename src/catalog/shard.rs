@@ -21,9 +21,9 @@ pub enum TopologyError {
     Invalid { argument: &'static str, problem: String },
     #[error("shard of kind \"{0}\" cannot have a connection string")]
     ConninfoOfOtherKind(String),
-    #[error("shard \"{shard}\" is of kind \"{kind}\", to which nothing connects")]
+    #[error("shard \"{shard}\" is of kind \"{kind}\", which has no connections")]
     NoServer { shard: String, kind: String },
-    #[error("shard \"{0}\" cannot come into this database, or leave it")]
+    #[error("shard \"{0}\" cannot be moved into or out of this database")]
     Here(String),
     #[error("permission denied to set a connection string")]
     ConninfoOfSuperusers,
@@ -35,7 +35,7 @@ pub enum TopologyError {
     InExecution { shard: String, execution: i64 },
     #[error("shard \"{shard}\" is in use by run {run} of misplaced rows")]
     InRun { shard: String, run: i64 },
-    #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
+    #[error("shard \"{shard}\" redirects clients of keys that left it with split {splits}")]
     Redirects { shard: String, splits: String, since: String, calls: String },
     #[error("shard \"{shard}\" has a guard of keyspace \"{keyspace}\"")]
     Guarded { shard: String, keyspace: String },
@@ -53,72 +53,70 @@ impl From<TopologyError> for Failure {
             }
             TopologyError::Exists(_) => (
                 SqlState::DUPLICATE_OBJECT,
-                Some(
-                    "shard_topology() lists the shards, shard_set_endpoint() says where one is from now on.",
-                ),
+                Some("shard_topology() lists the shards, shard_set_endpoint() changes where one is."),
             ),
             TopologyError::Invalid { .. } => (SqlState::INVALID_VALUE, None),
             TopologyError::ConninfoOfOtherKind(_) => {
-                (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" are connected to."))
+                (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" have connections."))
             }
             TopologyError::NoServer { .. } => {
-                (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" are connected to."))
+                (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" have connections."))
             }
             TopologyError::Here(_) => (
                 SqlState::INVALID_VALUE,
                 Some(
-                    "A shard without a connection string is a schema of this very database, and its rows stay there. Add another shard, and move its keys to that by a split.",
+                    "A shard without a connection string is a schema of this database, and its rows stay there. Add another shard, and move its keys there with a split.",
                 ),
             ),
             TopologyError::ConninfoOfSuperusers => (
                 SqlState::INSUFFICIENT_PRIVILEGE,
                 Some(
-                    "The master connects with what its own account has: files, services, trust on its own sockets. Let a superuser add the shard.",
+                    "The master connects with the files, services and trusted sockets of its own operating-system user. A superuser can add the shard.",
                 ),
             ),
             TopologyError::NamespaceOfOthers(_) => (
                 SqlState::INSUFFICIENT_PRIVILEGE,
                 Some(
-                    "Splits move its rows with the rights of the extension's owner. Let its owner, or a superuser, add the shard.",
+                    "Splits move its rows with the rights of the extension's owner. That owner, or a superuser, can add the shard.",
                 ),
             ),
             TopologyError::InSplit { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover.",
+                    "Finish it with CALL shard_split_run({id}, 'finished'). Before its cutover, CALL shard_split_run({id}, 'rolled_back') undoes it.",
                 ),
             ),
             TopologyError::InExecution { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "It may have a prepared transaction there: the worker ends it, or shard_execute_resume() does.",
+                    "It may have a prepared transaction there. The worker ends it, or CALL shard_execute_resume() does.",
                 ),
             ),
             TopologyError::InRun { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it.",
+                    "Wait until it ends, or call shard_misplaced_abandon(). shard_misplaced_runs() lists it.",
                 ),
             ),
             TopologyError::Redirects { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "Once no client has a route from before: {calls}. Otherwise shardmaster.redirect_retention ends it.",
+                    "Once no client has an older route: {calls}. Otherwise it ends after shardmaster.redirect_retention, if that is set.",
                 ),
             ),
             TopologyError::Guarded { .. } => (
                 SqlState::IN_USE,
-                Some("Remove it with shard_guard_remove(); force => true, where the shard is gone for good."),
+                Some("Remove it with shard_guard_remove(), or with force => true if the shard is lost."),
             ),
             TopologyError::Origin { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "Take them out of the keyspace with shard_table_drop(), and wait a moment for its worker: shard_status() says what that waits for.",
+                    "Remove them with shard_table_drop(), and wait for the reference-table worker. shard_status() shows what it waits for.",
                 ),
             ),
             TopologyError::Routed { .. } => (
                 SqlState::IN_USE,
-                Some("Move its keys to another shard, or take them out of routing with shard_unassign()."),
+                Some("Move its keys to another shard, or remove their routes with shard_unassign()."),
             ),
         };
         let failure = Failure::new(state, error.to_string());

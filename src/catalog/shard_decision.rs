@@ -68,11 +68,7 @@ pub fn told_shortly(decisions: &[Decision]) -> Option<String> {
     others.dedup();
     Some(match others.len() {
         1 => last.told(),
-        all => format!(
-            "{}, and {} before it",
-            last.told(),
-            counted(all - 1, "another cutover", "other cutovers")
-        ),
+        all => format!("{}, and {}", last.told(), counted(all - 1, "earlier cutover", "earlier cutovers")),
     })
 }
 

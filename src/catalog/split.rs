@@ -364,7 +364,7 @@ pub fn forget_table(id: i64, table: &str) {
         let query = format!("DELETE FROM shardmaster.{of} WHERE split_id = $1 AND table_name = $2");
         sql::write(&query, &[id.into(), table.into()]);
     }
-    event(id, None, None, &format!("table {table} is out of the keyspace, and of this plan"));
+    event(id, None, None, &format!("table {table} is not in the keyspace, and not in this plan"));
 }
 
 /// The first of its tables of which a column is computed or left out.

@@ -3,6 +3,7 @@
 //! writes here holds the plan's lock.
 
 use super::split_state::Phase;
+use crate::clean;
 use crate::server::sql;
 use std::time::Duration;
 
@@ -129,6 +130,14 @@ pub fn fenced(id: i64, fenced: Duration) {
     sql::write(
         "UPDATE shardmaster.split_progress SET fence_ms = greatest(fence_ms, $2::float8::numeric) WHERE split_id = $1",
         &[id.into(), milliseconds(fenced).into()],
+    );
+}
+
+/// What the cutover waited for, for the account of `shard_split_run()`.
+pub fn fence_waited_for(id: i64, who: &str) {
+    sql::write(
+        "UPDATE shardmaster.split_progress SET fence_waited_for = $2 WHERE split_id = $1",
+        &[id.into(), clean::said(who).into()],
     );
 }
 

@@ -8,7 +8,8 @@ pub fn of_split(id: i64) -> Option<String> {
     sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
 }
 
-/// Whether that ends by no other split's end.
-pub fn is_started_by_nobody(why: &str) -> bool {
-    why.starts_with("a worker, but none is started")
+/// Whether that ends by no other split's end: it gets a worker only when somebody calls for it.
+pub fn starts_by_call(id: i64) -> bool {
+    sql::read_one("SELECT shardmaster.split_starts_by_call($1)", &[id.into()], |row| row.value(1))
+        .unwrap_or(false)
 }

@@ -56,7 +56,7 @@ pub fn to_look_at() -> Vec<i64> {
 pub fn look_again(id: i64, timeout: Duration) {
     let Some(_lock) = in_one(|| Lock::take(id)) else { return };
     if let Err(why) | Ok(Some(why)) = recovery::settle(id, timeout, true) {
-        pgrx::log!("execution {id} was not looked at: {}", why.cleaned());
+        pgrx::log!("execution {id} was not examined: {}", why.cleaned());
     }
     in_one(|| Caller::as_owner(|_| execution::was_looked_at(id)));
 }

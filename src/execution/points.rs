@@ -11,13 +11,13 @@ macro_rules! points {
 }
 
 points! {
-    RUNNING = "execution_running", "the sessions and the names of prepared transactions are written down, nothing is asked";
-    RAN = "execution_ran", "the statement is done on all shards, nothing is prepared";
+    RUNNING = "execution_running", "the sessions and the names of prepared transactions are recorded, no shard has been asked";
+    RAN = "execution_ran", "the statement has run on all shards, nothing is prepared";
     ASKED = "execution_asked", "all shards have prepared it, the master does not know";
-    PREPARED = "execution_prepared", "all have prepared it, which is written down; nothing is decided";
-    DECIDED = "execution_decided", "the decision is written down, no shard knows it";
+    PREPARED = "execution_prepared", "all have prepared it, which is recorded; nothing is decided";
+    DECIDED = "execution_decided", "the decision is recorded, no shard knows it";
     COMMITTED = "execution_committed", "the shards have committed, the master does not know";
-    SETTLING = "execution_settling", "what is left is known, no shard is told to end it";
+    SETTLING = "execution_settling", "the outcome is known, no shard has been told to end it";
     SETTLED = "execution_settled", "the shards have ended it, the master does not know";
 }
 

@@ -24,7 +24,7 @@ const SETTLE_IN: &str = "SELECT pg_catalog.set_config('search_path', pg_catalog.
     SELECT pid::pg_catalog.text, EXTRACT(epoch FROM backend_start)::pg_catalog.text, pg_catalog.current_schema() FROM pg_catalog.pg_stat_activity
      WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
-const NO_RIGHT: &str = "Its login there, which shard_logins() lists, may not: GRANT it what it needs. If policies of a table hide rows from it, let it have BYPASSRLS, or call shard_execute() with by_policies => true, which leaves these rows as they are.";
+const NO_RIGHT: &str = "Its login there, which shard_logins() lists, lacks a right. Grant it that right. If policies hide rows from it, give it BYPASSRLS, or call shard_execute() with by_policies => true, which leaves these rows as they are.";
 
 /// Whoever waits for a lock keeps all others waiting. It has a number and a record of its own before the statement. Where
 /// nothing comes of the master any more it ends by itself.
@@ -128,7 +128,7 @@ impl Wave {
                 (Some(pid), Some(start)) => {
                     lane.backend = Some(Backend { username, pid, start: start.clone() });
                 }
-                _ => lane.failure = Some(RemoteError::unreadable(&lane.shard, "who it is").into()),
+                _ => lane.failure = Some(RemoteError::unreadable(&lane.shard, "its identity").into()),
             }
         }
         Ok(())

@@ -109,7 +109,7 @@ impl Asked<'_> {
             let found = self.ask(format!("SELECT {}", transaction.columns()))?;
             let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
             let Some(fate) = transaction.fate(&cells) else {
-                return Err(RemoteError::unreadable(self.shard, "what has become of a transaction").into());
+                return Err(RemoteError::unreadable(self.shard, "the outcome of a transaction").into());
             };
             match fate {
                 // A commit behind it waits for the disk and for standbys that it may not have waited for.

@@ -17,7 +17,7 @@ pub enum KeySource {
 impl KeySource {
     pub fn parse(text: &str) -> Result<KeySource, Failure> {
         KeySource::read(text).ok_or_else(|| {
-            invalid("key_from", format!("\"{text}\" says no place in a request"))
+            invalid("key_from", format!("\"{text}\" is not a place in a request"))
                 .hint("Write header:NAME, query:NAME or path:NUMBER, the number of a segment from 1.")
         })
     }

@@ -45,7 +45,7 @@ pub fn config(request: &Request) -> Result<Config, Failure> {
         other => Err(invalid(
             "gateway",
             format!(
-                "\"{other}\" is none of \"nginx\", \"nginx-upstreams\", \"nginx-location\", \"lua\", \"pgbouncer\""
+                "\"{other}\" is not one of \"nginx\", \"nginx-upstreams\", \"nginx-location\", \"lua\", \"pgbouncer\""
             ),
         )),
     }
@@ -69,7 +69,7 @@ fn with_map(
         let message = format!("shards without a service hold keys of keyspace {}", shown(&request.keyspace));
         Failure::new(SqlState::NOT_IN_STATE, message)
             .detail(names.join(", "))
-            .hint("Requests for them get 503. Say where their service is with shard_set_service().")
+            .hint("Requests for them get 503. Set the addresses of their service with shard_set_service().")
     });
     Ok(Config { text: heading(request, &map) + &write(&map), warning })
 }

@@ -30,7 +30,7 @@ pub fn databases() -> Result<Config, Failure> {
         }
     }
     let warning = (!left_out.is_empty()).then(|| {
-        Failure::new(SqlState::NOT_IN_STATE, "shards are left out that PgBouncer cannot have")
+        Failure::new(SqlState::NOT_IN_STATE, "shards are left out that PgBouncer cannot use")
             .detail(left_out.join("; "))
             .hint("Give such a shard a client_conninfo that names one host.")
     });
@@ -42,7 +42,7 @@ fn line(database: &Database) -> Result<Result<String, &'static str>, Failure> {
     let name = &database.shard_key;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if name == CONSOLE || name.len() > LONGEST_NAME || !name.bytes().all(plain) {
-        return Ok(Err("PgBouncer takes no database of this name"));
+        return Ok(Err("PgBouncer accepts no database of this name"));
     }
     let given = conninfo_for_clients(database.conninfo.as_deref(), database.client_conninfo.as_deref())?;
     let mut settings: Vec<(&str, String)> = Vec::new();

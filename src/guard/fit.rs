@@ -64,7 +64,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
         return Err("does not exist".to_owned());
     }
     if !shape.is_ordinary() {
-        return Err("is not a table, or has partitions that are none".to_owned());
+        return Err("is not a table, or has partitions that are not tables".to_owned());
     }
     // An INSERT into that one fires no trigger of this one.
     if let Some(heir) = &shape.heir {
@@ -73,7 +73,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
     let column = shape.column(shard_by).ok_or_else(|| format!("has no column \"{shard_by}\""))?;
     let family = column.family().ok_or_else(|| format!("has keys of type {}", column.type_name))?;
     if column.equality.is_some() {
-        return Err(format!("has a collation for \"{shard_by}\" that is not deterministic"));
+        return Err(format!("has a nondeterministic collation for \"{shard_by}\""));
     }
     let fits = match keyspace.strategy.of() {
         None => true,
@@ -85,7 +85,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
     match fits && is_told {
         true => Ok(column.clone()),
         false => Err(format!(
-            "has keys of type {}, and the keyspace's are of type {}",
+            "has keys of type {}, and the keyspace has {}",
             column.type_name,
             keyspace.key_type().name()
         )),
@@ -100,7 +100,7 @@ fn require_alike(tables: &[(String, TableShape, Column)], shard: &Shard, keyspac
     match odd {
         Some((table, _, column)) if keyspace.strategy.is_directory() => {
             let what = format!(
-                "has keys of type {}, and table {first} of type {}",
+                "has keys of type {}, and table {first} has {}",
                 column.type_name, of_first.type_name
             );
             let (shard, table) = (shard.shard_key.clone(), table.clone());

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// Somebody waits at a terminal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const UNKNOWN: &str = "shard_guard_install() lists there what this master routes to it; shard_cleanup() takes the guard away. Until then keys that its list does not have are refused.";
-const ASLEEP: &str = "ALTER TABLE ... ENABLE ALWAYS TRIGGER for each; what they have let pass meanwhile shard_misplaced() finds, where it is on the wrong shard, and shard_split_diagnose() of a split that is under way says what it means for that.";
-const AGAIN: &str = "shard_guard_install() again, or shard_guard_remove().";
+const UNKNOWN: &str = "shard_guard_install() lists there what this master routes to it, and shard_cleanup() removes the guard. Until then keys that are not on its list are refused.";
+const ASLEEP: &str = "Run ALTER TABLE ... ENABLE ALWAYS TRIGGER for each. Then shard_misplaced() finds the rows they let pass, and shard_split_diagnose() those of an open split.";
+const AGAIN: &str = "Call shard_guard_install() again, or shard_guard_remove().";
 
 /// A finding for each guard. Of a shard that does not answer nothing.
 pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
@@ -67,7 +67,7 @@ fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<Found>> {
         let item = clean::said(&format!("guard of keyspace \"{keyspace}\""));
         all.push(match (there, known) {
             (Some(_), None) => found(&item, false, "this master does not know it".to_owned(), UNKNOWN),
-            (None, Some(_)) => found(&item, false, "it is not there".to_owned(), AGAIN),
+            (None, Some(_)) => found(&item, false, "it does not exist".to_owned(), AGAIN),
             (Some(there), Some(known)) => compared(session, shard, &item, there, &known)?,
             // Given up, and not there.
             (None, None) => continue,

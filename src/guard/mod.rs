@@ -108,9 +108,7 @@ pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Resu
     };
     next.map_err(|error| {
         let mut failure = error.into_failure();
-        failure.hint.get_or_insert_with(|| {
-            "Once that has passed, the same call again goes on where it was.".to_owned()
-        });
+        failure.hint.get_or_insert_with(|| "After that the same call continues where it was.".to_owned());
         failure
     })
 }

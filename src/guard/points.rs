@@ -6,7 +6,7 @@ const fn point(name: &'static str, description: &'static str) -> Point {
     Point { name, phase: "guard", description }
 }
 
-pub static BEGUN: Point = point("guard_begun", "it is written down, and the shard has nothing");
+pub static BEGUN: Point = point("guard_begun", "it is recorded, and the shard has nothing");
 pub static MADE: Point = point("guard_made", "the shard has an empty list, which the master does not know");
 pub static LISTED: Point = point("guard_listed", "entries are on the list, which the master does not know");
 pub static FITTED: Point = point("guard_fitted", "a table has its triggers, which the master does not know");

@@ -10,11 +10,11 @@ pub enum KeychainError {
     NoMasterKey,
     #[error("the master key cannot be read: {0}")]
     MasterKey(String),
-    #[error("credential \"{alias}\" is sealed under master key {key}, which is not here")]
+    #[error("credential \"{alias}\" is encrypted with master key {key}, which is missing")]
     OtherKey { alias: String, key: String },
-    #[error("credential \"{0}\" has been changed, or is another one's")]
+    #[error("credential \"{0}\" was changed, or belongs to another credential")]
     Changed(String),
-    #[error("credential \"{0}\" cannot be sealed")]
+    #[error("credential \"{0}\" cannot be encrypted")]
     Sealing(String),
     #[error("invalid secret of kind \"{kind}\": {problem}")]
     Secret { kind: &'static str, problem: String },
@@ -26,22 +26,20 @@ impl KeychainError {
     pub fn hint(&self) -> &'static str {
         match self {
             KeychainError::NoMasterKey => {
-                "Set shardmaster.master_key_file to a file outside of the data directory with a line of 64 hexadecimal digits (openssl rand -hex 32), or shardmaster.master_key_command, and reload the server."
+                "Set shardmaster.master_key_file or shardmaster.master_key_command, and reload the server. The file, outside of the data directory, has a line of 64 hexadecimal digits, as openssl rand -hex 32 makes it."
             }
             KeychainError::MasterKey(_) => {
-                "Look at shardmaster.master_key_file, shardmaster.master_key_command and SHARDMASTER_MASTER_KEY in the environment of the server."
+                "Check shardmaster.master_key_file, shardmaster.master_key_command, and SHARDMASTER_MASTER_KEY in the environment of the server."
             }
             KeychainError::OtherKey { .. } => {
-                "Add that key as a further line of what shardmaster.master_key_file or shardmaster.master_key_command gives, or set the credential anew with shard_credential_set()."
+                "Add that key as another line to the master key file or to the command's output. Otherwise set the credential again with shard_credential_set()."
             }
             KeychainError::Changed(_) => {
-                "Set it anew with shard_credential_set(), or drop it with shard_credential_drop() where no shard uses it."
+                "Set it again with shard_credential_set(). If no shard uses it, drop it with shard_credential_drop()."
             }
-            KeychainError::Sealing(_) => "The server has no random numbers to give.",
+            KeychainError::Sealing(_) => "The server cannot generate random numbers.",
             KeychainError::Secret { .. } => "docs/operate/credentials.md has an example of each kind.",
-            KeychainError::Token(_) => {
-                "Run it as the user of the operating system that the master's server runs as."
-            }
+            KeychainError::Token(_) => "Run it as the operating-system user of the master's server.",
         }
     }
 

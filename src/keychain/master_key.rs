@@ -35,7 +35,7 @@ pub fn all_within(patience: Patience) -> Result<Vec<MasterKey>, KeychainError> {
             command.args(["-c", &shell]);
             let said = command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)
                 .map_err(|problem| wrong(format!("shardmaster.master_key_command {problem}")))?;
-            (said, "what shardmaster.master_key_command writes".to_owned())
+            (said, "the output of shardmaster.master_key_command".to_owned())
         }
         (None, None) => match std::env::var_os(VARIABLE) {
             Some(value) => (Zeroizing::new(value.into_encoded_bytes()), format!("variable {VARIABLE}")),
@@ -55,7 +55,7 @@ fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     let name = path.display();
     let failed = |error: std::io::Error| wrong(format!("file \"{name}\": {error}"));
     if !path.is_absolute() {
-        return Err(wrong(format!("\"{name}\" is no absolute path")));
+        return Err(wrong(format!("\"{name}\" is not an absolute path")));
     }
     let real = path.canonicalize().map_err(failed)?;
     if data_directory::path().is_some_and(|data| real.starts_with(data)) {
@@ -66,7 +66,9 @@ fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     // Root may let a group read it.
     let forbidden = if found.uid() == 0 { 0o027 } else { 0o077 };
     if found.mode() & forbidden != 0 {
-        return Err(wrong(format!("file \"{name}\" is no file that the server's account alone reads")));
+        return Err(wrong(format!(
+            "file \"{name}\" is not a file that the server's operating-system user alone can read"
+        )));
     }
     let mut text = Zeroizing::new(Vec::with_capacity(MOST_BYTES + 1));
     file.take(MOST_BYTES as u64 + 1).read_to_end(&mut text).map_err(failed)?;
@@ -82,7 +84,7 @@ fn read(text: &[u8]) -> Result<Vec<MasterKey>, String> {
         }
         let key = digits(line)
             .and_then(|key| MasterKey::new(&key))
-            .ok_or_else(|| format!("has in line {} no 64 hexadecimal digits", at + 1))?;
+            .ok_or_else(|| format!("line {} does not have 64 hexadecimal digits", at + 1))?;
         keys.push(key);
     }
     match keys.len() {

@@ -11,7 +11,7 @@ pub fn open(path: &Path) -> Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(Error::new(ErrorKind::InvalidInput, "it is no plain file")),
+        false => Err(Error::new(ErrorKind::InvalidInput, "it is not a plain file")),
     }
 }
 
@@ -29,7 +29,7 @@ mod tests {
         assert_eq!(unsafe { libc::mkfifo(path_c.as_ptr(), 0o600) }, 0);
         let opened = open(&path).map(drop);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(opened.unwrap_err().to_string(), "it is no plain file");
+        assert_eq!(opened.unwrap_err().to_string(), "it is not a plain file");
         assert!(open(&std::env::temp_dir()).is_err() && open(Path::new("/dev/tty")).is_err());
         assert!(open(&std::env::current_exe().unwrap()).is_ok());
     }

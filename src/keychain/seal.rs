@@ -112,7 +112,7 @@ mod tests {
             super::open(keys, alias, kind, sealed).map(|plain| plain.to_vec()).map_err(|e| e.to_string())
         };
         assert_eq!(open(&[key(2), key(1)], "north", "password", &sealed).unwrap(), b"sEcret");
-        assert!(open(&[key(2)], "north", "password", &sealed).unwrap_err().contains("not here"));
+        assert!(open(&[key(2)], "north", "password", &sealed).unwrap_err().contains("is missing"));
         for (alias, kind) in [("south", "password"), ("north", "mtls_cert"), ("northp", "assword")] {
             assert!(open(&[key(1)], alias, kind, &sealed).unwrap_err().contains("changed"));
         }

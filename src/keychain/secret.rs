@@ -18,18 +18,19 @@ impl Secret {
     pub fn of(kind: &'static Kind, json: &[u8]) -> Result<Secret, KeychainError> {
         let invalid = |problem: String| KeychainError::Secret { kind: kind.name, problem };
         let Ok(fields) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(json) else {
-            return Err(invalid("it is no JSON object, or one nested too deeply".to_owned()));
+            return Err(invalid("it is not a JSON object, or is nested too deeply".to_owned()));
         };
         let names: Vec<&str> = kind.required.iter().chain(kind.optional).copied().collect();
         if fields.keys().any(|name| !names.contains(&name.as_str())) {
-            return Err(invalid(format!("it has a field that is none of: {}", names.join(", "))));
+            return Err(invalid(format!("it has a field that is not one of: {}", names.join(", "))));
         }
         if let Some(missing) = kind.required.iter().find(|name| !fields.contains_key(**name)) {
             return Err(invalid(format!("field \"{missing}\" is missing")));
         }
         let mut secret = BTreeMap::new();
         for (name, value) in fields {
-            let value = text(value.get()).ok_or_else(|| invalid(format!("field \"{name}\" is no text")))?;
+            let value =
+                text(value.get()).ok_or_else(|| invalid(format!("field \"{name}\" is not a text")))?;
             if value.is_empty() || value.len() > MOST_BYTES || value.contains('\0') {
                 let problem = format!("field \"{name}\" is empty, has a zero byte or more than 64 kB");
                 return Err(invalid(problem));

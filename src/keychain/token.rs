@@ -100,7 +100,7 @@ fn read_file(path: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
 fn one_line(text: &[u8]) -> Result<Zeroizing<String>, KeychainError> {
     let text = std::str::from_utf8(text).map(str::trim).unwrap_or_default();
     if text.is_empty() || text.contains(|c: char| c.is_control()) {
-        return Err(wrong("what was read is empty, has several lines or is no text".to_owned()));
+        return Err(wrong("it is empty, has several lines or is not text".to_owned()));
     }
     Ok(Zeroizing::new(text.to_owned()))
 }
@@ -128,7 +128,7 @@ fn access_token(answer: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
             Some(Value::String(token)) => Ok(Zeroizing::new(token.into_bytes())),
             _ => Err(wrong("the metadata server's answer has no access_token".to_owned())),
         },
-        _ => Err(wrong("the metadata server's answer is no JSON object".to_owned())),
+        _ => Err(wrong("the metadata server's answer is not a JSON object".to_owned())),
     }
 }
 

@@ -121,11 +121,11 @@ fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>
         _ => Err(SplitError::Failed(Failure::new(
             SqlState::UNSUPPORTED,
             format!(
-                "no lookup index goes by table {} of shard \"{}\" as it is",
+                "table {} of shard \"{}\" cannot have a lookup index as it is",
                 watched.qualified(),
                 connection.shard()
             ),
         )
-        .hint("The column or the shard-by column is of a type by which values are not found: give it another one there, or take the table out of the lookup index with shard_table_drop()."))),
+        .hint("Values of its column or its shard-by column cannot be found by their type. Change the type there, or remove the table with shard_table_drop()."))),
     }
 }

@@ -48,11 +48,11 @@ pub fn require(lookup: &Lookup, shape: &Shape, watched: &Watched, shard: &Shard)
             return Err(SplitError::failed(
                 SqlState::UNSUPPORTED,
                 format!(
-                    "no lookup index goes by table {} of shard \"{}\": column \"{column}\" is of type {is}, its keys are of type {wanted}",
+                    "table {} of shard \"{}\" cannot have a lookup index: column \"{column}\" is of type {is}, and the keys are of type {wanted}",
                     watched.qualified(),
                     shard.shard_key
                 ),
-                "Change the column's type, or take the table out of the lookup index with shard_table_drop().",
+                "Change the column's type, or remove the table from the lookup index with shard_table_drop().",
             ));
         }
     }

@@ -61,7 +61,7 @@ pub fn drop(name: &str) -> Result<Option<()>, Failure> {
     if let Some(source) = &lookup.source {
         let by = format!("table \"{}\" is in it", source.table_name);
         let failure = Failure::from(RoutingError::KeyspaceInUse { keyspace: name.into(), by });
-        return Err(failure.hint("Take its table out with shard_table_drop()."));
+        return Err(failure.hint("Remove its table with shard_table_drop()."));
     }
     lookup::delete(name);
     Ok(Some(()))
@@ -74,10 +74,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
     let Some((of, lookup)) = lock(name)? else { return Ok(None) };
     let invalid = |argument, problem: String| Failure::from(RoutingError::Invalid { argument, problem });
     if *policy != Policy::Sharded.as_str() || origin.is_some() {
-        return Err(invalid(
-            "policy",
-            "a lookup index goes by a column of a table that is sharded".to_owned(),
-        ));
+        return Err(invalid("policy", "a lookup index needs a column of a sharded table".to_owned()));
     }
     let table = keyspaces::parse_table(table)?;
     keyspaces::check_schema(&table, caller)?;
@@ -88,23 +85,23 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
     if let Some(source) = &lookup.source {
         let table = source.table_name.clone();
         return Err(Failure::from(RoutingError::TableExists { table, keyspace: name.into() })
-            .hint("A lookup index goes by one column of one table: take that out with shard_table_drop(), or add another lookup index."));
+            .hint("A lookup index has one column of one table. Remove that table with shard_table_drop(), or add another lookup index."));
     }
     let quoted = table.quoted();
     let Some(policy) = table_policy::list(&of.name).into_iter().find(|policy| policy.table_name == quoted)
     else {
         let failure = RoutingError::UnknownTable { table: quoted, keyspace: of.name.clone() };
         return Err(Failure::from(failure).hint(
-            "The shard-by column there says whose a key is: add the table to that keyspace first, and name it as shard_tables() does.",
+            "Its shard-by column says which owner a key has. Add the table to that keyspace first, and name it as shard_tables() does.",
         ));
     };
     if policy.shard_by == column {
-        return Err(invalid("shard_by", "keys of the other keyspace are in this column".to_owned()));
+        return Err(invalid("shard_by", "this column has keys of the other keyspace".to_owned()));
     }
     let here = match table_policy::column_here(&table, &column) {
         Column::Missing => {
             return Err(Failure::from(RoutingError::UnknownColumn { column, table: quoted })
-                .hint("Give a column that the table has, as it is written there."));
+                .hint("Give a column of the table, as it is written there."));
         }
         Column::TableUnknown => None,
         Column::Type(oid) => Some(oid),
@@ -181,7 +178,7 @@ pub fn claim(
     if !lookup::hold(&lookup) {
         return Err(Failure::new(
             SqlState::NOT_IN_STATE,
-            format!("lookup index \"{name}\" goes by no table yet"),
+            format!("lookup index \"{name}\" has no table yet"),
         )
         .hint("Add one with shard_table_add()."));
     }
@@ -206,19 +203,19 @@ fn refused(of: &Keyspace, lookup: &Lookup, pair: &Pair, taken: Taken) -> Failure
     match taken {
         Taken::Owned => Failure::new(
             SqlState(*b"23505"),
-            format!("key \"{key}\" of lookup index \"{name}\" is another owner's"),
+            format!("key \"{key}\" of lookup index \"{name}\" belongs to another owner"),
         )
-        .hint("shard_lookup() says whose it is, and shard_lookup_conflicts() who else has it."),
+        .hint("shard_lookup() shows its owner, and shard_lookup_conflicts() who else has it."),
         Taken::Ended { owner } => {
             let place = routing::places(of, std::slice::from_ref(&owner)).remove(&owner);
             let shard = place.map_or(String::new(), |place| format!(" \"{}\"", place.shard));
             Failure::new(
                 SqlState::NOT_IN_STATE,
                 format!(
-                    "key \"{key}\" of lookup index \"{name}\" was claimed, and the claim's shard{shard} has not been asked for its row since the lease has ended"
+                    "key \"{key}\" of lookup index \"{name}\" was claimed, and since the lease expired the claim's shard{shard} has not been asked for its row"
                 ),
             )
-            .hint("Retry after a moment; shard_lookups() says what keeps the shard from being asked.")
+            .hint("Retry after a moment. shard_lookups() shows why the shard cannot be asked.")
         }
     }
 }

@@ -24,7 +24,7 @@ pub fn remove(sessions: &mut Sessions, identity: &str, removal: &Removal) -> Res
         lookup::removed(&removal.token, &removal.shard_key);
         Ok(())
     })
-    .unwrap_or_else(|| Err(SplitError::Retry("a lock on what is left of the lookup index".into())))
+    .unwrap_or_else(|| Err(SplitError::Retry("a lock on what remains of the lookup index".into())))
 }
 
 /// Removes everything of lookup indexes that this master does not have; what was found and what was done with it. In a session.

@@ -173,7 +173,7 @@ impl Turns {
             return;
         }
         wait::report(&format!(
-            "taking lookup index \"{}\" away from shard \"{}\"",
+            "removing lookup index \"{}\" from shard \"{}\"",
             removal.lookup, removal.shard_key
         ));
         let outcome = removal::remove(&mut self.sessions, identity, removal);

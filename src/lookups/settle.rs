@@ -282,7 +282,7 @@ pub fn settle_unlocked(
     }
     match left.is_empty() {
         true => Ok(left),
-        false => Err(SplitError::Retry("routes that change all the time".into())),
+        false => Err(SplitError::Retry("routes that keep changing".into())),
     }
 }
 

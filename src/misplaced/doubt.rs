@@ -70,8 +70,7 @@ pub fn have_left(doubt: &Doubt, here: &mut Session, timeout: Duration) -> Result
 fn fate(transaction: &Transaction, session: &mut Session) -> Result<Fate, Failure> {
     let found = session.connection.run(&format!("SELECT {}", transaction.columns()))?;
     let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
-    let unreadable =
-        || RemoteError::unreadable(session.connection.shard(), "what has become of a transaction");
+    let unreadable = || RemoteError::unreadable(session.connection.shard(), "the outcome of a transaction");
     Ok(transaction.fate(&cells).ok_or_else(unreadable)?)
 }
 

@@ -10,14 +10,14 @@ pub enum MisplacedError {
     NoKeys,
     #[error("key \"{key}\" is routed to shard \"{shard}\"")]
     InPlace { key: String, shard: String },
-    #[error("key \"{key}\" of keyspace \"{keyspace}\" is routed nowhere")]
+    #[error("key \"{key}\" of keyspace \"{keyspace}\" has no route")]
     Nowhere { key: String, keyspace: String },
-    #[error("key \"{0}\" is between two shards")]
+    #[error("key \"{0}\" is being moved between two shards")]
     Between(String),
     #[error("key \"{key}\" is in use by split {split}")]
     Split { key: String, split: i64 },
     #[error(
-        "shard \"{shard}\" redirects clients of key \"{key}\", which has left it by one of the splits {splits}"
+        "shard \"{shard}\" redirects clients of key \"{key}\", which left it with one of the splits {splits}"
     )]
     Redirected { key: String, shard: String, splits: String },
     #[error("shard \"{shard}\" knows split {split}, which this master has not planned")]
@@ -26,9 +26,9 @@ pub enum MisplacedError {
     Execution { id: i64, shard: String },
     #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
     Busy { key: String, run: i64 },
-    #[error("run {0} of misplaced rows is carried out by another session")]
+    #[error("another session is working on run {0} of misplaced rows")]
     Held(i64),
-    #[error("run {0} of misplaced rows is not carried out by this session")]
+    #[error("this session is not working on run {0} of misplaced rows")]
     NotHeld(i64),
     #[error("run {0} of misplaced rows has ended")]
     Ended(i64),
@@ -36,47 +36,49 @@ pub enum MisplacedError {
     NoTables(String),
     #[error("table \"{table}\" is not in keyspace \"{keyspace}\"")]
     OtherTable { table: String, keyspace: String },
-    #[error("shards \"{here}\" and \"{there}\" are one place: namespace \"{namespace}\" of one database")]
+    #[error("shards \"{here}\" and \"{there}\" are the same: namespace \"{namespace}\" of one database")]
     OnePlace { here: String, there: String, namespace: String },
     #[error("table {table} of shard \"{shard}\" {what}")]
     Table { shard: String, table: String, what: String },
     #[error("{what} of shard \"{shard}\" fires for rows that are deleted")]
     Trigger { shard: String, what: String },
-    #[error("shard \"{shard}\" is of encoding {encoding}, of which texts may not arrive as they are")]
+    #[error("shard \"{shard}\" has encoding {encoding}, whose texts may change on the way")]
     Encoding { shard: String, encoding: String },
-    #[error("foreign keys among tables of keyspace \"{0}\" run in a circle")]
+    #[error("foreign keys among tables of keyspace \"{0}\" form a cycle")]
     Circle(String),
-    #[error("shard \"{shard}\": foreign key {name} of {from} would follow rows of {to} that are deleted")]
+    #[error(
+        "shard \"{shard}\": foreign key {name} of {from} would delete or change rows when rows of {to} are deleted"
+    )]
     Follows { shard: String, name: String, from: String, to: String },
     #[error("shard \"{0}\": somebody has changed a table, or what depends on it")]
     Changed(String),
     #[error("session_replication_role of the login is not \"origin\" on shard \"{0}\"")]
     Replica(String),
     #[error(
-        "{rows} rows of table {table} are on shard \"{there}\" already with other content, with the key ({key}) one of them"
+        "{rows} rows of table {table} are already on shard \"{there}\" with other content, one of them with the key ({key})"
     )]
     Conflict { rows: u64, table: String, key: String, here: String, there: String },
     #[error(
-        "{rows} rows of table {table} on shard \"{here}\" are not on shard \"{there}\", with the key ({key}) one of them"
+        "{rows} rows of table {table} on shard \"{here}\" are not on shard \"{there}\", one of them with the key ({key})"
     )]
     Elsewhere { rows: u64, table: String, key: String, here: String, there: String },
     #[error(
-        "{rows} rows of table {table} have not arrived on shard \"{there}\" as they are, with the key ({key}) one of them"
+        "{rows} rows of table {table} have not arrived unchanged on shard \"{there}\", one of them with the key ({key})"
     )]
     Altered { rows: u64, table: String, key: String, there: String },
     #[error(
-        "shard \"{here}\" gave {rows} rows of table {table} that are of other keys than those that are moved, with the key ({key}) one of them"
+        "shard \"{here}\" gave {rows} rows of table {table} whose keys are not those that are moved, one of them with the key ({key})"
     )]
     Strange { rows: u64, table: String, key: String, here: String },
     #[error(
-        "run {run} of misplaced rows was interrupted when its rows had come to shard \"{shard}\", and those of table \"{table}\" are not there as they came"
+        "run {run} of misplaced rows was interrupted after its rows had been copied to shard \"{shard}\", and those of table \"{table}\" have changed there since"
     )]
     Doubtful { run: i64, table: String, shard: String },
-    #[error("rows of table {table} stay on shard \"{shard}\" whatever deletes them")]
+    #[error("rows of table {table} stay on shard \"{shard}\" although they were deleted")]
     Stays { table: String, shard: String },
     #[error("shard \"{0}\" has not committed")]
     NotCommitted(String),
-    #[error("shard \"{0}\": a session is left that does not end")]
+    #[error("shard \"{0}\": a session of it does not end")]
     Left(String),
 }
 
@@ -109,94 +111,95 @@ impl MisplacedError {
             }
             E::InPlace { .. } => fixed(
                 SqlState::NOT_IN_STATE,
-                "Its rows are in their place there; shard_misplaced() lists those that are not.",
+                "Its rows are on the right shard. shard_misplaced() lists those that are not.",
             ),
             E::Nowhere { .. } => fixed(
                 SqlState::NOT_IN_STATE,
-                "Assign it with shard_assign() or its like. Its rows may be nowhere else: shard_misplaced_delete() deletes them only with rows => 'all'.",
+                "Assign it first, for example with shard_assign(). Its rows may exist nowhere else: shard_misplaced_delete() deletes them only with rows => 'all'.",
             ),
-            E::Between(_) => fixed(SqlState::BETWEEN_SHARDS, "Wait for the split that moves it."),
+            E::Between(_) => fixed(SqlState::BETWEEN_SHARDS, "Wait until the split that moves it has ended."),
             E::Split { split, .. } => (
                 SqlState::IN_USE,
                 format!(
-                    "Wait for its end: SELECT * FROM shard_split_diagnose({split}) says what it waits for."
+                    "Wait until it ends. SELECT * FROM shard_split_diagnose({split}) shows what it waits for."
                 ),
             ),
             E::Redirected { .. } => fixed(
                 SqlState::IN_USE,
-                "Its rows there are refused to everybody: shard_split_redirect_drop() of the split ends that, or wait for shardmaster.redirect_retention.",
+                "Its rows there are refused to all clients. shard_split_redirect_drop() of the split ends that, and so does shardmaster.redirect_retention in time.",
             ),
             E::Later { .. } => fixed(
                 SqlState::NOT_IN_STATE,
-                "The routes of a master that was restored may be older than the rows: see shard_cleanup(), and where the keys are, before any are moved or deleted.",
+                "The routes of a restored master may be older than the rows. See shard_cleanup(), and find out where the keys are before any row is moved or deleted.",
             ),
             E::Encoding { .. } => {
-                fixed(SqlState::UNSUPPORTED, "Rows go between shards of encoding UTF8 or LATIN1.")
+                fixed(SqlState::UNSUPPORTED, "Rows can be moved between shards of encoding UTF8 or LATIN1.")
             }
-            E::Execution { .. } => fixed(
-                SqlState::IN_USE,
-                "Wait for its end, or give it up: shard_executions() lists what is under way.",
-            ),
-            E::Busy { .. } | E::Held(_) => fixed(SqlState::IN_USE, "Wait for its end, or cancel it."),
+            E::Execution { .. } => {
+                fixed(SqlState::IN_USE, "Wait until it ends, or abandon it. shard_executions() lists it.")
+            }
+            E::Busy { .. } | E::Held(_) => fixed(SqlState::IN_USE, "Wait until it ends, or cancel it."),
             E::NotHeld(_) => fixed(
                 SqlState::NOT_IN_STATE,
                 "It is a step of shard_misplaced_move() and shard_misplaced_delete().",
             ),
-            E::Ended(_) => fixed(SqlState::NOT_IN_STATE, "shard_misplaced_runs() tells how."),
-            E::NoTables(_) => fixed(SqlState::NOT_IN_STATE, "shard_table_add() says which tables it has."),
+            E::Ended(_) => fixed(SqlState::NOT_IN_STATE, "shard_misplaced_runs() shows how it ended."),
+            E::NoTables(_) => fixed(SqlState::NOT_IN_STATE, "shard_table_add() adds tables."),
             E::OtherTable { .. } => {
-                fixed(SqlState::UNDEFINED_OBJECT, "shard_tables() lists them, as they are to be written.")
+                fixed(SqlState::UNDEFINED_OBJECT, "shard_tables() lists them as they are to be written.")
             }
             E::OnePlace { .. } => {
-                fixed(SqlState::NOT_IN_STATE, "Its rows are in their place, by another name.")
+                fixed(SqlState::NOT_IN_STATE, "Its rows are on the right shard, under another name.")
             }
             E::Table { .. } => fixed(
                 SqlState::UNSUPPORTED,
-                "Name the other tables with tables => .., or mend it. shard_misplaced_delete() with rows => 'all' compares nothing with the other shard.",
+                "Name the other tables with tables => .., or fix it. shard_misplaced_delete() with rows => 'all' compares nothing with the other shard.",
             ),
             E::Trigger { .. } => fixed(
                 SqlState::UNSUPPORTED,
-                "What it deletes or changes there is moved nowhere. Disable it, or say fire_triggers => true if it does nothing of that kind.",
+                "What it deletes or changes there would not be moved. Disable it, or pass fire_triggers => true if it does no such thing.",
             ),
             E::Circle(_) => fixed(SqlState::UNSUPPORTED, "Name some of the tables with tables => .."),
             E::Follows { .. } => fixed(
                 SqlState::UNSUPPORTED,
-                "Rows would be deleted or changed that are not of this key's. See what they refer to.",
+                "Rows of other keys would be deleted or changed. See what they refer to.",
             ),
             E::Changed(_) => fixed(SqlState::SERIALIZATION_FAILURE, "Call it again."),
             E::Replica(_) => fixed(
                 SqlState::UNSUPPORTED,
-                "Foreign keys would not be looked at: take the setting from the login's role.",
+                "Foreign keys would not be checked. Remove the setting from the login's role.",
             ),
             E::Conflict { here, .. } => (
                 CONFLICT,
                 format!(
-                    "Look at both: to keep both, give one another primary key. If what shard \"{here}\" has of these rows may be lost, shard_misplaced_delete() with rows => 'conflicting' deletes them there and no other row; then call shard_misplaced_move() again."
+                    "Look at both. To keep both, give one another primary key. If those on shard \"{here}\" may be lost, shard_misplaced_delete() with rows => 'conflicting' deletes them, and no other row. Then call shard_misplaced_move() again."
                 ),
             ),
             E::Elsewhere { here, .. } => (
                 SqlState::NOT_IN_STATE,
                 format!(
-                    "Call shard_misplaced_move(), which moves them and deletes nothing that is on one shard alone. shard_misplaced_delete() with rows => 'all' deletes them on shard \"{here}\", and they are lost."
+                    "shard_misplaced_move() moves them, and deletes no row that exists on one shard only. shard_misplaced_delete() with rows => 'all' deletes them on shard \"{here}\", and they are lost."
                 ),
             ),
             E::Altered { .. } => fixed(
                 SqlState::UNSUPPORTED,
-                "A trigger or a rule there changes rows, or keeps them from being inserted, or a generated column makes them another key's. Disable it for the time, or move them by hand.",
+                "A trigger or rule there changes rows or keeps them from being inserted, or a generated column gives them another key. Disable it meanwhile, or move the rows by hand.",
             ),
             E::Doubtful { run, .. } => (
                 SqlState::NOT_IN_STATE,
                 format!(
-                    "What somebody has deleted or changed there may be left on the wrong shard. Look at both: shard_misplaced_delete() with rows => 'all' deletes what is on the wrong one, and after shard_misplaced_abandon({run}) the next call takes it for rows that were never moved. It goes on by itself only with all keys of that run."
+                    "Rows that somebody deleted or changed there may be left on the wrong shard. Look at both. shard_misplaced_delete() with rows => 'all' deletes those on the wrong shard. After shard_misplaced_abandon({run}) the next call takes them for rows that were never moved. The run continues only with all of its keys."
                 ),
             ),
             E::Strange { .. } => fixed(
                 SqlState::UNSUPPORTED,
-                "Nothing of them was moved. See what that shard makes of an equality of keys: its index may be broken, or somebody has changed an operator.",
+                "None of them was moved. Check how that shard compares keys: its index may be broken, or somebody has changed an operator.",
             ),
-            E::Stays { .. } => fixed(SqlState::NOT_IN_STATE, "See which trigger or rule there keeps them."),
+            E::Stays { .. } => {
+                fixed(SqlState::NOT_IN_STATE, "Find the trigger or rule there that keeps them.")
+            }
             E::NotCommitted(_) => fixed(SqlState::CONNECTION_FAILURE, "Call it again."),
-            E::Left(_) => fixed(SqlState::IN_USE, "See in its pg_stat_activity what the session waits for."),
+            E::Left(_) => fixed(SqlState::IN_USE, "Its pg_stat_activity shows what the session waits for."),
         }
     }
 }
@@ -204,7 +207,7 @@ impl MisplacedError {
 /// What was not heard of to its end holds its keys.
 pub fn of_run(id: i64, mut why: Failure) -> Failure {
     let goes_on = format!(
-        "Run {id} holds its keys: the same call again takes its place, shard_misplaced_abandon({id}) gives it up."
+        "Run {id} holds its keys. The same call again continues it; shard_misplaced_abandon({id}) abandons it."
     );
     why.hint = Some(why.hint.map_or(goes_on.clone(), |hint| format!("{hint} {goes_on}")));
     why

@@ -67,7 +67,7 @@ impl Lot {
             pair.strangers = strangers(here, pair, &keys)?;
             let other = here.connection.run(&statements::other_spelling(pair, &keys))?;
             if let Some(key) = other.scalar() {
-                let what = format!("has a column for which key \"{key}\" is written otherwise");
+                let what = format!("has a column in which key \"{key}\" is written differently");
                 let (shard, table) = (here.shard.shard_key.clone(), pair.here.clone());
                 return Err(MisplacedError::Table { shard, table, what }.into());
             }

@@ -41,7 +41,7 @@ impl Side<'_> {
             return Err(self.refuse(position, "does not exist"));
         }
         if !matches!(shape.kind.as_deref(), Some("r" | "p")) || !shape.is_ordinary() {
-            return Err(self.refuse(position, "is not a table, or has partitions that are none"));
+            return Err(self.refuse(position, "is not a table, or has partitions that are not tables"));
         }
         match &shape.heir {
             Some(heir) => Err(self.refuse(position, format!("has rows of {heir}, which inherits from it"))),
@@ -66,8 +66,7 @@ impl Pair {
             return Err(here.refuse(position, format!("has keys of type {}", column.type_name)));
         }
         if column.equality.is_some() {
-            return Err(here
-                .refuse(position, format!("has a collation for \"{shard_by}\" that is not deterministic")));
+            return Err(here.refuse(position, format!("has a nondeterministic collation for \"{shard_by}\"")));
         }
         Ok(Pair {
             name: name.to_owned(),
@@ -100,7 +99,7 @@ impl Pair {
         }
         if from.key() != to.key() {
             return Err(
-                there.refuse(position, format!("has another primary key than on shard \"{}\"", here.shard))
+                there.refuse(position, format!("has a different primary key from shard \"{}\"", here.shard))
             );
         }
         for (side, shape) in [(here, from), (there, to)] {
@@ -122,7 +121,7 @@ impl Pair {
             let odd = |column: &&Column| !its.column(&column.name).is_some_and(|its| alike(column, its));
             if let Some(column) = shape.columns().iter().find(odd) {
                 let what = format!(
-                    "has a column \"{}\" that is not the same on shard \"{}\"",
+                    "has a column \"{}\" that is different on shard \"{}\"",
                     column.name, other.shard
                 );
                 return Err(side.refuse(position, what));
@@ -130,7 +129,7 @@ impl Pair {
         }
         if let Some(column) = from.columns().iter().find(|column| column.cannot_travel().is_some()) {
             let what = format!(
-                "has a column \"{}\" of type {}, which is not known to arrive as it is",
+                "has a column \"{}\" of type {}, whose values may change on the way",
                 column.name, column.type_name
             );
             return Err(here.refuse(position, what));
@@ -138,7 +137,7 @@ impl Pair {
         let of_one_server = from.columns().iter().find_map(|column| Some((column, column.of_one_server()?)));
         if let Some((column, part)) = of_one_server {
             let what = format!(
-                "has a column \"{}\" of type {}: values of type {} mean something on the server that gave them",
+                "has a column \"{}\" of type {}: values of type {} have a meaning on their own server only",
                 column.name, column.type_name, part.name
             );
             return Err(here.refuse(position, what));

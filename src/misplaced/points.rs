@@ -7,7 +7,7 @@ const fn point(name: &'static str, description: &'static str) -> Point {
 }
 
 pub static BEGUN: Point =
-    point("misplaced_begun", "its sessions are written down, and nothing was asked of them");
+    point("misplaced_begun", "its sessions are recorded, and have not been asked anything");
 pub static STAGED: Point = point("misplaced_staged", "rows are at the right shard, and not committed there");
 pub static COPIED: Point =
     point("misplaced_copied", "rows are committed at the right shard, and still at the wrong one");

@@ -373,7 +373,7 @@ fn notice_alone(lot: &Lot, unit: &Unit, shard: &str, lasted: Duration) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
         format!(
-            "nobody could write to {} on shard \"{shard}\" for {:.1} s at most, since rows kept coming between",
+            "nobody could write to {} on shard \"{shard}\" for at most {:.1} s, because rows kept coming",
             names.join(", "),
             lasted.as_secs_f64()
         ),

@@ -72,7 +72,7 @@ impl Session {
         let found = connection.run(SETTLE_IN)?;
         let cells: Vec<&str> = found.rows.iter().flatten().flatten().map(String::as_str).collect();
         let [path, pid, start, role, _] = cells.as_slice() else {
-            return Err(RemoteError::unreadable(&shard.shard_key, "who it is").into());
+            return Err(RemoteError::unreadable(&shard.shard_key, "its identity").into());
         };
         if *role != "origin" {
             return Err(MisplacedError::Replica(shard.shard_key.clone()).into());

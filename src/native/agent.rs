@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 use std::ffi::{CStr, CString};
 
 /// What helps whoever finds a trigger that lacks something.
-pub const HINT: &str = "The split notices it and copies again once its triggers are whole: roll it back and start it again, or drop the triggers whose names begin with 00_shardmaster.";
+pub const HINT: &str = "The split notices it and copies again once its triggers are complete. Otherwise roll it back and start it again, or drop the triggers whose names begin with 00_shardmaster.";
 
 /// Where a trigger's function is, and what is beside it.
 pub struct Agent {
@@ -27,7 +27,7 @@ impl Agent {
             let numbers = name.strip_prefix("capture_").and_then(|numbers| numbers.split_once('_'));
             let numbers = numbers.and_then(|(split, ordinal)| split.parse().ok().zip(ordinal.parse().ok()));
             let Some((split, ordinal)) = numbers else {
-                raise(format!("function \"{name}\" has not the name of a split's"), HINT);
+                raise(format!("function \"{name}\" does not have the name of a split's function"), HINT);
             };
             let (schema, owner) = (pg_sys::get_func_namespace(function), owner(function));
             Agent { schema, owner, name: name.to_owned(), split, ordinal }

@@ -246,7 +246,7 @@ pub unsafe fn truncated(function: pg_sys::Oid) -> Call {
         let row_function = agent.function("_row");
         let types = agent.arguments(row_function);
         if types.first() != Some(&pg_sys::CHAROID) {
-            raise("the function for rows of a capture trigger takes something else", HINT);
+            raise("the function for rows of a capture trigger has other arguments", HINT);
         }
         let mut arguments = vec![None; types.len()];
         arguments[0] = Some(pg_sys::Datum::from(Event::Truncate.letter()));

@@ -62,7 +62,7 @@ unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> Call {
         let event = Event::of(data.tg_event);
         // Whoever owns it can have it called by a trigger of another kind, which gives no rows.
         if !event.suits(data.tg_event) {
-            raise("a capture trigger is neither one behind a change of a row nor one for TRUNCATE", HINT);
+            raise("a capture trigger must be AFTER a change of a row, or for TRUNCATE", HINT);
         }
         match event {
             Event::Truncate => entry::truncated(function),

@@ -28,7 +28,7 @@ pub struct Behind {
 impl Behind {
     pub fn text(&self) -> String {
         format!(
-            "column \"{}\": a row on shard \"{}\" has {}, which sequence {} of shard \"{}\" is yet to give out",
+            "column \"{}\": a row on shard \"{}\" has {}, which sequence {} of shard \"{}\" has not given out yet",
             self.column.1, self.shard, self.number, self.sequence, self.of
         )
     }

@@ -14,7 +14,7 @@ pub enum SpreadError {
     #[error("no block of numbers is left below {below} for keyspace \"{keyspace}\"")]
     NoBlock { keyspace: String, below: i64 },
     #[error(
-        "shard \"{shard}\": sequence {sequence} has come to {last} meanwhile, and its block begins with {first}"
+        "shard \"{shard}\": sequence {sequence} has reached {last} meanwhile, and its block begins with {first}"
     )]
     Drawn { shard: String, sequence: String, last: String, first: i64 },
 }
@@ -38,7 +38,7 @@ impl From<SpreadError> for Failure {
         let text = error.to_string();
         match error {
             SpreadError::NoTables(_) => Failure::new(SqlState::NOT_IN_STATE, text)
-                .hint("Name its tables with shard_table_add() first."),
+                .hint("Add its tables with shard_table_add() first."),
             SpreadError::NoShards => {
                 Failure::new(SqlState::NOT_IN_STATE, text).hint("Add the first one with shard_add().")
             }
@@ -46,7 +46,7 @@ impl From<SpreadError> for Failure {
                 Failure::new(first.state, text).detail(all.join("; ")).hint(first.hint)
             }
             SpreadError::NoBlock { .. } => Failure::new(SqlState::NOT_IN_STATE, text)
-                .hint("Call shard_sequences_spread() with smaller blocks, or with a greater bound, first."),
+                .hint("Call shard_sequences_spread() with smaller blocks, or with a greater bound."),
             SpreadError::Drawn { .. } => {
                 Failure::new(SqlState::NOT_IN_STATE, text).hint("Call shard_sequences_spread() again.")
             }

@@ -241,7 +241,7 @@ impl<'a> Others<'a> {
             let number = own.restarted().meet(theirs.numbers)?;
             let (name, start, like) = (&own.name, own.start, &shard.shard.shard_key);
             Some(format!(
-                "RESTART begins with {start}, and comes to {number}, a number of shard \"{like}\": ALTER SEQUENCE {name} START WITH one of its own"
+                "RESTART begins with {start} and reaches {number}, a number of shard \"{like}\": ALTER SEQUENCE {name} START WITH a number of its own"
             ))
         };
         self.all.iter().find_map(|of| meets(&of))
@@ -276,7 +276,7 @@ fn fit(
     if !sequence.may_set || !sequence.may_read {
         let owner = &sequence.owner;
         let hint = format!(
-            "GRANT {owner} TO the mover's role and to the owner of the table, or let it belong to him: ALTER SEQUENCE is for owners."
+            "ALTER SEQUENCE is for owners. GRANT {owner} TO the mover's role and to the owner of the table, or make the table's owner its owner."
         );
         return Err(problem(
             SqlState::INSUFFICIENT_PRIVILEGE,
@@ -285,7 +285,8 @@ fn fit(
         ));
     }
     if sequence.numbers.increment < 0 {
-        let hint = "Give it a range of its own on each shard by ALTER SEQUENCE, or one that counts up.";
+        let hint =
+            "Give it a range of its own on each shard with ALTER SEQUENCE, or a sequence that counts up.";
         return Err(problem(state, "counts down".into(), hint.into()));
     }
     if sequence.numbers.cycles {
@@ -294,32 +295,32 @@ fn fit(
     }
     if let Some(partitions) = &sequence.in_the_way {
         let hint = "Add a default partition for them, or partition by another column.";
-        let text = format!("fills a column by whose values a row finds its partition: {partitions}");
+        let text = format!("fills a column that the table is partitioned by: {partitions}");
         return Err(problem(state, text, hint.into()));
     }
     if let Some(narrow) = &sequence.narrow {
-        let hint = "Let it take every bigint, or add the shard-by column to the key.";
-        let text = format!("fills {narrow} may not take numbers of a block");
+        let hint = "Make it accept every bigint, or add the shard-by column to the key.";
+        let text = format!("fills {narrow}, which may refuse numbers of a block");
         return Err(problem(state, text, hint.into()));
     }
     let Some(block) = block else {
-        let hint = "Say how far numbers may go: below => 9223372036854775807, where no client takes them for floating-point numbers; or smaller blocks: block => 1000000000.";
+        let hint = "If no client uses them as floating-point numbers, raise the bound: below => 9223372036854775807. Or use smaller blocks: block => 1000000000.";
         let text = format!("has no block left below {}: a greater number is in use", blocks.below);
         return Err(problem(state, text, hint.into()));
     };
     if sequence.holds < block.last {
         let column = sequence.columns.first().map_or_else(String::new, |(_, column)| column.clone());
         let hint = format!(
-            "Make it bigint on each shard: ALTER TABLE .. ALTER {column} TYPE bigint, and what refers to it; or give each shard's sequence a remainder of its own: INCREMENT BY the number of shards that there will ever be."
+            "Make it bigint on each shard, with all columns that refer to it: ALTER TABLE .. ALTER {column} TYPE bigint. Or give each shard's sequence a remainder: INCREMENT BY the greatest number of shards there will ever be."
         );
         return Err(problem(
             state,
-            format!("gives numbers to {}, which has no room for blocks", sequence.held_by),
+            format!("fills {}, which is too small for blocks", sequence.held_by),
             hint,
         ));
     }
     block.of_sequence(sequence.numbers.increment, sequence.numbers.like()).ok_or_else(|| {
-        let hint = "Give blocks that hold many of its steps: block => 1000000000000.".to_owned();
+        let hint = "Use larger blocks, which hold many of its steps: block => 1000000000000.".to_owned();
         problem(
             state,
             format!("counts by {}, for which a block is too small", sequence.numbers.increment),

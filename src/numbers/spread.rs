@@ -129,7 +129,7 @@ fn give_one(
                 return Err(error.into());
             }
             Ok(Attempt::Waits(format!(
-                "a transaction on shard \"{}\" that has drawn from sequence {}",
+                "a transaction on shard \"{}\" that has used sequence {}",
                 session.shard(),
                 sequence.name
             )))
@@ -157,7 +157,7 @@ fn lines(shards: &[OnShard], plan: &Plan) -> Vec<Line> {
                 Outcome::Keeps => (range, "kept".to_owned()),
                 Outcome::KeepsForNow(why) => (range, format!("kept: {why}")),
                 Outcome::Shared(other) => (range, format!("the sequence of shard \"{other}\"")),
-                Outcome::Left(why) => (range, format!("left as it is: {why}")),
+                Outcome::Left(why) => (range, format!("left unchanged: {why}")),
             };
             lines.push(Line {
                 shard: shard.shard.shard_key.clone(),

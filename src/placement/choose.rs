@@ -22,7 +22,7 @@ impl PlacementStrategy {
             "fill_first" => Ok(PlacementStrategy::FillFirst),
             "spread" => Ok(PlacementStrategy::Spread),
             "consistent" => Ok(PlacementStrategy::Consistent),
-            other => Err(PlacementError::invalid("strategy", format!("\"{other}\" is no strategy"))),
+            other => Err(PlacementError::invalid("strategy", format!("\"{other}\" is not a strategy"))),
         }
     }
 }

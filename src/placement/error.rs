@@ -40,9 +40,9 @@ impl PlacementError {
             PlacementError::NoCapacity { full, draining, disabled, .. } => {
                 let none = full.is_empty() && draining.is_empty() && disabled.is_empty();
                 let hint = if none {
-                    "There is no shard of this kind: add one with shard_add()."
+                    "There is no shard of this kind. Add one with shard_add()."
                 } else {
-                    "Add a shard, raise a capacity with shard_set_capacity(), free slots, or set a shard active with shard_set_status(); shard_capacity() shows how full each is."
+                    "shard_capacity() shows how full each shard is. Add a shard, raise a capacity with shard_set_capacity(), free slots, or activate a shard with shard_set_status()."
                 };
                 (SqlState::NO_CAPACITY, hint)
             }
@@ -58,26 +58,26 @@ impl PlacementError {
                 (SqlState::NOT_RESERVED, "Reserve the key again with shard_reserve_slot().")
             }
             PlacementError::SomebodyElses { .. } => {
-                (SqlState::NOT_RESERVED, "Choose another key; a key belongs to one tenant at a time.")
+                (SqlState::NOT_RESERVED, "Choose another key. A key belongs to one tenant at a time.")
             }
             PlacementError::Unknown(_) => (
                 SqlState::UNDEFINED_OBJECT,
-                "The id is the reservation_id that shard_reserve_slot() has returned.",
+                "The id is the reservation_id that shard_reserve_slot() returned.",
             ),
             PlacementError::Disabled { .. } => (
                 SqlState::NOT_IN_STATE,
-                "A disabled shard frees and expires slots only; set it active or draining with shard_set_status().",
+                "A disabled shard only frees and expires slots. Set it active or draining with shard_set_status().",
             ),
             PlacementError::Confirmed(_) => {
-                (SqlState::NOT_IN_STATE, "Give a confirmed slot back with shard_free_slot().")
+                (SqlState::NOT_IN_STATE, "Free a confirmed slot with shard_free_slot().")
             }
             PlacementError::Kept { .. } => (
                 SqlState::IN_USE,
-                "It comes and goes with the split, or with the tenant's route: see shard_split_rollback() and shard_unassign().",
+                "It belongs to the split or to the tenant's route. shard_split_rollback() or shard_unassign() ends it.",
             ),
             PlacementError::InUse { .. } => (
                 SqlState::IN_USE,
-                "Free its slots with shard_free_slot() and shard_cancel_slot(); shard_capacity() counts them.",
+                "Free its slots with shard_free_slot() and shard_cancel_slot(). shard_capacity() counts them.",
             ),
             PlacementError::Invalid { argument: "strategy", .. } => {
                 (SqlState::INVALID_VALUE, "Strategies are fill_first, spread and consistent.")

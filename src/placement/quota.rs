@@ -104,7 +104,7 @@ fn recount(tenant: &str, kind: &str) -> i64 {
 /// Sets a quota, also below what is held: then nothing is added. None: no quota.
 pub fn set(tenant: &str, kind: &str, max_slots: Option<i64>) -> Result<(), Failure> {
     if max_slots.is_some_and(|slots| slots < 0) {
-        return Err(PlacementError::invalid("max_slots", "it is negative").into());
+        return Err(PlacementError::invalid("max_slots", "it must not be negative").into());
     }
     if kind == POSTGRES {
         // Tenants take their slots under their keyspace's lock.

@@ -140,7 +140,7 @@ impl Held {
     fn check_live(&self) -> Result<(), PlacementError> {
         let not_live = |reason: &str| Err(PlacementError::NotLive { id: self.id, reason: reason.into() });
         match self.status.as_str() {
-            "pending" if self.overdue => not_live("has expired: its lease has run out"),
+            "pending" if self.overdue => not_live("has expired"),
             "pending" if self.shard_disabled => {
                 Err(PlacementError::Disabled { shard: self.shard_key.clone() })
             }
@@ -180,7 +180,7 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
         |_| (),
     );
     if confirmed.is_empty() {
-        let reason = "has expired: its lease has run out".into();
+        let reason = "has expired".into();
         return Err(PlacementError::NotLive { id, reason });
     }
     Ok(())

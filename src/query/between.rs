@@ -110,7 +110,7 @@ pub fn now() -> Result<Between, Failure> {
 fn is_astray(split: i64, key: &str, shard: &str) -> Failure {
     let text = format!("key \"{key}\" of split {split} is routed to shard \"{shard}\" by hand");
     Failure::new(SqlState::NOT_IN_STATE, text)
-        .detail("Two shards may have its rows, and it is not known which of them answers.")
+        .detail("Two shards may have its rows, and it is not known which of them is right.")
         .hint(format!("SELECT * FROM shard_split_diagnose({split}) tells more."))
 }
 

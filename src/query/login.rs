@@ -28,10 +28,7 @@ fn named(shard_key: Option<&str>) -> Result<Option<Shard>, Failure> {
     if found.holds_rows() {
         return Ok(Some(found));
     }
-    Err(invalid(
-        "shard",
-        &format!("shard \"{key}\" is of kind \"{}\", to which nothing connects", found.kind),
-    ))
+    Err(invalid("shard", &format!("shard \"{key}\" is of kind \"{}\", which has no connections", found.kind)))
 }
 
 pub fn set(
@@ -54,7 +51,7 @@ pub fn set(
     if let Some(alias) = alias {
         keychain::lock_kind(alias).ok_or_else(|| {
             Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
-                .hint("shard_credentials() lists them; shard_credential_set() makes one.")
+                .hint("shard_credentials() lists them. shard_credential_set() adds one.")
         })?;
     }
     stored::set(role, shard.as_ref(), username, alias, caller);

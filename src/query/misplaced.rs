@@ -131,14 +131,14 @@ fn warn_of_missing(running: &Running, policies: &[TablePolicy]) {
         }
         let text = format!("shard \"{shard}\" has no table {}", names.join(", "));
         ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-            .set_hint("Give it the table, as shard_schema_copy() does, or take it out of the keyspace with shard_table_drop().")
+            .set_hint("Create the table there, for example with shard_schema_copy(), or remove it from the keyspace with shard_table_drop().")
             .report(PgLogLevel::WARNING);
     }
 }
 
 pub(super) fn no_tables(keyspace: &str) -> Failure {
     Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
-        .hint("shard_table_add() says which tables it has.")
+        .hint("shard_table_add() adds tables.")
 }
 
 /// A shard that has not all of a keyspace's tables, or not as the others have them: its server knows nothing of keyspaces.
@@ -146,7 +146,7 @@ fn lacking(failure: Failure) -> Failure {
     let lacks = [SqlState::parse("42P01"), SqlState::parse("42703"), SqlState::parse("3F000")];
     match failure.hint {
         None if lacks.contains(&failure.sqlstate) => {
-            failure.hint("All tables that shard_tables() lists are read there: give it this one, as shard_schema_copy() does, take it out of the keyspace with shard_table_drop(), or name other shards.")
+            failure.hint("All tables that shard_tables() lists are read there. Create it, for example with shard_schema_copy(), or remove it with shard_table_drop(). Or name other shards.")
         }
         _ => failure,
     }

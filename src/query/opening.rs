@@ -93,6 +93,6 @@ pub fn require(entrance: &Entrance, answer: &Rows) -> Result<String, Failure> {
         }
         .into()),
         [_, "t", _, _] => Err(QueryError::StandbyOfShard(shard()).into()),
-        _ => Err(RemoteError::unreadable(&entrance.shard.shard_key, "who it has let in").into()),
+        _ => Err(RemoteError::unreadable(&entrance.shard.shard_key, "who has logged in").into()),
     }
 }

@@ -137,13 +137,13 @@ impl Sessions {
         };
         let failure = Failure::from(error);
         if failure.sqlstate.as_str() == "22P05" && failure.hint.is_none() {
-            let hint = "A literal with a letter that this shard's encoding lacks is taken for one that no row has where it is compared by =, <>, IN, ANY or LIKE: use it so, or name the other shards.";
+            let hint = "This shard's encoding lacks a letter of a literal. Compare the literal only by =, <>, IN, ANY or LIKE, where no row can have it, or name the other shards.";
             return (shard, failure.hint(hint));
         }
         if failure.sqlstate != SqlState::INSUFFICIENT_PRIVILEGE || failure.hint.is_some() {
             return (shard, failure);
         }
-        let hint = "Its login there, which shard_logins() lists, may not: GRANT it what it is to read on that shard.";
+        let hint = "Its login there, which shard_logins() lists, lacks a right. Grant it what it needs to read on that shard.";
         (shard, failure.hint(hint))
     }
 

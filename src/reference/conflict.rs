@@ -14,7 +14,7 @@ use crate::server::txn::transaction;
 /// What helps: the table becomes each shard's own, and then it is said whose rows all are to have.
 fn say(set: &Set, member: &Member, first: &str) -> String {
     format!(
-        "This master was restored to a time before. SELECT shard_table_drop({}, {}),{first} and add it again with the shard as its origin whose rows are right: those of the others are replaced.",
+        "This master was restored to an earlier time. SELECT shard_table_drop({}, {}),{first} and add the table again. Its origin must be the shard whose rows are right: those of the others are replaced.",
         literal(&member.name.quoted()),
         literal(&set.keyspace)
     )
@@ -41,7 +41,7 @@ fn require_not_ended(session: &mut Connection, set: &Set, tables: &[Member], pla
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "shard \"{}\" knows that table {} was taken out of keyspace \"{}\", and this master does not",
+            "shard \"{}\" records that table {} was removed from keyspace \"{}\", and this master does not know it",
             session.shard(),
             full_name(member, place),
             set.keyspace
@@ -112,10 +112,10 @@ pub fn require_remembered(session: &mut Connection, set: &Set, place: &Place) ->
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "shard \"{}\" does not know any more that its table {table} is a copy, and it has rows",
+            "shard \"{}\" no longer knows that its table {table} is a copy, and it has rows",
             session.shard()
         ),
-        "If they are not needed, TRUNCATE the table there: it is filled then. If the shard is none of this master's any more, drop it with shard_drop().",
+        "If they are not needed, TRUNCATE the table there, and it is filled again. If the shard no longer belongs to this master, drop it with shard_drop().",
     ))
 }
 

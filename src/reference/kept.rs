@@ -24,7 +24,7 @@ pub fn another_origin(session: &mut Connection, at: &Shard, set: i64) -> Result<
         };
         let Some(table) = tables.iter().find(is_it) else { continue };
         let first = match table.is_dropped {
-            true => "wait until shard_status() names it no more".to_owned(),
+            true => "wait until shard_status() no longer shows it".to_owned(),
             false => {
                 let (name, keyspace) = (literal(&table.name.quoted()), literal(&table.keyspace));
                 format!("SELECT shard_table_drop({name}, {keyspace})")

@@ -197,10 +197,10 @@ fn dangling(shard: &str, reference: &Reference, value: &str) -> SplitError {
         Failure::new(
             SqlState::parse("23503"),
             format!(
-                "a row on shard \"{shard}\" refers to one that its origin does not have any more: {}",
+                "a row on shard \"{shard}\" refers to one that its origin no longer has: {}",
                 reference.text(value)
             ),
         )
-        .hint("Write that row to the origin again, or change what refers to it: the shard follows again by itself then."),
+        .hint("Write that row to the origin again, or change what refers to it. Then the shard follows again automatically."),
     )
 }

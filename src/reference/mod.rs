@@ -102,7 +102,7 @@ impl Follower {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
             match transaction(reference::sets) {
                 Ok(sets) => self.take(sets),
-                Err(failure) => pgrx::log!("reference tables are not looked at: {}", failure.cleaned()),
+                Err(failure) => pgrx::log!("reference tables cannot be checked: {}", failure.cleaned()),
             }
             self.looked = Some(Instant::now());
         }
@@ -135,7 +135,7 @@ fn is_over(set: &Set, error: &SplitError) -> bool {
     let SplitError::Behind { generation, .. } = error else {
         return matches!(error, SplitError::Superseded);
     };
-    pgrx::log!("reference tables {}: {error}, and a worker after that goes on", set.id);
+    pgrx::log!("reference tables {}: {error}, and the worker that continues them", set.id);
     transaction(|| reference::catch_up_generation(set.id, *generation));
     true
 }
@@ -346,12 +346,12 @@ fn copy_failed(set: &Set, place: &Place, copy: &mut Copy, error: SplitError, beg
     tell(set, place, copy, state, began);
 }
 
-const HOLDS_UP: &str = "A transaction there holds the table or rows of it: pg_stat_activity shows which is open for long, pg_prepared_xacts what waits for its end.";
+const HOLDS_UP: &str = "A transaction there has locked the table or rows of it. pg_stat_activity shows long transactions, pg_prepared_xacts prepared ones.";
 
 /// What helps where a shard's table asks something of rows that its origin's does not.
 fn alike(origin: &str, shard: &str) -> String {
     format!(
-        "Rows that are on the origin do not fit into the shard's table: make both alike, shard_schema_diff({}, {}) lists differences. The shard follows again by itself then.",
+        "Rows of the origin do not fit into the shard's table. Make both tables alike; shard_schema_diff({}, {}) lists differences. Then the shard follows again automatically.",
         literal(origin),
         literal(shard)
     )

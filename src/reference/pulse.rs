@@ -78,7 +78,7 @@ fn pulse(set: &Set, control: &mut Connection) -> Result<Pulse, SplitError> {
         answer.and_then(|answer| answer.rows.first()).map(Vec::as_slice)
     else {
         return Err(SplitError::Retry(format!(
-            "shard \"{}\" to know its reference tables again",
+            "the state of the reference tables on shard \"{}\" to be restored",
             control.shard()
         )));
     };

@@ -149,7 +149,7 @@ fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -
         true => SplitError::failed(
             crate::error::SqlState::parse("42P01"),
             format!("shard \"{}\": {}", shard.shard_key, error.message),
-            "Make the table again, or take it out of the keyspace with shard_table_drop().",
+            "Create the table again, or remove it from the keyspace with shard_table_drop().",
         ),
         false => error.into(),
     })?;
@@ -184,7 +184,7 @@ fn read_moment(reader: &Connection, answer: &[Vec<Option<String>>]) -> Result<Mo
         answer.first().map(Vec::as_slice)
     else {
         return Err(SplitError::Retry(format!(
-            "shard \"{}\" to know its reference tables again",
+            "the state of the reference tables on shard \"{}\" to be restored",
             reader.shard()
         )));
     };
@@ -253,7 +253,7 @@ fn carry_out(
     (progress, moment): (Progress, Moment),
 ) -> Result<Stepped> {
     if !moment.is_open {
-        return Err(SplitError::Retry("the queues of changes to be open again: one was full".into()));
+        return Err(SplitError::Retry("the queues of changes to be opened again: one was full".into()));
     }
     let all = why_all(&progress, &moment);
     let marks: BTreeMap<String, String> = known
@@ -276,7 +276,7 @@ fn carry_out(
     }
     if known.pairs.iter().any(is_new) && !moment.is_complete {
         return Err(SplitError::Retry(
-            "transactions on the origin from before its queue was open again".into(),
+            "transactions on the origin that began before its queue was opened again".into(),
         ));
     }
     for (pair, entries) in known.pairs.iter().zip(&entries) {

@@ -59,9 +59,9 @@ pub fn look(session: &mut Connection, tables: &[Member], place: &Place, is_copy:
         if shape.oid.is_none() {
             let hint = match is_copy {
                 true => {
-                    "shard_schema_copy() makes it as another shard has it; what follows the origin tries again by itself."
+                    "shard_schema_copy() creates it as on another shard. Then the shard follows again automatically."
                 }
-                false => "Create it, or take it out of the keyspace with shard_table_drop().",
+                false => "Create it, or remove it from the keyspace with shard_table_drop().",
             };
             return Err(refuse(session.shard(), name, "does not exist", hint));
         }
@@ -88,16 +88,16 @@ pub fn look(session: &mut Connection, tables: &[Member], place: &Place, is_copy:
 
 impl Side {
     fn require_fit(&self, shard: &str, name: &str) -> Result<()> {
-        const HINT: &str = "Change that, or take the table out of the keyspace with shard_table_drop().";
+        const HINT: &str = "Change that, or remove the table from the keyspace with shard_table_drop().";
         if let Some(what) = &self.refused {
             return Err(refuse(shard, name, what, HINT));
         }
         if self.shape.key().is_empty() {
-            return Err(refuse(shard, name, "has no primary key, by which rows are found again", HINT));
+            return Err(refuse(shard, name, "has no primary key, which is needed to find its rows", HINT));
         }
         let why = |column: &Column| match (column.cannot_travel(), column.of_one_server()) {
-            (Some(_), _) => Some("which is not known to arrive as it is"),
-            (None, Some(_)) => Some("whose values mean something on the server that gave them"),
+            (Some(_), _) => Some("whose values may change on the way"),
+            (None, Some(_)) => Some("whose values have a meaning on their own server only"),
             (None, None) => None,
         };
         let odd = self.shape.columns().iter().find_map(|column| Some((column, why(column)?)));
@@ -122,7 +122,7 @@ fn is_alike(one: &Column, other: &Column) -> bool {
 
 impl Pair {
     pub fn of(member: &Member, [from, to]: [(Side, &str); 2]) -> Result<Pair> {
-        const HINT: &str = "Make both alike: the shard follows again by itself then.";
+        const HINT: &str = "Make both alike. Then the shard follows again automatically.";
         let ((from, origin), (to, shard)) = (from, to);
         for (here, there, of, other) in
             [(&from.shape, &to.shape, origin, shard), (&to.shape, &from.shape, shard, origin)]
@@ -130,12 +130,12 @@ impl Pair {
             let odd = |column: &&Column| !there.column(&column.name).is_some_and(|its| is_alike(column, its));
             if let Some(column) = here.columns().iter().find(odd) {
                 let what =
-                    format!("has a column {} that is not the same on shard \"{other}\"", ident(&column.name));
+                    format!("has a column {} that is different on shard \"{other}\"", ident(&column.name));
                 return Err(refuse(of, &here.name, what, HINT));
             }
         }
         if from.shape.key() != to.shape.key() {
-            let what = format!("has another primary key than on shard \"{origin}\"");
+            let what = format!("has a different primary key from shard \"{origin}\"");
             return Err(refuse(shard, &to.shape.name, what, HINT));
         }
         let stored = to.shape.columns().iter().filter(|column| column.generated.is_none());
@@ -195,8 +195,8 @@ fn refuse_reference(shard: &str, reference: &Reference) -> SplitError {
     SplitError::Failed(
         Failure::new(
             SqlState::UNSUPPORTED,
-            format!("table {from} on shard \"{shard}\" has foreign key {} to {to}, which is no reference table of the same origin", ident(name)),
+            format!("table {from} on shard \"{shard}\" has foreign key {} to {to}, which is not a reference table of the same origin", ident(name)),
         )
-        .hint("Add that table as a reference table of the same origin, or drop the foreign key there: the shard follows again by itself then."),
+        .hint("Add that table as a reference table of the same origin, or drop the foreign key there. Then the shard follows again automatically."),
     )
 }

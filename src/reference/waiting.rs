@@ -21,7 +21,7 @@ pub fn wait(keyspace: &str, limit: Duration) -> Result<(), Failure> {
             return Err(failed(behind));
         }
         if sql::keeps_its_snapshot() {
-            let text = "a transaction above READ COMMITTED cannot see shards follow their origin";
+            let text = "a transaction above READ COMMITTED cannot see the progress of shards";
             let hint = "Wait in a transaction of isolation level READ COMMITTED.";
             return Err(Failure::new(SqlState::SERIALIZATION_FAILURE, text).hint(hint));
         }
@@ -33,7 +33,7 @@ fn failed(behind: Behind) -> Failure {
     let Behind { shard, state, failure } = behind;
     let (why, hint) = failure.map_or((String::new(), None), |(why, hint)| (format!(": {why}"), hint));
     let sqlstate = if state == "failed" { SqlState::NOT_IN_STATE } else { SqlState::TIMEOUT };
-    let text = format!("shard \"{shard}\" is behind with its reference tables, {state}{why}");
-    let look = "SELECT * FROM shard_reference_tables() says where each shard is, shard_status() whether what follows runs.".to_owned();
+    let text = format!("shard \"{shard}\" has not caught up with its reference tables, {state}{why}");
+    let look = "SELECT * FROM shard_reference_tables() shows the state of each shard, and shard_status() that of the worker.".to_owned();
     Failure::new(sqlstate, text).hint(hint.unwrap_or(look))
 }

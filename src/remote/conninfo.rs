@@ -24,10 +24,10 @@ impl From<ConninfoError> for Failure {
             }
             ConninfoError::Control { keyword } => failure
                 .detail(format!("The keyword is \"{keyword}\"."))
-                .hint("Values hold no line breaks or other control characters: they end up in configurations of gateways."),
+                .hint("Values must not contain line breaks or other control characters, because gateways' configurations contain them."),
             ConninfoError::Password { keyword } => failure
                 .detail(format!("The keyword is \"{keyword}\"."))
-                .hint("Set it with shard_credential_set() and name it as the shard's credential_alias; or use a password file (passfile=) or a service (service=) of the account that runs the master."),
+                .hint("Store it with shard_credential_set() and name it as the shard's credential_alias. Or use a password file (passfile=) or a service (service=) of the master's operating-system user."),
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct RemoteError {
 /// What helps where the server itself names nothing.
 pub fn hint_of(sqlstate: Option<&str>) -> Option<String> {
     (sqlstate == Some("25006")).then(|| {
-        "The server takes no writes: name the primary in the shard's connection string, or several hosts with target_session_attrs=read-write; see default_transaction_read_only there, too.".to_owned()
+        "The server accepts no writes. Name the primary in the shard's connection string, or several hosts with target_session_attrs=read-write. Also see default_transaction_read_only there.".to_owned()
     })
 }
 
@@ -37,31 +37,31 @@ fn hint_of_connection(message: &str) -> String {
     const HINTS: &[(&[&str], &str)] = &[
         (
             &["certificate verify failed"],
-            "The server's certificate has run out, or is of another authority than the connection string's sslrootcert: openssl s_client -starttls postgres -connect HOST:PORT shows it.",
+            "The server's certificate has expired, or its authority is not in the connection string's sslrootcert. openssl s_client -starttls postgres -connect HOST:PORT shows it.",
         ),
         (
             &["role \"", "does not exist"],
-            "The server runs, and has no such role: create it there, or name another user in the shard's connection string.",
+            "The server runs, but has no such role. Create it there, or name another user in the shard's connection string.",
         ),
         (
             &["database \"", "does not exist"],
-            "The server runs, and has no such database: create it there, or name another one in the shard's connection string.",
+            "The server runs, but has no such database. Create it there, or name another one in the shard's connection string.",
         ),
         (
             &["no pg_hba.conf entry"],
-            "The server runs, and does not let this master's mover in: add a line for it to pg_hba.conf there, and reload.",
+            "The server runs, but refuses this master's mover. Add a line for it to pg_hba.conf there, and reload.",
         ),
         (
             &["password"],
-            "The server runs, and was not shown the password of that role: shard_credential_set() and the shard's credential_alias, or a password file of the account that the master's server runs as.",
+            "The server runs, but no password was sent for that role. Store one with shard_credential_set(), and name it with shard_set_endpoint() for the mover or shard_login_set() for a login. Or use a password file of the master's operating-system user.",
         ),
         (
             &["authentication failed"],
-            "The server runs, and does not take the mover for that role: see its pg_hba.conf and pg_ident.conf, and its log.",
+            "The server runs, but does not accept the mover as that role. See its pg_hba.conf, its pg_ident.conf and its log.",
         ),
         (
             &["definition of service"],
-            "The file of services is read by the account that the master's server runs as: pg_service.conf in its home, or the file that PGSERVICEFILE of the server's environment names.",
+            "The service file is that of the operating-system user who runs the master's server: ~/.pg_service.conf, or PGSERVICEFILE in the server's environment.",
         ),
         (
             &["could not translate host name"],
@@ -69,15 +69,15 @@ fn hint_of_connection(message: &str) -> String {
         ),
         (
             &["too many clients"],
-            "The server runs, and has no connection left: raise max_connections there, or end sessions. It is tried again.",
+            "The server runs, but has no free connection. Raise max_connections there, or end sessions. The call is repeated automatically.",
         ),
-        (&["is starting up"], "The server starts: it is tried again."),
-        (&["is shutting down"], "The server stops: start it again."),
+        (&["is starting up"], "The server is starting. The call is repeated automatically."),
+        (&["is shutting down"], "The server is shutting down. Start it again."),
     ];
     let fits = |(words, _): &&(&[&str], &str)| words.iter().all(|word| message.contains(word));
     let known = HINTS.iter().find(fits).map(|(_, hint)| *hint);
     known
-        .unwrap_or("Check that the server runs and that the connection string of the shard reaches it.")
+        .unwrap_or("Check that the server runs, and that the shard's connection string reaches it.")
         .to_owned()
 }
 
@@ -96,16 +96,16 @@ impl RemoteError {
     pub fn no_answer(shard: &str, within: Duration) -> RemoteError {
         if within.is_zero() {
             // Whoever had no time left has not waited for it.
-            return RemoteError::connection(shard, "the deadline had passed when it was to be asked");
+            return RemoteError::connection(shard, "the deadline had passed before it could be asked");
         }
         let message = format!("no answer within {} s", within.as_secs_f64());
-        let hint = "The server took the connection: see in its pg_stat_activity what the session waits for, or raise shardmaster.remote_timeout.";
+        let hint = "The server accepted the connection. Its pg_stat_activity shows what the session waits for. Or raise shardmaster.remote_timeout.";
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }
     }
 
     /// The same within the time that a caller has said.
     pub fn no_answer_to_caller(shard: &str, within: Duration) -> RemoteError {
-        let hint = "See in its pg_stat_activity whether a session is there and what it waits for, or wait longer: timeout => '1 h', say.";
+        let hint = "Its pg_stat_activity shows whether a session is there and what it waits for. Or wait longer, for example timeout => '1 h'.";
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::no_answer(shard, within) }
     }
 
@@ -120,9 +120,9 @@ impl RemoteError {
     pub fn of_credential(mut self, alias: &str) -> RemoteError {
         if self.sqlstate.is_none() && self.is_refusal() {
             self.sqlstate = Some(NO_CREDENTIAL);
-            self.message = format!("credential \"{alias}\" is not taken: {}", self.message);
+            self.message = format!("credential \"{alias}\" is refused: {}", self.message);
             self.hint = Some(format!(
-                "The shard does not take credential \"{alias}\": set the one that it knows with shard_credential_set(), or see its pg_hba.conf and its log."
+                "The shard refuses credential \"{alias}\". Set the one it accepts with shard_credential_set(), or see its pg_hba.conf and its log."
             ));
         }
         self
@@ -138,7 +138,7 @@ impl RemoteError {
 
     /// Of a shard whose answer helps nobody by now.
     pub fn not_wanted(shard: &str) -> RemoteError {
-        RemoteError::connection(shard, "nobody waits for it any longer")
+        RemoteError::connection(shard, "the caller no longer waits for it")
     }
 
     /// Says what was asked, where nothing else does: the connection is gone, or the answer
@@ -152,7 +152,7 @@ impl RemoteError {
 
     /// Rows that are not what was sent: trying again would not help.
     pub fn of_data(shard: &str, message: String) -> RemoteError {
-        let hint = "Something on the target takes rows away: look at its triggers and rules.".to_owned();
+        let hint = "Something on the target removes rows. Check its triggers and rules.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
@@ -172,7 +172,7 @@ impl RemoteError {
     /// A number that no shard comes to.
     pub fn no_number(shard: &str, what: &str, text: &str) -> RemoteError {
         let message = clean::message(&format!("{what} cannot be {text}"));
-        let hint = "No split has made that number: find out who has written into the tables of schema shardmaster_agent there, or what that server answers, before anything else.".to_owned();
+        let hint = "No split has written that number. Find out who has changed the tables of schema shardmaster_agent there, or what that server is, before anything else.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
@@ -180,7 +180,7 @@ impl RemoteError {
     /// An answer of another form than the question's: asking again would not help.
     pub fn unreadable(shard: &str, error: impl std::fmt::Display) -> RemoteError {
         let message = clean::message(&format!("unexpected answer: {error}"));
-        let hint = "No server of PostgreSQL answers so: find out what it is that the shard's connection string leads to.".to_owned();
+        let hint = "This is not how a PostgreSQL server answers. Find out what the shard's connection string leads to.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
@@ -195,7 +195,7 @@ impl RemoteError {
     /// A row that is longer than one may be.
     pub fn row_too_long(shard: &str, limit: u64) -> RemoteError {
         let message = format!("a row of more than {} MB", limit >> 20);
-        let hint = "Raise shardmaster.max_row_size, a worker takes twice of it; or make the row shorter, and resume the split with the call that it stopped in.".to_owned();
+        let hint = "Raise shardmaster.max_row_size, of which a worker needs twice as much memory. Or make the row shorter. Then resume the split with the call that it stopped in.".to_owned();
         let sqlstate = Some(SqlState::ROW_TOO_LONG);
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
@@ -212,23 +212,23 @@ impl RemoteError {
     /// More than any question of this library is answered with.
     pub fn flooded(shard: &str, limit: u64) -> RemoteError {
         let message = format!("an answer of more than {} MB", limit >> 20);
-        let hint = "Nothing that a split asks a shard for is as long: look who has changed the tables of schema shardmaster_agent there.".to_owned();
+        let hint = "No answer that a split needs is as long. Find out who has changed the tables of schema shardmaster_agent there.".to_owned();
         let sqlstate = Some(SqlState::parse("54000"));
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// What no session asks for: none listens.
     pub fn notified(shard: &str) -> RemoteError {
-        let hint = "No session of a split listens: something that runs with the mover's rights there does, or another one's session was pooled with it.".to_owned();
+        let hint = "No session of a split listens. Something that runs with the mover's rights does, or a pooler has shared its session.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
-        let message = "a notification that nobody has asked for".to_owned();
+        let message = "an unexpected notification".to_owned();
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// What comes in the place of an answer to an empty query.
     pub fn wrong_sign(shard: &str, limit: usize) -> RemoteError {
-        let message = format!("an answer to a sign of life that is none, or longer than {} kB", limit >> 10);
-        let hint = "An empty query is answered by nothing: look what answers there in the server's place."
+        let message = format!("an invalid answer to an empty query, or one longer than {} kB", limit >> 10);
+        let hint = "A PostgreSQL server returns nothing for an empty query. Find out what answers in the server's place."
             .to_owned();
         let sqlstate = Some(SqlState::parse("54000"));
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }

@@ -10,13 +10,13 @@ const MOST: usize = 60;
 pub fn section(standing: &[Standing]) -> Section {
     let (good, bad): (Vec<&Standing>, Vec<&Standing>) = standing.iter().partition(|item| item.is_ok);
     let mut body = if bad.is_empty() {
-        tag("p").class("well").say("Nothing needs a hand.").done()
+        tag("p").class("well").say("Nothing needs attention.").done()
     } else {
         list("bad", &bad)
     };
     let summary = tag("summary").say(format!("In order: {}", good.len())).done();
     body.put(tag("details").put(summary).put(list("good", &good)).done());
-    Section { id: "attention", title: "What needs a hand", body }
+    Section { id: "attention", title: "What needs attention", body }
 }
 
 fn list(class: &'static str, items: &[&Standing]) -> Html {

@@ -26,7 +26,7 @@ pub fn section() -> Section {
     let body = if rows.is_empty() {
         tag("p").class("quiet").say("Nothing has happened yet.").done()
     } else {
-        table("What has happened to splits and routing, the last first", COLUMNS, rows)
+        table("Events of splits and routing, the latest first", COLUMNS, rows)
     };
     Section { id: "events", title: "Last events", body }
 }

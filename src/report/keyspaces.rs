@@ -45,7 +45,7 @@ pub fn section(routed: &Routed) -> Section {
         });
     let all = keyspaces.first().map_or(0, |keyspace| keyspace.of_all);
     let rows = keyspaces.iter().map(|keyspace| line(keyspace, routed)).collect();
-    let mut body = table("Keyspaces, the last to change first", COLUMNS, rows);
+    let mut body = table("Keyspaces, the latest change first", COLUMNS, rows);
     body.put(left_out(all - MOST, "keyspace is", "keyspaces are"));
     Section { id: "keyspaces", title: "Keyspaces", body }
 }

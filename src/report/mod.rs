@@ -71,8 +71,7 @@ fn heading(now: f64) -> Html {
 }
 
 fn foot() -> Html {
-    let words = "Made by shard_report() of what this master knows, and of what the sources of running splits have answered \
-                 within a second. Times are in UTC. shard_top() asks shards which tenants have most.";
+    let words = "Made by shard_report() from what this master knows, and from what the sources of running splits answered within a second. Times are in UTC. shard_top() asks shards for their largest tenants.";
     tag("footer").put(tag("p").class("quiet").say(words).done()).done()
 }
 
@@ -115,7 +114,7 @@ fn tiles(standing: &[Standing], shards: i64, routed: &Routed) -> Html {
         tile(
             if bad > 0 { "tile bad" } else { "tile ok" },
             units::count(bad),
-            noun(bad, "thing needs a hand", "things need a hand"),
+            noun(bad, "thing needs attention", "things need attention"),
         ),
     ];
     tag("ul").class("tiles").put(tiles.into_iter().collect()).done()

@@ -16,7 +16,7 @@ const COLUMNS: &[(&str, Align)] = &[
     ("Capacity", Align::Number),
     ("Confirmed", Align::Number),
     ("Leased", Align::Number),
-    ("Still to be had", Align::Number),
+    ("Still available", Align::Number),
     ("In use", Align::Bar),
 ];
 

@@ -52,7 +52,12 @@ pub fn section(now: f64) -> Section {
     };
     let mut body = Html::default();
     if splits.is_empty() {
-        body.put(tag("p").class("quiet").say("None was planned yet: shard_split_plan() plans one.").done());
+        body.put(
+            tag("p")
+                .class("quiet")
+                .say("No split has been planned yet: shard_split_plan() plans one.")
+                .done(),
+        );
     }
     body.put(fences(&splits));
     body.put(splits.iter().map(|split| card(split, running.get(&split.id), now)).collect());
@@ -105,7 +110,7 @@ fn fences(splits: &[Split]) -> Html {
             .put(tag("span").class("of").say(duration(fence / 1000.0)).done());
         [name, value.done()].into_iter().collect::<Html>()
     };
-    let title = tag("h3").say("How long writers of what moves waited at the cutover").done();
+    let title = tag("h3").say("How long writers of moving rows waited at the cutover").done();
     let list = tag("dl").class("fences").put(known.iter().map(row).collect()).done();
     tag("div").class("card").put(title).put(list).done()
 }
@@ -133,7 +138,7 @@ fn card(split: &Split, known: Option<&Known>, now: f64) -> Html {
     }
     if let Some(since) = split.fenced_since {
         let text = format!(
-            "Writers of what it moves wait since {}, for {} now.",
+            "Writers of the moving rows have waited since {}, for {} so far.",
             moment(since),
             duration(now - since)
         );

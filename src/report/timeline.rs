@@ -58,7 +58,7 @@ pub fn draw(times: &Times, phase: &str, now: f64) -> Html {
         tag("div").class("timeline").with("aria-hidden", "true").put(stages.iter().map(part).collect());
     let item = |stage: &Stage| {
         let lasted = duration(stage.to - stage.from);
-        let lasted = if stage.is_open { format!("for {lasted} now") } else { lasted };
+        let lasted = if stage.is_open { format!("for {lasted} so far") } else { lasted };
         tag("li")
             .put(tag("i").class(stage.class).with("aria-hidden", "true").done())
             .put(tag("b").say(stage.name).done())

@@ -9,7 +9,7 @@ use crate::remote::conninfo::Conninfo;
 
 pub fn unknown(alias: &str) -> Failure {
     Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
-        .hint("shard_credentials() lists them; shard_credential_set() makes one.")
+        .hint("shard_credentials() lists them. shard_credential_set() adds one.")
 }
 
 pub fn invalid(argument: &'static str, problem: String) -> Failure {
@@ -25,7 +25,7 @@ pub fn kind_of(alias: &str) -> Result<&'static Kind, Failure> {
 /// listens. Of shards that nothing connects to the names are taken as they are.
 pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     let Some(kind) = kind::by_name(&endpoint.auth_kind) else {
-        let problem = format!("\"{}\" is none of {}", endpoint.auth_kind, kind::names());
+        let problem = format!("\"{}\" is not one of {}", endpoint.auth_kind, kind::names());
         return Err(invalid("auth_kind", problem));
     };
     if shard_kind != POSTGRES {
@@ -48,7 +48,7 @@ pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     match (&endpoint.conninfo, kind.way) {
         (_, Way::Libpq) => Ok(()),
         (None, _) => {
-            let problem = "a shard of this very database is reached as shardmaster.local_user says";
+            let problem = "a shard of this database is reached with the role shardmaster.local_user";
             Err(invalid("auth_kind", problem.to_owned()))
         }
         (Some(conninfo), way) => require_way(way, &Conninfo::parse(conninfo)?),
@@ -59,7 +59,7 @@ fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
     if way == Way::Token(Token::Aws) && !is_one_host(conninfo) {
         let problem = "a token of kind \"aws_iam\" is signed for one host by its name";
         return Err(invalid("conninfo", problem.to_owned()).hint(
-            "Name the instance's or the cluster's own endpoint as host, and that alone; hostaddr may say besides where it is.",
+            "Name the instance's or the cluster's own endpoint as host, and no other. Its address may be in hostaddr.",
         ));
     }
     let mode = conninfo.get("sslmode");
@@ -77,9 +77,9 @@ fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
         Way::Certificate if !is_proven => "kind \"mtls_cert\" needs sslmode=verify-full, or verify-ca",
         // Whoever answers gets the token as it is.
         Way::Token(_) if !is_proven && !is_local(conninfo) => {
-            "a token is sent as it is: its kind needs sslmode=verify-full, or verify-ca"
+            "a token is sent as plain text: its kind needs sslmode=verify-full, or verify-ca"
         }
-        Way::Token(_) if conninfo.get("user").is_none() => "a token is a user's: name it",
+        Way::Token(_) if conninfo.get("user").is_none() => "a token belongs to a user: name it",
         _ => return Ok(()),
     };
     Err(invalid("conninfo", problem.to_owned()))

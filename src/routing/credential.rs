@@ -47,7 +47,7 @@ fn store(alias: &str, kind: &Kind, secret: &Secret, caller: &Caller) -> Result<O
     let before = stored::lock(alias);
     let shards = stored::shards_with(alias);
     if before.as_ref().is_some_and(|before| before.kind != kind.name) && !shards.is_empty() {
-        let why = "Set one of the other kind under another alias, and name that with shard_set_endpoint().";
+        let why = "Set one of the other kind under another alias, and name it with shard_set_endpoint().";
         return Err(in_use(alias, &shards, why));
     }
     let keys = master_key::all()?;
@@ -68,12 +68,12 @@ fn require_right(kind: &Kind, secret: &Secret, caller: &Caller) -> Result<(), Fa
     let (what, hint) = if kind.acts_as_server() {
         (
             format!("a credential of kind \"{}\"", kind.name),
-            "The master's server runs or reads what it names. Let a superuser set it.",
+            "The master's server runs or reads what it names. A superuser can set it.",
         )
     } else if secret.get("username").is_some() {
         (
             "a credential with a username".to_owned(),
-            "Leave it out: the connection string says who the mover is. Or let a superuser set it.",
+            "Leave it out, because the connection string names the mover. Or let a superuser set it.",
         )
     } else {
         return Ok(());
@@ -90,7 +90,7 @@ fn kind_with_secret(name: &str) -> Result<&'static Kind, Failure> {
         kind::KINDS.iter().filter(|kind| kind.has_secret()).map(|kind| kind.name).collect();
     kind::by_name(name)
         .filter(|kind| kind.has_secret())
-        .ok_or_else(|| invalid("auth_kind", format!("\"{name}\" is none of {}", names.join(", "))))
+        .ok_or_else(|| invalid("auth_kind", format!("\"{name}\" is not one of {}", names.join(", "))))
 }
 
 pub fn drop(alias: &str) -> Result<(), Failure> {
@@ -103,7 +103,7 @@ pub fn drop(alias: &str) -> Result<(), Failure> {
     if let Some((held_for, held_by)) = stored::hold_of(alias) {
         let text = format!("credential \"{alias}\" is held for \"{held_for}\" by role \"{held_by}\"");
         return Err(Failure::new(SqlState::IN_USE, text)
-            .hint("That role, or a superuser, lets go of it with shard_credential_release()."));
+            .hint("That role, or a superuser, can release it with shard_credential_release()."));
     }
     stored::delete(alias);
     Ok(())
@@ -127,7 +127,7 @@ pub fn rotate() -> Result<i64, Failure> {
     let first = keys.first().ok_or(KeychainError::NoMasterKey)?;
     let all = stored::lock_all();
     if all.len() != stored::count_latest() {
-        let text = "could not seal all credentials: some have come since this transaction began";
+        let text = "could not encrypt all credentials: some were added since this transaction began";
         return Err(
             Failure::new(SqlState::SERIALIZATION_FAILURE, text).hint("Call it again, in a new transaction.")
         );
@@ -152,8 +152,8 @@ fn cannot_be_opened(damaged: &[(String, KeychainError)]) -> Failure {
     let reasons: Vec<String> = damaged.iter().map(|(_, error)| error.to_string()).collect();
     let is_changed = damaged.iter().any(|(_, error)| matches!(error, KeychainError::Changed(_)));
     let state = if is_changed { SqlState::parse("XX001") } else { SqlState::NOT_IN_STATE };
-    let text = format!("credentials that cannot be opened: {}", aliases.join(", "));
+    let text = format!("credentials that cannot be decrypted: {}", aliases.join(", "));
     Failure::new(state, text).detail(reasons.join("\n")).hint(
-        "Set each of them anew with shard_credential_set(), or drop it with shard_credential_drop(), or add the master key that is missing; then call shard_keychain_rotate() again. Nothing has been sealed anew: the old master keys are still needed.",
+        "For each, call shard_credential_set() or shard_credential_drop(), or add the master key that is missing. Then call shard_keychain_rotate() again. Nothing was encrypted again, so that the old master keys are still needed.",
     )
 }

@@ -150,7 +150,7 @@ fn not_known(shard: &Shard, keyspace: &str) {
     );
     ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
         .set_hint(format!(
-            "CALL shard_guard_install({}, {}) lists there what is routed to it; until then keys that the list there does not have are refused.",
+            "CALL shard_guard_install({}, {}) lists there what is routed to it. Until then keys that are not on the list there are refused.",
             literal(&shard.shard_key),
             literal(keyspace)
         ))
@@ -195,7 +195,7 @@ pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
         Conninfo::parse_without_secret(text)?;
     }
     if kind == POSTGRES && endpoint.uri.is_some() {
-        return Err(invalid("uri", "a shard of kind \"postgres\" has a connection string".to_owned()));
+        return Err(invalid("uri", "a shard of kind \"postgres\" needs a connection string".to_owned()));
     }
     let alias = &endpoint.credential_alias;
     let problems = [

@@ -17,7 +17,7 @@ pub enum RoutingError {
     IsLookup { keyspace: String, of: String },
     #[error(transparent)]
     Outdated(#[from] Outdated),
-    #[error("keyspace \"{0}\" is no lookup index")]
+    #[error("keyspace \"{0}\" is not a lookup index")]
     NoLookup(String),
     #[error("key \"{key}\" is not in lookup index \"{lookup}\"")]
     UnknownInLookup { key: String, lookup: String },
@@ -89,7 +89,7 @@ pub enum RoutingError {
     ShardGone { shard: String, version: i64 },
     #[error("keys have been moved by a split since routing version {version}: {keys}")]
     MovedSince { version: i64, keys: String },
-    #[error("key \"{key}\" is between two shards")]
+    #[error("key \"{key}\" is being moved between two shards")]
     BetweenShards { key: String, keyspace: String, version: i64 },
     #[error("could not route key \"{0}\" for a write because a split is moving it")]
     Serialization(String),
@@ -145,10 +145,10 @@ impl From<RoutingError> for Failure {
             RoutingError::BetweenShards { key, keyspace, version } => failure
                 .detail(json!({ "key": key, "keyspace": keyspace, "routing_version": version }).to_string()),
             RoutingError::KeyType(_) => {
-                failure.detail("Keys are compared as text: equal values must have one text form.")
+                failure.detail("Keys are compared as text, so that equal values must have the same text.")
             }
             RoutingError::IsLookup { keyspace, of } => failure.hint(format!(
-                "Its keys lead to keys of keyspace \"{of}\", which are what is routed, moved and asked: name that keyspace. shard_route(), shard_of() and shard_lookup() take \"{keyspace}\"."
+                "Its keys lead to keys of keyspace \"{of}\", which are routed and moved. Name that keyspace. shard_route(), shard_of() and shard_lookup() accept \"{keyspace}\"."
             )),
             _ => failure,
         };
@@ -213,63 +213,65 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         E::Outdated(_) => outdated::ADOPT,
         E::UnknownKeyspace(_) => "Create it with shard_keyspace_add().",
         E::OtherStrategy { strategy: "hash", .. } => {
-            "Its keys are in buckets: see shard_assign_bucket(), and shard_split_plan() with their numbers."
+            "Its keys are in buckets. See shard_assign_bucket(), and shard_split_plan() with the numbers of buckets."
         }
         E::OtherStrategy { strategy: "range", .. } => {
-            "Its keys are in ranges: see shard_assign_range() and shard_split_plan_range()."
+            "Its keys are in ranges. See shard_assign_range() and shard_split_plan_range()."
         }
-        E::OtherStrategy { .. } => "Its keys stand alone: see shard_assign() and shard_split_plan().",
-        E::UnknownBucket { .. } => "Buckets are numbered from 0; shard_entries() lists them.",
-        E::UnknownRange { .. } => "Assign a range with shard_assign_range(); shard_entries() lists them.",
+        E::OtherStrategy { .. } => {
+            "Its keys are assigned one by one. See shard_assign() and shard_split_plan()."
+        }
+        E::UnknownBucket { .. } => "Buckets are numbered from 0. shard_entries() lists them.",
+        E::UnknownRange { .. } => "Assign a range with shard_assign_range(). shard_entries() lists them.",
         E::KeyType(_) => {
-            "Use smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum; give another one as text."
+            "Use smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum. Use text for another type."
         }
-        E::OtherKeyType { .. } => "Tables with keys of another type belong to a keyspace of their own.",
-        E::KeyNotCanonical { .. } => "Take it out with shard_unassign() and assign it again afterwards.",
+        E::OtherKeyType { .. } => "Tables with keys of another type need a keyspace of their own.",
+        E::KeyNotCanonical { .. } => "Remove it with shard_unassign(), then assign it again.",
         E::TableElsewhere { .. } => {
-            "The rows of a table move by one key; a name without schema means the namespace of each shard. Take the other one out with shard_table_drop()."
+            "The rows of a table move by one key. A name without a schema means the namespace of each shard. Remove the other one with shard_table_drop()."
         }
         E::TableRedirected { .. } => {
-            "Its old shards refuse the keys that have left, whichever keyspace it is in: end that with shard_split_redirect_drop() for each of the splits, or wait for shardmaster.redirect_retention."
+            "Its old shards refuse the keys that left, in any keyspace. End that with shard_split_redirect_drop() for each of the splits, or wait for shardmaster.redirect_retention."
         }
         E::TableGuarded { .. } => {
-            "Its triggers there would go on refusing rows by this keyspace's routes: remove the guard with shard_guard_remove() on each of the shards first."
+            "Its triggers there would still refuse rows by this keyspace's routes. First remove the guard with shard_guard_remove() on each of the shards."
         }
         E::UnknownTable { .. } => "shard_tables() lists the tables of a keyspace.",
         E::UnknownColumn { .. } => {
-            "If the table has the key under another name, give that one, as it is written there. If it has none, add the column and fill it, as by the row that each row belongs to; or add the table with NULL for shard_by and policy => 'reference' or 'global', if its rows are no key's own."
+            "If the key has another name in the table, give that name as it is written there. If the table has no such column, add and fill it. If its rows belong to no key, pass NULL for shard_by and policy => 'reference' or 'global'."
         }
         E::UnknownKey { .. } | E::UnknownKeys { .. } => {
-            "Assign it with shard_assign(), shard_assign_bucket() or shard_assign_range(), whichever the keyspace's strategy takes."
+            "Assign it with shard_assign(), shard_assign_bucket() or shard_assign_range(), depending on the keyspace's strategy."
         }
         E::UnknownInLookup { .. } => {
-            "No row of the table has it, or the row is newer than the last look: shard_lookups() says how old that is."
+            "No row of the table has it, or the row is newer than the index. shard_lookups() shows how old the index is."
         }
         E::NotFilled { .. } => {
-            "It may be there: retry after a moment. shard_lookups() shows how far the lookup index is."
+            "It may be there. Retry after a moment. shard_lookups() shows how far the lookup index is."
         }
-        E::NoLookup(_) => "Its keys are routed themselves: see shard_of() and shard_route().",
+        E::NoLookup(_) => "Its keys are routed themselves. See shard_of() and shard_route().",
         E::UnknownVersion { .. } | E::UnknownKeyAt { .. } => "shard_routing_history() lists the versions.",
         E::RoutedElsewhere(_) => {
-            "A split moves the rows, an assignment does not: use shard_split_plan(), or force => true where the rows are on the new shard."
+            "A split moves the rows, an assignment does not. Use shard_split_plan(), or force => true if the rows are already on the new shard."
         }
         E::KeyspaceInSplit { .. } | E::KeyInSplit { .. } => {
-            "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover."
+            "Finish it with CALL shard_split_run({id}, 'finished'). Before its cutover, CALL shard_split_run({id}, 'rolled_back') undoes it."
         }
         E::KeyspaceInRun { .. } | E::KeyInRun { .. } => {
-            "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it."
+            "Wait until it ends, or call shard_misplaced_abandon(). shard_misplaced_runs() lists it."
         }
         E::Unfilled { .. } => {
-            "It is filled in the background: SELECT shard_reference_wait() waits for it, shard_reference_tables() says what holds it up."
+            "It is filled in the background. SELECT shard_reference_wait() waits for it, shard_reference_tables() shows what it waits for."
         }
         E::TableExists { .. } => {
-            "shard_tables() shows by which column; shard_table_drop() takes it out, to be added by another one."
+            "shard_tables() shows its column. To use another one, remove it with shard_table_drop() and add it again."
         }
         E::ShardDisabled(_) => "Enable it with shard_set_status(shard_key, 'active').",
-        E::MovedSince { .. } => "Their rows are where they are routed now: move them back with a split.",
-        E::DuplicateKeys(_) => "Name each key once; keys are compared in their canonical form.",
-        E::BetweenShards { .. } => "A split is moving the key: retry after a moment.",
-        E::Serialization(_) => "The transaction cannot see the end of the move: retry it.",
+        E::MovedSince { .. } => "Their rows are where they are routed now. Move them back with a split.",
+        E::DuplicateKeys(_) => "Name each key once. Keys are compared in their canonical form.",
+        E::BetweenShards { .. } => "A split is moving the key. Retry after a moment.",
+        E::Serialization(_) => "The transaction cannot see the end of the move. Retry it.",
         E::KeyspaceExists(_)
         | E::IsLookup { .. }
         | E::Invalid { .. }

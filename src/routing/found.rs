@@ -17,7 +17,7 @@ impl Intent {
             "write" => Ok(Intent::Write),
             other => Err(RoutingError::Invalid {
                 argument: "intent",
-                problem: format!("\"{other}\" is neither \"read\" nor \"write\""),
+                problem: format!("\"{other}\" is not one of \"read\", \"write\""),
             }),
         }
     }

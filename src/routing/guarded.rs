@@ -69,7 +69,7 @@ fn shared(guard: &StandingGuard, shard: &Shard) -> Failure {
     let (shard, guarded) = (&shard.shard_key, &guard.shard_key);
     Failure::new(
         SqlState::IN_USE,
-        format!("nothing can be routed to shard \"{shard}\": tables that it has in common with shard \"{guarded}\" have the guard of that one, which would refuse it"),
+        format!("nothing can be routed to shard \"{shard}\": its tables are also those of shard \"{guarded}\", whose guard would refuse it"),
     )
     .hint(format!(
         "CALL shard_guard_remove({}, {}) first.",
@@ -82,9 +82,9 @@ fn shared(guard: &StandingGuard, shard: &Shard) -> Failure {
 fn lost(guard: &StandingGuard) {
     if standing_guard::is_gone(guard) {
         let text =
-            format!("shard \"{}\" has no guard of keyspace \"{}\" any more", guard.shard_key, guard.keyspace);
+            format!("shard \"{}\" no longer has a guard of keyspace \"{}\"", guard.shard_key, guard.keyspace);
         ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-            .set_hint("shard_guard_install() makes it anew.")
+            .set_hint("shard_guard_install() creates it again.")
             .report(PgLogLevel::WARNING);
     }
 }
@@ -113,7 +113,7 @@ fn tell(shard: &Shard, keyspace: &Locked, names: &[String]) -> Result<bool> {
     let until = Instant::now() + limit + FOR_EACH_ENTRY * entries;
     // Whoever else routes in the keyspace waits for this session's lock, and sees here for whom.
     let _said = wait::instead_of_statement(&format!(
-        "telling shard \"{}\" what is routed to it in keyspace \"{}\", for its guard",
+        "sending the routes of keyspace \"{}\" to the guard of shard \"{}\"",
         shard.shard_key, keyspace.name
     ));
     let mut session = session::open_within(shard, "assignment", limit)?;
@@ -132,17 +132,17 @@ fn explained(error: SplitError, shard: &Shard, keyspace: &str, has_one: bool) ->
         false => format!("which may be where a guard of keyspace \"{keyspace}\" is and"),
     };
     failure.message = format!(
-        "nothing can be routed to shard \"{}\", {which} was not told: {}",
+        "nothing can be routed to shard \"{}\", {which} could not be changed: {}",
         shard.shard_key, failure.message
     );
     if is_away || failure.hint.is_none() {
         failure.hint = Some(match has_one {
             true => format!(
-                "Try again once the shard answers. Where it does not come back, CALL shard_guard_remove({}, {}, force => true) gives the guard up; what is left of it there refuses what is new to it until shard_cleanup() has removed it.",
+                "Try again once the shard answers. If it is lost, CALL shard_guard_remove({}, {}, force => true) forgets the guard. What remains of it there refuses new keys until shard_cleanup() removes it.",
                 literal(&shard.shard_key),
                 literal(keyspace)
             ),
-            false => "Try again once the shard answers. While it does, shard_guard_install() of each of shard_guards() in the keyspace learns that it is elsewhere, and nobody asks it any more.".to_owned(),
+            false => "Try again once the shard answers. shard_guard_install() for each of shard_guards() in the keyspace finds its guard at another address. Then the shard is not asked any more.".to_owned(),
         });
     }
     failure
@@ -151,9 +151,9 @@ fn explained(error: SplitError, shard: &Shard, keyspace: &str, has_one: bool) ->
 /// Nobody remembers a guard any more that was given up without asking its shard.
 pub fn is_left(shard: &str, keyspace: &str) {
     let text = format!(
-        "shard \"{shard}\" may go on refusing keys, by a guard of keyspace \"{keyspace}\" that was given up"
+        "shard \"{shard}\" may still refuse keys, because a guard of keyspace \"{keyspace}\" was removed by force"
     );
     ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-        .set_hint("Where its tables are used again, shard_cleanup() of it as a shard removes the guard.")
+        .set_hint("Before its tables are used again, shard_cleanup() of it as a shard removes the guard.")
         .report(PgLogLevel::WARNING);
 }

@@ -98,7 +98,7 @@ fn in_buckets(rest: StrategyArguments) -> Result<(NonZeroU32, Vec<String>), Rout
         Some(shards) => shards
             .into_iter()
             .collect::<Option<Vec<_>>>()
-            .ok_or(RoutingError::Invalid { argument: "shards", problem: "it has a NULL in it".into() })?,
+            .ok_or(RoutingError::Invalid { argument: "shards", problem: "it contains a NULL".into() })?,
         None => shard::active_servers(),
     };
     let buckets = rest.buckets.unwrap_or_else(|| i32::try_from(shards.len()).unwrap_or(i32::MAX));
@@ -126,21 +126,22 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     }
     if let Some(policy) = table_policy::all(name).first() {
         return Err(in_use(format!("table \"{}\" is in it", policy.table_name))
-            .hint("Take its tables out with shard_table_drop()."));
+            .hint("Remove its tables with shard_table_drop()."));
     }
     // Of the other strategies nothing can be taken out.
     let assigned = if keyspace.strategy.is_directory() { routing::any_current_key(name) } else { None };
     if let Some(key) = assigned {
-        return Err(in_use(format!("key \"{key}\" is assigned in it"))
-            .hint("Take its keys out with shard_unassign()."));
+        return Err(
+            in_use(format!("key \"{key}\" is assigned in it")).hint("Remove its keys with shard_unassign().")
+        );
     }
     if let Some(lookup) = lookup::of_keyspace(name, None).first() {
         return Err(in_use(format!("lookup index \"{lookup}\" leads to its keys"))
             .hint("Drop its lookup indexes with shard_table_drop() and shard_keyspace_drop()."));
     }
     if reference::any_of_keyspace(name) {
-        return Err(in_use("what shards have of its reference tables is being removed".into())
-            .hint("Call it again after a moment: shard_status() says what is waited for. A shard that is away is waited for, or dropped."));
+        return Err(in_use("the copies of its reference tables are being removed from shards".into())
+            .hint("Call it again after a moment. shard_status() shows what it waits for. If a shard does not answer, wait for it, or drop it."));
     }
     if keyspace::has_splits(&keyspace) {
         return Err(in_use("it has splits, which are kept for audit".into()));
@@ -169,7 +170,7 @@ fn check_no_run(keyspace: &str) -> Result<(), RoutingError> {
 pub fn parse_table(text: &str) -> Result<TableName, RoutingError> {
     TableName::parse(text).ok_or_else(|| RoutingError::Invalid {
         argument: "table_name",
-        problem: format!("\"{text}\" is neither a name nor schema.name"),
+        problem: format!("\"{text}\" is not a name or schema.name"),
     })
 }
 
@@ -187,9 +188,9 @@ pub fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
     }
     Err(Failure::new(
         SqlState::INSUFFICIENT_PRIVILEGE,
-        format!("permission denied to name tables of schema \"{schema}\""),
+        format!("permission denied to use tables of schema \"{schema}\""),
     )
-    .hint("There is a schema of this name in the master's own database, which may be a shard: only its owner, or a superuser, may name its tables."))
+    .hint("The master's own database has a schema of this name, which may be a shard. Only its owner, or a superuser, may add its tables."))
 }
 
 /// A table as shard_table_add() is told of it.
@@ -270,7 +271,7 @@ fn check_not_planned(keyspace: &Keyspace) -> Result<(), Failure> {
     check_not_in_use(keyspace).map_err(|error| match error {
         RoutingError::KeyspaceInSplit { split, .. } if in_use::is_planned(split) => {
             Failure::from(error).hint(format!(
-                "It has not begun: SELECT shard_split_rollback({split}) takes it back, and once the table is added SELECT shard_split_start_dual_write({split}) runs it with all tables of the keyspace."
+                "It has not begun. CALL shard_split_run({split}, 'rolled_back') ends it. Once the table is added, SELECT shard_split_start_dual_write({split}) runs it with all tables of the keyspace."
             ))
         }
         other => other.into(),
@@ -314,7 +315,7 @@ fn check_origin(new: &NewTable<'_>, policy: Policy) -> Result<(), Failure> {
             Err(shard::TopologyError::NoServer { shard, kind }.into())
         }
         (Policy::Reference, None) => {
-            let problem = "the shard is needed whose rows the others follow".into();
+            let problem = "the origin is needed: the shard whose rows the others copy".into();
             Err(RoutingError::Invalid { argument: "origin", problem }.into())
         }
         (Policy::Sharded | Policy::Global, None) => Ok(()),
@@ -387,7 +388,7 @@ fn notice_unknown_type() {
         "shardmaster",
     )
     .set_hint(
-        "Where the shard-by column is not text, say so with key_type, for example key_type => 'bigint'.",
+        "If the shard-by column is not text, pass its type as key_type, for example key_type => 'bigint'.",
     )
     .report(PgLogLevel::NOTICE);
 }
@@ -417,7 +418,7 @@ fn leave_plans(keyspace: &Locked, table: &TableName) -> Result<(), Failure> {
             (false, ..) => return Err(in_split(split)),
             (true, true, false) => {
                 return Err(in_split(split).hint(format!(
-                    "The plan has no other table: take it back with SELECT shard_split_rollback({split})."
+                    "The plan has no other table. End it with CALL shard_split_run({split}, 'rolled_back')."
                 )));
             }
             (true, true, true) => split::forget_table(split, &table.quoted()),
@@ -444,9 +445,9 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
         return Err(RoutingError::TableGuarded { table, keyspace, shards }.into());
     }
     if let Some(lookup) = lookup::of_keyspace(&keyspace.name, Some(&table.quoted())).first() {
-        let by = format!("lookup index \"{lookup}\" goes by table \"{}\"", table.quoted());
+        let by = format!("lookup index \"{lookup}\" uses table \"{}\"", table.quoted());
         let failure = Failure::from(RoutingError::KeyspaceInUse { keyspace: keyspace.name.clone(), by });
-        return Err(failure.hint("Take the table out of the lookup index with shard_table_drop() first."));
+        return Err(failure.hint("First remove the table from the lookup index with shard_table_drop()."));
     }
     if !table_policy::delete(&keyspace, &table) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());

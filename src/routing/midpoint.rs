@@ -33,7 +33,7 @@ pub fn propose(
         "keyspace" => of.middle(range.lower.as_deref(), range.upper.as_deref()),
         "rows" => by_rows(&keyspace, of, &range, caller)?,
         other => {
-            let problem = format!("\"{other}\" is neither \"keyspace\" nor \"rows\"");
+            let problem = format!("\"{other}\" is not one of \"keyspace\", \"rows\"");
             return Err(RoutingError::Invalid { argument: "by", problem }.into());
         }
     };
@@ -43,11 +43,8 @@ pub fn propose(
         !above.is_empty(of) && !below.is_empty(of)
     };
     found.filter(inside).ok_or_else(|| {
-        Failure::new(
-            SqlState::NOT_IN_STATE,
-            format!("there is no key that cuts range {} by {by}", range.name(of)),
-        )
-        .hint("Name the bounds yourself with shard_split_plan_range().")
+        Failure::new(SqlState::NOT_IN_STATE, format!("no key divides range {} by {by}", range.name(of)))
+            .hint("Give the bounds with shard_split_plan_range().")
     })
 }
 
@@ -101,7 +98,7 @@ fn by_rows(
         let is_transient = error.is_transient();
         let failure = error.into_failure();
         match is_transient && failure.hint.is_none() {
-            true => failure.hint("It may pass by itself: ask again, or cut with by => 'keyspace'."),
+            true => failure.hint("This may be temporary. Ask again, or use by => 'keyspace'."),
             false => failure,
         }
     })?;
@@ -122,7 +119,7 @@ fn check_shown(policies: &[TablePolicy], caller: &Caller) -> Result<(), Failure>
             SqlState::INSUFFICIENT_PRIVILEGE,
             format!("permission denied to see column \"{shard_by}\" of table \"{table_name}\""),
         )
-        .hint("Roles below superuser see keys of tables that a superuser has named with shard_table_add(). Let one ask, or name the table, or cut with by => 'keyspace'.")),
+        .hint("Other roles see keys only of tables that a superuser added with shard_table_add(). A superuser can call this function, or add the table. Or use by => 'keyspace'.")),
     }
 }
 

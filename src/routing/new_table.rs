@@ -20,7 +20,7 @@ pub fn require(said: &Said, table: &TableName, column: Option<&str>) -> Result<(
         Said::Other { shard, kind } => {
             let text = format!("\"{}\" is {kind} on shard \"{shard}\"", table.quoted());
             Err(Failure::new(WRONG_OBJECT, text)
-                .hint("Rows of tables alone are sharded: name the table, partitioned ones by their root."))
+                .hint("Only rows of tables are sharded. Name the table; for partitions, name their root."))
         }
         Said::NoColumn { .. } => {
             let column = column.unwrap_or_default().to_owned();
@@ -46,7 +46,7 @@ pub fn tell(said: &Said, table: &TableName, keyspace: &str) {
                 "shardmaster",
             )
             .set_hint(format!(
-                "No split begins before it is there. If the name is wrong: SELECT shard_table_drop({arguments})."
+                "No split can begin before the table exists. If the name is wrong: SELECT shard_table_drop({arguments})."
             ))
             .report(PgLogLevel::WARNING);
         }
@@ -56,7 +56,7 @@ pub fn tell(said: &Said, table: &TableName, keyspace: &str) {
                 format!("no shard could be asked whether it has table \"{table}\""),
                 "shardmaster",
             )
-            .set_hint("Before a split, shard_split_check() says which tables are missing.")
+            .set_hint("Before a split, shard_split_check() reports which tables are missing.")
             .report(PgLogLevel::NOTICE);
         }
         Said::Fits | Said::Other { .. } | Said::NoColumn { .. } => {}

@@ -128,7 +128,7 @@ pub fn carve(keyspace: &Locked, wanted: &Interval, shard_key: &str) -> Result<Ve
             }
         }
     }
-    let reason = format!("cut at {}", wanted.name(of));
+    let reason = format!("divided at {}", wanted.name(of));
     exchange.carry_out(keyspace, Change { reason: Some(&reason), ..Change::default() })?;
     Ok(names)
 }

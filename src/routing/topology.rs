@@ -100,15 +100,15 @@ fn check_local(namespace: &str, caller: &Caller) -> Result<(), Failure> {
 /// Two tables of keyspaces are not one table on the shard.
 fn check_tables(namespace: &str) -> Result<(), TopologyError> {
     let Some((table, other)) = table_policy::find_same_in(namespace) else { return Ok(()) };
-    let problem = format!("tables \"{table}\" and \"{other}\" would be one table there");
+    let problem = format!("tables \"{table}\" and \"{other}\" would be the same table there");
     Err(invalid("namespace", &problem))
 }
 
 fn check_capacity(capacity: Option<i64>) -> Result<(), TopologyError> {
     match capacity {
-        Some(slots) if slots < 0 => Err(invalid("capacity", "it is negative")),
+        Some(slots) if slots < 0 => Err(invalid("capacity", "it must not be negative")),
         Some(slots) if slots > free_slots::UNLIMITED => {
-            Err(invalid("capacity", "there are not so many numbers; NULL stands for no limit"))
+            Err(invalid("capacity", "it is too large; NULL stands for no limit"))
         }
         _ => Ok(()),
     }
@@ -184,7 +184,7 @@ pub fn drop(shard_key: &str, may_ask: bool) -> Result<(), Failure> {
     if had_part(&shard) {
         let left = match may_ask {
             true => leave::leave(&shard).map_err(|error| error.into_failure().message),
-            false => Err("it is not asked within a transaction block".to_owned()),
+            false => Err("it cannot be asked within a transaction block".to_owned()),
         };
         if let Err(why) = left {
             warn_of_note(shard_key, &why);
@@ -208,9 +208,10 @@ fn had_part(shard: &Shard) -> bool {
 }
 
 fn warn_of_note(shard: &str, why: &str) {
-    let text = format!("shard \"{shard}\" goes on knowing that it was this master's: {}", clean::said(why));
+    let text =
+        format!("shard \"{shard}\" still records that it belongs to this master: {}", clean::said(why));
     ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-        .set_hint("Where another master is to have it, that one calls shard_adopt(); DROP SCHEMA shardmaster_agent CASCADE in its database takes the note away, where no other shard is in that database.")
+        .set_hint("If another master is to have it, call shard_adopt() there. If its database has no other shard, DROP SCHEMA shardmaster_agent CASCADE there removes the record.")
         .report(PgLogLevel::WARNING);
 }
 
@@ -239,10 +240,10 @@ fn warn_of_copies(shard: &str, tables: &[String]) {
     if tables.is_empty() {
         return;
     }
-    let text = format!("shard \"{shard}\" goes on refusing writes to its copies of {}", tables.join(", "));
+    let text = format!("shard \"{shard}\" still refuses writes to its copies of {}", tables.join(", "));
     ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
         .set_hint(
-            "Where clients are to write to them, their owner drops their triggers named 00_shardmaster_reference_...",
+            "If clients are to write to them, their owner drops their triggers named 00_shardmaster_reference_...",
         )
         .report(PgLogLevel::WARNING);
 }

@@ -97,7 +97,7 @@ impl Copy<'_> {
         let mut indexes = plan.after.iter().filter(|step| is_here && step.kind == "index");
         Ok(indexes.next().map(|step| {
             format!(
-                "index {} is of this very database, and would wait for this call: {}",
+                "index {} is in this database, and would wait for this call: {}",
                 step.name, step.statement
             )
         }))
@@ -207,7 +207,7 @@ fn of(step: &Step, failure: Failure) -> Failure {
     // What a role with the grant option has granted is granted by it there, too.
     let is_by_another = step.kind == "grant" && step.statement.starts_with("SET LOCAL ROLE ");
     let hint = (is_by_another && failure.hint.is_none()).then(|| {
-        "It is granted by the role that has granted it on the other shard: make the login a member of that role, or call it with rights => false.".to_owned()
+        "The role that granted it on the other shard must grant it. Make the login a member of that role, or call it with rights => false.".to_owned()
     });
     Failure { message: text, hint: failure.hint.or(hint), ..failure }
 }

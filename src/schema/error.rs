@@ -13,9 +13,9 @@ pub enum SchemaError {
     OneShard(String),
     #[error("shard \"{shard}\" lacks {table}")]
     NoSuchTable { shard: String, table: String },
-    #[error("the tables of shard \"{from}\" are not made on shard \"{to}\": {first}")]
+    #[error("the tables of shard \"{from}\" cannot be created on shard \"{to}\": {first}")]
     Problems { from: String, to: String, first: String, all: Vec<String> },
-    #[error("{object} was made on shard \"{to}\" otherwise than shard \"{from}\" has it")]
+    #[error("{object} was created on shard \"{to}\" with a difference from shard \"{from}\"")]
     Otherwise { from: String, to: String, object: String, there: String, here: String },
 }
 
@@ -23,20 +23,20 @@ impl From<SchemaError> for Failure {
     fn from(error: SchemaError) -> Failure {
         use SchemaError as E;
         let (state, hint) = match &error {
-            E::NoTables(_) => (SqlState::NOT_IN_STATE, "shard_table_add() names them."),
-            E::NoTableName(_) => (SqlState::INVALID_VALUE, "A table is called name, or schema.name."),
-            E::OneShard(_) => (SqlState::INVALID_VALUE, "Name two shards."),
+            E::NoTables(_) => (SqlState::NOT_IN_STATE, "shard_table_add() adds tables."),
+            E::NoTableName(_) => (SqlState::INVALID_VALUE, "A table is given as name or schema.name."),
+            E::OneShard(_) => (SqlState::INVALID_VALUE, "Name two different shards."),
             E::NoSuchTable { .. } => (
                 SqlState::parse("42P01"),
-                "Create it there, or take it out of the keyspace with shard_table_drop().",
+                "Create it there, or remove it from the keyspace with shard_table_drop().",
             ),
             E::Problems { .. } => (
                 SqlState::NOT_IN_STATE,
-                "Nothing was made. shard_schema_diff() shows what differs; shard_schema_copy() makes what is missing, and changes nothing that is there.",
+                "Nothing was created. shard_schema_diff() shows the differences. shard_schema_copy() creates what is missing, and changes nothing that exists.",
             ),
             E::Otherwise { .. } => (
                 SqlState::NOT_IN_STATE,
-                "Nothing was made. Look for what its server, or the login's role there, has set otherwise.",
+                "Nothing was created. Check which setting of its server or of the login's role is different.",
             ),
         };
         let detail = match &error {

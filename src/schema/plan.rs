@@ -154,7 +154,7 @@ impl Maker<'_> {
             // As a call that was interrupted leaves it.
             plan.after.push(step(object, format!("REINDEX INDEX CONCURRENTLY {}", object.name)));
         } else if object.kind != "comment" && !self.is_of_schema_there(object) {
-            plan.problems.push(format!("{} is otherwise there", object.text()));
+            plan.problems.push(format!("{} is different there", object.text()));
         }
     }
 
@@ -163,7 +163,7 @@ impl Maker<'_> {
         // With its table it comes by itself.
         if object.kind == "column" {
             if is_there {
-                plan.problems.push(format!("{} is missing, of a table that is there", object.text()));
+                plan.problems.push(format!("{} is missing, of a table that exists", object.text()));
             }
             return;
         }
@@ -180,7 +180,7 @@ impl Maker<'_> {
             }
             plan.problems.push(match object.kind.as_str() {
                 "extension" => format!("{} is missing: CREATE EXTENSION", object.text()),
-                _ => format!("{} is of a kind that is not made: {}", object.text(), object.definition),
+                _ => format!("{} is of a kind that cannot be created: {}", object.text(), object.definition),
             });
             return;
         };
@@ -195,7 +195,7 @@ impl Maker<'_> {
         }
         if self.names_its_schema(object, statement) {
             let (text, schema) = (object.text(), self.namespaces.from);
-            plan.problems.push(format!("{text} names schema \"{schema}\", which is another one there"));
+            plan.problems.push(format!("{text} names schema \"{schema}\", which is a different one there"));
             return;
         }
         if self.takes_from_what_is_there(object) {
@@ -245,10 +245,10 @@ impl Maker<'_> {
             // To attach one reads it as a whole, and nobody else may meanwhile.
             "primary key" | "unique" | "exclusion" | "index of partition" | "partition"
             | "owned sequence" | "replica identity" => {
-                plan.problems.push(format!("{} is missing, of a table that is there", object.text()));
+                plan.problems.push(format!("{} is missing, of a table that exists", object.text()));
             }
             "index" if object.is_unique_index() || is_partitioned => {
-                plan.problems.push(format!("{} is missing, of a table that is there", object.text()));
+                plan.problems.push(format!("{} is missing, of a table that exists", object.text()));
             }
             "index" => {
                 let statement = statement.replacen("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ", 1);

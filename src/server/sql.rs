@@ -80,7 +80,7 @@ fn read_as_it_is<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(
         );
         let Some(table) = pg_sys::SPI_tuptable.as_ref().filter(|_| status == pg_sys::SPI_OK_SELECT as i32)
         else {
-            error!("a query of the catalog has ended with {status}");
+            error!("a query of the catalog ended with {status}");
         };
         let tuples = (0..pg_sys::SPI_processed as usize).map(|at| *table.vals.add(at));
         let read =

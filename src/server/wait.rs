@@ -4,7 +4,7 @@
 use crate::clean;
 use pgrx::pg_sys;
 use std::cell::RefCell;
-use std::ffi::{CString, c_long};
+use std::ffi::{CStr, CString, c_long};
 use std::time::Duration;
 
 /// Waits for this process's latch, at most the time given; whether the latch was set.
@@ -60,37 +60,66 @@ pub fn reload_anywhere() {
     }
 }
 
-thread_local! {
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+/// What a worker is at, for whatever decides by it: `pg_stat_activity.application_name`, beside the sentence for people.
+#[derive(Clone, Copy, Default)]
+pub enum WorkerStatus {
+    #[default]
+    Working,
+    /// It applies changes as they come.
+    Following,
+    Connecting,
+    Waiting,
+    /// There is nothing to do until somebody calls for it.
+    Idle,
 }
 
-/// Publishes what this worker does or waits for: `pg_stat_activity.query`, also while a
-/// transaction is open and before anything is committed. `state_change` becomes the
-/// worker's last sign of life.
+impl WorkerStatus {
+    fn name(self) -> &'static CStr {
+        match self {
+            WorkerStatus::Working => c"working",
+            WorkerStatus::Following => c"following",
+            WorkerStatus::Connecting => c"connecting",
+            WorkerStatus::Waiting => c"waiting",
+            WorkerStatus::Idle => c"idle",
+        }
+    }
+}
+
+thread_local! {
+    static SAID: RefCell<(WorkerStatus, String)> = const { RefCell::new((WorkerStatus::Working, String::new())) };
+}
+
+/// Publishes what this worker waits for: `pg_stat_activity.query`, also while a transaction is
+/// open and before anything is committed. `state_change` becomes the worker's last sign of life.
 pub fn report(text: &str) {
-    publish(pg_sys::BackendState::STATE_RUNNING, text);
+    report_as(WorkerStatus::Waiting, text);
+}
+
+/// As `report`, of a worker that may be at something else than to wait.
+pub fn report_as(status: WorkerStatus, text: &str) {
+    publish(pg_sys::BackendState::STATE_RUNNING, status, text);
 }
 
 /// What was published before, which is said again when this is dropped: whoever says that
 /// it waits does so for no longer than it waits.
-pub struct Said(String);
+pub struct Said(WorkerStatus, String);
 
 /// Keeps what is published now for the end of the caller's block.
 #[must_use]
 pub fn said() -> Said {
-    Said(SAID.with_borrow(String::clone))
+    SAID.with_borrow(|(status, text)| Said(*status, text.clone()))
 }
 
 impl Said {
     pub fn text(&self) -> &str {
-        &self.0
+        &self.1
     }
 }
 
 impl Drop for Said {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            report(&self.0);
+            report_as(self.0, &self.1);
         }
     }
 }
@@ -98,16 +127,18 @@ impl Drop for Said {
 /// `report` of a worker that has nothing to do, which monitors should not count as
 /// active.
 pub fn report_idle(text: &str) {
-    publish(pg_sys::BackendState::STATE_IDLE, text);
+    publish(pg_sys::BackendState::STATE_IDLE, WorkerStatus::Idle, text);
 }
 
-fn publish(state: pg_sys::BackendState::Type, text: &str) {
+fn publish(state: pg_sys::BackendState::Type, status: WorkerStatus, text: &str) {
     // SAFETY: a plain variable of this process. A session shows its client's statement.
     if unsafe { pg_sys::MyBgworkerEntry.is_null() } {
         return;
     }
     let text = clean::said(text);
-    SAID.set(text.clone());
+    SAID.set((status, text.clone()));
+    // SAFETY: the server copies the NUL-terminated name.
+    unsafe { pg_sys::pgstat_report_appname(status.name().as_ptr()) };
     show(state, text);
 }
 

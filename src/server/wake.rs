@@ -100,7 +100,7 @@ fn coordination_missing() -> Option<ErrorReport> {
     let report = |detail: String, hint: &str| {
         ErrorReport::new(
             PgSqlErrorCode::ERRCODE_WARNING,
-            "the split's worker is not restarted should it end before its work is done",
+            "the split's worker is not restarted if it ends before its work is done",
             "shardmaster",
         )
         .set_detail(detail)
@@ -108,17 +108,15 @@ fn coordination_missing() -> Option<ErrorReport> {
     };
     if !preloaded() {
         return Some(report(
-            "The server has not loaded \"shardmaster\" at its start.".into(),
-            "Add shardmaster to shared_preload_libraries and restart the server; until then, make the same \
-             call again to start another worker.",
+            "The server did not load \"shardmaster\" when it started.".into(),
+            "Add shardmaster to shared_preload_libraries and restart the server. Until then, the same call starts another worker.",
         ));
     }
     let (served, this) = (guc::database(), database::name());
     (served != this).then(|| {
         report(
             format!("shardmaster.database is \"{served}\", this database is \"{this}\"."),
-            "Set shardmaster.database to this database and restart the server; until then, make the same \
-             call again to start another worker.",
+            "Set shardmaster.database to this database and restart the server. Until then, the same call starts another worker.",
         )
     })
 }

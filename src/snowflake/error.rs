@@ -5,11 +5,11 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum SnowflakeError {
-    #[error("identifiers need shared memory, which the server has not given to shardmaster")]
+    #[error("identifiers need shared memory, which shardmaster does not have")]
     NotPreloaded,
     #[error("no machine id is set")]
     NoMachine,
-    #[error("invalid value for \"shardmaster.snowflake_epoch\": \"{0}\" is no date")]
+    #[error("invalid value for \"shardmaster.snowflake_epoch\": \"{0}\" is not a date")]
     InvalidEpoch(String),
     #[error("identifiers were made with the epoch {was}, not {is}")]
     OtherEpoch { was: u64, is: u64 },
@@ -33,20 +33,20 @@ impl From<SnowflakeError> for Failure {
             ),
             E::NoMachine => (
                 SqlState::NOT_IN_STATE,
-                "Set shardmaster.machine_id, another number from 0 to 1023 on each server, and restart it.",
+                "Set shardmaster.machine_id to a different number from 0 to 1023 on each server, and restart it.",
             ),
-            E::InvalidEpoch(_) => (SqlState::INVALID_VALUE, "Write it as 2024-01-01; it is at 00:00 UTC."),
+            E::InvalidEpoch(_) => (SqlState::INVALID_VALUE, "Write it as 2024-01-01. It means 00:00 UTC."),
             E::OtherEpoch { .. } => (
                 SqlState::NOT_IN_STATE,
-                "Set shardmaster.snowflake_epoch back: with another epoch identifiers would come twice.",
+                "Restore the old value of shardmaster.snowflake_epoch. With another epoch identifiers would repeat.",
             ),
             E::BeforeEpoch | E::ClockSetBack(_) => {
-                (SqlState::NOT_IN_STATE, "Set the server's clock right, or wait until it has caught up.")
+                (SqlState::NOT_IN_STATE, "Correct the server's clock, or wait until it has caught up.")
             }
             E::UsedUp => (SqlState::NOT_IN_STATE, "Use another machine id with a later epoch."),
             E::File { .. } => (
                 SqlState::parse("58030"),
-                "The file keeps identifiers from being made twice; see to the data directory.",
+                "The file prevents identifiers from repeating. Check the data directory.",
             ),
         };
         Failure::new(state, error.to_string()).hint(hint)

@@ -34,7 +34,7 @@ pub fn read(epoch: u64) -> Result<u64, SnowflakeError> {
     match (numbers.next(), numbers.next()) {
         (Some(Ok(was)), Some(Ok(mark))) if was == epoch => Ok(mark),
         (Some(Ok(was)), Some(Ok(_))) => Err(SnowflakeError::OtherEpoch { was, is: epoch }),
-        _ => Err(failed("read", &"it is not what was written")),
+        _ => Err(failed("read", &"its content is not what was written")),
     }
 }
 

@@ -35,7 +35,7 @@ fn find() -> Result<u16, SnowflakeError> {
         PgSqlErrorCode::ERRCODE_WARNING,
         format!("machine id {machine} is a hash of \"{worker_id}\""),
         format!(
-            "Of 5 machines with hashed ids two share one with a chance of {:.1} %, of 40 with {:.0} %: set shardmaster.machine_id.",
+            "Of 5 machines with hashed ids two share one with a probability of {:.1} %, of 40 with {:.0} %. Set shardmaster.machine_id.",
             percent(5),
             percent(40)
         )

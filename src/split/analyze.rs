@@ -99,7 +99,7 @@ fn not_analyzed(engine: &mut Engine, table: &Table, why: &str) {
     let name = &table.name;
     tell(
         engine,
-        &format!("table {name} of the target was not analyzed, its clients find no statistics: {why}"),
+        &format!("table {name} of the target was not analyzed, so that it has no statistics: {why}"),
     );
 }
 

@@ -115,7 +115,7 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
     let mut found: Vec<Problem> = Vec::new();
     if let Some(error) = &state.error {
         // One that goes on may have had an error before.
-        let what = if state.failed { "it has failed" } else { "what it has met last" };
+        let what = if state.failed { "it has failed" } else { "its last error" };
         found.push((format!("{what}: {}", error.message), error.hint.clone()));
     }
     if state.paused {
@@ -127,7 +127,7 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
     if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
         let repair = match phases::is_decided(state.phase) {
             true => format!(
-                "SELECT * FROM shard_split_verification({id}) shows them: make them alike, on the side that is wrong."
+                "SELECT * FROM shard_split_verification({id}) shows them. Make them alike, on the side that is wrong."
             ),
             false => format!("SELECT shard_split_repair({id}) copies them again."),
         };
@@ -152,7 +152,8 @@ fn waits(id: i64) -> Option<String> {
                          -- Somebody is in the way of what it was asked for, or was a moment ago.
                          CASE WHEN p.phase = 'planning' AND p.goal <> 'planning' OR p.phase = 'cutover_pending' AND p.goal = 'completed'
                                 OR p.goal = 'rolled_back' AND p.phase <> 'rolled_back'
-                              THEN 'it waits for ' || nullif(shardmaster.waiting_words(shardmaster.split_waits_for(p.id)), 'shard_split_cutover') END)
+                              THEN (SELECT 'it waits for ' || shardmaster.waiting_words(w.waiting_for)
+                                      FROM shardmaster.split_waits(p.id) w WHERE w.waiting_on <> 'call') END)
            FROM shardmaster.split_plan p WHERE p.id = $1",
         &[id.into()],
         |row| row.get::<String>(1),
@@ -162,8 +163,8 @@ fn waits(id: i64) -> Option<String> {
 
 /// What brings it to a worker; None: that is not what it waits for.
 fn wants_worker(id: i64, goal: Goal) -> Option<String> {
-    let why = wanting::of_split(id)?;
-    if wanting::is_started_by_nobody(&why) {
+    wanting::of_split(id)?;
+    if wanting::starts_by_call(id) {
         if way_back::of(id).ok().flatten().is_some_and(|back| back.is_decided()) {
             return Some(format!("SELECT shard_split_resume({id}) starts one."));
         }
@@ -172,11 +173,11 @@ fn wants_worker(id: i64, goal: Goal) -> Option<String> {
             Goal::Finished => ", 'finished'",
             _ => "",
         };
-        return Some(format!("CALL shard_split_run({id}{until}) starts one, and the next should it end."));
+        return Some(format!("CALL shard_split_run({id}{until}) starts one, and another if it ends."));
     }
     let more = guc::max_split_workers() + 1;
     Some(format!(
-        "ALTER SYSTEM SET shardmaster.max_split_workers = {more}; SELECT pg_reload_conf(). Or bring one of those splits to its end."
+        "ALTER SYSTEM SET shardmaster.max_split_workers = {more}; SELECT pg_reload_conf(). Or finish one of those splits."
     ))
 }
 
@@ -240,13 +241,14 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
     found.extend(newer_worker(&mut session, plan, state, side)?);
     found.extend(replicated(&mut session, plan, side)?);
     let missed = match side {
-        Side::Source => "What was written meanwhile nothing has noticed:",
+        Side::Source => "Nothing has noticed what was written meanwhile:",
         Side::Target => leaves::OF_STRANGERS,
     };
     let again = from_the_beginning(plan.id);
     // Another one by its name has none of its rows and triggers.
-    let missing =
-        format!("Give it back, if it was renamed; another one in its place is not the same. Else: {again}");
+    let missing = format!(
+        "Rename it back, if it was renamed; another one in its place is not the same. Otherwise: {again}"
+    );
     found.extend(tables(&mut session, plan, side, [&missing, &format!("{missed} {again}")])?);
     Ok(found)
 }
@@ -266,7 +268,7 @@ fn left(plan: &Plan, state: &State, installed: Installed) -> Option<Problem> {
             ));
         }
     };
-    Some((format!("it still has objects of split {}, which is not under way", plan.id), Some(repair)))
+    Some((format!("it still has objects of split {}, which has ended", plan.id), Some(repair)))
 }
 
 /// What it says of the cutover that has decided. One that is not carried out yet is being told.
@@ -280,14 +282,14 @@ fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> 
     };
     let told = told::difference(session, plan, side, (wanted, version))?;
     let mut found: Vec<Problem> = told
-        .map(|text| (text, Some(format!("SELECT shard_split_resume({}) tells it again.", plan.id))))
+        .map(|text| (text, Some(format!("SELECT shard_split_resume({}) restores its state.", plan.id))))
         .into_iter()
         .collect();
     let again = match side {
-        Side::Source => format!("ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; shard_split_finish({}) says what to do about what was written meanwhile.", plan.id),
+        Side::Source => format!("ALTER TABLE ... ENABLE ALWAYS TRIGGER for those named 00_shardmaster_*. shard_split_finish({}) reports what to do about what was written meanwhile.", plan.id),
         Side::Target => "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*; a reverse split would miss what was written meanwhile, and cannot go on.".to_owned(),
     };
-    found.extend(tables(session, plan, side, ["Give it back, if it was renamed.", &again])?);
+    found.extend(tables(session, plan, side, ["Rename it back, if it was renamed.", &again])?);
     found.extend(replicated(session, plan, side)?);
     Ok(found)
 }
@@ -303,9 +305,9 @@ fn says(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Res
         Side::Target => now == Some(side::State::Closed),
     };
     let now = now.map_or("nothing", side::State::as_str);
-    let repair = format!("SELECT shard_split_resume({}) lets a worker settle it.", plan.id);
+    let repair = format!("SELECT shard_split_resume({}) starts a worker that corrects it.", plan.id);
     Ok((!fits).then(|| {
-        (format!("it says \"{now}\", which it should not in phase {}", state.phase.as_str()), Some(repair))
+        (format!("it reports \"{now}\", which is wrong in phase {}", state.phase.as_str()), Some(repair))
     }))
 }
 
@@ -319,8 +321,8 @@ fn newer_worker(session: &mut Connection, plan: &Plan, state: &State, side: Side
     let known = tenure::known_generation(session, plan, side)?.unwrap_or_default();
     Ok((known > state.generation).then(|| {
         let text =
-            format!("it knows worker {known} of split {}, this master only {}", plan.id, state.generation);
-        (text, Some("Another master works on it, or this one was restored: stop the other one.".into()))
+            format!("it records worker {known} of split {}, this master only {}", plan.id, state.generation);
+        (text, Some("Another master works on it, or this one was restored. Stop the other one.".into()))
     }))
 }
 

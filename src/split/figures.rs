@@ -42,7 +42,7 @@ impl Figures {
     /// What a person has to know of them.
     pub fn problem(&self) -> Option<String> {
         self.is_stopped.then(|| {
-            "the queue takes no more changes, past shardmaster.queue_max_size or shardmaster.capture_lease: the copy will start again".to_owned()
+            "the queue accepts no more changes, past shardmaster.queue_max_size or shardmaster.capture_lease: the copy will start again".to_owned()
         })
     }
 }

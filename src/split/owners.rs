@@ -118,7 +118,7 @@ impl Found {
         let lesser = (!self.lesser.is_empty()).then(|| {
             let owners = self.lesser.join(", ");
             let detail = format!("the mover is a superuser, the tables belong to {owners}");
-            let hint = "A mover with no more rights than it needs bounds what code of these tables could do: see \"The mover\" in docs/operate/roles-and-rights.md.";
+            let hint = "A mover with no more rights than it needs limits what code of these tables could do. See \"The mover\" in docs/operate/roles-and-rights.md.";
             Finding::note(&label("rights of the mover"), detail, hint)
         });
         code.chain(lesser).collect()
@@ -144,7 +144,7 @@ fn require_none_but_of(
         Failure::new(
             SqlState::NOT_IN_STATE,
             format!(
-                "on shard \"{}\" the mover would run code of others: {}",
+                "on shard \"{}\" the mover would run untrusted code: {}",
                 connection.shard(),
                 first.text()
             ),

@@ -37,13 +37,13 @@ pub fn require_none(id: i64, why: &str) -> Outcome<()> {
     if let Some(done) = soon(|| send_back(id, why)) {
         done?;
     }
-    Err(SplitError::Retry("reads to go back to the source".into()))
+    Err(SplitError::Retry("reads to be switched back to the source".into()))
 }
 
 /// The split has failed, and follows its source no longer. What keeps them is no reason not to say so.
 pub fn come_home(id: i64) {
     if let Err(error) = send_back(id, ": it has failed") {
-        split::event(id, None, None, &format!("reads did not go back: {}", error.message));
+        split::event(id, None, None, &format!("reads were not switched back: {}", error.message));
     }
 }
 

@@ -42,7 +42,7 @@ pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool 
     ) == 1;
     if caught_up {
         let text = format!(
-            "shard \"{shard}\" knows worker {known} of this split and the master did not: it was restored; going on as worker {}",
+            "shard \"{shard}\" records worker {known} of this split and the master did not: it was restored; continuing as worker {}",
             known + 1
         );
         split::event(id, None, None, &text);
@@ -508,7 +508,12 @@ pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
         &[id.into(), target_lost.into()],
     );
     if target_lost {
-        split::event(id, None, None, "the target was given up as lost; shard_cleanup removes what it holds");
+        split::event(
+            id,
+            None,
+            None,
+            "the target was declared lost; shard_cleanup removes what it has of the split",
+        );
     }
     Ok(())
 }

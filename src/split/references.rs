@@ -246,13 +246,13 @@ pub fn stays_bound(plan: &Plan, side: Side, bond: &Bond) -> SplitError {
                 "a row that stays on shard \"{}\" references one that has moved: {bound}",
                 plan.source.shard_key
             ),
-            "End the reference, then call shard_split_finish again: the moved row is to be deleted here."
+            "Remove the reference, then call shard_split_finish again. Otherwise the moved row cannot be deleted here."
                 .to_owned(),
         ),
         Side::Target => (
             format!("a row on shard \"{}\" references a copied one: {bound}", plan.target.shard_key),
             format!(
-                "Writers of the source are served. End the reference, then SELECT shard_split_rollback({}): the copy is to be deleted here.",
+                "Writers of the source are served. Remove the reference, then SELECT shard_split_rollback({}). Otherwise the copy cannot be deleted here.",
                 plan.id
             ),
         ),
@@ -327,7 +327,7 @@ impl Reference {
             return Ok(());
         }
         self.require_readable(shard)?;
-        Err(SplitError::Retry(format!("a foreign key of {} that has just come", self.from)))
+        Err(SplitError::Retry(format!("a foreign key of {} that was just added", self.from)))
     }
 
     /// A table that may not be read is not locked, and code could come to it behind a look.
@@ -338,7 +338,7 @@ impl Reference {
                 SqlState::parse("42501"),
                 format!("permission denied for table {} or {} on shard \"{shard}\"", self.from, self.to),
                 format!(
-                    "Foreign key \"{}\" of the one to the other is looked at: grant the mover SELECT on both, and USAGE on their schemas. Then make the same call again.",
+                    "To check foreign key \"{}\", grant the mover SELECT on both tables, and USAGE on their schemas. Then make the same call again.",
                     self.name
                 ),
             )),

@@ -32,11 +32,11 @@ pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
         return Err(SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!(
-                "shard \"{}\": {rule}, which has come since the check: rows may have gone elsewhere",
+                "shard \"{}\": {rule}, which was added since the check: rows may have been written elsewhere",
                 plan.source.shard_key
             ),
             format!(
-                "Drop it and look where it has put rows of the moving keys; then SELECT shard_split_resume({}) and call shard_split_cutover again.",
+                "Drop it, and check where it has written rows of the moving keys. Then SELECT shard_split_resume({}) and call shard_split_cutover again.",
                 plan.id
             ),
         ));
@@ -80,8 +80,7 @@ fn require_followed(
         SqlState::NOT_IN_STATE,
         format!("{}, which the check had not found", new.detail),
         format!(
-            "Undo on the source what has changed since; then SELECT shard_split_resume({id}) and call shard_split_cutover again. \
-             Or SELECT shard_split_rollback({id}): shard_split_accept takes it before a split begins.",
+            "Undo on the source what has changed since. Then SELECT shard_split_resume({id}) and call shard_split_cutover again. Or SELECT shard_split_rollback({id}), because shard_split_accept accepts it only before a split begins.",
             id = plan.id
         ),
     ))

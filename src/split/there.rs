@@ -17,7 +17,7 @@ pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
     match side::state(source, there, Side::Target)? {
         None | Some(State::Open | State::Left) => Ok(()),
         Some(_) => Err(SplitError::Retry(format!(
-            "shard \"{}\", which was set back to a time before the cutover of split {there}",
+            "shard \"{}\", which was restored to a time before the cutover of split {there}",
             source.shard()
         ))),
     }
@@ -51,7 +51,7 @@ fn differs(plan: &Plan, there: i64, (rows, tables): &(i64, String), why: &str) -
             "{rows} rows of {tables} are not on shard \"{from}\" as they were at the cutover of split {there}, and all rows of these tables on shard \"{to}\" would be replaced by its own: {why}"
         ),
         format!(
-            "Nothing was changed. SELECT shard_split_rollback({id}) leaves split {there} as it is; bring the right rows from shard \"{to}\" to shard \"{from}\" by hand, then SELECT shard_split_finish({there}, accept_missing => true)."
+            "Nothing was changed. SELECT shard_split_rollback({id}) leaves split {there} as it is. Copy the right rows from shard \"{to}\" to shard \"{from}\" by hand, then SELECT shard_split_finish({there}, accept_missing => true)."
         ),
     )
 }
@@ -64,7 +64,7 @@ fn unknown(plan: &Plan, there: i64, tables: &str, why: &str) -> SplitError {
             "all rows of {tables} on shard \"{to}\" would be replaced by those of shard \"{from}\", and were not compared with them since the cutover of split {there}: {why}"
         ),
         format!(
-            "Nothing was changed. SELECT shard_split_verify({there}) compares them, where the changes since the cutover are all known, then SELECT shard_split_reverse({there}) goes on. If they may be replaced unseen: SELECT shard_split_reverse({there}, copy_again => true). SELECT shard_split_rollback({id}) leaves split {there} as it is."
+            "Nothing was changed. SELECT shard_split_verify({there}) compares them if all changes since the cutover are known; then SELECT shard_split_reverse({there}) continues. If they may be replaced without that: SELECT shard_split_reverse({there}, copy_again => true). SELECT shard_split_rollback({id}) leaves split {there} as it is."
         ),
     )
 }

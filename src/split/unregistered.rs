@@ -34,11 +34,11 @@ impl Unregistered {
         match (column, references) {
             (Some(column), _) => {
                 format!(
-                    "{name} has a column \"{column}\" and is in no keyspace: its rows would be left behind"
+                    "{name} is in no keyspace, and has a column \"{column}\": its rows would be left behind"
                 )
             }
             (None, Some(references)) => format!(
-                "{name} references {references}, which leads to the keyspace, and is in none: its rows would be left behind"
+                "{name} is in no keyspace, and references {references}, whose rows move: its rows would be left behind"
             ),
             (None, None) => format!("{name} is in no keyspace: its rows would be left behind"),
         }
@@ -50,11 +50,11 @@ impl Unregistered {
         let stays = format!("SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global')");
         match &self.column {
             Some(column) => format!(
-                "SELECT shard_table_add({table}, {}, {keyspace}) has its rows move with their keys; where they are no key's own, {stays} leaves them where they are.",
+                "SELECT shard_table_add({table}, {}, {keyspace}) makes its rows move with their keys. If they belong to no key, {stays} leaves them where they are.",
                 literal(column)
             ),
             None => format!(
-                "Give it the shard-by column and add it with shard_table_add(), which has its rows move with their keys; where they are no key's own, {stays} leaves them where they are."
+                "Give it the shard-by column and add it with shard_table_add(), so that its rows move with their keys. If they belong to no key, {stays} leaves them where they are."
             ),
         }
     }
@@ -129,7 +129,7 @@ fn require_none(found: Vec<Unregistered>, plan: &Plan, then: &str) -> Result<()>
         SqlState::NOT_IN_STATE,
         format!("shard \"{}\": {}{more}", plan.source.shard_key, first.text()),
         format!(
-            "If its rows are no key's own: SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global'), then SELECT {then}({}). Otherwise take the split back, register the table as sharded and move it again.",
+            "If its rows belong to no key: SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global'), then SELECT {then}({}). Otherwise take the split back, add the table as sharded and move it again.",
             plan.id
         ),
     ))

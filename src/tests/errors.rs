@@ -15,10 +15,10 @@ mod tests {
         run("SET LOCAL shardmaster.route_wait_timeout = 0");
         let refusal = refused("SELECT shard_of('x')");
         assert_eq!(refusal.state, "SM002");
-        assert_eq!(refusal.message, "key \"x\" is between two shards");
+        assert_eq!(refusal.message, "key \"x\" is being moved between two shards");
         let detail: serde_json::Value = serde_json::from_str(&refusal.detail).unwrap_or_default();
         assert_eq!(detail, serde_json::json!({"key": "x", "keyspace": "default", "routing_version": 1}));
-        assert_eq!(refusal.hint, "A split is moving the key: retry after a moment.");
+        assert_eq!(refusal.hint, "A split is moving the key. Retry after a moment.");
         assert_eq!(text("SELECT shard_of('x', 'read')"), "a");
     }
 
@@ -61,7 +61,7 @@ mod tests {
         add("new");
         let refusal = refused("SELECT shard_reference_wait(timeout => '0 s')");
         assert_eq!(
-            (refusal.state.as_str(), refusal.message.contains("\"b\" is behind")),
+            (refusal.state.as_str(), refusal.message.contains("\"b\" has not caught up")),
             ("57014", true),
             "{refusal:?}"
         );
@@ -86,14 +86,13 @@ mod tests {
         run("SELECT shard_assign('%s%n', 'a')");
         assert!(change::set_moving(keyspace::DEFAULT, &["%s%n".to_owned()], "b").is_ok());
         run("SET LOCAL shardmaster.route_wait_timeout = 0");
-        expect("SELECT shard_of('%s%n')", "SM002", "key \"%s%n\" is between two shards");
+        expect("SELECT shard_of('%s%n')", "SM002", "key \"%s%n\" is being moved between two shards");
     }
 
     /// One that cannot be counted with would have every reservation of its kind fail.
     #[pg_test]
     fn a_capacity_beyond_all_numbers_is_refused() {
-        let problem =
-            "invalid value for \"capacity\": there are not so many numbers; NULL stands for no limit";
+        let problem = "invalid value for \"capacity\": it is too large; NULL stands for no limit";
         expect("SELECT shard_add('v', kind => 'vector', capacity => 9223372036854775807)", "22023", problem);
         run("SELECT shard_add('v', kind => 'vector', capacity => 10)");
         expect("SELECT shard_set_capacity('v', 4611686018427387905)", "22023", problem);

@@ -96,6 +96,6 @@ mod tests {
         shards("integer");
         let refusal = refused("SELECT shard_assign_many('{7,007}', 'a')");
         assert_eq!(refusal.state, "22023");
-        assert_eq!(refusal.hint, "Name each key once; keys are compared in their canonical form.");
+        assert_eq!(refusal.hint, "Name each key once. Keys are compared in their canonical form.");
     }
 }

@@ -35,7 +35,7 @@ mod tests {
     #[pg_test]
     fn a_key_is_in_one_plan_at_a_time() {
         let id = planned();
-        let message = format!("key \"x\" is moved by split {id} already");
+        let message = format!("key \"x\" is already being moved by split {id}");
         expect("SELECT shard_split_plan('a', 'b', '{y,x}')", "55006", &message);
         let refusal = refused("SELECT shard_assign('x', 'b', force => true)");
         assert_eq!(
@@ -117,7 +117,7 @@ mod tests {
     #[pg_test]
     fn expressions_are_for_the_tables_of_the_plan() {
         let id = planned();
-        let message = format!("table \"other\" is not one of split {id}");
+        let message = format!("table \"other\" is not a table of split {id}");
         expect(&format!("SELECT shard_split_map({id}, 'other', 'c', 'upper(c)')"), "42704", &message);
         run(&format!("SELECT shard_split_map({id}, 'items', 'c', 'upper(c)')"));
         run(&format!("SELECT shard_split_map({id}, 'items', 'c', NULL)"));

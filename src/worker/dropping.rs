@@ -92,16 +92,16 @@ fn nothing_under_way() -> Result<(), Failure> {
     // The lock that the drop takes next: neither split nor guard begins between the look and the drop.
     sql::write("LOCK TABLE shardmaster.split_plan, shardmaster.standing_guard IN ACCESS EXCLUSIVE MODE", &[]);
     if let Some(id) = execution::open_one() {
-        let text = "cannot drop extension \"shardmaster\" while a statement in two phases is under way";
+        let text = "cannot drop extension \"shardmaster\" while an execution in two phases is unfinished";
         return Err(Failure::new(SqlState::IN_USE, text)
             .detail(format!("Execution {id} may have prepared transactions on shards."))
-            .hint(format!("Wait for its end, or call shard_execute_resume({id}).")));
+            .hint(format!("Wait until it ends, or call shard_execute_resume({id}).")));
     }
     if let Some((shard, keyspace)) = standing_guard::any() {
         let text = "cannot drop extension \"shardmaster\" while a shard has a guard";
         return Err(Failure::new(SqlState::IN_USE, text)
             .detail(format!("Shard \"{shard}\" refuses keys that it never had, by a guard of keyspace \"{keyspace}\"."))
-            .hint("It would not learn of new keys. Remove each of shard_guards() with shard_guard_remove(); force => true where the shard is gone for good."));
+            .hint("The guard would not learn of new keys. Remove each of shard_guards() with shard_guard_remove(), or with force => true if its shard is lost."));
     }
     let unfinished = splits::unfinished();
     let Some(first) = unfinished.first() else {
@@ -113,7 +113,7 @@ fn nothing_under_way() -> Result<(), Failure> {
     Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
         .detail(names.join(", "))
         .hint(of_split(
-            "CALL shard_split_run({id}, 'finished') brings split {id} to its end, CALL shard_split_run({id}, 'rolled_back') undoes it before its cutover. SELECT * FROM shard_splits() lists them all.",
+            "Finish split {id} with CALL shard_split_run({id}, 'finished'). Before its cutover, CALL shard_split_run({id}, 'rolled_back') undoes it. SELECT * FROM shard_splits() lists all splits.",
             first.id,
         )))
 }
@@ -130,7 +130,7 @@ fn tell_of_redirects() {
         format!("clients with a stale route are still refused by the sources of finished splits: {}", names.join(", ")),
         "shardmaster",
     )
-    .set_hint("SELECT shard_split_redirect_drop() of these splits ends that while the extension is here; later DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
+    .set_hint("SELECT shard_split_redirect_drop() of these splits ends that while the extension exists. After that, DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
     .report(PgLogLevel::NOTICE);
 }
 

@@ -84,7 +84,7 @@ pub extern "C-unwind" fn shardmaster_inquirer_main(arg: pg_sys::Datum) {
 /// Whether it is away. That is written down once, and again when there is something else.
 fn ask(shard_key: &str, limit: Duration, again: bool) -> bool {
     let Ok(shard) = txn::transaction(|| shard::by_key(shard_key)) else { return false };
-    wait::report(&format!("asking shard \"{shard_key}\" which decisions it knows"));
+    wait::report(&format!("asking shard \"{shard_key}\" which decisions it records"));
     let answer = inquiry::ask(&shard, limit.min(guc::remote_timeout()));
     let is_away = answer.as_ref().err().is_some_and(SplitError::is_transient);
     if again && is_away {
@@ -95,7 +95,7 @@ fn ask(shard_key: &str, limit: Duration, again: bool) -> bool {
         false => None,
     });
     if let Some(problem) = problem {
-        pgrx::log!("shard \"{shard_key}\" was asked which decisions it knows: {problem}");
+        pgrx::log!("shard \"{shard_key}\" was asked which decisions it records: {problem}");
     }
     is_away
 }

@@ -74,7 +74,7 @@ pub extern "C-unwind" fn shardmaster_settler_main(arg: pg_sys::Datum) {
             return;
         }
         for id in done {
-            wait::report(&format!("looking at execution {id}"));
+            wait::report(&format!("examining execution {id}"));
             execution::look_again(id, FIRST.min(guc::remote_timeout()));
         }
         memory.retain(|id, _| left.contains(id));
@@ -83,14 +83,14 @@ pub extern "C-unwind" fn shardmaster_settler_main(arg: pg_sys::Datum) {
             if !attempts.is_due() {
                 continue;
             }
-            wait::report(&format!("settling execution {id}"));
+            wait::report(&format!("ending execution {id}"));
             let patience = attempts.patience().min(guc::remote_timeout());
             if let Some(why) = execution::settle_left(id, patience) {
-                pgrx::log!("execution {id} is not settled: {}", why.cleaned());
+                pgrx::log!("execution {id} has not ended: {}", why.cleaned());
                 attempts.failed();
             }
         }
-        wait::report_idle(&format!("{} executions are not settled", memory.len()));
+        wait::report_idle(&format!("{} executions have not ended", memory.len()));
         wait::sleep(LOOK_AGAIN);
     }
 }

@@ -52,7 +52,7 @@ pub extern "C-unwind" fn shardmaster_sweeper_main(arg: pg_sys::Datum) {
             sweep_clock::set(pause.unwrap_or_else(|| splits::until_created(LOOK_AGAIN)));
             swept = pause.map(|_| Instant::now());
             wait::report_idle(match pause {
-                Some(_) => "waiting for a lease to end",
+                Some(_) => "waiting for the next lease to expire",
                 None => splits::WAITS_FOR_EXTENSION,
             });
         }

@@ -85,7 +85,7 @@ CREATE TABLE a.extra (tenant bigint, id bigint PRIMARY KEY);
 SELECT shard_table_add('extra', 'tenant');
 SELECT shard_split_plan('a', 'b', '{1,2}') AS split \gset
 SELECT check_name, ok, hint FROM shard_split_check(:split) WHERE check_name IN ('summary', 'target: table exists');
-SELECT detail ~ '^not ready, \d+ findings?: how much' AS told FROM shard_split_check(:split) WHERE check_name = 'summary';
+SELECT detail ~ '^not ready, \d+ findings?: the amount' AS told FROM shard_split_check(:split) WHERE check_name = 'summary';
 SELECT shard_split_start_dual_write(:split);
 SELECT shard_split_wait(:split, 'dual_write');
 SELECT phase, activity, next_call = format('SELECT * FROM shard_split_check(%s)', :split) AS checks FROM shard_split_metrics(:split);

@@ -33,7 +33,7 @@ fn checked(split: &Split<'_>) -> Result<f64> {
     let bad: i64 =
         master.query_one("SELECT count(*) FROM shard_split_check($1) WHERE NOT ok", &[&split.id])?.get(0);
     let took = began.elapsed().as_secs_f64() * 1e3;
-    if bad == 0 { Ok(took) } else { Err(format!("the check has found {bad} problems").into()) }
+    if bad == 0 { Ok(took) } else { Err(format!("the check found {bad} problems").into()) }
 }
 
 fn dumped(cluster: &Cluster) -> Result<f64> {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// What a row holds; None: it is not there.
+/// What a row holds; None: it does not exist.
 pub type State = Option<i64>;
 
 #[derive(Clone, Debug)]

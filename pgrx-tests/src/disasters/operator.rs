@@ -45,10 +45,10 @@ const NAMED: &[(&str, Help)] = &[
     ("shard_adopt", Help::Adopt),
     ("to a time after the cutover", Help::RestoreLatest),
     ("accept_missing => true", Help::BringOver),
-    ("roll the split back and start it again", Help::Again),
+    ("back and start it again", Help::Again),
     ("Check free disk space", Help::Resume),
     ("Check that the server runs", Help::Resume),
-    ("The server runs, and", Help::Resume),
+    ("The server runs, but", Help::Resume),
 ];
 
 /// How it ended.
@@ -90,7 +90,7 @@ impl Look {
     fn asks_for_a_restore(&self) -> bool {
         self.phase == "completed"
             && self.step != "moved"
-            && self.waiting.contains("was set back to a time before")
+            && self.waiting.contains("was restored to a time before")
     }
 }
 
@@ -163,7 +163,7 @@ impl Operator<'_> {
 
     fn takes_back(&self, look: &Look) -> bool {
         self.injection.stage == Stage::RollingBack
-            && look.hint.starts_with("If the cutover has not decided yet, SELECT shard_split_rollback")
+            && look.hint.starts_with("Before the cutover's decision, run SELECT shard_split_rollback")
     }
 
     fn look(&self) -> Result<Option<Look>> {

@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-/// What a test is a part of, by its name: `.._2_of_8`. Each part fills the machine with servers, so that the next one waits for it.
+/// What a test is a part of, by its name: `.._2_of_8`. Each part has many servers, so that few of them run at a time.
 pub fn whole_of(name: &str) -> Option<&str> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (first, parts) = name.rsplit_once("_of_")?;

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(20);
 /// Busy enough, that one more would only make the others wait.
 const BUSY: f64 = 0.96;
+/// Parts of one whole that run beside each other: each has many servers, and waits most of its time.
+const PARTS: usize = 2;
 
 /// What the caller says of the run.
 pub struct Options {
@@ -45,7 +47,9 @@ pub fn run(entries: Vec<Entry>, options: &Options, mut shown: impl FnMut(&Outcom
     let mut load = machine::Load::begin();
     while !waiting.is_empty() || !running.is_empty() {
         let has_room = running.len() < options.least || (running.len() < options.most && load.is_below(BUSY));
-        let next = waiting.iter().position(|entry| !running.iter().any(|other| other.is_beside(&entry.name)));
+        let fits =
+            |entry: &Entry| running.iter().filter(|other| other.is_beside(&entry.name)).count() < PARTS;
+        let next = waiting.iter().position(fits);
         if let Some(entry) = next.filter(|_| has_room).and_then(|next| waiting.remove(next)) {
             running.push(Running::start(entry, &options.scratch)?);
             load = machine::Load::begin();

@@ -192,10 +192,14 @@ impl Walk {
     pub(super) fn resume(&mut self, Seen { id, phase, error, .. }: &Seen) -> Result<()> {
         let may_lack = error.as_ref().is_none_or(|(_, message)| message.contains(LACKS_PARTITION));
         if *phase == Phase::Planning && may_lack {
-            self.operate(&format!(
-                "SELECT shard_split_accept({id}, check_name, object) FROM shard_split_check({id})
-                  WHERE NOT ok AND detail LIKE '%{LACKS_PARTITION}%'"
-            ))?;
+            // A worker may have begun the split meanwhile, whose check is over then.
+            self.operate_unless(
+                &format!(
+                    "SELECT shard_split_accept({id}, check_name, object) FROM shard_split_check({id})
+                      WHERE NOT ok AND detail LIKE '%{LACKS_PARTITION}%'"
+                ),
+                "55000",
+            )?;
         }
         self.operate(&format!("SELECT shard_split_resume({id})"))
     }

@@ -113,7 +113,7 @@ fn a_check_that_the_source_has_not_promised_is_refused() {
                 (0, "ALTER TABLE items DROP CONSTRAINT c; DROP FUNCTION fine"),
                 (1, "ALTER TABLE items DROP CONSTRAINT c; DROP FUNCTION fine"),
             ],
-            "target: CHECK constraints: public.items: constraint \"c\": CHECK (public.fine(id)): a function that it calls is another one",
+            "target: CHECK constraints: public.items: constraint \"c\": CHECK (public.fine(id)): a function that it calls is different",
         ),
         (
             &[
@@ -167,12 +167,12 @@ fn rights_that_an_owner_has_lost_are_missed() {
         (
             &[(1, "REVOKE INSERT, DELETE ON parts_1 FROM app_owner")],
             &[(1, "GRANT INSERT, DELETE ON parts_1 TO app_owner")],
-            "target: right to write: public.parts_1: mover may not DELETE, INSERT",
+            "target: right to write: public.parts_1: mover cannot DELETE, INSERT",
         ),
         (
             &[(0, "REVOKE SELECT ON items FROM app_owner")],
             &[(0, "GRANT SELECT ON items TO app_owner")],
-            "source: right to write: public.items: mover may not SELECT",
+            "source: right to write: public.items: mover cannot SELECT",
         ),
         (
             &[(0, "RESET ROLE; REVOKE ALL ON SCHEMA public FROM PUBLIC, app_owner, mover, app")],
@@ -180,7 +180,7 @@ fn rights_that_an_owner_has_lost_are_missed() {
                 0,
                 "RESET ROLE; GRANT ALL ON SCHEMA public TO app_owner; GRANT USAGE ON SCHEMA public TO PUBLIC",
             )],
-            "source: right to write: mover may not use schema public",
+            "source: right to write: mover cannot use schema public",
         ),
     ]);
 }
@@ -272,7 +272,7 @@ fn a_sequence_that_cannot_be_raised_is_refused() {
                 (0, "ALTER TABLE items DROP n; DROP SEQUENCE ids"),
                 (1, "ALTER TABLE items DROP n; RESET ROLE; DROP SEQUENCE ids"),
             ],
-            "target: sequences: public.items: sequence public.ids may not be set by role app_owner",
+            "target: sequences: public.items: sequence public.ids cannot be set by role app_owner",
         ),
     ]);
 }

@@ -58,12 +58,12 @@ const OTHERWISE: [(&str, &str, &str); 51] = [
     ("CONSTRAINT of_currency", "CONSTRAINT there", "constraint \"of_currency\" by its name"),
     ("INITIALLY DEFERRED", "INITIALLY IMMEDIATE", "DEFERRABLE INITIALLY DEFERRED of constraint \"once\""),
     ("(tenant, b)", "(tenant, b) DEFERRABLE", "NOT DEFERRABLE of constraint \"at_once\""),
-    ("INCREMENT 50", "INCREMENT 1", "goes on by 1 on the target, and by 50 on the source"),
+    ("INCREMENT 50", "INCREMENT 1", "increments by 1 on the target, and by 50 on the source"),
     ("a_add", "c_add", "trigger \"b_twice\" by a name that fires as late"),
     (
         "upper($1)",
         "lower($1)",
-        "function shout(text), which clients may call, or views over the tables, is another one",
+        "function shout(text), which clients may call, or views over the tables, is different",
     ),
     ("DEFAULT 42", "DEFAULT 43", "view default \"seen.code\" as it is on the source"),
     ("(tenant, id) ON seen", "(tenant) ON seen", "SELECT (id) of view public.seen and"),
@@ -90,7 +90,7 @@ const OTHERWISE: [(&str, &str, &str); 51] = [
         "VERSION '1.5'",
         "extension citext is of version 1.6 on the source and 1.5 on the target",
     ),
-    ("('x', 'y')", "('x', 'z')", "type grade, which the tables or views over them use, is another one"),
+    ("('x', 'y')", "('x', 'z')", "type grade, which the tables or views over them use, is different"),
     ("('one', 'two')", "('two', 'one')", "type public.mark, which is named by functions that writes"),
     (
         "mover, reader",

@@ -51,8 +51,8 @@ fn what_functions_are_and_name_is_the_same_on_the_target_or_accepted() {
     let split = plan(&cluster);
     let found = said(&split, "target: missing beside columns");
     for wanted in [
-        "function public.stamp(), which writes to the moving tables call, is another one on the target",
-        "function public.is_kind(text), which writes to the moving tables call, is another one on the target",
+        "function public.stamp(), which writes to the moving tables call, is different on the target",
+        "function public.is_kind(text), which writes to the moving tables call, is different on the target",
         "function public.next_of(text), which writes to the moving tables call: the target lacks EXECUTE for public",
         "table log.\"Audit\", which is named by functions that writes to the moving tables call: the target lacks INSERT for auditor",
     ] {
@@ -147,7 +147,7 @@ fn no_code_of_others_runs_where_such_tables_are_read() {
     let found = plan(&cluster).findings().unwrap().join("\n");
     for wanted in [
         "lurer.lure is named by functions that writes to the moving tables call and is in no keyspace: its rows, which stay, are not compared (it belongs to lurer,",
-        "public.own is read by views over the moving tables and is in no keyspace: its rows, which stay, are not compared (the mover would run code of app_owner:",
+        "public.own is read by views over the moving tables and is in no keyspace: its rows, which stay, are not compared (the mover would run untrusted code of app_owner:",
     ] {
         assert!(found.contains(wanted), "{wanted}: {found}");
     }

@@ -263,11 +263,11 @@ fn the_check_finds_what_the_servers_know() {
             master.query("SELECT check_name FROM shard_split_check($1) WHERE NOT ok", &[&split.id]).unwrap();
         let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         assert!(found.iter().any(|f| f == finding), "{make}: {found:?}");
-        // Whatever it is that the check has found.
+        // Whatever it is that the check found.
         if number < at_most(2) {
             split.call("start_dual_write").unwrap();
             let error = split.wait("dual_write", LIMIT).unwrap_err();
-            assert!(error.to_string().contains("the check has found"), "{make}: {error}");
+            assert!(error.to_string().contains("the check found"), "{make}: {error}");
         }
         create(&cluster, shard, unmake);
     }
@@ -463,7 +463,7 @@ fn a_table_that_is_its_own_target_is_refused_however_it_is_reached() {
     let rows = master.query(found, &[&split.id]).unwrap();
     assert_eq!(
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(),
-        ["shards \"shard_a\" and \"again\" are one place: namespace \"public\" of one database"]
+        ["shards \"shard_a\" and \"again\" are the same: namespace \"public\" of one database"]
     );
     split.call("start_dual_write").unwrap();
     assert!(split.wait("dual_write", LIMIT).is_err());

@@ -64,7 +64,7 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
     assert!(found[6].3.contains("names 4 large objects"), "{:?}", found[6]);
     // Nothing is on a shard until each of them is accepted.
     let error = split.run(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("the check has found 8 problems"), "{error}");
+    assert!(error.to_string().contains("the check found 8 problems"), "{error}");
     let agent = "SELECT to_regnamespace('shardmaster_agent') IS NULL";
     assert!(source(&cluster).query_one(agent, &[]).unwrap().get::<_, bool>(0));
     let id = split.id;

@@ -86,17 +86,17 @@ fn nothing_is_made_where_something_is_otherwise_there() {
     for (there, problem) in [
         (
             "CREATE TABLE kind (tenant text NOT NULL, id int NOT NULL)",
-            "primary key kind: kind_pkey is missing, of a table that is there",
+            "primary key kind: kind_pkey is missing, of a table that exists",
         ),
         (
             "CREATE TABLE kind (tenant text, id bigint, PRIMARY KEY (tenant, id))",
-            "column kind.id is otherwise there",
+            "column kind.id is different there",
         ),
-        ("CREATE TABLE kind (id int NOT NULL)", "column kind.tenant is missing, of a table that is there"),
+        ("CREATE TABLE kind (id int NOT NULL)", "column kind.tenant is missing, of a table that exists"),
         ("CREATE TYPE mood AS ENUM ('sad')", ""),
         (
             "CREATE TABLE ev (tenant text NOT NULL, id int NOT NULL, at date NOT NULL, v int DEFAULT 1 NOT NULL) PARTITION BY LIST (at)",
-            "table ev is otherwise there",
+            "table ev is different there",
         ),
     ] {
         by_superuser(&cluster, 1, &format!("SET ROLE {OWNER}; {there}"));
@@ -108,7 +108,9 @@ fn nothing_is_made_where_something_is_otherwise_there() {
                 (state.as_str(), message),
                 (
                     "55000",
-                    format!("the tables of shard \"shard_a\" are not made on shard \"shard_b\": {problem}")
+                    format!(
+                        "the tables of shard \"shard_a\" cannot be created on shard \"shard_b\": {problem}"
+                    )
                 )
             ),
         }
@@ -122,7 +124,7 @@ fn nothing_is_made_where_something_is_otherwise_there() {
     by_superuser(&cluster, 1, "CREATE EXTENSION citext");
     by_superuser(&cluster, 0, "CREATE RULE nothing AS ON INSERT TO seen DO INSTEAD NOTHING");
     let (_, message) = error(&mut dba, COPY);
-    assert!(message.contains("table seen is of a kind that is not made"), "{message}");
+    assert!(message.contains("table seen is of a kind that cannot be created"), "{message}");
     by_superuser(
         &cluster,
         0,
@@ -150,11 +152,11 @@ fn nothing_is_made_where_something_is_otherwise_there() {
         ),
         (
             "ALTER TABLE ev REPLICA IDENTITY DEFAULT",
-            "replica identity ev is missing, of a table that is there",
+            "replica identity ev is missing, of a table that exists",
             "ALTER TABLE ev REPLICA IDENTITY FULL",
         ),
         // With rows in it, it would have to be read under a lock.
-        ("ALTER TABLE ev DETACH PARTITION ev_d", "partition ev_d is missing, of a table that is there", ""),
+        ("ALTER TABLE ev DETACH PARTITION ev_d", "partition ev_d is missing, of a table that exists", ""),
     ] {
         by_superuser(&cluster, 1, there);
         let copy = COPY.replace("'shard_b'", "'shard_b', also => '{ev_d}'");
@@ -269,7 +271,7 @@ fn schemas_of_other_names_have_tables_of_their_own() {
     master.batch_execute("DROP INDEX shard_b.job_t").unwrap();
     let (state, message) = error(&mut dba, COPY);
     assert_eq!(
-        (state.as_str(), message.contains("index job_t is of this very database")),
+        (state.as_str(), message.contains("index job_t is in this database")),
         ("55000", true),
         "{message}"
     );
@@ -298,7 +300,7 @@ fn schemas_of_other_names_have_tables_of_their_own() {
     let (state, message) = error(&mut dba, COPY);
     assert_eq!(state, "55000");
     assert!(
-        message.ends_with("function touch() names schema \"shard_a\", which is another one there"),
+        message.ends_with("function touch() names schema \"shard_a\", which is a different one there"),
         "{message}"
     );
     // Written as somebody does, and what ends like it.
@@ -383,7 +385,7 @@ fn partitions_keep_what_is_their_own() {
     // A state that somebody has set is his.
     by_superuser(&cluster, 1, "ALTER TABLE ev_4 DISABLE TRIGGER tr");
     assert_eq!(differences(&mut dba), ["trigger of partition ev_4: tr: ENABLE | DISABLE"]);
-    assert!(error(&mut dba, COPY).1.ends_with("trigger of partition ev_4: tr is otherwise there"));
+    assert!(error(&mut dba, COPY).1.ends_with("trigger of partition ev_4: tr is different there"));
 }
 
 #[test]
@@ -407,7 +409,8 @@ fn what_the_other_server_adds_is_not_taken() {
     ] {
         by_superuser(&cluster, 1, there);
         let before = tables_there(&cluster);
-        let message = format!("{what} was made on shard \"shard_b\" otherwise than shard \"shard_a\" has it");
+        let message =
+            format!("{what} was created on shard \"shard_b\" with a difference from shard \"shard_a\"");
         assert_eq!(error(&mut dba, COPY), ("55000".to_owned(), message));
         assert_eq!(tables_there(&cluster), before);
         by_superuser(&cluster, 1, back);
@@ -425,17 +428,17 @@ fn what_is_not_made_is_named() {
         ("CREATE TABLE heir () INHERITS (seen)", "INHERITED", "DROP TABLE heir"),
         (
             "CREATE OPERATOR === (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int); ALTER TABLE seen ADD CHECK (id === 1)",
-            "operator ===(integer,integer) is of a kind that is not made",
+            "operator ===(integer,integer) is of a kind that cannot be created",
             "DROP OPERATOR === (int, int) CASCADE",
         ),
         (
             "CREATE COLLATION other (provider = libc, locale = 'C'); ALTER TABLE seen ADD c text COLLATE other",
-            "collation other is of a kind that is not made",
+            "collation other is of a kind that cannot be created",
             "DROP COLLATION other CASCADE",
         ),
         (
             "CREATE TABLE aside (n serial); ALTER TABLE seen ADD n int DEFAULT nextval('aside_n_seq')",
-            "sequence aside_n_seq is of a kind that is not made",
+            "sequence aside_n_seq is of a kind that cannot be created",
             "ALTER TABLE seen DROP n; DROP TABLE aside",
         ),
     ] {
@@ -453,7 +456,7 @@ fn what_is_not_made_is_named() {
          CREATE TABLE log (a int) PARTITION BY LIST (a); CREATE FOREIGN TABLE log_far PARTITION OF log FOR VALUES IN (1) SERVER far",
     );
     let (_, message) = error(&mut dba, "SELECT shard_schema_copy('shard_a', 'shard_b', also => '{log}')");
-    assert!(message.contains("table log_far is of a kind that is not made: FOREIGN"), "{message}");
+    assert!(message.contains("table log_far is of a kind that cannot be created: FOREIGN"), "{message}");
 }
 
 #[test]
@@ -502,7 +505,7 @@ fn what_is_seldom_said_is_kept() {
 }
 
 /// What a role with the grant option has granted goes with it, on the other shard as well; what is beside the tables and is
-/// not made is named, as long as it is not there.
+/// not made is named, as long as it does not exist.
 #[test]
 fn rights_come_from_who_gave_them_and_what_is_not_made_is_named() {
     let cluster = stage();

@@ -109,7 +109,7 @@ fn another_limit_reaches_a_queue_that_rests() {
     assert_eq!(limit(), 7 << 20);
 }
 
-/// Its target was set back to a time before the split's start, as far as the reverse split goes.
+/// Its target was restored to a time before the split's start, as far as the reverse split goes.
 #[test]
 #[ignore = "make test-all: a target that was set back; make test has a_split_settles_at_the_size_of_a_queue"]
 fn a_way_back_that_is_gone_is_not_measured() {

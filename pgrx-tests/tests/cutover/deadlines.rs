@@ -368,7 +368,7 @@ fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
     target.batch_execute("BEGIN; SELECT nextval('codes')").unwrap();
     split.call("cutover").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err();
-    assert!(error.to_string().contains("has drawn from sequence public.codes"), "{error}");
+    assert!(error.to_string().contains("has used sequence public.codes"), "{error}");
     target.batch_execute("COMMIT").unwrap();
     stage.cluster.servers[1]
         .superuser(DATABASE)
@@ -394,7 +394,7 @@ fn a_cutover_waits_for_who_has_drawn_from_a_sequence() {
     split.call("cutover").unwrap();
     let waits = || {
         let reason = split.metric::<Option<String>>("waiting_for")?;
-        Ok(reason.is_some_and(|reason| reason.contains("has drawn from sequence public.codes")).then_some(()))
+        Ok(reason.is_some_and(|reason| reason.contains("has used sequence public.codes")).then_some(()))
     };
     wait::until("the cutover to wait", LIMIT, waits).unwrap();
     let mut writer = client(&stage.cluster);
@@ -455,10 +455,10 @@ fn a_worker_that_comes_too_late_says_so() {
     });
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(error.contains("cutover aborted"), "{error}");
-    assert!(error.contains("its own worker, which was held up"), "{error}");
+    assert!(error.contains("its own worker, which was delayed"), "{error}");
     let problems = "SELECT string_agg(problem, '; ') FROM shard_split_diagnose($1)";
     let told: String = stage.cluster.superuser().unwrap().query_one(problems, &[&split.id]).unwrap().get(0);
-    assert!(told.contains("what it has met last: cutover aborted"), "{told}");
+    assert!(told.contains("its last error: cutover aborted"), "{told}");
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
 }
@@ -478,7 +478,7 @@ fn a_lost_target_is_not_connected_to_any_longer() {
     wait::until_true(&mut master, "the worker to rest", LIMIT, rests).unwrap();
     stage.target.silence();
     split.call("rollback").unwrap();
-    split.wait_held("connecting to shard \"shard_b\"", LIMIT).unwrap();
+    split.wait_held("connection to shard \"shard_b\"", LIMIT).unwrap();
     let began = Instant::now();
     master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
     split.wait("rolled_back", LIMIT).unwrap();

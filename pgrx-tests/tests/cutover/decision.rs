@@ -108,7 +108,7 @@ fn what_is_wrong_behind_the_decision_ends_no_worker() {
     .map_err(|e| format!("{e}: {}", split.describe()))
     .unwrap();
     assert_eq!(split.metric::<String>("activity").unwrap(), "retrying");
-    assert!(split.events().unwrap().contains("clients of its keys are refused until this is mended"));
+    assert!(split.events().unwrap().contains("clients of its keys are refused until this is fixed"));
     let mut writer = client_there(&stage);
     let write = "UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 4";
     assert_eq!(state_of(&writer.batch_execute(write).unwrap_err()), "SM002");

@@ -39,7 +39,7 @@ fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
         let split = Split::of(&stage.cluster, 1);
         writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
         let error = split.wait("completed", LIMIT).unwrap_err().to_string();
-        assert!(error.contains("it was interrupted, and asked for longer ago"), "{point}: {error}");
+        assert!(error.contains("it was interrupted, and requested longer ago"), "{point}: {error}");
         assert!(!error.contains("it had met"), "{point}: {error}");
         stage.cluster.fault("").unwrap();
         split.wait_settled(LIMIT).unwrap();
@@ -291,7 +291,7 @@ fn behind_the_decision_no_sequence_is_waited_for() {
     let written = || Ok(writer.batch_execute(write).is_ok().then_some(()));
     wait::until("the target to open", TIMEOUT + GRACE, written).unwrap();
     split.wait("completed", LIMIT).unwrap();
-    assert!(split.events().unwrap().contains("sequences stay as the cutover had raised them"));
+    assert!(split.events().unwrap().contains("sequences stay where the cutover had raised them"));
     idle.batch_execute("COMMIT").unwrap();
 }
 

@@ -386,7 +386,7 @@ fn a_source_that_was_set_back_is_copied_again() {
     cluster.superuser().unwrap().execute(query, &[&split.id]).unwrap();
     reversed(&split);
     assert_eq!(rows(&cluster, 0), expected);
-    assert!(back.events().unwrap().contains("was set back since the cutover"), "{}", back.events().unwrap());
+    assert!(back.events().unwrap().contains("was restored since the cutover"), "{}", back.events().unwrap());
 }
 
 /// A stale client has written to the source while it had lost its fence: that is nowhere else.
@@ -399,7 +399,7 @@ fn what_the_source_took_meanwhile_stops_it() {
     assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 90_000)), "ok");
     let back = reverse(&cluster, &split);
     let text = back.failure(LIMIT).unwrap();
-    assert!(text.contains("took 1 changes after the cutover"), "{text}");
+    assert!(text.contains("accepted 1 changes after the cutover"), "{text}");
     let found = "SELECT 1 FROM items WHERE id = 90000";
     assert_eq!(cluster.servers[0].superuser(DATABASE).unwrap().query(found, &[]).unwrap().len(), 1);
     back.call("rollback").unwrap();
@@ -471,7 +471,7 @@ fn a_change_that_cannot_go_back_is_told_before_the_cutover() {
         let split = plan(&cluster);
         to_pending(&split);
         fixture::by_owner(&cluster, side, change);
-        split.wait_for_event("both sides are alike: they go on", LIMIT).unwrap();
+        split.wait_for_event("both sides are alike: these continue", LIMIT).unwrap();
         split
             .wait_for_event(&format!("as its tables are now, it cannot be taken back: items: {why}"), LIMIT)
             .unwrap();

@@ -112,7 +112,7 @@ fn a_table_that_has_changed_is_named() {
     );
     let back = reverse(&cluster, &split);
     let text = back.failure(LIMIT).unwrap();
-    assert!(text.contains("table public.items has another key since the cutover"), "{text}");
+    assert!(text.contains("table public.items has a different key since the cutover"), "{text}");
     assert_eq!(back.phase().unwrap(), "planning");
     back.call("rollback").unwrap();
     back.wait("rolled_back", LIMIT).unwrap();
@@ -317,7 +317,7 @@ fn a_change_before_the_cutover_is_taken_back_with_the_rows() {
         &cluster,
         "ALTER TABLE items ADD COLUMN extra int; ALTER TABLE items ALTER COLUMN code SET NOT NULL",
     );
-    split.wait_for_event("they go on where they were", LIMIT).unwrap();
+    split.wait_for_event("these continue where they were", LIMIT).unwrap();
     by_superuser(&cluster, 0, "UPDATE items SET extra = id WHERE id > 400");
     cut_over(&cluster, &split);
     by_superuser(&cluster, 1, "UPDATE items SET extra = -id WHERE tenant = 'moves' AND id < 50");
@@ -375,7 +375,7 @@ fn a_change_after_the_cutover_goes_back_with_the_rows() {
         let told = if copied {
             "copied again: public.items ("
         } else {
-            "they go on where they were: public.items ("
+            "these continue where they were: public.items ("
         };
         assert!(events.contains(told), "{change}: {events}");
         back.finish(LIMIT).unwrap();

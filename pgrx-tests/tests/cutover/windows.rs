@@ -36,7 +36,7 @@ fn wait_for(split: &Split<'_>, text: &str) {
     .unwrap();
 }
 
-/// Until nothing is asked for any more; whether it came to the decision's place.
+/// Until nothing is requested any more; whether it came to the decision's place.
 fn wait_rehearsed(split: &Split<'_>) -> Option<f64> {
     wait::until("the rehearsal", LIMIT, || {
         let asked = "SELECT count(*) FROM shardmaster.split_cutover";
@@ -232,7 +232,7 @@ fn a_cutover_begins_within_its_window() {
         .unwrap();
     assert_eq!(split.phase().unwrap(), "cutover_pending");
     split.wait("completed", LIMIT).unwrap();
-    let late = "SELECT cutover_at >= (SELECT max(at) FROM shard_split_events(split_id) WHERE detail = 'asked for completed')
+    let late = "SELECT cutover_at >= (SELECT max(at) FROM shard_split_events(split_id) WHERE detail = 'completed requested')
                                       + interval '2 s' FROM shard_split_metrics($1)";
     assert!(split.superuser().unwrap().query_one(late, &[&split.id]).unwrap().get::<_, bool>(0));
 }

@@ -110,7 +110,7 @@ fn columns_change_on_the_target_as_on_the_source() {
     }
     let events = split.events().unwrap();
     assert_eq!(
-        events.matches("done on shard \"shard_b\", as on shard \"shard_a\": ALTER TABLE").count(),
+        events.matches("applied on shard \"shard_b\", as on shard \"shard_a\": ALTER TABLE").count(),
         5,
         "{events}"
     );
@@ -229,7 +229,7 @@ fn what_is_done_on_the_target_runs_no_code_of_its_owner() {
     drop(holder);
     let failure = split.failure(LIMIT).unwrap();
     assert!(
-        failure.contains("the mover would run code of others: public.items: constraint evil"),
+        failure.contains("the mover would run untrusted code: public.items: constraint evil"),
         "{failure}"
     );
     assert!(!is_mover(&cluster));
@@ -445,7 +445,7 @@ fn a_partition_that_is_refused_is_waited_for_once_it_has_rows() {
     by_owner(&cluster, 1, "CREATE TABLE items_2 (other int)");
     by_owner(&cluster, 0, &partition("items_2", 1000));
     wait::until("the refusal to be told", LIMIT, || {
-        let told = "partitions that came on the source were refused on the target";
+        let told = "partitions added on the source were refused on the target";
         Ok(split.events()?.contains(told).then_some(()))
     })
     .unwrap();

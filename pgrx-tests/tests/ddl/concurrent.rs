@@ -187,7 +187,7 @@ fn a_target_set_back_while_finish_deletes_keeps_its_rows() {
         .unwrap();
     terminate_worker(&cluster);
     cluster.fault("").unwrap();
-    let told = "was set back to a time before the cutover";
+    let told = "was restored to a time before the cutover";
     wait::until("the split to say that its target was set back", LIMIT, || {
         Ok(split.metric::<Option<String>>("waiting_for")?.filter(|text| text.contains(told)))
     })

@@ -100,7 +100,9 @@ fn a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were() {
         assert_eq!(left, [50, 50], "{change} on {servers:?}");
         let events = split.events().unwrap();
         assert!(
-            events.contains("what tells rows of the moving keys is another one on the target: public.moods"),
+            events.contains(
+                "the condition for rows of the moving keys has changed on the target: public.moods"
+            ),
             "{events}"
         );
     }
@@ -127,17 +129,17 @@ fn a_rollback_says_where_copies_are_left_that_go_by_another_name() {
         (
             "ALTER TABLE moods RENAME mood TO kind",
             "moods",
-            "public.moods (it has no column \"mood\" any more)",
+            "public.moods (it no longer has a column \"mood\")",
         ),
         (
             "ALTER TABLE moods RENAME TO feelings",
             "feelings",
-            "no table of the split any more on the target: public.feelings",
+            "it is no longer a table of the split on the target: public.feelings",
         ),
         (
             "ALTER TABLE moods SET SCHEMA other",
             "other.moods",
-            "no table of the split any more on the target: other.moods",
+            "it is no longer a table of the split on the target: other.moods",
         ),
     ] {
         let cluster = stage(50);
@@ -165,7 +167,10 @@ fn a_finish_deletes_no_rows_of_a_key_that_stays() {
         for accepting in [false, true] {
             let ended = if accepting { split.finish_accepting(LIMIT) } else { split.finish(LIMIT) };
             let error = ended.unwrap_err().to_string();
-            assert!(error.contains("has other rows of the moved keys than those that have moved"), "{error}");
+            assert!(
+                error.contains("has rows of the moved keys that are not those that were moved"),
+                "{error}"
+            );
             let mut source = source(&cluster);
             assert_eq!(["x", "y"].map(|what| written(&mut source, "moods", what)), [50, 50], "{change}");
         }
@@ -198,7 +203,7 @@ fn labels_that_are_exchanged_between_batches_end_a_finish() {
     by_superuser(&cluster, 0, &exchange_labels("x", "y"));
     cluster.fault("").unwrap();
     let error = split.wait("finished", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("has other rows of the moved keys than those that have moved"), "{error}");
+    assert!(error.contains("has rows of the moved keys that are not those that were moved"), "{error}");
     assert_eq!(written(&mut source, "moods", "y"), 100_000);
     by_superuser(&cluster, 0, &exchange_labels("x", "y"));
     split.finish(LIMIT).unwrap();

@@ -128,7 +128,7 @@ fn are_told_apart(cases: &[Case], goes_on: bool) {
         } else {
             let stayed = before.iter().filter(|row| after.contains(row)).count();
             assert_eq!(stayed, 0, "{what}: {told:?}");
-            assert!(said.contains("both sides are alike: copied again: "), "{what}: {told:?}");
+            assert!(said.contains("both sides are alike: these are copied again: "), "{what}: {told:?}");
         }
     }
     cuts_over(&split);
@@ -157,7 +157,7 @@ fn what_leaves_copied_rows_right_copies_nothing_again() {
                 1,
                 "ALTER TABLE items RENAME COLUMN more TO most",
                 "UPDATE items SET most = 'most' WHERE id = 12",
-                "column \"more\" is called \"most\")",
+                "column \"more\" is now \"most\")",
             ),
             both(
                 0,
@@ -209,7 +209,7 @@ fn what_leaves_copied_rows_right_copies_nothing_again() {
                 "BEGIN; ALTER TABLE items RENAME COLUMN val TO other; ALTER TABLE items RENAME COLUMN most TO val;
                  ALTER TABLE items RENAME COLUMN other TO most; COMMIT",
                 "",
-                "column \"val\" is called \"most\", column \"most\" is called \"val\"",
+                "column \"val\" is now \"most\", column \"most\" is now \"val\"",
             ),
             // What is not of a column's values is no difference.
             both(
@@ -235,13 +235,13 @@ fn what_makes_copied_rows_wrong_copies_them_again() {
                 0,
                 "ALTER TABLE items ADD COLUMN more int DEFAULT 7",
                 "UPDATE items SET more = id WHERE id < 50",
-                "rows of before have a default in column \"more\"",
+                "earlier rows have a default in column \"more\"",
             ),
             // Each side has given its rows of before another value.
             one(
                 0,
                 ["ALTER TABLE items ADD COLUMN here int", "ALTER TABLE items ADD COLUMN here int DEFAULT 7"],
-                "rows of before have a default in column \"here\"",
+                "earlier rows have a default in column \"here\"",
             ),
             // The target's own until the source has it, too.
             one(
@@ -272,7 +272,7 @@ fn what_makes_copied_rows_wrong_copies_them_again() {
             one(
                 1,
                 ["ALTER TABLE items DROP COLUMN flat; ALTER TABLE items ADD COLUMN flat text", ""],
-                "column \"flat\" is another one on the target",
+                "column \"flat\" is different on the target",
             ),
             // By the types alone it would be harmless.
             one(

@@ -239,7 +239,7 @@ fn another_key_is_refused_and_goes_when_rows_may() {
             })
             .unwrap();
             assert!(
-                failure.contains("table public.items has another primary key on shard \"shard_b\""),
+                failure.contains("table public.items has a different primary key on shard \"shard_b\""),
                 "{call}: {failure}"
             );
             assert_eq!(rows(&cluster, 0).len(), 300);
@@ -369,7 +369,7 @@ fn finish_deletes_no_value_that_it_has_not_compared() {
         let cluster = cluster(&[]);
         let split = completed(&cluster);
         by_owner(&cluster, side, change);
-        const WHY: &str = "so that nothing shows its values there";
+        const WHY: &str = "so that its values there cannot be compared";
         split.call("verify").unwrap();
         let query = "SELECT status || ' ' || what FROM shard_split_verification($1) WHERE status NOT IN ('pending', 'running')";
         let verified = wait::until("the verification", LIMIT, || {

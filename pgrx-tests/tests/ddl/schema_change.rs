@@ -191,7 +191,7 @@ fn another_key_is_none_to_go_on_with() {
             by_owner(&cluster, server, change);
         }
         let text = split.failure(LIMIT).unwrap();
-        assert!(text.contains("another primary key or sharding column"), "{change}: {text}");
+        assert!(text.contains("another primary key or shard-by column"), "{change}: {text}");
         by_owner(&cluster, 0, "UPDATE items SET val = 'served' WHERE tenant = 'moves'");
         split.call("rollback").unwrap();
         split.wait("rolled_back", LIMIT).unwrap();

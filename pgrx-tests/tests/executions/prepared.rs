@@ -172,7 +172,7 @@ fn a_login_that_is_no_longer_there_is_said() {
         (
             2,
             "SELECT shard_login_set('dba', 'other')",
-            "it was begun there as \"deployer\", and the login is \"other\" by now",
+            "it was begun there as \"deployer\", and the login is now \"other\"",
         ),
     ] {
         by_superusers(&cluster, "DROP ROLE IF EXISTS other; CREATE ROLE other LOGIN");

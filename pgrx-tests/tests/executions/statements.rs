@@ -337,7 +337,7 @@ fn one_session_carries_it_out_and_another_one_may_go_on() {
     wait_at_gate(&mut gate);
     let mut second = dba(&cluster);
     for call in ["CALL shard_execute_resume(1)", "SELECT shard_execute_abandon(1)"] {
-        let busy = ("55006".to_owned(), "execution 1 is carried out by another session".to_owned());
+        let busy = ("55006".to_owned(), "another session is running execution 1".to_owned());
         assert_eq!(error(&mut second, call), busy);
     }
     // Its process ends without a word.
@@ -475,7 +475,7 @@ fn nothing_is_done_that_the_master_has_not_written_down() {
 fn what_may_have_been_done_is_not_said_to_have_failed() {
     let cluster = stage(1);
     let mut dba = dba(&cluster);
-    // A session that is given up after the commit, here for a notification that nobody has asked for.
+    // A session that is given up after the commit, here for an unexpected notification.
     let notifies = "DO $q$BEGIN EXECUTE 'LISTEN news'; NOTIFY news; INSERT INTO runs DEFAULT VALUES; END$q$";
     let call = "CALL shard_execute($1, in_transaction => false)";
     let failed = dba.execute(call, &[&notifies]).unwrap_err();
@@ -486,7 +486,7 @@ fn what_may_have_been_done_is_not_said_to_have_failed() {
     let (state, message) = error(&mut dba, INSERT);
     assert_eq!(
         (state.as_str(), message.as_str()),
-        ("42501", "execution 2: shard \"shard_a\": schema \"public\" is not there for its login")
+        ("42501", "execution 2: shard \"shard_a\": its login cannot use schema \"public\"")
     );
 }
 

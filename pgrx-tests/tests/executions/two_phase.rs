@@ -217,7 +217,7 @@ fn a_shard_that_is_away_keeps_no_other_waiting() {
             ("SELECT shard_drop('shard_a')", format!("shard \"shard_a\" is in use by execution {id}")),
             (
                 "DROP EXTENSION shardmaster CASCADE",
-                "cannot drop extension \"shardmaster\" while a statement in two phases is under way"
+                "cannot drop extension \"shardmaster\" while an execution in two phases is unfinished"
                     .to_owned(),
             ),
         ] {

@@ -73,7 +73,7 @@ fn a_queue_that_is_full_does_not_fail_its_writers() {
     // Said before anybody resumes it, and of one that is paused.
     let told: String = split.metric("waiting_for").unwrap();
     assert!(
-        told.contains("shard_split_resume") && told.contains("the queue takes no more changes"),
+        told.contains("shard_split_resume") && told.contains("the queue accepts no more changes"),
         "{told}"
     );
     assert_eq!(split.metric::<String>("tail_status").unwrap(), "running");

@@ -261,7 +261,7 @@ fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
     assert_eq!(rows(&cluster, 1), moved);
     // What the source took alone is nowhere else: finish leaves it to the operator.
     let refused = split.finish(LIMIT).unwrap_err().to_string();
-    assert!(refused.contains("took 1 changes after the cutover"), "{refused}");
+    assert!(refused.contains("accepted 1 changes after the cutover"), "{refused}");
     assert_eq!(rows_of(&standby)[&7], "too late");
     split.finish_accepting(LIMIT).unwrap();
     assert!(rows_of(&standby).is_empty());

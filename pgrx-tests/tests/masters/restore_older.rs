@@ -102,7 +102,7 @@ fn a_target_that_forgets_the_cutover_is_filled_and_opened_again() {
     let expected = rows(&cluster, 0);
     standby::fail_over(&mut cluster, 1, replica).unwrap();
     let split = Split::of(&cluster, id);
-    split.wait_for_event("state restored: target shard \"shard_b\" says \"closed\"", LIMIT).unwrap();
+    split.wait_for_event("state restored: target shard \"shard_b\" reports \"closed\"", LIMIT).unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 1), expected);
     client_of(&cluster, 1).batch_execute("UPDATE items SET val = 'x' WHERE id = 2").unwrap();
@@ -159,7 +159,7 @@ fn a_source_that_forgets_the_cutover_is_fenced_again() {
         })
         .unwrap();
         wait_complete(&split);
-        finish_refuses(&cluster, &split, "took 78 changes after the cutover");
+        finish_refuses(&cluster, &split, "accepted 78 changes after the cutover");
         assert_eq!(rows(&cluster, 0)[&2], "stale 2", "{fault}");
         split.finish_accepting(LIMIT).unwrap();
         assert!(rows(&cluster, 0).is_empty());
@@ -226,7 +226,7 @@ fn set_back_the_disk(fault: Option<&str>) {
         client.execute(kept, &[&id]).unwrap();
     }
     let split = Split::of(&cluster, id);
-    split.wait_for_event("the copy starts again: the source was restored to a time before", LIMIT).unwrap();
+    split.wait_for_event("the copy starts again: the source was restored to an earlier time", LIMIT).unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     completed(&split);
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
@@ -263,7 +263,7 @@ fn finish_deletes_no_row_that_the_target_does_not_have() {
     split.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
     assert!(
-        split.events().unwrap().contains("300 rows deleted from the source, each shown to be on the target")
+        split.events().unwrap().contains("300 rows deleted from the source, each proven to be on the target")
     );
 }
 
@@ -315,7 +315,7 @@ fn finish_knows_its_tables_by_more_than_their_names() {
     let error = split.finish(LIMIT).unwrap_err().to_string();
     assert!(error.contains("does not exist"), "{error}");
     owner.batch_execute("CREATE TABLE items (LIKE items_old INCLUDING ALL)").unwrap();
-    finish_refuses(&cluster, &split, "is not the one whose rows have moved");
+    finish_refuses(&cluster, &split, "is not the one whose rows were moved");
     let back = "DROP TABLE items; ALTER TABLE items_old RENAME TO items";
     owner.batch_execute(back).unwrap();
     // Another one that comes with rows while it deletes is no partition.
@@ -331,7 +331,7 @@ fn finish_knows_its_tables_by_more_than_their_names() {
     cluster.fault("").unwrap();
     let failure = split.failure(LIMIT).unwrap();
     assert!(
-        failure.contains("is not the one whose rows have moved: it was replaced since, and has rows of"),
+        failure.contains("is not the one whose rows were moved: it was replaced since, and has rows of"),
         "{failure}"
     );
     owner.batch_execute(back).unwrap();
@@ -512,7 +512,7 @@ fn a_target_that_forgets_the_cutover_after_the_last_row_went_is_noticed() {
     cluster.fault("").unwrap();
     let split = Split::of(&cluster, id);
     let error = split.wait("finished", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("was set back to a time before the cutover"), "{error}");
+    assert!(error.contains("was restored to a time before the cutover"), "{error}");
     let guarded = "SELECT count(*) FROM shardmaster_agent.side WHERE side = 'target' AND state = 'closed'";
     assert_eq!(superuser(&cluster, 1).query_one(guarded, &[]).unwrap().get::<_, i64>(0), 1);
 }

@@ -135,7 +135,7 @@ fn a_target_that_knows_nothing_of_the_move_gets_no_writers() {
     assert_eq!(refused(&mut master, "SELECT shard_of('k')"), "55000");
     for arguments in ["dry_run => true", "", "'shard_b'"] {
         let said = adopt(&mut master, arguments);
-        assert!(said.contains("\"shard_b\" knows nothing of it, and may have been restored, too"), "{said}");
+        assert!(said.contains("\"shard_b\" has no record of it, and may have been restored, too"), "{said}");
         assert!(said.contains("shard_adopt(keep_routes => '{1}')"), "{said}");
         assert_eq!(refused(&mut master, "SELECT shard_of('k')"), "55000");
     }

@@ -82,11 +82,11 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
     for arguments in ["dry_run => true", ""] {
         let said = adopt(&mut master, arguments);
         for why in [
-            "not taken over: keyspace \"h\" has 6 buckets of bigint here, and had 12 buckets of bigint then",
-            "not taken over: keyspace \"d\" has keys of text here, and had keys of bigint then",
-            "not taken over: keyspace \"s\" was dropped and made anew since, and its keys are of the later one",
-            "not taken over: keyspace \"t\" was made anew, and has no table orders, whose rows moved then",
-            "not taken over: keyspace \"r\" has ranges of text here, and had ranges of bigint then",
+            "not adopted: keyspace \"h\" has 6 buckets of bigint here, and had 12 buckets of bigint then",
+            "not adopted: keyspace \"d\" has keys of text here, and had keys of bigint then",
+            "not adopted: keyspace \"s\" was dropped and created again since, and its keys are of the later one",
+            "not adopted: keyspace \"t\" was created again, and has no table orders, whose rows moved then",
+            "not adopted: keyspace \"r\" has ranges of text here, and had ranges of bigint then",
         ] {
             assert!(said.contains(why), "{said}");
         }

@@ -58,7 +58,7 @@ fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
             history.push(format!("{call}: {:?}", master.simple_query(call).err()));
         }
         wait::until_true(&mut master, "plans to be still", LIMIT, STILL).unwrap();
-        if named.is_empty() && !said.contains("not taken over") {
+        if named.is_empty() && !said.contains("not adopted") {
             break;
         }
     }

@@ -59,7 +59,7 @@ fn nobody_gets_the_login_of_a_role_that_is_gone() {
     let resume = |id: i64| format!("CALL shard_execute_resume({id}, retry => true)");
     let (state, message) = error(&mut master, &resume(execution));
     assert_eq!(state, "42704", "{message}");
-    assert!(message.contains("is no longer there"), "{message}");
+    assert!(message.contains("no longer exists"), "{message}");
     assert_eq!(runs(&cluster), [0]);
     master.batch_execute(&resume(stays)).unwrap();
     assert_eq!(runs(&cluster), [1]);

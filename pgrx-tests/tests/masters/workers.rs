@@ -184,7 +184,7 @@ fn a_finished_split_keeps_no_worker_from_one_that_moves() {
     let both = "SELECT shard_assign_many('{moves,moves too}', 'shard_a', force => true)";
     master.batch_execute(both).unwrap();
     let silent =
-        "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'connecting to shard \"shard_a\"%'";
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'connection to shard \"shard_a\"%'";
     wait::until_true(&mut master, "a worker to wait for the silent shard", LIMIT, silent).unwrap();
     let began = Instant::now();
     let living = Split::plan(&stage.cluster, "again", "shard_b", &["stays"]).unwrap();
@@ -192,7 +192,7 @@ fn a_finished_split_keeps_no_worker_from_one_that_moves() {
     living.wait("dual_write", LIMIT).unwrap();
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     let busy =
-        "SELECT count(*) <= 1 FROM pg_stat_activity WHERE query LIKE 'connecting to shard \"shard_a\"%'";
+        "SELECT count(*) <= 1 FROM pg_stat_activity WHERE query LIKE 'connection to shard \"shard_a\"%'";
     assert!(master.query_one(busy, &[]).unwrap().get::<_, bool>(0));
     stage.source.mend();
 }
@@ -454,7 +454,7 @@ fn what_happens_while_a_worker_stays_is_seen() {
         .unwrap();
     split.call("finish").unwrap();
     let error = split.wait("finished", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("is not the one whose rows have moved"), "{error}");
+    assert!(error.contains("is not the one whose rows were moved"), "{error}");
     let left: i64 = shard.query_one("SELECT count(*) FROM items WHERE tenant = 'moves'", &[]).unwrap().get(0);
     assert!(left > 0);
 }

@@ -14,16 +14,16 @@ fn rows_that_are_nowhere_else_are_not_deleted() {
     // Where a conflict leads to.
     assert_eq!(error(&mut dba, MOVE).0, "SM008");
     let hint_of_conflict = hint(&mut dba, MOVE);
-    for said in ["may be lost", "rows => 'conflicting'", "then call shard_misplaced_move() again"] {
+    for said in ["may be lost", "rows => 'conflicting'", "Then call shard_misplaced_move() again"] {
         assert!(hint_of_conflict.contains(said), "{hint_of_conflict}");
     }
     let refused = (
         "55000".to_owned(),
-        r#"5998 rows of table "public"."items" on shard "shard_a" are not on shard "shard_b", with the key (moves, 1) one of them"#
+        r#"5998 rows of table "public"."items" on shard "shard_a" are not on shard "shard_b", one of them with the key (moves, 1)"#
             .to_owned(),
     );
     assert_eq!(error(&mut dba, DELETE), refused);
-    assert!(hint(&mut dba, DELETE).contains("Call shard_misplaced_move()"));
+    assert!(hint(&mut dba, DELETE).contains("shard_misplaced_move() moves them"));
     assert_eq!(counts(&cluster), [6000, 2, 6000, 0]);
     // The one that differs, and no other.
     let run: i64 = dba.query_one(DELETE_CONFLICTING, &[]).unwrap().get(0);

@@ -59,7 +59,7 @@ fn rows_that_differ_are_refused_before_anything_is_changed() {
     assert_eq!(state, "SM008");
     assert_eq!(
         message,
-        r#"1 rows of table "public"."items" are on shard "shard_b" already with other content, with the key (moves, 4999) one of them"#
+        r#"1 rows of table "public"."items" are already on shard "shard_b" with other content, one of them with the key (moves, 4999)"#
     );
     assert_eq!(counts(&cluster), [5000, 2, 5000, 0]);
     assert_eq!(report(&cluster, 1), "move failed SM008");
@@ -313,7 +313,7 @@ fn it_does_not_begin_where_a_split_or_a_statement_is() {
         assert_eq!(state, "55006");
         assert_eq!(
             message,
-            "shard \"shard_b\" redirects clients of key \"moves\", which has left it by one of the splits 1"
+            "shard \"shard_b\" redirects clients of key \"moves\", which left it with one of the splits 1"
         );
         assert_eq!(counts(&cluster), [10, 12, 10, 0]);
     }

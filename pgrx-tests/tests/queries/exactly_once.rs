@@ -49,7 +49,7 @@ fn both_forms_give_the_rows_of_all_shards() {
             "t (n int, day date)",
             "column 1 of shard \"shard_a\" is of type bigint, and is declared as integer",
         ),
-        ("t (n bigint)", "shard \"shard_a\" gives 2 columns, and 1 are declared"),
+        ("t (n bigint)", "shard \"shard_a\" returns 2 columns, and 1 are declared"),
     ] {
         let call = format!(
             "SELECT * FROM shard_query('SELECT count(*), current_date FROM items', shards => '{{shard_a}}') AS {declared}"
@@ -259,7 +259,7 @@ fn what_reads_past_what_is_hidden_is_refused() {
             continue;
         }
         let says =
-            format!("shard \"shard_b\": {what} may give rows that split {} has between two shards", split.id);
+            format!("shard \"shard_b\": {what} may return rows that split {} has on two shards", split.id);
         // Of a table that inherits, either is named: the parent by a server before 18.
         let message = message.replace("public.", "").replace("table heir", "table items");
         assert_eq!((state.as_str(), message), ("55000", says), "{query}");

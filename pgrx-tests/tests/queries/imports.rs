@@ -96,7 +96,10 @@ fn whoever_reads_asks_as_himself() {
     for table in ["shards.items", "public.v"] {
         let query = format!("SELECT count(*) FROM {table}");
         assert_eq!(error(&mut nobody, &query).1, "role \"nobody\" has no login for the shards");
-        assert_eq!(error(&mut plain, &query), ("42501".into(), "permission denied to ask all shards".into()));
+        assert_eq!(
+            error(&mut plain, &query),
+            ("42501".into(), "permission denied to query all shards".into())
+        );
         assert_eq!(texts(&mut client, &query), ["600"]);
     }
     dba(&cluster).batch_execute("GRANT ALL ON shards.items TO analyst").unwrap();
@@ -279,7 +282,7 @@ fn columns_follow_the_shards() {
     master.batch_execute("SELECT shard_table_add('mine', 'tenant')").unwrap();
     assert_eq!(
         error(&mut dba(&cluster), "SELECT shard_import()"),
-        ("42710".into(), "relation \"shards.mine\" is there already".into())
+        ("42710".into(), "relation \"shards.mine\" already exists".into())
     );
     by_superuser(&cluster, 0, "REVOKE SELECT ON mine FROM reader");
     assert_eq!(error(&mut dba(&cluster), "SELECT shard_import()").0, "42704");
@@ -316,7 +319,7 @@ fn what_is_somebody_elses_or_inherited_from_is_not_altered() {
             trap.replace("$type", "bigint"),
         ))
         .unwrap();
-    let there = ("42710".to_owned(), "relation \"shards.mine\" is there already".to_owned());
+    let there = ("42710".to_owned(), "relation \"shards.mine\" already exists".to_owned());
     assert_eq!(error(&mut dba(&cluster), "SELECT shard_import()"), there);
     // To a superuser all of them are somebody else's.
     assert_eq!(error(&mut master, "SELECT shard_import()").0, "42710");

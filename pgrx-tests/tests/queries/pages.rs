@@ -87,7 +87,7 @@ fn what_would_lose_a_row_is_refused() {
     let (state, message) = refused(r#"{"tenant collate \"C\""}"#, "");
     assert_eq!(
         (state.as_str(), message.as_str()),
-        ("22023", "the order does not tell the last row of the page from the next one")
+        ("22023", "the order does not distinguish the last row of the page from the next one")
     );
     assert_eq!(refused("{id}", r#", '{"code": 1}'"#).0, "22023");
     assert_eq!(refused("{nothing}", "").0, "42703");

@@ -37,14 +37,14 @@ fn rows_that_do_not_fit_are_told_with_what_helps() {
     let add = |by: i32| format!("ALTER TABLE plans ADD more int GENERATED ALWAYS AS (id * {by}) STORED");
     run(&cluster, 0, &add(3));
     run(&cluster, 1, &add(4));
-    says(&cluster, "shard_b", &["failed", "column \"more\" that is not the same"]);
+    says(&cluster, "shard_b", &["failed", "column \"more\" that is different"]);
     run(&cluster, 1, &format!("ALTER TABLE plans DROP more; {}", add(3)));
     follows_again(&cluster, &ALL);
     [0, 1].iter().for_each(|server| run(&cluster, *server, "ALTER TABLE plans ADD scan oid"));
     says(
         &cluster,
         "shard_b",
-        &["failed", "of type oid, whose values mean something on the server that gave them"],
+        &["failed", "of type oid, whose values have a meaning on their own server only"],
     );
     [0, 1].iter().for_each(|server| run(&cluster, *server, "ALTER TABLE plans DROP scan"));
     follows_again(&cluster, &ALL);
@@ -92,7 +92,7 @@ fn what_is_dropped_says_what_it_waits_for() {
     reader.batch_execute("BEGIN; SELECT FROM countries").unwrap();
     master(&cluster, "SELECT shard_table_drop('countries')");
     let status = "SELECT concat_ws(' ', value, ok) FROM shard_status()
-                   WHERE item = 'reference table countries, taken out of keyspace default'";
+                   WHERE item = 'reference table countries, removed from keyspace default'";
     wait::until("it to be told", LIMIT, || {
         let text = all(&mut *cluster.kept()?, status);
         Ok((text.contains("pid") && text.ends_with(" f")).then_some(()))

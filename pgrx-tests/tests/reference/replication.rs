@@ -79,7 +79,7 @@ fn a_global_table_stays_where_it_is() {
     let split = plan(&cluster);
     let text = split.findings_with_hints().unwrap().join("\n");
     assert!(text.contains("source: foreign keys to global tables: public.items references"), "{text}");
-    assert!(text.contains("HINT: A global table is on one server alone"), "{text}");
+    assert!(text.contains("HINT: A global table is on one server only"), "{text}");
     run(&cluster, 0, "ALTER TABLE items DROP CONSTRAINT items_country");
     assert_eq!(split.findings_with_hints().unwrap().join("\n"), "");
     to_pending(&split);
@@ -358,7 +358,7 @@ fn a_shard_whose_columns_differ_stops_and_says_so() {
     run(&cluster, 0, "ALTER TABLE plans ADD more int DEFAULT 4; UPDATE plans SET more = id");
     wait::until("it to stop", LIMIT, || {
         let text = states(&cluster);
-        Ok((text.contains("failed") && text.contains("column \"more\" that is not the same")).then_some(()))
+        Ok((text.contains("failed") && text.contains("column \"more\" that is different")).then_some(()))
     })
     .unwrap();
     assert_eq!(refused(&cluster, WAIT), "55000");
@@ -534,7 +534,7 @@ fn a_shard_that_goes_keeps_its_copies_and_says_so() {
     config.notice_callback(move |notice| drop(says.send(notice.message().to_owned())));
     config.connect(postgres::NoTls).unwrap().batch_execute("SELECT shard_drop('shard_c')").unwrap();
     let told: Vec<String> = said.try_iter().collect();
-    assert_eq!(told, ["shard \"shard_c\" goes on refusing writes to its copies of countries"]);
+    assert_eq!(told, ["shard \"shard_c\" still refuses writes to its copies of countries"]);
     let triggers = "SELECT tgname FROM pg_trigger WHERE tgname LIKE '00_shardmaster_reference_%'";
     let mut shard = cluster.servers[2].superuser(DATABASE).unwrap();
     for trigger in all(&mut shard, triggers).split(',') {

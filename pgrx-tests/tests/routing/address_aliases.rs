@@ -65,7 +65,7 @@ fn keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in() {
     master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
     wait_until_let_in(&mut client, 9001);
     split
-        .wait_for_event("shards \"shard_a\" and \"again\" are one database by two addresses", LIMIT)
+        .wait_for_event("shards \"shard_a\" and \"again\" are the same database at two addresses", LIMIT)
         .unwrap();
     wait::until("the redirect to end", LIMIT, || Ok((guards(&cluster) == 0).then_some(()))).unwrap();
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
@@ -250,7 +250,7 @@ fn what_was_learned_of_an_address_yesterday_does_not_count() {
     master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
     wait_until_let_in(&mut client(&cluster), 9001);
     split
-        .wait_for_event("shards \"shard_a\" and \"again\" are one database by two addresses", LIMIT)
+        .wait_for_event("shards \"shard_a\" and \"again\" are the same database at two addresses", LIMIT)
         .unwrap();
     let known = "SELECT identity <> '1/1' FROM shardmaster.database_identity WHERE conninfo = $1";
     assert!(master.query_one(known, &[&address]).unwrap().get::<_, bool>(0));
@@ -276,7 +276,7 @@ fn a_clone_s_redirect_is_found_and_removed() {
     let (detail, hint): (String, String) = (row.get(0), row.get(1));
     assert_eq!(
         detail,
-        "it is a copy of shard \"shard_a\", and refuses what split 1 has taken away from there"
+        "it is a copy of shard \"shard_a\", and refuses the keys that split 1 has moved away from there"
     );
     assert!(hint.contains("shard_cleanup('copy')"), "{hint}");
     let cleanup = "SELECT string_agg(object || ': ' || action, ', ') FROM shard_cleanup('copy')";
@@ -387,14 +387,14 @@ fn a_split_from_a_shard_to_itself_is_refused_by_name() {
     let refused =
         master.batch_execute("SELECT shard_split_plan('shard_a', 'reordered', '{moves}')").unwrap_err();
     assert_eq!(state_of(&refused), "22023");
-    let text = "shards \"shard_a\" and \"reordered\" are one place: namespace \"public\" of one database";
+    let text = "shards \"shard_a\" and \"reordered\" are the same: namespace \"public\" of one database";
     assert!(
         refused.to_string().contains(text) || refused.as_db_error().unwrap().message() == text,
         "{refused:?}"
     );
     // By the check, and by the worker before it installs anything, where only the servers know.
     let split = Split::plan(&cluster, "shard_a", "again", &["moves"]).unwrap();
-    let text = "shards \"shard_a\" and \"again\" are one place: namespace \"public\" of one database";
+    let text = "shards \"shard_a\" and \"again\" are the same: namespace \"public\" of one database";
     let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok AND check_name = 'two shards'";
     assert_eq!(master.query_one(query, &[&split.id]).unwrap().get::<_, String>(0), text);
     split.call("start_dual_write").unwrap();

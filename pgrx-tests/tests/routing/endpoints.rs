@@ -52,11 +52,11 @@ fn a_shard_is_looked_at() {
     }
     // Tests may lose what a crash takes.
     assert!(!item(&found, "durability").1);
-    assert!(item(&found, "right to write without triggers").1);
+    assert!(item(&found, "right to write without firing triggers").1);
     let take = format!("REVOKE SET ON PARAMETER session_replication_role FROM {MOVER}");
     cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(&take).unwrap();
     let found = checked(&cluster, "shard_b");
-    let right = item(&found, "right to write without triggers");
+    let right = item(&found, "right to write without firing triggers");
     assert!(!right.1 && right.2.contains("GRANT SET"), "{right:?}");
     cluster.servers[1].stop(Stop::Fast).unwrap();
     let found = checked(&cluster, "shard_b");

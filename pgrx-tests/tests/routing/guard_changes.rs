@@ -48,7 +48,7 @@ fn a_table_that_shards_have_in_common_is_not_guarded() {
     );
     let [message, _] = refused(&mut master, INSTALL);
     assert!(
-        message.contains("table common.job of shard \"shard_a\" is shard \"shard_b\"'s as well"),
+        message.contains("table common.job of shard \"shard_a\" is also a table of shard \"shard_b\""),
         "{message}"
     );
     let mut client = cluster.client().unwrap();
@@ -80,7 +80,7 @@ fn a_guard_at_another_address_is_not_taken_for_the_one_before() {
     };
     leads_to(1);
     assert_eq!(guards(&cluster), ["shard_a installing 2"]);
-    assert!(said(&cluster)[0].contains("CALL shard_guard_install() again"), "{:?}", said(&cluster));
+    assert!(said(&cluster)[0].contains("call shard_guard_install() again"), "{:?}", said(&cluster));
     let mut other = cluster.superuser().unwrap();
     other.batch_execute("SELECT shard_assign('between', 'shard_a')").unwrap();
     leads_to(0);
@@ -328,7 +328,7 @@ fn a_silent_shard_that_is_waited_for_has_a_name() {
     cluster.servers[0].hang().unwrap();
     let call = in_background(&cluster, "SELECT shard_assign('new', 'shard_a')");
     let seen = "SELECT count(*) > 0 FROM pg_stat_activity
-         WHERE query = 'telling shard \"shard_a\" what is routed to it in keyspace \"default\", for its guard'";
+         WHERE query = 'sending the routes of keyspace \"shard_a\" to the guard of shard \"default\"'";
     wait::until_true(&mut cluster.superuser().unwrap(), "the assignment to say what it does", LIMIT, seen)
         .unwrap();
     assert_eq!(call.join().unwrap(), "08006");
@@ -379,7 +379,7 @@ fn a_shard_is_asked_what_it_has_of_a_guard() {
     install(&cluster, "shard_a", "default");
     assert_eq!(checked(&cluster), ["t 3 entries on its list; tables with its triggers: items, more"]);
     by_superuser(&cluster, 0, "DROP SCHEMA shardmaster_agent CASCADE");
-    assert_eq!(checked(&cluster), ["f it is not there"]);
+    assert_eq!(checked(&cluster), ["f it does not exist"]);
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("CALL shard_guard_remove('shard_a')").unwrap();
     assert_eq!(checked(&cluster), Vec::<String>::new());

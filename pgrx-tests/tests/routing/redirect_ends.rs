@@ -18,7 +18,7 @@ fn wait_until_ok(client: &mut Client, statement: &str) {
     .unwrap();
 }
 
-/// A key that is given back by an assignment is let in; the others are not.
+/// A key that is being given back by an assignment is let in; the others are not.
 #[test]
 #[ignore = "make test-all: an assignment; make test has routing::address_aliases::keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in"]
 fn a_key_given_back_by_hand_is_let_in() {

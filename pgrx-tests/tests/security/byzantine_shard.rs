@@ -89,7 +89,7 @@ const LIES: [Lie; 11] = [
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{tables}', '[]')",
         truth: TRUE_PROGRESS,
-        found: "it is of 0 tables, the split of 1",
+        found: "it has 0 tables, the split has 1",
     },
     Lie {
         server: 1,

@@ -43,7 +43,7 @@ fn a_sequence_is_raised_that_the_tables_owner_may_set() {
     let split = plan(&cluster);
     let foreign = "ALTER TABLE items ALTER n SET DEFAULT nextval('theirs')";
     let own = "ALTER TABLE items ALTER n SET DEFAULT nextval('own')";
-    let says = "sequence public.theirs may not be set by role mallory";
+    let says = "sequence public.theirs cannot be set by role mallory";
     owner.batch_execute(foreign).unwrap();
     let refused = split.findings_with_hints().unwrap();
     assert!(refused.iter().any(|text| text.contains(says) && text.contains("GRANT UPDATE")), "{refused:?}");

@@ -308,8 +308,8 @@ fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
     for (write, text) in [
         (None, "No such file"),
         (Some(""), "has no key"),
-        (Some("0123"), "no 64 hexadecimal digits"),
-        (Some(key('c').as_str()), "which is not here"),
+        (Some("0123"), "does not have 64 hexadecimal digits"),
+        (Some(key('c').as_str()), "which is missing"),
     ] {
         if let Some(text) = write {
             vault.write_keys(&[text]).unwrap();
@@ -321,7 +321,7 @@ fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
     }
     vault.write_keys(&[&key('a')]).unwrap();
     fs::set_permissions(vault.key_path(), Permissions::from_mode(0o644)).unwrap();
-    assert!(status().0.contains("account alone reads"), "{}", status().0);
+    assert!(status().0.contains("operating-system user alone can read"), "{}", status().0);
     // Routes and shards without a secret.
     let mut client = vault.cluster.client().unwrap();
     assert_eq!(client.query_one("SELECT shard_of('moves')", &[]).unwrap().get::<_, String>(0), "shard_a");
@@ -339,7 +339,7 @@ fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
             "UPDATE shardmaster.keychain SET sealed = set_bit(sealed, 300, 1 - get_bit(sealed, 300))",
         )
         .unwrap();
-    assert!(vault.refusal().unwrap().contains("has been changed"));
+    assert!(vault.refusal().unwrap().contains("was changed"));
     assert!(!status().1);
 }
 
@@ -382,13 +382,13 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody() {
     vault.set_credential("pipe", "token_file", &format!(r#"{{"file": "{}"}}"#, pipe.display())).unwrap();
     vault.lead_to(&vault.conninfo(), "pipe").unwrap();
     let refused = within(Duration::from_secs(20), || vault.refusal().unwrap());
-    assert!(refused.contains("no plain file"), "{refused}");
+    assert!(refused.contains("not a plain file"), "{refused}");
     // Nor by libpq, of what the connection string names.
     vault.set_credential("b", "password", r#"{"password": "first"}"#).unwrap();
     for keyword in ["sslrootcert", "sslcert", "sslcrl"] {
         vault.lead_to(&format!("{} {keyword}={}", vault.conninfo(), pipe.display()), "b").unwrap();
         let refused = within(Duration::from_secs(20), || vault.refusal().unwrap());
-        assert!(refused.contains("no plain file") && refused.contains(keyword), "{refused}");
+        assert!(refused.contains("not a plain file") && refused.contains(keyword), "{refused}");
     }
     fs::rename(&pipe, vault.key_path()).unwrap();
     let status = || -> String {
@@ -396,7 +396,7 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody() {
         vault.cluster.superuser().unwrap().query_one(status, &[]).unwrap().get(0)
     };
     let said = within(Duration::from_secs(20), status);
-    assert!(said.contains("no plain file"), "{said}");
+    assert!(said.contains("not a plain file"), "{said}");
 }
 
 /// What a call gives that ends in time.

@@ -55,7 +55,10 @@ fn a_notification_that_nobody_asked_for_ends_the_session() {
     talker.says(b'Z', move |client| (0..MESSAGES).try_for_each(|_| client.write_all(&note)));
     split.call("run_backfill").unwrap();
     let (message, most) = failure(&split);
-    assert!(message.contains("shard \"loud\"") && message.contains("a notification"), "{message}");
+    assert!(
+        message.contains("shard \"loud\"") && message.contains("an unexpected notification"),
+        "{message}"
+    );
     assert!(most < 200 * MB, "{} MB", most / MB);
 }
 
@@ -118,8 +121,8 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
         sleep(Duration::from_millis(100));
     };
     let turns: [(&str, &str, Speech); 3] = [
-        ("run_backfill", "an answer to a sign of life that is none", Box::new(another)),
-        ("resume", "or longer than 8 kB", Box::new(much)),
+        ("run_backfill", "an invalid answer to an empty query", Box::new(another)),
+        ("resume", "or one longer than 8 kB", Box::new(much)),
         // Last: this one may pass by itself, so the worker goes on, with ever shorter steps.
         ("resume", "no answer within", Box::new(little)),
     ];

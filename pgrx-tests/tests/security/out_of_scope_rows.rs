@@ -131,7 +131,7 @@ impl Case {
 fn must_fail(split: &Split<'_>, phase: &str, case: &Case) {
     let error = split.wait(phase, LIMIT).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("shard \"shard_a\" gave a row of") && text.contains("HINT"), "{text}");
+    assert!(text.contains("shard \"shard_a\" returned a row of") && text.contains("HINT"), "{text}");
     assert!(text.contains(case.key) && text.contains(&format!("public.{}", case.keyspace)), "{text}");
     let stored = "SELECT error_code FROM shardmaster.split_plan WHERE id = $1";
     let code: String = split.superuser().unwrap().query_one(stored, &[&split.id]).unwrap().get(0);

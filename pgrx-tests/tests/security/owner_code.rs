@@ -162,7 +162,7 @@ const TRAPS: &[Trap] = &[
         prepare: NOTHING,
         set: "ALTER TABLE items ADD CONSTRAINT c CHECK (query_to_xml('SELECT public.evil(''x'')', true, true, '') IS NOT NULL)",
         undo: "ALTER TABLE items DROP CONSTRAINT c",
-        says: "query_to_xml(text,boolean,boolean,text), with arguments that role mallory has written",
+        says: "query_to_xml(text,boolean,boolean,text), with arguments written by role mallory",
     },
     Trap {
         what: "a view in a text",
@@ -177,7 +177,7 @@ const TRAPS: &[Trap] = &[
         prepare: NOTHING,
         set: "ALTER TABLE items ADD CONSTRAINT c CHECK (pg_read_file('PG_VERSION') <> val) NOT VALID",
         undo: "ALTER TABLE items DROP CONSTRAINT c",
-        says: "pg_read_file(text), with arguments that role mallory has written",
+        says: "pg_read_file(text), with arguments written by role mallory",
     },
     Trap {
         what: "the same in a domain",
@@ -229,7 +229,7 @@ const TRAPS: &[Trap] = &[
         prepare: "CREATE SEQUENCE theirs",
         set: "CREATE DOMAIN d AS bigint; ALTER TABLE items ADD d d; ALTER DOMAIN d SET DEFAULT nextval('theirs')",
         undo: "ALTER TABLE items DROP d; DROP DOMAIN d",
-        says: "domain public.d: sequence public.theirs, which role mallory may not draw from",
+        says: "domain public.d: sequence public.theirs, which role mallory cannot use",
     },
     Trap {
         what: "a trigger of an extension",
@@ -428,7 +428,7 @@ fn code_that_comes_later_stops_the_split_as_well() {
             .unwrap();
         cluster.fault("").unwrap();
         let error = split.wait("completed", LIMIT).unwrap_err().to_string();
-        assert!(error.contains("the mover would run code of others") && error.contains("HINT"), "{error}");
+        assert!(error.contains("the mover would run untrusted code") && error.contains("HINT"), "{error}");
         assert!(!is_mover(&cluster), "{trap}");
         owner.batch_execute(undo).unwrap();
         split.call("replay_tail").unwrap();

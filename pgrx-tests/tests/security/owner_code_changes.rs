@@ -119,7 +119,7 @@ fn what_expressions_are_made_of_is_looked_through_again() {
         });
         let error = split.wait("completed", LIMIT).unwrap_err().to_string();
         assert!(!is_mover(&cluster), "{}", later.what);
-        let says = error.contains("the mover would run code of others") && error.contains(later.says);
+        let says = error.contains("the mover would run untrusted code") && error.contains(later.says);
         assert!(says, "{}: {error}", later.what);
         cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(later.undo).unwrap();
         master.batch_execute(later.undo_on_master).unwrap();
@@ -160,7 +160,7 @@ fn what_fits_a_mapped_expression_better_is_not_called() {
         cluster.superuser().unwrap().execute(map, &[&split.id, &expression]).unwrap();
         if std::env::var_os("SEE_THE_ATTACK").is_none() {
             let refused = split.findings().unwrap();
-            let says = "schema lib, where role mallory may create";
+            let says = "schema lib, where role mallory can create objects";
             assert!(refused.iter().any(|text| text.contains(says)), "{expression}: {refused:?}");
             superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
         }
@@ -172,7 +172,7 @@ fn what_fits_a_mapped_expression_better_is_not_called() {
         });
         let error = split.wait("completed", LIMIT).unwrap_err().to_string();
         assert!(!is_mover(&cluster), "{expression}");
-        assert!(error.contains("the mover would run code of others"), "{error}");
+        assert!(error.contains("the mover would run untrusted code"), "{error}");
     }
 }
 
@@ -194,10 +194,10 @@ fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
         superuser.query_one("SELECT is_called FROM theirs", &[]).unwrap().get::<_, bool>(0)
     };
     for (draws, says) in [
-        ("nextval('theirs')", "sequence public.theirs, which role mallory may not draw from"),
+        ("nextval('theirs')", "sequence public.theirs, which role mallory cannot use"),
         (
             "nextval(('the' || 'irs')::regclass)",
-            "function nextval(regclass), with arguments that role mallory",
+            "function nextval(regclass), with arguments written by role mallory",
         ),
     ] {
         owner
@@ -363,7 +363,7 @@ fn a_constraint_that_is_read_again_calls_nothing_that_came_later() {
         .unwrap();
     let refused = plan(&cluster).findings().unwrap();
     assert!(!is_mover(&cluster));
-    let says = "not read here: function lib.fine(text), which belongs to role mallory";
+    let says = "which cannot be compared: function lib.fine(text), which belongs to role mallory";
     assert!(refused.iter().any(|text| text.contains(says)), "{refused:?}");
 }
 
@@ -400,7 +400,7 @@ fn the_middle_of_a_range_is_not_looked_for_in_code_of_an_owner() {
         let error = error.unwrap();
         let text = error.as_db_error().unwrap();
         assert!(
-            text.message().contains("the mover would run code of others") && text.hint().is_some(),
+            text.message().contains("the mover would run untrusted code") && text.hint().is_some(),
             "{text:?}"
         );
         owner.batch_execute(undo).unwrap();

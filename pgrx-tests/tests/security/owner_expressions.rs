@@ -24,7 +24,7 @@ fn refuses(cluster: &Cluster, split: &Split<'_>, says: &str) {
 fn stops_at(cluster: &Cluster, split: &Split<'_>, says: &str, undo: impl FnOnce()) {
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(!is_mover(cluster), "{says}");
-    assert!(error.contains("the mover would run code of others") && error.contains(says), "{says}: {error}");
+    assert!(error.contains("the mover would run untrusted code") && error.contains(says), "{says}: {error}");
     undo();
     split.call("replay_tail").unwrap();
     split.wait_settled(LIMIT).unwrap();
@@ -115,7 +115,11 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
     session(&cluster, "shard_b").batch_execute(better).unwrap();
     refuses(&cluster, &split, "function lib.fine(text), which belongs to role mallory");
     session(&cluster, "shard_b").batch_execute("DROP FUNCTION lib.fine(text)").unwrap();
-    refuses(&cluster, &split, "public.made: column tenant: schema lib, where role mallory may create");
+    refuses(
+        &cluster,
+        &split,
+        "public.made: column tenant: schema lib, where role mallory can create objects",
+    );
     // The source has the column's value, and reads no text.
     source(&cluster).batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
     superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
@@ -200,7 +204,7 @@ const REACHED: [Reached; 10] = [
                    CREATE OPERATOR === (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int, NEGATOR = !==);
                    ALTER TABLE items ADD CONSTRAINT c CHECK (NOT (code === 5))",
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP OPERATOR === (int, int); DROP OPERATOR !== (int, int)",
-        says: "public.items: constraint c: function pg_try_advisory_lock(integer,integer), with arguments that role mallory",
+        says: "public.items: constraint c: function pg_try_advisory_lock(integer,integer), with arguments written by role mallory",
     },
     Reached {
         what: "a function behind the commutator of an operator",

@@ -18,7 +18,7 @@ fn trap(table: &str) -> String {
     format!("CREATE INDEX trap ON {table} ((1)) WHERE steady('x')")
 }
 
-const RUNS: &str = "the mover would run code of others";
+const RUNS: &str = "the mover would run untrusted code";
 
 /// Does something while a table is locked by its owner, who sets the trap once somebody waits for it.
 fn behind_a_lock<T: Send>(

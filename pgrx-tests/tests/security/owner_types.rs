@@ -36,7 +36,7 @@ fn the_keys_of_tables_above_are_looked_through() {
     let mut owner = session(&cluster, "shard_b");
     before_the_next_step(&cluster, &split, || owner.batch_execute(ABOVE).unwrap());
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("the mover would run code of others: public.above"), "{error}");
+    assert!(error.contains("the mover would run untrusted code: public.above"), "{error}");
     assert!(!is_mover(&cluster));
     owner.batch_execute(NOT_ABOVE).unwrap();
     split.call("replay_tail").unwrap();

@@ -306,7 +306,7 @@ fn a_session_looks_into_a_schema_that_has_changed() {
         (
             "GRANT CREATE ON SCHEMA shardmaster_agent TO mallory",
             "REVOKE CREATE ON SCHEMA shardmaster_agent FROM mallory",
-            "role mallory may create objects",
+            "role mallory can create objects",
         ),
     ];
     for (change, back, text) in changes {

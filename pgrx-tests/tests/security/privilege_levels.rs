@@ -263,7 +263,7 @@ fn no_rows_of_others_come_into_a_schema_that_its_owner_has_added() {
     assert_eq!(count(&mut admin, "SELECT count(*) FROM one.items"), 0);
     let text = refused(planned.map(drop), "42501");
     assert!(
-        text.contains("role an_admin may not have rows moved between shard \"mine\" and shard \"shard_a\""),
+        text.contains("role an_admin may not move rows between shard \"mine\" and shard \"shard_a\""),
         "{text}"
     );
     refused(admin.batch_execute("SELECT shard_split_plan('mine', 'shard_a', '{own}')"), "42501");
@@ -306,7 +306,7 @@ fn no_rows_of_a_table_of_others_leave_it_by_its_schemas_owner() {
         .unwrap();
     let text = refused(admin.batch_execute("SELECT shard_split_plan('mine', 'too', '{own}')"), "42501");
     assert!(
-        text.contains("role an_admin may not have rows of table one.items moved, which belongs to role bob"),
+        text.contains("role an_admin may not move rows of table one.items, which belongs to role bob"),
         "{text}"
     );
     assert_eq!(count(&mut master, "SELECT count(*) FROM second.items"), 0);
@@ -354,7 +354,7 @@ fn a_table_that_was_named_before_its_schema_is_looked_at_again() {
         let _ = early.wait("cutover_pending", LIMIT);
     }
     assert_eq!(secrets(&mut there), 0);
-    let says = "role an_admin may not name tables of schema \"later\"";
+    let says = "role an_admin may not use tables of schema \"later\"";
     assert!(found.as_deref().is_some_and(|text| text.contains(says)), "{found:?}");
     assert!(error.as_deref().is_some_and(|text| text.contains(says)), "{error:?}");
     early.call("rollback").unwrap();
@@ -396,7 +396,7 @@ fn a_table_of_the_master_by_another_address_is_looked_at() {
     let split = Split::plan_by(&cluster, plan).unwrap();
     split.call("start_dual_write").unwrap();
     let error = split.wait("dual_write", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("role an_admin may not name tables of schema \"later\""), "{error}");
+    assert!(error.contains("role an_admin may not use tables of schema \"later\""), "{error}");
 }
 
 /// A schema that changes hands takes the right to move its rows along, between two steps too.

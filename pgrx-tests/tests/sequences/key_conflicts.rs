@@ -151,11 +151,11 @@ fn rows_with_numbers_that_the_target_is_yet_to_give_out_are_found() {
     let split = plan(&cluster);
     let found = findings(&split);
     for (column, says) in [
-        ("no", "has 1000005, and sequence public.items_no_seq of the target, which goes on with 1000000"),
-        ("few", "has 5000, and sequence public.items_few_seq of the target"),
-        ("down", "has -900, and sequence public.items_down_seq of the target"),
-        ("code", "has 1000007, and sequence public.codes of the target"),
-        ("pair", "has 5000600, and sequence public.beside of the target, which goes on with "),
+        ("no", "has 1000005, which sequence public.items_no_seq of the target, which continues with 1000000"),
+        ("few", "has 5000, which sequence public.items_few_seq of the target"),
+        ("down", "has -900, which sequence public.items_down_seq of the target"),
+        ("code", "has 1000007, which sequence public.codes of the target"),
+        ("pair", "has 5000600, which sequence public.beside of the target, which continues with "),
     ] {
         let begins = format!(
             "source: numbers beyond their sequence: items: column \"{column}\": a row that moves {says}"

@@ -28,7 +28,7 @@ const fn shape(table: &'static str, made_by: &'static str, is: Is) -> Shape {
 }
 
 const MADE: &str = "nextval() by a name that is not found";
-const RUN: &str = "runs a text that it puts together";
+const RUN: &str = "runs a text that it builds";
 
 /// What a trigger's function does before it returns the row.
 const BY_TRIGGER: [(&str, &str, &str, Is); 22] = [
@@ -251,7 +251,7 @@ const OTHERS: [Shape; 21] = [
         "o21",
         "DROP TABLE %; CREATE TABLE % (tenant text, id bigint PRIMARY KEY); CREATE FUNCTION fill21() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN SELECT coalesce(max(id), 0) + 1 INTO NEW.id FROM %; RETURN NEW; END'; CREATE TRIGGER t BEFORE INSERT ON % FOR EACH ROW EXECUTE FUNCTION fill21()",
-        Told("counts the rows that are there"),
+        Told("counts the existing rows"),
     ),
 ];
 

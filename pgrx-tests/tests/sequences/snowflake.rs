@@ -92,7 +92,7 @@ fn a_machine_id_from_a_name_is_warned_of() {
     let mut client = cluster.superuser().unwrap();
     let machine = "SELECT machine_id = shard_for('worker-1', 1024) FROM shard_snowflake_id() id, shard_snowflake_parts(id)";
     assert!(client.query_one(machine, &[]).unwrap().get::<_, bool>(0));
-    assert!(cluster.master.log_tail(10_000).contains("share one with a chance of"));
+    assert!(cluster.master.log_tail(10_000).contains("share one with a probability of"));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn lines(shard: &str, block: i64, outcome: &str) -> Vec<(String, String, i64, St
         line("items_id_seq", block * BLOCK, outcome),
         line("lines_id_seq", block * BLOCK, outcome),
         line("pool", pool(block), outcome),
-        line("counted_id_seq", 1, "left as it is"),
+        line("counted_id_seq", 1, "left unchanged"),
     ]
 }
 
@@ -119,12 +119,12 @@ fn each_shard_gets_numbers_of_its_own() {
         (
             "ALTER TABLE lines ALTER item TYPE int",
             "ALTER TABLE lines ALTER item TYPE bigint",
-            "gives numbers to public.lines.item (integer)",
+            "fills public.lines.item (integer)",
         ),
         (
             "CREATE TABLE outside (n int DEFAULT nextval('pool'))",
             "DROP TABLE outside",
-            "gives numbers to public.outside.n (integer)",
+            "fills public.outside.n (integer)",
         ),
         ("ALTER SEQUENCE pool CYCLE", "ALTER SEQUENCE pool NO CYCLE", "sequence public.pool cycles"),
         (
@@ -578,7 +578,7 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq INCREMENT BY 2 START 2 RESTART 1002");
     assert_eq!(met(), [""; 0]);
     let pools = format!(
-        "SELECT count(*) FROM shard_split_check({}) WHERE ok AND detail LIKE '%items_pkey%' AND hint LIKE '%where clients take 2 numbers with each%'",
+        "SELECT count(*) FROM shard_split_check({}) WHERE ok AND detail LIKE '%items_pkey%' AND hint LIKE '%Clients that take 2 numbers with each%'",
         split.id
     );
     assert_eq!(cluster.superuser().unwrap().query_one(&pools, &[]).unwrap().get::<_, i64>(0), 1);
@@ -614,7 +614,7 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
     };
     let (many, outcome) = notes();
     assert!(
-        many == 1 && outcome.starts_with("shard_a kept, shard_b kept: RESTART begins with 1, and comes to"),
+        many == 1 && outcome.starts_with("shard_a kept, shard_b kept: RESTART begins with 1 and reaches"),
         "{many}: {outcome}"
     );
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq START 2");

@@ -89,7 +89,7 @@ fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
     let split = plan(&cluster, "shard_a", "shard_b", "1");
     copy_after(&cluster, &split, "INSERT INTO items VALUES (8, 1, 'm', 7)");
     let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("collides with a row whose key cannot be told"), "{error}");
+    assert!(error.contains("collides with a row whose key is not known"), "{error}");
 }
 
 /// Two keys change places, and each is in the other's way: one of them is told to its operator.
@@ -160,12 +160,15 @@ fn a_row_that_comes_in_the_way_within_the_fence_gives_the_cutover_up() {
     cluster.hold("step_begin").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("55P03"), "{error}");
-    let text = "cutover aborted: a row is in the way in table public.items on shard \"shard_b\"";
+    let text = "cutover aborted: a conflicting row is in table public.items on shard \"shard_b\"";
     assert!(error.to_string().contains(text), "{error}");
     let hint = "SELECT error_hint FROM shardmaster.split_plan WHERE id = $1";
     let mut master = cluster.superuser().unwrap();
     let hint: String = master.query_one(hint, &[&split.id]).unwrap().get(0);
-    assert!(hint.contains("Its next step says whose row it is") && !hint.contains("timeout"), "{hint}");
+    assert!(
+        hint.contains("Its next step waits for the split that moves that row") && !hint.contains("timeout"),
+        "{hint}"
+    );
     wait::until("writers to be served", LIMIT, || {
         Ok(writer.batch_execute("UPDATE items SET id = 1 WHERE tenant = 1").is_ok().then_some(()))
     })
@@ -208,7 +211,7 @@ fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
     let error = split.wait("tailing", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("23505"), "{error}");
     let error = error.to_string();
-    assert!(error.contains("collides with a row whose key cannot be told on shard \"shard_b\""), "{error}");
+    assert!(error.contains("collides with a row whose key is not known on shard \"shard_b\""), "{error}");
     // What was planned since on that shard is waited for, when it is resumed.
     let other = plan(&cluster, "shard_b", "shard_c", "9");
     split.call("resume").unwrap();

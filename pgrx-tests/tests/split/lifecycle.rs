@@ -151,7 +151,7 @@ fn two_splits_come_to_a_shard_that_has_seen_none() {
     split.wait("dual_write", LIMIT).unwrap();
 }
 
-/// What the agent's schema always has is made once; where some of it is not there, or is not as it was made, it is made anew. A split
+/// What the agent's schema always has is made once; where some of it does not exist, or is not as it was made, it is made anew. A split
 /// that begins meanwhile waits for none that is at it.
 #[test]
 fn the_agents_schema_is_made_where_it_is_missing() {

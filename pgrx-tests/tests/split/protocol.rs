@@ -251,7 +251,7 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     wait::until("the new copy", LIMIT, arrived).unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     let told = split.events().unwrap();
-    assert!(told.contains("had stopped, its lease had ended"), "{told}");
+    assert!(told.contains("had stopped, its lease had expired"), "{told}");
     cut_over_and_compare(&cluster, &split);
 }
 
@@ -334,7 +334,8 @@ fn what_another_version_has_installed_is_left_alone() {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
     cluster.superuser().unwrap().batch_execute(workers).unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err();
-    let wanted = "what is installed on shard \"shard_a\" is of version 2, and this master knows version 1";
+    let wanted =
+        "the agent's schema on shard \"shard_a\" is of version 2, and this master supports version 1";
     assert!(error.to_string().contains(wanted), "{error}");
     source(&cluster).batch_execute("UPDATE shardmaster_agent.master SET agent_version = 1").unwrap();
     split.call("resume").unwrap();

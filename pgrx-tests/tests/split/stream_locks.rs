@@ -141,10 +141,7 @@ fn for_want_of_locks_there_are_fewer_which_is_said() {
     let split = plan(&cluster);
     to_backfill(&split);
     split
-        .wait_for_event(
-            "1 of 3 streams (shardmaster.copy_streams): more would take more than a quarter",
-            LIMIT,
-        )
+        .wait_for_event("1 of 3 streams (shardmaster.copy_streams): more would need over a quarter", LIMIT)
         .unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);

@@ -368,7 +368,7 @@ fn finish_goes_by_keys_once_the_log_of_changes_is_full() {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     assert_eq!(target.query_one(&noted, &[]).unwrap().get::<_, i64>(0), 1);
     split.finish(LIMIT).unwrap();
-    assert!(split.events().unwrap().contains("are known by their keys alone"));
+    assert!(split.events().unwrap().contains("are known only by their keys"));
 }
 
 /// The same on demand, before anything is deleted.

@@ -70,19 +70,19 @@ fn what_is_wrong_on_a_shard_is_told_with_its_place() {
             0,
             "UPDATE shardmaster_agent.side SET state = 'moved'",
             "UPDATE shardmaster_agent.side SET state = 'capture'",
-            "source shard \"shard_a\" | it says \"moved\", which it should not in phase cutover_pending",
+            "source shard \"shard_a\" | it reports \"moved\", which is wrong in phase cutover_pending",
         ),
         (
             1,
             "UPDATE shardmaster_agent.side SET state = 'open'",
             "UPDATE shardmaster_agent.side SET state = 'closed'",
-            "target shard \"shard_b\" | it says \"open\", which it should not in phase cutover_pending",
+            "target shard \"shard_b\" | it reports \"open\", which is wrong in phase cutover_pending",
         ),
         (
             1,
             "UPDATE shardmaster_agent.generation SET generation = generation + 100",
             "UPDATE shardmaster_agent.generation SET generation = generation - 100",
-            "target shard \"shard_b\" | it knows worker ",
+            "target shard \"shard_b\" | it records worker ",
         ),
         (
             0,
@@ -227,7 +227,7 @@ fn what_is_wrong_on_the_master_is_told() {
         .unwrap();
     let found = diagnosis(&split);
     assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found[0].contains("it still has objects of split 1, which is not under way"), "{found:#?}");
+    assert!(found[0].contains("it still has objects of split 1, which has ended"), "{found:#?}");
     master
         .batch_execute("UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = 'backfill'")
         .unwrap();
@@ -251,7 +251,7 @@ fn a_shard_that_has_forgotten_the_cutover_is_told() {
         by_superuser(&cluster, server, &format!("UPDATE shardmaster_agent.side SET state = '{state}'"));
         let found = diagnosis(&split);
         assert!(
-            found.iter().any(|line| line.contains(&format!("{place} | {place} says \"{state}\""))),
+            found.iter().any(|line| line.contains(&format!("{place} | {place} reports \"{state}\""))),
             "{found:#?}"
         );
         assert_eq!(found.len(), 1 + server, "{found:#?}");

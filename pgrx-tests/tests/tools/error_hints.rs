@@ -53,7 +53,7 @@ fn another_mover_is_told_whose_the_agent_is() {
         (state.as_str(), message.as_str()),
         (
             "42501",
-            "shard \"shard_b\": role mover may not use schema shardmaster_agent, which belongs to role postgres"
+            "shard \"shard_b\": role mover cannot use schema shardmaster_agent, which belongs to role postgres"
         )
     );
     let hint_of_it = hint(&mut master, cleanup);

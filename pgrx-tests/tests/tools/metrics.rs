@@ -271,7 +271,7 @@ fn what_is_waited_for_is_named_and_is_over_when_it_is() {
     let update = "UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_b'";
     master.execute(update, &[&format!("host=127.0.0.1 port={port} dbname=app user=mover")]).unwrap();
     split.call("start_dual_write").unwrap();
-    split.wait_held("connecting to shard \"shard_b\"", LIMIT).unwrap();
+    split.wait_held("connection to shard \"shard_b\"", LIMIT).unwrap();
     master.execute(update, &[&cluster.servers[1].conninfo(DATABASE, "mover")]).unwrap();
     split.wait("dual_write", LIMIT).unwrap();
     split.wait_held("waiting for shard_split_run_backfill", LIMIT).unwrap();

@@ -57,9 +57,11 @@ fn a_master_without_anything_has_a_page() {
     let cluster = Cluster::servers(0, &[]).unwrap();
     let found = look(&report(&mut cluster.superuser().unwrap()));
     let text = found.all("text").join(" ");
-    for says in
-        ["There are none yet: shard_add() adds one.", "None was planned yet", "Nothing has happened yet."]
-    {
+    for says in [
+        "There are none yet: shard_add() adds one.",
+        "No split has been planned yet",
+        "Nothing has happened yet.",
+    ] {
         assert!(text.contains(says), "{says}: {text}");
     }
 }
@@ -100,7 +102,7 @@ fn splits_are_shown_with_their_times_and_figures() {
         format!("It has failed: {failure}"),
         "It waits for: shard_split_finish".to_owned(),
         "completed for".to_owned(),
-        "How long writers of what moves waited at the cutover".to_owned(),
+        "How long writers of moving rows waited at the cutover".to_owned(),
         "300 rows".to_owned(),
     ] {
         assert!(text.contains(&says), "{says}: {text}");
@@ -113,7 +115,7 @@ fn splits_are_shown_with_their_times_and_figures() {
         drawn.len() == 3 + applied.unwrap() && drawn.iter().all(|words| !words.contains("at most 0,")),
         "{drawn:?}"
     );
-    let bad = text.split("What needs a hand").nth(2).unwrap_or(&text);
+    let bad = text.split("What needs attention").nth(2).unwrap_or(&text);
     assert!(bad.contains(&format!("split {}", lost.id)), "{text}");
 }
 
@@ -239,10 +241,10 @@ fn a_card_says_what_its_split_is_at() {
     split.call("cutover").unwrap();
     split.wait_held("cutover_decided", LIMIT).unwrap();
     assert_eq!(split.metric::<Option<String>>("next_call").unwrap(), None);
-    says(&["writers wait, completed", "Writers of what it moves wait since "], &[]);
+    says(&["writers wait, completed", "Writers of the moving rows have waited since "], &[]);
     cluster.fault("").unwrap();
     split.wait("completed", LIMIT).unwrap();
-    says(&["<span class=\"pill ok\">completed"], &["Writers of what it moves wait"]);
+    says(&["<span class=\"pill ok\">completed"], &["Writers of the moving rows have waited"]);
     cluster.hold("reverse_captured").unwrap();
     split.call("reverse").unwrap();
     wait::until("its reverse split to begin", LIMIT, || {

@@ -56,7 +56,7 @@ fn a_move_is_verified_on_both_sides_of_its_cutover_and_goes_on_when_it_is_called
     assert_eq!((ended.as_str(), lines.contains("split 1: finished after")), ("ok", true), "{lines}");
     assert!(rows(&cluster, 0).is_empty());
     let (lines, ended) = call(&cluster, MOVES);
-    let wanted = "all of these keys are on shard \"shard_b\" already";
+    let wanted = "all of these keys are already on shard \"shard_b\"";
     assert_eq!((ended.as_str(), lines.as_str()), ("ok", wanted));
     // Those that are there already come along in the list.
     let (lines, ended) = call(&cluster, "'{stays,moves}', 'shard_b', verify => false, finish => true");
@@ -122,6 +122,22 @@ fn a_call_that_has_died_is_made_again() {
     assert_eq!(call(&cluster, &format!("{MOVES}, finish => true")).1, "ok");
     assert_eq!(rows(&cluster, 1), expected);
     assert!(rows(&cluster, 0).is_empty());
+}
+
+/// What has held an attempt of its cutover off is gone when it is called again.
+#[test]
+fn a_call_behind_an_aborted_cutover_goes_on() {
+    let cluster = cluster(&["shardmaster.cutover_timeout = 300ms"]);
+    assert_eq!(call(&cluster, &format!("{MOVES}, wait => false")).1, "ok");
+    Split::of(&cluster, 1).wait("cutover_pending", LIMIT).unwrap();
+    let mut writer = cluster.owner_of(&cluster.shards[0]).unwrap();
+    writer.batch_execute("BEGIN; UPDATE items SET val = 'held' WHERE tenant = 'moves'").unwrap();
+    let said = hint(&cluster, MOVES);
+    assert!(said.contains("cutover aborted, waiting for a writer's transaction"), "{said}");
+    writer.batch_execute("COMMIT").unwrap();
+    let (lines, ended) = call(&cluster, MOVES);
+    assert_eq!(ended, "ok", "{lines}");
+    assert_eq!(lines.matches("verified, every row is the same").count(), 2, "{lines}");
 }
 
 /// Rows that differ stop it on either side of the cutover, and so does a remark of the check.

@@ -134,7 +134,7 @@ fn a_check_says_how_much_moves() {
     let _writer = writer(&cluster, "the shop");
     wait::until("an old writer to be told of", LIMIT, || {
         let detail: String = master.query_one(query, &[&split.id])?.get(2);
-        Ok(detail.contains("the oldest on the source is open for").then_some(()))
+        Ok(detail.contains("the oldest on the source has been open for").then_some(()))
     })
     .unwrap();
     // Large tables are estimated.
@@ -395,7 +395,7 @@ fn a_plan_that_is_not_taken_again_is_not_ready() {
             "SELECT shard_join_ranges('docs')",
             "SELECT 1",
             "not routed to source shard \"shard_a\"",
-            "joined or cut since",
+            "joined or divided since",
         ),
     ] {
         let ready = found(split);

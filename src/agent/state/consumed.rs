@@ -28,9 +28,9 @@ impl Counters {
     /// Why what the target holds does not count any more; None: both sides agree.
     pub fn disagreement(self, steps: i64) -> Option<&'static str> {
         if steps < self.consumed {
-            Some("the target failed over or was restored to a time before")
+            Some("the target failed over or was restored to an earlier time")
         } else if steps > self.announced {
-            Some("the source was restored to a time before")
+            Some("the source was restored to an earlier time")
         } else {
             None
         }

@@ -35,9 +35,9 @@ pub fn check(connection: &mut Connection, identity: &str) -> Result<()> {
         return Err(SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!(
-                "what is installed on shard \"{shard}\" is of version {version}, and this master knows version {VERSION}"
+                "the agent's schema on shard \"{shard}\" is of version {version}, and this master supports version {VERSION}"
             ),
-            "Use the version of the extension that has installed it until its splits have ended and its redirects have been dropped.",
+            "Use the version of the extension that installed it until its splits have ended and its redirects have been dropped.",
         ));
     }
     Ok(())

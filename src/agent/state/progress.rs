@@ -179,7 +179,7 @@ impl Progress {
     pub fn read(json: &str, tables: usize) -> std::result::Result<Progress, String> {
         let progress: Progress = serde_json::from_str(json).map_err(|error| error.to_string())?;
         if progress.tables.len() != tables {
-            return Err(format!("it is of {} tables, the split of {tables}", progress.tables.len()));
+            return Err(format!("it has {} tables, the split has {tables}", progress.tables.len()));
         }
         match progress.impossible() {
             Some((what, number)) => Err(format!("{what} cannot be {number}")),
@@ -257,7 +257,7 @@ pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<Progre
         SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!("progress of split {split} on shard \"{}\" cannot be read: {error}", target.shard()),
-            "Somebody has written into the agent's tables there: find out who, then roll the split back and start it again.",
+            "Somebody has changed the agent's tables there. Find out who, then roll the split back and start it again.",
         )
     })
 }

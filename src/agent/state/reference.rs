@@ -139,7 +139,7 @@ pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<Pro
     let unreadable =
         |error: &dyn std::fmt::Display| RemoteError::unreadable(connection.shard(), error.to_string());
     if snapshot.as_deref().is_some_and(|text| !is_snapshot(text)) {
-        return Err(unreadable(&"the snapshot that it is at").into());
+        return Err(unreadable(&"the snapshot it has reached").into());
     }
     Ok(Progress {
         steps: steps.parse().map_err(|error: std::num::ParseIntError| unreadable(&error))?,

@@ -156,11 +156,11 @@ pub fn read(connection: &mut Connection, split: i64, side: Side) -> Result<Optio
         return Err(SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!(
-                "shard \"{}\" says that the {} of split {split} is \"{text}\", which is no state of it",
+                "shard \"{}\" reports the state \"{text}\" for the {} of split {split}, which does not exist",
                 connection.shard(),
                 side.as_str()
             ),
-            "Another version of the extension has installed it, or somebody has written into the agent's tables there.",
+            "Another version of the extension installed it, or somebody has changed the agent's tables there.",
         ));
     };
     Ok(Some(Row { state, version: version.as_deref().and_then(|version| version.parse().ok()) }))
@@ -322,7 +322,7 @@ pub fn foreign(shard: &str, plan: &Plan) -> Failure {
         format!("shard \"{shard}\" has objects of another split {}, which this master does not know", plan.id),
     )
     .hint(format!(
-        "This master was restored and has given the number out again: SELECT shard_adopt({}), which moves its numbers on, then roll this plan back and plan again.",
+        "This master was restored and has used the number again. SELECT shard_adopt({}) moves its numbers on. Then roll this plan back and plan again.",
         quote::literal(shard)
     ))
 }

@@ -295,12 +295,12 @@ pub fn require_same(guard: &Standing, entries: Strategy) -> Result<()> {
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "the guard of keyspace \"{}\" in namespace \"{}\" lists {}, not {}",
+            "the guard of keyspace \"{}\" in namespace \"{}\" is for {}, not {}",
             guard.keyspace,
             guard.namespace,
             guard.entries.entries(),
             entries.entries()
         ),
-        "It is of another keyspace of this name: see shard_cleanup(), and shard_guard_remove().",
+        "It belongs to another keyspace of this name. See shard_cleanup() and shard_guard_remove().",
     ))
 }

@@ -63,10 +63,10 @@ pub fn not_installed(shard: &str, id: i64) -> SplitError {
     SplitError::NotInstalled(
         Failure::new(
             SqlState::NOT_IN_STATE,
-            format!("shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"),
+            format!("shard \"{shard}\" does not know split {id}: it was restored to an earlier time, or cleaned up"),
         )
         .hint(format!(
-            "If the cutover has not decided yet, SELECT shard_split_rollback({id}), then start the split again. If it has, keep clients off the shard, restore it to a time after the cutover, and resume the split; a source that was cleaned up on purpose is given up with SELECT shard_split_finish({id}, source_lost => true)."
+            "Before the cutover's decision, run SELECT shard_split_rollback({id}) and start again. After it, keep clients off the shard, restore it to a time after the cutover and resume. If the source was cleaned up on purpose, run SELECT shard_split_finish({id}, source_lost => true)."
         )),
     )
 }
@@ -113,7 +113,7 @@ fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i
             return Err(SplitError::failed(
                 SqlState::NOT_IN_STATE,
                 format!(
-                    "shard \"{}\" knows worker {known} of split {}, which no master has had",
+                    "shard \"{}\" records worker {known} of split {}, which no master has had",
                     connection.shard(),
                     plan.id
                 ),
@@ -151,7 +151,10 @@ pub fn end_previous(connection: &mut Connection, plan: &Plan, side: Side) -> Res
         if left.scalar() == Some("0") {
             break;
         }
-        let reason = format!("sessions of the previous worker on shard \"{}\" to end", connection.shard());
+        let reason = format!(
+            "sessions of the previous worker on shard \"{}\", which have not ended",
+            connection.shard()
+        );
         if Instant::now() > deadline {
             return Err(SplitError::Retry(reason));
         }

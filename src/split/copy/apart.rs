@@ -20,7 +20,7 @@ pub fn require(shard: &str, tables: &[TableShape]) -> Result<()> {
     refuse(
         shard,
         tables,
-        "Detach the partition and resume the split with the call that it stopped in. Or roll the split back, take one of the tables out of the keyspace with shard_table_drop(), and start it again.",
+        "Detach the partition and resume the split with the call that it stopped in. Or roll the split back, remove one of the tables with shard_table_drop(), and start it again.",
     )
 }
 

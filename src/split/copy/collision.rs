@@ -68,7 +68,7 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
         )
         .detail(detail)
         .hint(format!(
-            "Make keys unique across shards, for example by adding \"{}\" to them, or move the other row; then resume the split.",
+            "Make keys unique across shards, for example by adding \"{}\" to them, or move the other row. Then resume the split.",
             table.policy.shard_by
         )),
     )
@@ -92,11 +92,11 @@ fn whose(
             if let Some(other) = split_of_table(engine, table) {
                 // It may be one of its rows.
                 return Err(SplitError::Retry(format!(
-                    "split {other}, which moves rows of table {}: one of them may be the row that is in the way on shard \"{}\"",
+                    "split {other}, which moves rows of table {}: one of them may be the conflicting row on shard \"{}\"",
                     table.target.name, shard
                 )));
             }
-            "a row whose key cannot be told".to_owned()
+            "a row whose key is not known".to_owned()
         }
         InTheWay::WithoutKey => "a row without a key".to_owned(),
         InTheWay::Of(owner) => {
@@ -105,7 +105,7 @@ fn whose(
             if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
                 // Its row goes, or changes, with the steps of that split.
                 return Err(SplitError::Retry(format!(
-                    "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" is in the way in table {}",
+                    "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" conflicts in table {}",
                     shard, table.target.name
                 )));
             }
@@ -120,11 +120,11 @@ fn whose(
 /// The check has looked for a partition for each row: this one came later.
 fn no_place(error: &RemoteError, table: &Table) -> Failure {
     let text = format!(
-        "table {}: a row of the moving keys has no place on shard \"{}\": {}",
+        "table {}: a row of the moving keys has no partition on shard \"{}\": {}",
         table.target.name, error.shard, error.message
     );
     Failure::new(SqlState::parse(NO_PLACE), text)
-        .hint("Create the partition that is missing on the target: the split goes on by itself.")
+        .hint("Create the missing partition on the target. Then the split continues automatically.")
 }
 
 /// The check has compared the constraints of both sides, and looked for a partition for each
@@ -137,7 +137,7 @@ fn broken_constraint(error: &RemoteError, engine: &Engine, position: usize) -> F
             engine.tables[position].target.name, error.shard, error.message
         ),
     )
-    .hint("Drop the constraint on the target or change the row on the source, or create the partition that is missing on the target; then resume the split.");
+    .hint("Drop the constraint on the target, change the row on the source, or create the missing partition on the target. Then resume the split.");
     match &error.detail {
         Some(detail) => failure.detail(detail.clone()),
         None => failure,

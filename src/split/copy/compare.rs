@@ -97,7 +97,7 @@ fn schema_changed(table: &Table, detail: &str) -> SplitError {
             format!("table {} changed on the source while its rows move", table.source.name),
         )
         .detail(detail.to_owned())
-        .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
+        .hint("Undo the change and resume the split with the call that it stopped in. Or roll it back and start it again."),
     )
 }
 
@@ -162,7 +162,7 @@ fn unseen(plan: &Plan, table: &Table, before: &LeafProgress, now: &Leaf) -> Spli
         ))
         .hint(match plan.reverse_of {
             None => {
-                format!("What was written meanwhile the split has not seen: {}", from_the_beginning(plan.id))
+                format!("The split has missed what was written meanwhile: {}", from_the_beginning(plan.id))
             }
             Some(there) => gives_up(plan.id, there),
         }),

@@ -36,11 +36,11 @@ pub fn without_values(error: RemoteError, table: &str, policy: &Policy) -> Remot
         // It names a constraint; values are in its detail.
         true => error.message,
         false => format!(
-            "a row cannot be computed or is not taken as it is computed (SQLSTATE {state}): table {table}, computed columns {}",
+            "a row cannot be computed or its computed values are refused (SQLSTATE {state}): table {table}, computed columns {}",
             columns.join(", ")
         ),
     };
-    let hint = "Whoever may read the table finds the row by SELECT of the same expressions on the source. Roll the split back, say them again with shard_split_map(), and start it again.".to_owned();
+    let hint = "SELECT the same expressions on the source to find the row. Then roll the split back, correct them with shard_split_map(), and start it again.".to_owned();
     RemoteError { message, detail: None, hint: Some(hint), ..error }
 }
 

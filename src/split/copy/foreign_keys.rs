@@ -71,7 +71,7 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     engine.watch()?;
     if engine.watched.referenced() != locked {
         return Err(SplitError::Retry(format!(
-            "tables of shard \"{}\" that are referenced, of which there are others now",
+            "tables of shard \"{}\" that are referenced, which have just changed",
             engine.target.shard()
         )));
     }
@@ -158,7 +158,7 @@ fn missing(engine: &Engine, index: usize, value: &str) -> SplitError {
     }
     SplitError::Failed(
         Failure::new(SqlState::parse("23503"), text)
-            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
+            .hint("Write the referenced row to the target, or change the referencing row on the source. Then resume the split with the call that it stopped in."),
     )
 }
 

@@ -65,10 +65,10 @@ impl Change<'_> {
             return Ok(Looks::default());
         }
         let (Some(from), Some(to)) = (&self.known.columns, &self.known.target_columns) else {
-            return Err("its columns of before are not known".to_owned());
+            return Err("its former columns are not known".to_owned());
         };
         if self.maps.iter().any(|map| map.expression.is_some()) {
-            return Err("columns of it are computed".to_owned());
+            return Err("some of its columns are computed".to_owned());
         }
         self.require_files()?;
         require_meaning(from, self.source)?;
@@ -101,7 +101,7 @@ impl Change<'_> {
         let mut looks = Looks::default();
         for pair in columns::pair(self.source, self.target, self.maps, &[]).pairs {
             let Source::Column(name) = &pair.source else {
-                return Err("columns of it are computed".to_owned());
+                return Err("some of its columns are computed".to_owned());
             };
             let again = || Err(format!("column \"{}\" was filled by another one", pair.target));
             let (Some(source), Some(target)) = (self.source.column(name), self.target.column(&pair.target))
@@ -127,7 +127,7 @@ impl Change<'_> {
                     looks.new_on_target.push(pair.target);
                 }
                 (Some(_), None) => {
-                    return Err(format!("column \"{}\" is another one on the target", pair.target));
+                    return Err(format!("column \"{}\" is different on the target", pair.target));
                 }
             }
         }
@@ -170,7 +170,7 @@ fn require_meaning(known: &[KnownColumn], shape: &TableShape) -> Result<(), Stri
             }
         };
         if !is_same {
-            return Err(format!("column \"{}\" is generated or means something else", now.name));
+            return Err(format!("column \"{}\" is generated or has another meaning", now.name));
         }
     }
     Ok(())
@@ -209,7 +209,7 @@ fn differences(known: &[KnownColumn], shape: &TableShape) -> Vec<String> {
             continue;
         };
         if before.name != *name {
-            texts.push(format!("column \"{}\" is called \"{name}\"", before.name));
+            texts.push(format!("column \"{}\" is now \"{name}\"", before.name));
         }
         if before.type_name != column.type_name {
             texts.push(format!("column \"{name}\" was {} and is {}", before.type_name, column.type_name));
@@ -219,7 +219,7 @@ fn differences(known: &[KnownColumn], shape: &TableShape) -> Vec<String> {
             texts.push(format!("column \"{name}\" {text} NOT NULL"));
         }
         if before.generated != column.generated {
-            texts.push(format!("column \"{name}\" is generated otherwise"));
+            texts.push(format!("column \"{name}\" is generated in another way"));
         }
         if (&before.number, &before.meaning) != (&column.number, &column.meaning) {
             texts.push(format!("the type or the collation of column \"{name}\" has changed"));

@@ -86,7 +86,7 @@ fn tell_of_locks(engine: &mut Engine, most: usize, wished: usize) {
         return;
     }
     let text = format!(
-        "{most} of {wished} streams (shardmaster.copy_streams): more would take more than a quarter of what the shards have room for in locks (max_locks_per_transaction)"
+        "{most} of {wished} streams (shardmaster.copy_streams): more would need over a quarter of the shards' lock table (max_locks_per_transaction)"
     );
     transaction(|| split::event(engine.plan.id, None, None, &text));
 }
@@ -196,7 +196,7 @@ fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
             Err(SplitError::Remote(error)) => {
                 engine.streams.is_short = true;
                 let text = format!(
-                    "no more than {} streams work (shardmaster.copy_streams): {error}",
+                    "only {} streams work (shardmaster.copy_streams): {error}",
                     engine.streams.open.len() + 1
                 );
                 transaction(|| split::event(engine.plan.id, None, None, &text));

@@ -50,7 +50,7 @@ fn find_values(
         let leaves: Vec<String> = shape.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
         let found = catalogs::ask(session, OLD_ROWS, &[Some(&text_array(&leaves)), Some(&text_array(new))])?;
         if let Some(column) = found.scalar() {
-            return Ok(Some(format!("rows of before have a default in column \"{column}\"")));
+            return Ok(Some(format!("earlier rows have a default in column \"{column}\"")));
         }
     }
     if looks.empty.is_empty() {
@@ -77,11 +77,14 @@ pub fn told(changed: &[(&str, &Judged)]) -> Vec<String> {
     let [again, on] = [again.collect::<Vec<_>>(), on.collect()];
     let mut texts = Vec::new();
     if !again.is_empty() {
-        texts.push(format!("tables changed, and both sides are alike: copied again: {}", again.join("; ")));
+        texts.push(format!(
+            "tables changed, and both sides are alike: these are copied again: {}",
+            again.join("; ")
+        ));
     }
     if !on.is_empty() {
         texts.push(format!(
-            "tables changed, and both sides are alike: they go on where they were: {}",
+            "tables changed, and both sides are alike: these continue where they were: {}",
             on.join("; ")
         ));
     }

@@ -173,7 +173,7 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
         return Ok(lost);
     }
     store(engine, progress, &lost, now)?;
-    Err(SplitError::Retry("the target's new partitions to be taken in".into()))
+    Err(SplitError::Retry("the target's new partitions to be included".into()))
 }
 
 /// Rows that were copied lie in another file, and something was done to the table's columns: VACUUM
@@ -235,13 +235,13 @@ fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: 
                 engine.target.shard(),
                 stranger.key
             ),
-            "Detach it on the target and move these rows away, then resume the split with the call that it stopped in, or roll the split back.",
+            "Detach it on the target and move these rows away. Then resume the split with the call that it stopped in, or roll it back.",
         )),
     }
 }
 
 /// What a rollback does with the target's rows then.
-pub const OF_STRANGERS: &str = "Strangers may have written to the moving rows, so a rollback leaves them there: look them through, and delete them before the split starts again.";
+pub const OF_STRANGERS: &str = "Others may have written to the moving rows, so that a rollback leaves them there. Check them, and delete them before the split starts again.";
 
 fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
     SplitError::Failed(
@@ -326,11 +326,11 @@ fn came_later(plan: &Plan, shape: &TableShape, leaf: &Leaf, found: &Stranger) ->
         return SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!(
-                "table {table} of shard \"{source}\" is not the one whose rows have moved: it was replaced since, and has rows of key \"{}\"",
+                "table {table} of shard \"{source}\" is not the one whose rows were moved: it was replaced since, and has rows of key \"{}\"",
                 found.key
             ),
             format!(
-                "The target does not have these rows. Give the table that they were moved from its name back, write them to the key's shard, then call shard_split_finish({id}) again."
+                "The target does not have these rows. Rename the table that they were moved from back, write them to the key's shard, then call shard_split_finish({id}) again."
             ),
         );
     }
@@ -350,11 +350,11 @@ fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
     SplitError::Failed(
         Failure::new(
             SqlState::NOT_IN_STATE,
-            format!("table {table} of shard \"{source}\" has not refused stale clients all the time since the cutover"),
+            format!("table {table} of shard \"{source}\" did not refuse stale clients all the time since the cutover"),
         )
         .detail(detail.to_owned())
         .hint(format!(
-            "No row was deleted that the target does not have. Compare the table with shard \"{}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes its moved rows.",
+            "Rows that the target lacks were kept. Compare the table with shard \"{}\" and copy what is missing. Then SELECT shard_split_finish({id}, accept_missing => true) deletes its moved rows.",
             plan.target.shard_key
         )),
     )

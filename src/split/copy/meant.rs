@@ -47,16 +47,16 @@ impl Meant {
         let known = self.of(shape, shard_by)?;
         let name = &known.name;
         let Some(column) = shape.column(name) else {
-            return Some(format!("it has no column \"{name}\" any more"));
+            return Some(format!("it no longer has a column \"{name}\""));
         };
         if KnownColumn::from(column).attribute() != known.attribute() {
-            return Some(format!("its column \"{name}\" is another one than it was"));
+            return Some(format!("its column \"{name}\" was replaced by another"));
         }
         if column.generated != known.generated {
-            return Some(format!("its column \"{name}\" is generated otherwise"));
+            return Some(format!("its column \"{name}\" is generated in another way"));
         }
         self.changed_label(known, column)
-            .map(|label| format!("label \"{label}\" of its column \"{name}\" is called otherwise"))
+            .map(|label| format!("label \"{label}\" of its column \"{name}\" has another name"))
     }
 
     fn changed_label(&self, known: &KnownColumn, now: &Column) -> Option<String> {
@@ -168,10 +168,10 @@ mod tests {
         let exchanged = [column("1", "other"), column("2", "mood")];
         assert_eq!(
             change(&before, &exchanged).as_deref(),
-            Some("its column \"mood\" is another one than it was")
+            Some("its column \"mood\" was replaced by another")
         );
         let renamed = [column("1", "kind")];
-        assert_eq!(change(&before, &renamed).as_deref(), Some("it has no column \"mood\" any more"));
+        assert_eq!(change(&before, &renamed).as_deref(), Some("it no longer has a column \"mood\""));
     }
 
     #[test]

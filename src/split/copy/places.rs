@@ -96,7 +96,7 @@ pub fn bring_new(engine: &mut Engine, leaves: &BTreeSet<String>) -> Result<()> {
     match bring_over(engine, Some(leaves)) {
         Ok(_) => Ok(()),
         Err(SplitError::Remote(error)) if !error.is_transient() => {
-            let text = format!("partitions that came on the source were refused on the target: {error}");
+            let text = format!("partitions added on the source were refused on the target: {error}");
             transaction(|| split::event_again(engine.plan.id, &text));
             Ok(())
         }

@@ -108,7 +108,7 @@ pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
 pub fn tell(engine: &Engine, statements: &[String]) {
     let plan = &engine.plan;
     let text = format!(
-        "done on shard \"{}\", as on shard \"{}\": {}",
+        "applied on shard \"{}\", as on shard \"{}\": {}",
         plan.target.shard_key,
         plan.source.shard_key,
         statements.join("; ")
@@ -164,10 +164,10 @@ pub fn refused(error: SplitError, statements: &str, why: &Failure) -> SplitError
     SplitError::Reshaped(
         Failure::new(
             SqlState::NOT_IN_STATE,
-            format!("{}: what was done there was refused on the target: {}", why.message, found.message),
+            format!("{}: the source's change was refused on the target: {}", why.message, found.message),
         )
         .detail(statements)
-        .hint("Make both sides alike, or undo the change: the split goes on by itself."),
+        .hint("Make both sides alike, or undo the change. Then the split continues automatically."),
     )
 }
 

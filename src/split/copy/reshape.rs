@@ -104,7 +104,7 @@ fn hold(engine: &mut Engine) -> Result<Progress> {
     for (table, (source, target)) in engine.tables.iter_mut().zip(now) {
         let is_checked = |one: &TableShape, other: &TableShape| one.structure() == other.structure();
         if !is_checked(&table.source, &source) || !is_checked(&table.target, &target) {
-            return Err(SplitError::Retry(format!("table {} to stay as it is", source.name)));
+            return Err(SplitError::Retry(format!("table {} to remain unchanged", source.name)));
         }
         (table.source, table.target) = (source, target);
     }
@@ -162,13 +162,13 @@ fn waits(why: Failure, found: Option<String>) -> Failure {
         None => why,
     };
     why.hint(
-        "Make both sides alike, or undo the change: the split goes on by itself, and copies the table again where copied rows may be wrong.",
+        "Make both sides alike, or undo the change. Then the split continues automatically, and copies the table again if copied rows may be wrong.",
     )
 }
 
 /// Its queue and its triggers are made for the key that it had: what helps is what helped before.
 fn other_key(name: &str, why: Failure) -> SplitError {
     let text =
-        format!("{}: {name} is another table, or has another primary key or sharding column", why.message);
+        format!("{}: {name} is another table, or has another primary key or shard-by column", why.message);
     SplitError::Failed(Failure { message: text, sqlstate: SqlState::NOT_IN_STATE, ..why })
 }

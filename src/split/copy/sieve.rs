@@ -157,10 +157,12 @@ pub fn explain(stray: Stray, plan: &Plan, table: &str) -> RemoteError {
     let detail = serde_json::json!({"table": table, "key": key, "shard": shard, "split_id": id});
     RemoteError::stray(
         shard,
-        format!("shard \"{shard}\" gave a row of {what} for table {table}, which split {id} does not move"),
+        format!(
+            "shard \"{shard}\" returned a row of {what} for table {table}, which split {id} does not move"
+        ),
         detail.to_string(),
         format!(
-            "Nothing of this step was kept. Find out what on shard {}, or between it and the master, gives rows of others; then resume the split, or roll it back.",
+            "Nothing of this step was kept. Find out what on shard {}, or between it and the master, returns rows of other keys. Then resume the split, or roll it back.",
             literal(shard)
         ),
     )

@@ -158,7 +158,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
         engine.watch()?;
         if !engine.watched.referenced().is_subset(&locked) {
             return Err(SplitError::Retry(format!(
-                "tables of shard \"{}\" that are referenced, of which there are others now",
+                "tables of shard \"{}\" that are referenced, which have just changed",
                 engine.target.shard()
             )));
         }
@@ -209,7 +209,7 @@ fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now:
             format!("table {} changed on the target while rows move into it{what}", table.target.name),
         )
         .detail(detail)
-        .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again.");
+        .hint("Undo the change and resume the split with the call that it stopped in. Or roll it back and start it again.");
         return Err(if is_harmless { SplitError::Reshaped(failure) } else { SplitError::Failed(failure) });
     }
     Ok(())
@@ -260,12 +260,12 @@ pub fn apply(
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
-        there::require_proven(&engine.plan, &all, "the queue of changes was full or its lease had ended")?;
+        there::require_proven(&engine.plan, &all, "the queue of changes was full or its lease had expired")?;
         reads::require_none(engine.plan.id, COPIED_AGAIN)?;
         tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
-            "the copy to start again: the queue of changes was full or its lease had ended".into(),
+            "the copy to start again: the queue of changes was full or its lease had expired".into(),
         ));
     }
     let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
@@ -315,7 +315,7 @@ pub fn apply(
     Ok(outcome)
 }
 
-const REPLACED: &str = "truncated, rewritten or changed there, or without one of its partitions";
+const REPLACED: &str = "truncated, rewritten or changed there, or one of its partitions is missing";
 
 /// Deletes what the target has of tables that are copied anew, and forgets how far they were.
 fn reset(
@@ -388,7 +388,7 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
 fn tell_stopped(engine: &mut Engine) -> Result<()> {
     let why = match engine.queue_bytes()? >= crate::guc::queue_max_bytes() {
         true => "its queue was full (shardmaster.queue_max_size)",
-        false => "its lease had ended (shardmaster.capture_lease)",
+        false => "its lease had expired (shardmaster.capture_lease)",
     };
     let shard = &engine.plan.source.shard_key;
     let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");

@@ -84,7 +84,7 @@ impl Throttle {
             self.tell(
                 split,
                 &format!(
-                    "shardmaster.max_standby_lag counts for nothing: the mover may not see how far the standbys of shard \"{}\" are; GRANT pg_monitor lets it",
+                    "shardmaster.max_standby_lag has no effect: the mover cannot see the lag of the standbys of shard \"{}\"; GRANT pg_monitor to it",
                     target.shard()
                 ),
             );
@@ -115,7 +115,7 @@ impl Throttle {
             Err(error) if error.sqlstate.is_some() => {
                 self.tell(
                     split,
-                    &format!("shardmaster.throttle_query counts for nothing on shard \"{shard}\": {error}"),
+                    &format!("shardmaster.throttle_query has no effect on shard \"{shard}\": {error}"),
                 );
                 None
             }

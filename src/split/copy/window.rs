@@ -347,9 +347,9 @@ fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "table {table} of shard \"{target}\" has other rows of the moving keys than those that were copied: {what}"
+            "table {table} of shard \"{target}\" has rows of the moving keys that are not those that were copied: {what}"
         ),
-        "Give it there the name back that it had, then resume the split with the call that it stopped in; or roll it back, which leaves all of these rows alone.",
+        "Rename it back there, then resume the split with the call that it stopped in. Or roll it back, which keeps all of these rows.",
     )
 }
 

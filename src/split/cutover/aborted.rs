@@ -6,15 +6,15 @@ use crate::error::{Failure, SqlState};
 /// Why a cutover was aborted: everything is set back and the operator is told.
 pub fn because(reason: &str) -> Failure {
     Failure::new(SqlState::parse("55P03"), format!("cutover aborted, waiting for {reason}")).hint(
-        "It is not tried again by itself; until then the split goes on following its source. End what it waited for, or raise shardmaster.cutover_timeout, and call shard_split_cutover again, with attempts => 10 to have it tried until that has gone.",
+        "It is not tried again automatically. The split goes on following its source. End what it waited for, or raise shardmaster.cutover_timeout. Then call shard_split_cutover again; with attempts => 10 it is tried up to 10 times.",
     )
 }
 
 /// A row of another key that has what a changed row needs: to wait for it longer helps nobody.
 pub fn row_in_the_way(table: &str, shard: &str) -> Failure {
-    let text = format!("cutover aborted: a row is in the way in table {table} on shard \"{shard}\"");
+    let text = format!("cutover aborted: a conflicting row is in table {table} on shard \"{shard}\"");
     Failure::new(SqlState::parse("55P03"), text).hint(
-        "The split goes on following its source. Its next step says whose row it is: it waits for the split that moves it, or names it in error_message. Once it is out of the way, call shard_split_cutover again.",
+        "The split goes on following its source. Its next step waits for the split that moves that row, or names the row in error_message. Once the row is gone, call shard_split_cutover again.",
     )
 }
 
@@ -27,16 +27,16 @@ pub fn interrupted(met: Option<String>) -> Failure {
     Failure::new(
         SqlState::parse("55P03"),
         format!(
-            "cutover aborted: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout{met}"
+            "cutover aborted: it was interrupted, and requested longer ago than shardmaster.cutover_timeout{met}"
         ),
     )
-    .hint("Call shard_split_cutover again; until then the split goes on following its source.")
+    .hint("Call shard_split_cutover again. Until then the split goes on following its source.")
 }
 
 /// Why a cutover is not begun any more.
 pub fn window_over() -> Failure {
     Failure::new(SqlState::parse("55P03"), "cutover aborted: its window is over")
-        .hint("Call shard_split_cutover again, with another window; until then the split goes on following its source.")
+        .hint("Call shard_split_cutover again with another window. Until then the split goes on following its source.")
 }
 
 /// Why a cutover that ended with an error is not tried again by itself; None: it is, unless it

@@ -85,7 +85,7 @@ fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
             SqlState::INTERNAL,
             format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
         )
-        .hint("The split has been set back and nothing is lost; please report this."),
+        .hint("The cutover was undone and nothing is lost. Please report this."),
     ))
 }
 
@@ -105,6 +105,6 @@ fn has_heir(engine: &Engine, heir: &str) -> SplitError {
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
-        "Use partitions, or move the rows into the table, and call shard_split_cutover again.",
+        "Use partitions, or move the rows into the table. Then call shard_split_cutover again.",
     )
 }

@@ -39,7 +39,7 @@ pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
             return Err(refused(
                 &engine.plan,
                 &format!(
-                    "shard \"{}\" says {says}, shard \"{}\" is \"{}\"",
+                    "shard \"{}\" reports {says}, shard \"{}\" is \"{}\"",
                     engine.plan.target.shard_key,
                     engine.plan.source.shard_key,
                     source.map_or("", State::as_str)
@@ -67,7 +67,10 @@ pub fn require_possible(plan: &Plan, version: i64) -> Result<()> {
     }
     Err(refused(
         plan,
-        &format!("routing version {version} is none of keyspace \"{}\", which is at {known}", plan.keyspace),
+        &format!(
+            "routing version {version} does not belong to keyspace \"{}\", which is at {known}",
+            plan.keyspace
+        ),
     ))
 }
 
@@ -75,9 +78,9 @@ fn refused(plan: &Plan, what: &str) -> SplitError {
     let (id, target) = (plan.id, &plan.target.shard_key);
     SplitError::failed(
         SqlState::NOT_IN_STATE,
-        format!("shard \"{target}\" knows of a decided cutover that nothing else bears out: {what}"),
+        format!("shard \"{target}\" records a decided cutover that nothing else confirms: {what}"),
         format!(
-            "If the cutover was decided, and this master and the source were both set back, restore one of them to a time after it and call shard_split_resume({id}). If it was not, and nobody has written to shard \"{target}\": SELECT shard_split_rollback({id}, target_lost => true)."
+            "If the cutover was decided, and this master and the source were both restored, restore one of them to a time after it. Then call shard_split_resume({id}). If it was not decided, and nobody has written to shard \"{target}\": SELECT shard_split_rollback({id}, target_lost => true)."
         ),
     )
 }

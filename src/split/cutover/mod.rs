@@ -89,7 +89,7 @@ pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehe
     outcome
 }
 
-const ALONE: &str = "the synchronous standby of the master has not said in time that it has the decision; were it promoted without, it would take it from the shards";
+const ALONE: &str = "the synchronous standby of the master has not confirmed the decision in time; if it were promoted without it, it would adopt it from the shards";
 
 /// What this cutover has made of its source.
 #[derive(PartialEq, Eq)]
@@ -179,7 +179,7 @@ fn in_time(deadline: Instant) -> Result<()> {
     match Instant::now() <= deadline {
         true => Ok(()),
         false => {
-            Err(SplitError::Aborted(aborted::because("its own worker, which was held up past the deadline")))
+            Err(SplitError::Aborted(aborted::because("its own worker, which was delayed past the deadline")))
         }
     }
 }
@@ -242,6 +242,7 @@ fn tell_waited_for(id: i64, who: Option<&str>) {
     if let Some(who) = who {
         transaction(|| {
             standby::commit_alone();
+            split_progress::fence_waited_for(id, who);
             split::event(id, None, None, &format!("the cutover waited for {who}"));
         });
     }
@@ -276,7 +277,7 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
             Aim::Rehearse => state.request == CutoverRequest::Rehearsal && state.goal != Goal::RolledBack,
         };
         if !phases::is_before_decision(state.phase) || !is_asked_for {
-            return Err(SplitError::Retry("the cutover to be asked for again".into()));
+            return Err(SplitError::Retry("the cutover to be requested again".into()));
         }
         change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
@@ -310,7 +311,7 @@ pub fn close_fence(engine: &mut Engine) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     let control = &mut engine.control;
     if !tenure::change(control, id, generation, &side::FENCE, Version::None)? {
-        return Err(SplitError::Retry("the state of the source to be settled".into()));
+        return Err(SplitError::Retry("the state of the source to be cleared up".into()));
     }
     Ok(())
 }
@@ -413,7 +414,7 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         return Err(SplitError::Superseded);
     } else if !is_asked_for_now(&state) {
         // The operator's word counts up to this transaction.
-        return Err(SplitError::Retry("the cutover to be asked for again".into()));
+        return Err(SplitError::Retry("the cutover to be requested again".into()));
     }
     // Its row before the keyspace, as whoever asks for it takes them.
     there::end(plan, is_known)?;

@@ -130,7 +130,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
             split_progress::fenced_in_vain(plan.id);
         }
         record::cutover_step(plan.id, CutoverStep::None);
-        split::event(plan.id, None, None, "the cutover was reverted: the source takes writes again");
+        split::event(plan.id, None, None, "the cutover was undone: the source accepts writes again");
         Ok(())
     })
 }
@@ -224,7 +224,7 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "shard \"{target}\" was set back to a time before the cutover of split {id}, whose rows have begun to be deleted on shard \"{source}\""
+            "shard \"{target}\" was restored to a time before the cutover of split {id}, whose rows have begun to be deleted on shard \"{source}\""
         ),
         format!(
             "Nothing more is deleted. Restore shard \"{target}\" to a time after the cutover, then resume the split."
@@ -278,7 +278,7 @@ fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
 fn after_decision(error: SplitError, id: i64) -> SplitError {
     match error {
         SplitError::Failed(failure) | SplitError::Reshaped(failure) => SplitError::Failed(failure.hint(format!(
-            "The cutover of split {id} has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover: its worker looks again every second, and opens the target then."
+            "The cutover of split {id} has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover. The worker checks again every second, and then opens the target."
         ))),
         other => other,
     }

@@ -31,7 +31,7 @@ pub fn difference(
     let (is, was) = (of(row.and_then(|row| row.version)), of(Some(version)));
     let wanted = wanted.as_str();
     Ok(Some(format!(
-        "{} shard \"{shard}\" says \"{state}\"{is} where it was told \"{wanted}\"{was}",
+        "{} shard \"{shard}\" reports \"{state}\"{is} where it had \"{wanted}\"{was}",
         side.as_str()
     )))
 }
@@ -40,13 +40,13 @@ pub fn difference(
 /// anything, and only the operator knows what else it has lost.
 fn forgot_the_split(shard: &str, id: i64, side: Side) -> SplitError {
     let consequence = match side {
-        Side::Source => "it takes writes of keys that have moved; nothing is deleted from it",
+        Side::Source => "it accepts writes of keys that have moved; nothing is deleted from it",
         Side::Target => "its rows are not those that were moved there; nothing is deleted from the source",
     };
     let failure = Failure::new(
         SqlState::NOT_IN_STATE,
         format!(
-            "{} shard \"{shard}\" does not know split {id} any more, whose cutover has decided: {consequence}",
+            "{} shard \"{shard}\" no longer knows split {id}, whose cutover has decided: {consequence}",
             side.as_str()
         ),
     );
@@ -61,11 +61,11 @@ pub fn source_forgot(plan: &Plan, text: &str) -> SplitError {
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "{text}: it was set back to a time before the cutover of split {}, whose rows had left it already",
+            "{text}: it was restored to a time before the cutover of split {}, whose rows had already left it",
             plan.id
         ),
         format!(
-            "Nothing is deleted from it. Keep clients off it and restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
+            "Nothing is deleted from it. Keep clients off it and restore shard \"{shard}\" to a time after the cutover. Then call shard_split_finish({}) again.",
             plan.id
         ),
     )

@@ -96,14 +96,14 @@ fn ask(shard: &Shard, dry_run: bool) -> Result<(Answer, Option<String>), SplitEr
     let before = inquiry::of(&mut connection, shard)?;
     let was = before.refused.as_ref().map(|_| "belonged to another master");
     if dry_run {
-        return Ok((before, was.map(|_| "belongs to another master: to be taken over".to_owned())));
+        return Ok((before, was.map(|_| "belongs to another master: to be adopted".to_owned())));
     }
     if state::has(&mut connection, "master")? {
         cleanup::pass_numbers(&mut connection, shard)?;
         master::adopt(&mut connection, &split::identity())?;
     }
     let answer = inquiry::of(&mut connection, shard)?;
-    Ok((answer, was.map(|text| format!("{text}: taken over"))))
+    Ok((answer, was.map(|text| format!("{text}: adopted"))))
 }
 
 /// What the shards that were asked have said now, the others when they were last asked. Of one shard alone, what it has a part in.
@@ -141,6 +141,6 @@ fn require_lost(merged: &[merge::Lost], keep_routes: &[i64]) -> Result<(), Failu
     let is_lost = |id: &i64| merged.iter().any(|lost| lost.decision.split_id == *id);
     let Some(id) = keep_routes.iter().find(|id| !is_lost(id)) else { return Ok(()) };
     let text = format!("no shard knows a cutover of split {id} that this master does not know");
-    let hint = "SELECT * FROM shard_adopt(dry_run => true) shows what the shards know.";
+    let hint = "SELECT * FROM shard_adopt(dry_run => true) shows what the shards record.";
     Err(Failure::new(SqlState::UNDEFINED_OBJECT, text).hint(hint))
 }

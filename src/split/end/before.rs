@@ -84,7 +84,7 @@ fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
     Err(refuse(
         engine,
         format!(
-            "source shard \"{}\" took {stray} changes after the cutover, while it had lost its fence; their keys are in {queues}",
+            "source shard \"{}\" accepted {stray} changes after the cutover, while it had lost its fence; their keys are in {queues}",
             engine.plan.source.shard_key
         ),
     ))
@@ -99,7 +99,7 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
             return Err(refuse(
                 engine,
                 format!(
-                    "table {} of shard \"{}\" is not the one whose rows have moved: it was replaced since",
+                    "table {} of shard \"{}\" is not the one whose rows were moved: it was replaced since",
                     table.source.name, engine.plan.source.shard_key
                 ),
             ));
@@ -121,10 +121,10 @@ fn require_meant(engine: &mut Engine) -> Result<()> {
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "table {table} of shard \"{source}\" has other rows of the moved keys than those that have moved: {what}"
+            "table {table} of shard \"{source}\" has rows of the moved keys that are not those that were moved: {what}"
         ),
         format!(
-            "None of them is deleted. Give it there the name back that it had at the cutover, then call shard_split_finish({id}) again."
+            "None of them is deleted. Rename it back to its name at the cutover, then call shard_split_finish({id}) again."
         ),
     ))
 }
@@ -136,7 +136,7 @@ fn require_all_columns(engine: &mut Engine) -> Result<()> {
         SqlState::NOT_IN_STATE,
         text,
         format!(
-            "Nothing was deleted. Make both sides alike, by the same change of the table on the other one, then call shard_split_finish({id}) again. If its values may go: SELECT shard_split_finish({id}, accept_missing => true)."
+            "Nothing was deleted. Make both sides alike by the same change on the other one, then call shard_split_finish({id}) again. If its values may be lost: SELECT shard_split_finish({id}, accept_missing => true)."
         ),
     ))
 }
@@ -160,7 +160,7 @@ pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
         if let Some(column) = table.source.columns().iter().find(lost) {
             let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
             return Ok(Some(format!(
-                "column \"{}\" of table {} is on shard \"{source}\" and not on shard \"{target}\", so that nothing shows its values there",
+                "column \"{}\" of table {} is on shard \"{source}\" and not on shard \"{target}\", so that its values there cannot be compared",
                 column.name, table.source.name
             )));
         }
@@ -181,13 +181,13 @@ fn require_no_subscription(engine: &mut Engine) -> Result<()> {
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("table {table} of shard \"{}\" is written to by a subscription", engine.target.shard()),
-        "Nothing was deleted: the deletes might be replicated. Drop the subscription, then call shard_split_finish again.",
+        "Nothing was deleted, because the deletes might be replicated. Drop the subscription, then call shard_split_finish again.",
     ))
 }
 
 fn refuse(engine: &Engine, message: String) -> SplitError {
     let (id, source, target) = (engine.plan.id, &engine.plan.source.shard_key, &engine.plan.target.shard_key);
     SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, message).hint(format!(
-        "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
+        "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and copy what is missing. Then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
     )))
 }

@@ -36,8 +36,8 @@ pub fn pass_numbers(connection: &mut Connection, shard: &Shard) -> Result<()> {
     if highest > HIGHEST {
         return Err(SplitError::failed(
             SqlState::NOT_IN_STATE,
-            format!("shard \"{}\" knows split {highest}, which no master has planned", shard.shard_key),
-            "Somebody has written into the agent's tables there: remove what is not a split's.",
+            format!("shard \"{}\" records split {highest}, which no master has planned", shard.shard_key),
+            "Somebody has changed the agent's tables there. Remove what does not belong to a split.",
         ));
     }
     split::number_after(highest);
@@ -142,7 +142,7 @@ fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>,
 }
 
 fn may_be(original: &str) -> String {
-    format!("kept: shard \"{original}\", of which it may be, does not answer")
+    format!("kept: it may belong to shard \"{original}\", which does not answer")
 }
 
 /// The same for what splits have entered in a redirect.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> {
     if source_lost {
         stored::all_ended(id);
-        let text = "the source was given up as lost, its redirect with it; shard_cleanup removes what a copy of it refuses";
+        let text = "the source was declared lost, and its redirect with it; shard_cleanup removes what a copy of it refuses";
         split::event(id, None, None, text);
         return Ok(());
     }
@@ -71,7 +71,9 @@ fn end_what_is_due(id: i64, left: &Left, session: &mut Connection) -> Result<ToE
     let mut commit = |session: &mut Connection| commit_if_still(id, left, &to_end, session);
     match redirect::end(session, left.by(), &ending, &mut commit)? {
         true => Ok(to_end),
-        false => Err(SplitError::Retry("what is to end of the redirect, which has just changed".into())),
+        false => {
+            Err(SplitError::Retry("the part of the redirect to be ended, which has just changed".into()))
+        }
     }
 }
 
@@ -111,7 +113,7 @@ fn forget_what_has_ended(id: i64, left: &Left, session: &mut Connection) -> Resu
     let forgotten = transaction(|| stored::forget_all_but(id, there.as_ref()));
     if forgotten > 0 {
         let text = format!(
-            "the source's redirect has ended for {forgotten} before they were assigned elsewhere again: its answer had not come"
+            "the source's redirect has ended for {forgotten} before they were assigned elsewhere again: its answer had not arrived"
         );
         transaction(|| split::event(id, None, None, &text));
     }
@@ -141,7 +143,7 @@ fn ask(id: i64, left: &Left) -> Result<Option<String>> {
             stored::answered(id, &shard_key, is_there);
             let text = match is_there {
                 true => format!(
-                    "shards \"{}\" and \"{shard_key}\" are one database by two addresses",
+                    "shards \"{}\" and \"{shard_key}\" are the same database at two addresses",
                     left.source.shard_key
                 ),
                 false => format!(

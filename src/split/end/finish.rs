@@ -89,7 +89,7 @@ fn target_forgot(plan: &Plan) -> SplitError {
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "shard \"{target}\" does not know split {id} any more, and shard \"{source}\" still does: one of them was set back"
+            "shard \"{target}\" no longer knows split {id}, and shard \"{source}\" still does: one of them was restored"
         ),
         format!(
             "If it was shard \"{target}\", restore it to a time after the cutover and call shard_split_finish({id}) again. If it was shard \"{source}\", after a finish that had ended: SELECT shard_split_finish({id}, source_lost => true), then shard_cleanup()."
@@ -109,7 +109,7 @@ fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Resu
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "{text}: it was set back to a time before the cutover of split {}, whose rows have left shard \"{source}\"",
+            "{text}: it was restored to a time before the cutover of split {}, whose rows have left shard \"{source}\"",
             plan.id
         ),
         format!(
@@ -153,7 +153,7 @@ fn require_ended(tenure: &Tenure, version: i64, sessions: [Option<Connection>; 2
         let is_back = side::installed(&mut session, plan, side)? == Installed::Ours;
         let is_unguarded = side == Side::Source && !is_guarded(&mut session, plan, version)?;
         if is_back || is_unguarded {
-            return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
+            return Err(SplitError::Retry(format!("shard \"{}\", which was restored", session.shard())));
         }
     }
     Ok(())
@@ -308,7 +308,7 @@ fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
                 if is_new && leaves::find_row(source, plan, column, &leaf.name, true)?.is_some() {
                     let shard = &plan.source.shard_key;
                     return Err(SplitError::Retry(format!(
-                        "{} on shard \"{shard}\", which came while rows were deleted",
+                        "{} on shard \"{shard}\", which was added while rows were deleted",
                         leaf.name
                     )));
                 }
@@ -335,7 +335,7 @@ fn record_purged(id: i64, deleted: u64, accepts: bool) {
     let shown = if accepts {
         "missing ones accepted"
     } else {
-        "each shown to be on the target as it was, or changed there since"
+        "each proven to be on the target as it was, or changed there since"
     };
     split::event(
         id,

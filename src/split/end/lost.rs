@@ -29,7 +29,7 @@ pub fn finish_without_source(tenure: &Tenure, version: i64) -> Result<()> {
     redirect::forget_released(&mut target, plan)?;
     transaction(|| {
         record::cutover_step(plan.id, CutoverStep::Moved);
-        let text = "the source was given up as lost; shard_cleanup removes what it holds of the split";
+        let text = "the source was declared lost; shard_cleanup removes what it has of the split";
         split::event(plan.id, None, None, text);
         finish::record_end(plan.id, finish::Ending::SourceLost);
     });

@@ -102,7 +102,7 @@ impl<'a> Prover<'a> {
         }
         if self.accepts {
             self.say(&format!(
-                "{count} rows of {} are deleted from the source that the target does not have, as accepted; one of them: {key}",
+                "{count} rows of {} that the target does not have are deleted from the source, as accepted; one of them: {key}",
                 self.table.source.name
             ));
             return Ok(());
@@ -114,7 +114,7 @@ impl<'a> Prover<'a> {
         if self.knows_changes {
             self.knows_changes = false;
             self.say(&format!(
-                "rows of {} are known by their keys alone: the log of what clients have changed there is full (shardmaster.queue_max_size)",
+                "rows of {} are known only by their keys: the log of what clients have changed there is full (shardmaster.queue_max_size)",
                 self.table.source.name
             ));
         }
@@ -154,7 +154,7 @@ impl<'a> Prover<'a> {
         );
         let (id, source) = (self.plan.id, &self.plan.source.shard_key);
         let failure = Failure::new(SqlState::NOT_IN_STATE, text).detail(detail).hint(format!(
-            "They were not deleted. Find out which side is right, by a change of the table or of its types on one of them perhaps, and make both alike; then call shard_split_finish({id}) again. If those of shard \"{source}\" may go: SELECT shard_split_finish({id}, accept_missing => true)."
+            "They were not deleted. Find out which side is right, make both alike, and call shard_split_finish({id}) again. A change of the table or of a type may have caused it. If those of shard \"{source}\" may be lost: SELECT shard_split_finish({id}, accept_missing => true)."
         ));
         Err(SplitError::Failed(failure))
     }
@@ -176,7 +176,7 @@ impl<'a> Prover<'a> {
     fn refusal(&self, (count, key): (&str, &str), log_is_full: bool, is_another: bool) -> Failure {
         let plan = self.plan;
         let why = if is_another {
-            "the table there is not the one that the cutover has opened: it was replaced since"
+            "the table there is not the one that the cutover opened: it was replaced since"
         } else if log_is_full {
             "the log of keys that clients have deleted there is full (shardmaster.queue_max_size)"
         } else {
@@ -185,7 +185,7 @@ impl<'a> Prover<'a> {
         Failure::new(
             SqlState::NOT_IN_STATE,
             format!(
-                "table {}: {} on shard \"{}\" and not on shard \"{}\"; nothing of that was deleted",
+                "table {}: {} on shard \"{}\" and not on shard \"{}\"; none of them was deleted",
                 self.table.source.name,
                 moved(count.parse().unwrap_or(0_i64)),
                 plan.source.shard_key,
@@ -194,7 +194,7 @@ impl<'a> Prover<'a> {
         )
         .detail(format!("one of them has the key {key}; {why}"))
         .hint(format!(
-            "Find out why shard \"{}\" has lost them and bring them back from shard \"{}\", then call shard_split_finish({id}) again. If they may go: SELECT shard_split_finish({id}, accept_missing => true).",
+            "Find out why shard \"{}\" has lost them and copy them again from shard \"{}\". Then call shard_split_finish({id}) again. If they may be lost: SELECT shard_split_finish({id}, accept_missing => true).",
             plan.target.shard_key,
             plan.source.shard_key,
             id = plan.id

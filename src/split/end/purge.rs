@@ -13,7 +13,7 @@ use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, Span};
 use crate::split::copy::meant::Meant;
 use crate::split::copy::scope_size;
@@ -137,7 +137,7 @@ impl Walk {
         }
         connection.run("ROLLBACK")?;
         Err(SplitError::Retry(format!(
-            "{} on shard \"{}\", whose keys are called otherwise now",
+            "{} on shard \"{}\", whose keys have other names now",
             shape.name,
             connection.shard()
         )))
@@ -154,7 +154,7 @@ impl Walk {
             SqlState::NOT_IN_STATE,
             format!("rows of {name} on shard \"{shard}\" are still there after they were deleted"),
             format!(
-                "A trigger or a rule that is enabled ALWAYS or REPLICA keeps them: disable it, then call shard_split_{end}({id}) again."
+                "A trigger or rule that is enabled ALWAYS or REPLICA keeps them. Disable it, then call shard_split_{end}({id}) again."
             ),
         )
     }
@@ -226,7 +226,10 @@ impl Batches<'_> {
                 }
             }
             reach(self.walk.after_batch)?;
-            wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf.name));
+            wait::report_as(
+                WorkerStatus::Working,
+                &format!("deleting rows of {}: block {from} of {total}", self.leaf.name),
+            );
             let Some(to) = span.to else { return Ok(deleted) };
             from = to;
             size = blocks::adapt(size, blocks::by_time(began.elapsed()), MIN_BLOCKS, MAX_BLOCKS);

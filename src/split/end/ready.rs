@@ -65,7 +65,7 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
     );
     let mut detail = match (&unproven.example, &*unproven.what) {
         (None, what) => {
-            format!("an earlier comparison has found them, and the last one could not be made: {what}")
+            format!("an earlier comparison found them, and the last one could not be made: {what}")
         }
         (Some(key), what) => format!(
             "one of them has the key {key} and {}; no client has changed it there since the cutover",
@@ -73,10 +73,8 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
         ),
     };
     if target.run(&format!("SELECT {}", changes.are_of(table)))?.scalar() != Some("t") {
-        let _ = write!(
-            detail,
-            "; the table there is not the one that the cutover has opened: it was replaced since"
-        );
+        let _ =
+            write!(detail, "; the table there is not the one that the cutover opened: it was replaced since");
     }
     Err(refusal(plan, text, Some(detail)))
 }
@@ -90,7 +88,7 @@ fn refusal(plan: &Plan, text: String, detail: Option<String>) -> SplitError {
         String::new()
     };
     let failure = Failure::new(SqlState::NOT_IN_STATE, text).hint(format!(
-        "Nothing was deleted; SELECT * FROM shard_split_verification({id}) shows what was found. Find out which side is right and make both alike, then call shard_split_finish({id}) again{or}. If those of shard \"{source}\" may go: SELECT shard_split_finish({id}, accept_missing => true)."
+        "Nothing was deleted. SELECT * FROM shard_split_verification({id}) shows what was found. Find out which side is right and make both alike, then call shard_split_finish({id}) again{or}. If those of shard \"{source}\" may be lost: SELECT shard_split_finish({id}, accept_missing => true)."
     ));
     SplitError::Failed(match detail {
         Some(detail) => failure.detail(detail),

@@ -44,7 +44,7 @@ pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i
                     "table {} of shard \"{}\" has no column \"{}\"",
                     shape.name, plan.source.shard_key, policy.shard_by
                 ),
-                "Give the column its name back, then call shard_split_finish again.",
+                "Rename the column back, then call shard_split_finish again.",
             )
         })?;
         tables.push((shape, column));

@@ -66,7 +66,7 @@ fn require_gone(tenure: &Tenure, target_lost: bool) -> Result<()> {
     for side in sides.into_iter().filter(|side| !(target_lost && *side == Side::Target)) {
         let mut session = tenure.open(side, "rollback")?;
         if side::installed(&mut session, &tenure.plan, side)? == Installed::Ours {
-            return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
+            return Err(SplitError::Retry(format!("shard \"{}\", which was restored", session.shard())));
         }
     }
     Ok(())
@@ -79,7 +79,7 @@ fn take_target(tenure: &Tenure) -> Result<Connection> {
     let mut target = tenure.open(Side::Target, "rollback").map_err(|error| match error {
         SplitError::Remote(mut error) if error.is_transient() => {
             error.hint = Some(format!(
-                "Writers of the source are served. If the target is gone for good: SELECT shard_split_rollback({}, target_lost => true).",
+                "Writers of the source are served. If the target is lost for good: SELECT shard_split_rollback({}, target_lost => true).",
                 plan.id
             ));
             SplitError::Remote(error)
@@ -111,8 +111,8 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
                 injection_points::ROLLBACK_BATCH,
             )?;
             tell_left_alone(plan, "the guard was changed", &found.changed);
-            tell_left_alone(plan, "what tells rows of the moving keys is another one", &found.otherwise);
-            tell_left_alone(plan, "no table of the split any more", &found.elsewhere);
+            tell_left_alone(plan, "the condition for rows of the moving keys has changed", &found.otherwise);
+            tell_left_alone(plan, "it is no longer a table of the split", &found.elsewhere);
             if found.has_attached() {
                 tell_left_alone(plan, "attached meanwhile", &attached_with_rows(&mut target, plan)?);
             }
@@ -141,7 +141,7 @@ fn tell_left_alone(plan: &Plan, why: &str, leaves: &[String]) {
         return;
     }
     let text = format!(
-        "{why} on the target: {}: rows of the moving keys there were left alone, some may be a stranger's; delete the copies by hand",
+        "{why} on the target: {}: rows of the moving keys there were kept, because some may be from others; delete the copies by hand",
         leaves.join(", ")
     );
     transaction(|| split::event(plan.id, None, None, &text));
@@ -179,7 +179,7 @@ fn decided(id: i64) -> SplitError {
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("the shards of split {id} know of a decided cutover that this master has lost"),
-        format!("It is adopted: SELECT shard_split_wait({id}, 'completed') waits for that."),
+        format!("It is adopted. SELECT shard_split_wait({id}, 'completed') waits for that."),
     )
 }
 

@@ -111,7 +111,7 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
                 stranger.key
             ),
             format!(
-                "SELECT shard_split_rollback({}) leaves them alone, unless they are the split's own, which a restored master does not know. If the split is rolled_back then and they are still there, delete them, or assign the key to this shard if they are its rows, and start the split again.",
+                "SELECT shard_split_rollback({}) keeps them, unless they are the split's own copies, unknown to a restored master. If they remain once it is rolled_back, delete them, or assign the key to this shard if they are its rows. Then start the split again.",
                 plan.id
             ),
         ));

@@ -9,7 +9,7 @@ use crate::words::of_split;
 pub fn of(id: i64, state: &State, hint: &str) -> Result<String, Failure> {
     if let Some(back) = way_back::of(id)?.filter(|back| state.finished && back.is_decided()) {
         let text = format!(
-            "Split {} has taken it back. Plan its keys anew from where they are: shard_entries() shows that.",
+            "Split {} has taken it back. Plan its keys again from where they are; shard_entries() shows that.",
             back.id
         );
         return Ok(text);

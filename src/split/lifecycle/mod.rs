@@ -39,7 +39,7 @@ fn set_goal(id: i64, goal: Goal) {
         &[id.into(), goal.as_str().into()],
     );
     split_progress::resumed(id);
-    split::event(id, None, None, &format!("asked for {}", goal.as_str()));
+    split::event(id, None, None, &format!("{} requested", goal.as_str()));
     wake::split_on_commit(id);
 }
 
@@ -103,15 +103,14 @@ pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
     ask(id, Call::Map)?;
     // Its values would change on their way, and no trigger sees that.
     if let Some(lookup) = lookup::by_column(id, table, &map.column) {
-        let text =
-            format!("lookup index \"{lookup}\" goes by column \"{}\" of table \"{table}\"", map.column);
+        let text = format!("lookup index \"{lookup}\" uses column \"{}\" of table \"{table}\"", map.column);
         return Err(Failure::new(SqlState::UNSUPPORTED, text)
-            .hint("Take the table out of the lookup index with shard_table_drop(), and add it again once the split is finished."));
+            .hint("Remove the table from the lookup index with shard_table_drop(), and add it again once the split is finished."));
     }
     if split::set_map(id, table, map) {
         return Ok(());
     }
-    let message = format!("table \"{table}\" is not one of split {id}");
+    let message = format!("table \"{table}\" is not a table of split {id}");
     Err(Failure::new(SqlState::UNDEFINED_OBJECT, message)
         .hint(format!("SELECT table_name FROM shard_split_tables({id}) lists its tables.")))
 }
@@ -121,7 +120,8 @@ pub fn accept(id: i64, check_name: &str, object: &str) -> Result<(), Failure> {
     ask(id, Call::Accept)?;
     let Some(remark) = Remark::parse(check_name) else {
         let names = Remark::ALL.map(|remark| format!("\"{}\"", remark.check_name())).join(", ");
-        let problem = format!("\"{}\" is no check whose remarks are accepted", clean::message(check_name));
+        let problem =
+            format!("\"{}\" is not a check whose remarks can be accepted", clean::message(check_name));
         return Err(Failure::new(SqlState::INVALID_VALUE, format!("argument \"check_name\" is not valid: {problem}"))
             .hint(format!("It is one of {names}; SELECT check_name, object FROM shard_split_check({id}) WHERE object IS NOT NULL lists the remarks.")));
     };
@@ -154,11 +154,8 @@ pub fn cutover(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Cutover)?;
     require_alike(id)?;
     if cutover_request::is_over(wishes) {
-        return Err(Failure::new(
-            SqlState::INVALID_VALUE,
-            "the window of the cutover is over before it begins",
-        )
-        .hint("until has to be later than now, and later than not_before."));
+        return Err(Failure::new(SqlState::INVALID_VALUE, "the window of the cutover ends before it begins")
+            .hint("until must be later than now, and later than not_before."));
     }
     cutover_request::ask(id, wishes, false);
     record(id, &state, answer);
@@ -170,7 +167,7 @@ pub fn rehearse(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     ask(id, Call::Rehearse)?;
     require_alike(id)?;
     cutover_request::ask(id, wishes, true);
-    split::event(id, None, None, "asked for a rehearsal of the cutover");
+    split::event(id, None, None, "rehearsal of the cutover requested");
     wake::split_on_commit(id);
     Ok(())
 }
@@ -184,7 +181,7 @@ pub fn require_alike(id: i64) -> Result<(), Failure> {
         )
         .detail("Found by shard_split_verify().".to_owned())
         .hint(format!(
-            "SELECT * FROM shard_split_verification({id}) shows them; SELECT shard_split_repair({id}) copies them again and verifies their tables."
+            "SELECT * FROM shard_split_verification({id}) shows them. SELECT shard_split_repair({id}) copies them again and verifies their tables."
         )));
     }
     Ok(())
@@ -240,8 +237,8 @@ pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
         None,
         None,
         &format!(
-            "asked to be taken back, by split {back}{}",
-            if copy_again { ", with a copy if it must" } else { "" }
+            "reversal requested, by split {back}{}",
+            if copy_again { ", with a copy if needed" } else { "" }
         ),
     );
     Ok(back)
@@ -298,7 +295,7 @@ pub fn settle_for(id: i64, terms: Option<&Terms>) -> Result<(), Failure> {
         None => return Ok(()),
     }
     let text = settlement::text(id);
-    split::event(id, None, None, text.as_deref().unwrap_or("is not finished automatically any more"));
+    split::event(id, None, None, text.as_deref().unwrap_or("no longer finishes automatically"));
     wake::split_on_commit(id);
     Ok(())
 }
@@ -321,7 +318,7 @@ pub fn verify(id: i64) -> Result<(), Failure> {
         way_back::forget_finish(id);
     }
     verification::ask(id);
-    split::event(id, None, None, "asked for a verification");
+    split::event(id, None, None, "verification requested");
     wake::split_on_commit(id);
     Ok(())
 }
@@ -330,7 +327,7 @@ pub fn verify(id: i64) -> Result<(), Failure> {
 pub fn repair(id: i64) -> Result<i64, Failure> {
     ask(id, Call::Repair)?;
     let rows = verification::ask_repair(id);
-    split::event(id, None, None, &format!("asked for {} to be copied again", counted(rows, "row", "rows")));
+    split::event(id, None, None, &format!("copying {} again was requested", counted(rows, "row", "rows")));
     wake::split_on_commit(id);
     Ok(rows)
 }

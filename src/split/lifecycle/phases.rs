@@ -18,7 +18,7 @@ const fn change(from: Phase, to: Phase, when: &'static str) -> Transition {
 pub const TRANSITIONS: &[Transition] = &[
     change(Phase::Planning, Phase::DualWrite, "the check has passed and capture is installed"),
     change(Phase::RolledBack, Phase::Planning, "the plan runs again"),
-    change(Phase::DualWrite, Phase::Backfill, "the copy was asked for"),
+    change(Phase::DualWrite, Phase::Backfill, "the copy was requested"),
     change(Phase::Backfill, Phase::Tailing, "every table is copied"),
     change(Phase::Tailing, Phase::CutoverPending, "the lag is below shardmaster.max_lag"),
     change(Phase::Tailing, Phase::Backfill, "the copy had to start again"),

@@ -91,12 +91,12 @@ impl When {
     pub fn text(self) -> &'static str {
         match self {
             When::Always => "",
-            When::AtRest => "nothing is asked for",
+            When::AtRest => "nothing is requested",
             When::RollingBack => "it is being rolled back",
-            When::CuttingOver => "a cutover is asked for",
+            When::CuttingOver => "a cutover is requested",
             When::Failed => "it has failed",
             When::Finished => "it is finished",
-            When::Finishing => "its end is asked for",
+            When::Finishing => "its end is requested",
             When::Ending => "finish deletes, or it was taken back",
             When::GoesBack => "it is a reverse split",
             When::Waits => "it is an armed reverse split",
@@ -313,8 +313,8 @@ impl Answer {
     pub fn text(self) -> String {
         match self {
             Answer::Goal(_) => String::new(),
-            Answer::AtLeast(_) => "unless more was asked for".into(),
-            Answer::Accept => "accepted, what is asked for stays".into(),
+            Answer::AtLeast(_) => "unless more was requested".into(),
+            Answer::Accept => "accepted, the request stays".into(),
             Answer::Nothing => "accepted, there is nothing to do".into(),
             Answer::Refuse(hint) => format!("refused: {hint}"),
             Answer::RollsBack => "refused: the rollback has to end first".into(),

@@ -106,7 +106,7 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
     // One that is paused meanwhile is waited for: whoever paused it is at work.
     if state.paused && resumes {
         let text = format!("split {id} is paused");
-        let hint = format!("SELECT shard_split_resume({id}) lets it go on, then the same call runs it.");
+        let hint = format!("SELECT shard_split_resume({id}) resumes it. Then the same call runs it.");
         return Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(hint));
     }
     if state.failed && resumes {
@@ -131,7 +131,7 @@ fn require_not_rolling_back(id: i64, state: &State, begins: bool) -> Result<(), 
         false => format!("split {id} is being rolled back"),
     };
     Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(format!(
-        "CALL shard_split_run({id}, 'rolled_back') waits for its end; after that the plan can be run again."
+        "CALL shard_split_run({id}, 'rolled_back') waits until it ends. After that the plan can be run again."
     )))
 }
 
@@ -148,7 +148,7 @@ fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure>
         return refused(format!("split {id} is not rolled back: its cutover has decided"));
     }
     if state.finished && wanted == REVERSED && !has_gone_back(id, state)? {
-        return refused(format!("split {id} was finished, and is not taken back"));
+        return refused(format!("split {id} was finished, and cannot be taken back"));
     }
     if state.phase == Phase::Completed && wanted == REVERSED && way_back::of(id)?.is_none() {
         return Err(reverse::has_none(id));
@@ -165,8 +165,9 @@ fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure>
     }
     let refusal = Failure::new(SqlState::NOT_IN_STATE, format!("split {id} was rolled back"));
     Err(match state.goes_back {
-        true => refusal
-            .hint("It was a reverse split, which was given up, or has ended with its split.".to_owned()),
+        true => {
+            refusal.hint("It was a reverse split, which was dropped, or has ended with its split.".to_owned())
+        }
         false => refusal.hint(format!("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
     })
 }
@@ -212,7 +213,7 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
         if sql::keeps_its_snapshot() {
             return Err(Failure::new(
                 SqlState::SERIALIZATION_FAILURE,
-                "a transaction above READ COMMITTED cannot see a split go on",
+                "a transaction above READ COMMITTED cannot see the progress of a split",
             )
             .hint("Wait in a transaction of isolation level READ COMMITTED."));
         }
@@ -241,7 +242,7 @@ fn timed_out(id: i64, wanted: &str, state: &State) -> Failure {
         SqlState::TIMEOUT,
         format!("split {id} has not reached {wanted} in time: it is in phase {}{live}", state.phase.as_str()),
     )
-    .hint(format!("SELECT * FROM shard_split_metrics({id}) says what it does."))
+    .hint(format!("SELECT * FROM shard_split_metrics({id}) shows what it does."))
 }
 
 /// A request that this very transaction has made is seen by nobody before its end.
@@ -257,7 +258,7 @@ fn refuse_own_request(id: i64) -> Result<(), Failure> {
             SqlState::NOT_IN_STATE,
             format!("the request to split {id} is not committed yet, so no worker acts on it"),
         )
-        .hint("Commit first, then wait; or use CALL shard_split_run()."));
+        .hint("Commit first, then wait. Or use CALL shard_split_run()."));
     }
     Ok(())
 }

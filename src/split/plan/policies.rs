@@ -24,7 +24,7 @@ pub fn check(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec
     let rows = connection
         .query(POLICIES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&count.to_string())])?;
     let name = format!("{}: one keyspace", side.as_str());
-    let hint = "A table's rows move by one key: take one of the two out with shard_table_drop().";
+    let hint = "A table's rows move by one key. Remove one of the two with shard_table_drop().";
     Ok(rows
         .rows
         .into_iter()

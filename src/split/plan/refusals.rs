@@ -34,11 +34,11 @@ pub enum PlanError {
     NoTables(String),
     #[error("not routed to source shard \"{shard}\": {keys}")]
     NotOnSource { shard: String, keys: String, strategy: Strategy },
-    #[error("split {split} has moved keys of these away from shard \"{shard}\", and is not finished")]
+    #[error("split {split} has moved some of these keys away from shard \"{shard}\", and is not finished")]
     MovedAway { split: i64, shard: String },
     #[error("the keys are on several shards: {0}")]
     SeveralSources(String),
-    #[error("key \"{key}\" is moved by split {split} already")]
+    #[error("key \"{key}\" is already being moved by split {split}")]
     Overlap { key: String, split: i64 },
     #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
     InRun { key: String, run: i64 },
@@ -51,12 +51,12 @@ impl From<PlanError> for Failure {
                 (SqlState::INVALID_VALUE, "Name at least one key that is routed to the source.")
             }
             PlanError::NothingOnSource { .. } => {
-                (SqlState::INVALID_VALUE, "shard_entries() lists what is routed where.")
+                (SqlState::INVALID_VALUE, "shard_entries() lists all routes.")
             }
             PlanError::SameShard(_) => (SqlState::INVALID_VALUE, "Name two different shards."),
             PlanError::SeveralSources(_) => (
                 SqlState::INVALID_VALUE,
-                "Call shard_move for the keys of one shard at a time: shard_of() says where each is.",
+                "Call shard_move for the keys of one shard at a time. shard_of() shows the shard of a key.",
             ),
             PlanError::OnePlace(_) => (SqlState::INVALID_VALUE, STAY),
             PlanError::HoldsNoRows { .. } => {
@@ -70,7 +70,7 @@ impl From<PlanError> for Failure {
                 "Choose another target, or set this one active with shard_set_status().",
             ),
             PlanError::NoTables(_) => {
-                (SqlState::NOT_IN_STATE, "Say which tables the keys shard, with shard_table_add().")
+                (SqlState::NOT_IN_STATE, "Add the tables that the keys shard with shard_table_add().")
             }
             PlanError::NotOnSource { strategy, .. } => (SqlState::INVALID_VALUE, where_it_is(*strategy)),
             PlanError::MovedAway { .. } => (
@@ -79,17 +79,17 @@ impl From<PlanError> for Failure {
             ),
             PlanError::Overlap { .. } => (
                 SqlState::IN_USE,
-                "Bring it to its end with CALL shard_split_run({id}, 'finished'), or undo it with CALL shard_split_run({id}, 'rolled_back') before its cutover.",
+                "Finish it with CALL shard_split_run({id}, 'finished'). Before its cutover, CALL shard_split_run({id}, 'rolled_back') undoes it.",
             ),
             PlanError::InRun { .. } => (
                 SqlState::IN_USE,
-                "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it.",
+                "Wait until it ends, or call shard_misplaced_abandon(). shard_misplaced_runs() lists it.",
             ),
         };
         let failure = Failure::new(state, error.to_string());
         match error {
             PlanError::Overlap { split, .. } if is_rolling_back(split) => failure.hint(of_split(
-                "It is being rolled back: SELECT shard_split_wait({id}, 'rolled_back') waits for its end.",
+                "It is being rolled back. SELECT shard_split_wait({id}, 'rolled_back') waits until it ends.",
                 split,
             )),
             PlanError::Overlap { split, .. } | PlanError::MovedAway { split, .. } => {
@@ -103,13 +103,13 @@ impl From<PlanError> for Failure {
 fn where_it_is(strategy: Strategy) -> &'static str {
     match strategy {
         Strategy::Directory => {
-            "shard_entries() lists the keys with their shards; shard_assign() routes a key that is not routed yet."
+            "shard_entries() lists the keys with their shards. shard_assign() routes a key that has no route yet."
         }
         Strategy::Hash { .. } => {
-            "shard_entries() lists the buckets with their shards; shard_assign_bucket() routes one that is not routed yet."
+            "shard_entries() lists the buckets with their shards. shard_assign_bucket() routes a bucket that has no route yet."
         }
         Strategy::Range { .. } => {
-            "shard_entries() lists the ranges with their shards: they may have been joined or cut since. Plan those that are there now."
+            "shard_entries() lists the ranges with their shards. They may have been joined or divided since. Plan with the current ones."
         }
     }
 }
@@ -117,12 +117,12 @@ fn where_it_is(strategy: Strategy) -> &'static str {
 /// Two names of one place, which only the servers may know.
 pub fn one_place(source: &Shard, target: &Shard) -> String {
     format!(
-        "shards \"{}\" and \"{}\" are one place: namespace \"{}\" of one database",
+        "shards \"{}\" and \"{}\" are the same: namespace \"{}\" of one database",
         source.shard_key, target.shard_key, source.namespace
     )
 }
 
-pub const STAY: &str = "No row has to move: assign the keys to the other name, with force => true.";
+pub const STAY: &str = "No row has to move. Assign the keys to the other name, with force => true.";
 
 /// The refusals, in the order in which an operator would mend them.
 pub fn check_shards(

@@ -68,7 +68,7 @@ impl Bonds {
             reference.require_readable(connection.shard())?;
         }
         if let Some(new) = references.iter().find(|reference| !beside.readable.contains(&reference.from)) {
-            let text = format!("a foreign key of {} that has just come", new.from);
+            let text = format!("a foreign key of {} that was just added", new.from);
             connection.run("ROLLBACK")?;
             return Err(SplitError::Retry(text));
         }

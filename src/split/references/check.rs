@@ -110,10 +110,10 @@ fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &P
                 "target: foreign keys of the source",
                 false,
                 format!(
-                    "{} references {} by foreign key \"{}\", which shard \"{}\" has not, or has not validated",
+                    "{} references {} by foreign key \"{}\", which shard \"{}\" lacks, or has not validated",
                     r.from, r.to, r.name, plan.source.shard_key
                 ),
-                "Add the foreign key to the source's table and validate it, or drop it on the target: rows are copied without looking at it.",
+                "Rows are copied without checking it. Add the foreign key to the source's table and validate it, or drop it on the target.",
             )
         })
         .chain(unwatched)
@@ -131,7 +131,7 @@ fn period_of_its_own(reference: &Reference) -> Finding {
         "target: foreign keys with PERIOD",
         false,
         format!("{} references {} by foreign key \"{}\"", reference.from, reference.to, reference.name),
-        "It can move only with the shard-by column in it, and with no column that shard_split_map() computes or leaves out: drop it on the target until the split is finished, or do without the map.",
+        "It can move only with the shard-by column in it, and without columns that shard_split_map() computes or leaves out. Drop it on the target until the split is finished, or remove the mapping.",
     )
 }
 
@@ -141,7 +141,7 @@ pub fn unfilled(plan: &Plan) -> Option<Finding> {
     let (table, _, why) = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("shard \"{shard}\" does not have reference table {table} yet{why}");
-    let hint = "It is filled in the background: shard_reference_tables() says what holds it up.";
+    let hint = "It is filled in the background. shard_reference_tables() shows what it waits for.";
     Some(Finding { transient: true, ..Finding::new("target: reference tables", false, text, hint) })
 }
 
@@ -154,7 +154,7 @@ fn to_global(plan: &Plan, side: Side, reference: &Reference) -> Option<Finding> 
             &format!("{}: foreign keys to global tables", side.as_str()),
             false,
             format!("{} references {}, foreign key \"{}\"", reference.from, reference.to, reference.name),
-            "A global table is on one server alone: make it a reference table (shard_table_drop, then shard_table_add with policy => 'reference'), or drop the foreign key.",
+            "A global table is on one server only. Drop the foreign key, or make it a reference table: shard_table_drop, then shard_table_add with policy => 'reference'.",
         )
     })
 }
@@ -170,7 +170,7 @@ fn follows_common(reference: &Reference) -> Option<Finding> {
         "source: rows that follow a common table",
         format!("{from} references {to}, foreign key \"{name}\" {follows}"),
         &format!(
-            "From the cutover until shard_split_finish, a change of {to} on the source that reaches rows which have moved is refused (SM001, SM002): make it after that, and on both shards."
+            "From the cutover until shard_split_finish, a change of {to} on the source that affects moved rows is refused (SM001, SM002). Make it after that, on both shards."
         ),
     ))
 }
@@ -208,7 +208,7 @@ fn across(
             ACROSS,
             false,
             bond.text(),
-            "A row that moves and one that stays cannot reference each other from two shards: move both keys, or end the reference.",
+            "Rows on two shards cannot reference each other. Move both keys, or remove the reference.",
         ),
     })
 }
@@ -332,14 +332,15 @@ impl Values<'_> {
         let reference = self.reference;
         match bond {
             None => {
-                let text = format!("{} has what moving rows of {} reference", reference.to, reference.from);
+                let text =
+                    format!("{} has rows that moving rows of {} reference", reference.to, reference.from);
                 Finding::new(MISSING, true, text, "")
             }
             Some(bond) => Finding::new(
                 MISSING,
                 false,
-                format!("{} is not there", bond.text()),
-                "Copy the referenced rows to the target, put the referenced table into the keyspace, or drop the foreign key on the target.",
+                format!("{} does not exist", bond.text()),
+                "Copy the referenced rows to the target, add the referenced table to the keyspace, or drop the foreign key on the target.",
             ),
         }
     }

@@ -71,7 +71,7 @@ pub fn has_none(there: i64) -> Failure {
     let why = match split::mapped_table(there) {
         Some(table) => format!("Columns of table {table} are mapped"),
         None => format!(
-            "shardmaster.reverse was off when it was started, or the reverse split was given up, of which shard_split_events({there}) tells"
+            "shardmaster.reverse was off when it was started, or the reverse split was dropped, as shard_split_events({there}) shows"
         ),
     };
     Failure::new(SqlState::NOT_IN_STATE, format!("split {there} has no reverse split"))
@@ -82,10 +82,10 @@ pub fn has_none(there: i64) -> Failure {
 pub fn under_way(there: i64, back: &WayBack) -> Failure {
     let (text, hint) = match back.goal {
         Goal::RolledBack => (
-            "is given back by",
-            "SELECT shard_split_wait({id}, 'rolled_back') waits for that; SELECT * FROM shard_split_diagnose({id}) says what keeps it.",
+            "is being given back by",
+            "SELECT shard_split_wait({id}, 'rolled_back') waits for that. SELECT * FROM shard_split_diagnose({id}) shows why it waits.",
         ),
-        _ => ("is being taken back by", "SELECT shard_split_rollback({id}) gives that up."),
+        _ => ("is being taken back by", "SELECT shard_split_rollback({id}) ends that."),
     };
     Failure::new(SqlState::NOT_IN_STATE, format!("split {there} {text} split {}", back.id))
         .hint(of_split(hint, back.id))

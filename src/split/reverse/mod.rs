@@ -185,7 +185,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
         if recovery::adopt_finished(tenure)? {
             return Ok(false);
         }
-        return Err(lost(plan, there, "it was set back to a time before its start"));
+        return Err(lost(plan, there, "it was restored to a time before its start"));
     }
     let installed = side::installed(&mut target, plan, Side::Target)?;
     if installed == Installed::Ours
@@ -201,7 +201,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     owners::require_none(&mut target, plan, Side::Target)?;
     let tables = table::load(plan, &mut source, &mut target)?;
     let baseline = stored_baseline(plan.id, plan.tables.len())
-        .ok_or_else(|| lost(plan, there, "this master does not know any more what its tables were like"))?;
+        .ok_or_else(|| lost(plan, there, "this master no longer knows its tables' former columns"))?;
     require_same_keys(plan, there, &baseline, &tables)?;
     tenure.take_over(&mut source, Side::Source)?;
     install::guard_alone(&mut target, tenure, &tables)?;
@@ -240,7 +240,7 @@ fn require_same_keys(plan: &Plan, there: i64, baseline: &Progress, tables: &[Tab
     for (known, table) in baseline.tables.iter().zip(tables) {
         let (now, by) = (table.source.structure(), &table.policy.shard_by);
         if known.structure != now && !table.source.keeps_key(&known.structure, by) {
-            let why = format!("table {} has another key since the cutover", table.source.name);
+            let why = format!("table {} has a different key since the cutover", table.source.name);
             let detail = format!("before: {}; now: {now}", known.structure);
             return Err(match lost(plan, there, &why) {
                 SplitError::Failed(failure) => SplitError::Failed(failure.detail(detail)),
@@ -334,14 +334,14 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     let is_whole = counters.disagreement(stored.steps).is_none() && counters.announced == stored.steps;
     let shard = &engine.plan.source.shard_key;
     let again =
-        (!is_whole).then(|| format!("shard \"{shard}\" was set back since the cutover of split {there}"));
+        (!is_whole).then(|| format!("shard \"{shard}\" was restored since the cutover of split {there}"));
     Ok(Frozen { again, tables: stored.tables })
 }
 
 fn not_frozen(error: SplitError, plan: &Plan, there: i64) -> SplitError {
     match error {
         SplitError::Failed(failure) => SplitError::Failed(failure.hint(format!(
-            "Nothing was changed: what shard \"{}\" has taken exists nowhere else. SELECT shard_split_rollback({}) leaves split {there} as it is, to be finished.",
+            "Nothing was changed, because the writes on shard \"{}\" exist nowhere else. SELECT shard_split_rollback({}) leaves split {there} as it is, to be finished.",
             plan.target.shard_key, plan.id
         ))),
         other => other,

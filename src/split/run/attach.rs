@@ -28,7 +28,7 @@ impl Worker {
     pub(super) fn revert(&mut self, state: &State) -> Result<Reverted> {
         let id = self.id;
         let tenure = self.take_plan()?;
-        wait::report("the cutover to be reverted on the source");
+        wait::report("the cutover to be undone on the source");
         let outcome = recovery::revert(&tenure, state.target_lost)?;
         if outcome == Reverted::AskTarget {
             let now = transaction(|| split::state(self.id))?;

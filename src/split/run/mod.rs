@@ -21,7 +21,7 @@ use crate::catalog::way_back;
 use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{transaction, try_transaction};
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use crate::split::copy::{outcome, step};
 use crate::split::cutover::recovery::{self, Reverted};
 use crate::split::cutover::{self, Aim, Rehearsed, aborted, settled, watch};
@@ -172,8 +172,8 @@ impl Worker {
         if work != Work::Tail {
             self.idle_since = None;
         }
-        if let Some(text) = doing(work).filter(|_| !waits_on) {
-            wait::report(text);
+        if let Some((status, text)) = doing(work).filter(|_| !waits_on) {
+            wait::report_as(status, text);
         }
         if state.source_lost && phases::is_decided(state.phase) && !state.finished {
             return self.finish_without_source(state);
@@ -344,7 +344,7 @@ impl Worker {
             }
             None => {}
         }
-        wait::report("shard_split_resume: paused");
+        wait::report_as(WorkerStatus::Idle, "shard_split_resume: paused");
         Ok(Duration::from_secs(5))
     }
 
@@ -356,7 +356,7 @@ impl Worker {
         renew_lease(self.attached(&state)?, &mut renewed)?;
         self.lease_renewed = renewed;
         self.write(|| record::activity(id, "idle", None));
-        wait::report("waiting for shard_split_run_backfill");
+        wait::report_as(WorkerStatus::Idle, "waiting for shard_split_run_backfill");
         Ok(Duration::from_secs(5))
     }
 
@@ -435,23 +435,30 @@ impl Worker {
         }
         // A window that took long has another behind it.
         let behind = outcome.lag > guc::tail_interval();
-        let text = match outcome.lag > guc::max_lag() {
-            true => format!(
-                "the lag to fall: {} changes took {} ms, shardmaster.max_lag is {} ms",
-                outcome.changes,
-                outcome.lag.as_millis(),
-                guc::max_lag().as_millis()
+        let (status, text) = match outcome.lag > guc::max_lag() {
+            true => (
+                WorkerStatus::Waiting,
+                format!(
+                    "the lag to fall: {} changes took {} ms, shardmaster.max_lag is {} ms",
+                    outcome.changes,
+                    outcome.lag.as_millis(),
+                    guc::max_lag().as_millis()
+                ),
             ),
-            false if behind => "applying changes".to_owned(),
-            false if state.request == CutoverRequest::Later => {
-                transaction(|| cutover_request::waits_for(self.id)).unwrap_or_default()
-            }
+            false if behind => (WorkerStatus::Following, APPLYING.to_owned()),
+            false if state.request == CutoverRequest::Later => (
+                WorkerStatus::Waiting,
+                transaction(|| cutover_request::waits_for(self.id)).unwrap_or_default(),
+            ),
             false => {
                 let found = self.engine.as_mut().map(|engine| self.readers.watch(engine)).transpose()?;
-                found.flatten().unwrap_or_else(|| "waiting for shard_split_cutover".to_owned())
+                match found.flatten() {
+                    Some(reads) => (WorkerStatus::Waiting, reads),
+                    None => (WorkerStatus::Idle, "waiting for shard_split_cutover".to_owned()),
+                }
             }
         };
-        wait::report(&text);
+        wait::report_as(status, &text);
         let compares = state.verifies && self.compares_after <= Instant::now();
         let is_idle = is_caught_up && outcome.is_empty() && !behind && !state.verifies && !state.repairs;
         self.idle_since = self.idle_since.or(Some(Instant::now())).filter(|_| is_idle);
@@ -476,21 +483,23 @@ impl Worker {
     }
 }
 
-/// For pg_stat_activity. shardmaster.split_waits_for knows these texts from those that say
-/// what is waited for. None: what was said before still holds.
-fn doing(work: Work) -> Option<&'static str> {
-    match work {
-        Work::Nothing | Work::Hold | Work::BeginBackfill | Work::Settle => None,
-        Work::Install => Some("installing"),
-        Work::Copy => Some("copying"),
-        Work::Tail => Some("applying changes"),
-        Work::Cutover => Some("cutting over"),
-        Work::Rehearse => Some("rehearsing the cutover"),
-        Work::CompleteCutover => Some("completing the cutover"),
-        Work::Finish => Some("finishing"),
-        Work::Watch => Some("looking at both shards"),
-        Work::Prove | Work::Verify => Some("comparing both sides"),
-        Work::RollBack => Some("rolling back"),
-        Work::EndRedirect => Some("ending the redirect"),
-    }
+const APPLYING: &str = "applying changes";
+
+/// For pg_stat_activity. None: what was said before still holds.
+fn doing(work: Work) -> Option<(WorkerStatus, &'static str)> {
+    let text = match work {
+        Work::Nothing | Work::Hold | Work::BeginBackfill | Work::Settle => return None,
+        Work::Tail => return Some((WorkerStatus::Following, APPLYING)),
+        Work::Install => "installing",
+        Work::Copy => "copying",
+        Work::Cutover => "cutting over",
+        Work::Rehearse => "rehearsing the cutover",
+        Work::CompleteCutover => "completing the cutover",
+        Work::Finish => "finishing",
+        Work::Watch => "checking both shards",
+        Work::Prove | Work::Verify => "comparing both sides",
+        Work::RollBack => "rolling back",
+        Work::EndRedirect => "ending the redirect",
+    };
+    Some((WorkerStatus::Working, text))
 }

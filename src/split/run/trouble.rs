@@ -65,7 +65,7 @@ impl Worker {
         }
         if ends && !self.told_to_mend {
             let text =
-                format!("clients of its keys are refused until this is mended: {}", record::reason(&failure));
+                format!("clients of its keys are refused until this is fixed: {}", record::reason(&failure));
             transaction(|| split::event(self.id, None, None, &text));
             self.told_to_mend = true;
         }

@@ -74,12 +74,13 @@ pub fn check(
     let rows = match source.undone(|source| source.run(&query).map_err(SplitError::from)) {
         Ok(rows) => rows,
         Err(SplitError::Remote(error)) if error.is("57014") => {
-            let text =
-                format!("whether rows have numbers beyond their sequences was not found in {LONGEST_MS} ms");
+            let text = format!(
+                "it was not found in {LONGEST_MS} ms whether rows have numbers beyond their sequences"
+            );
             return Ok(vec![Finding::note(
                 Remark::NumbersBeyond.check_name(),
                 text,
-                "An index that begins with the number finds it.",
+                "An index that begins with the number makes it faster.",
             )]);
         }
         Err(error) => return Err(error),
@@ -197,9 +198,9 @@ impl<'a> Looked<'a> {
 
     fn finding(&self, plan: &Plan, (at, greatest): (&str, &str)) -> Finding {
         let (sequence, side, then) = match &self.by {
-            By::Source(draw) => (&draw.sequence.name, "source", format!("at {at}, is yet to give that out")),
+            By::Source(draw) => (&draw.sequence.name, "source", format!("at {at}, has not given out yet")),
             By::Target(fill, _) => {
-                (&fill.to.name, "target", format!("which goes on with {at}, is yet to give that out"))
+                (&fill.to.name, "target", format!("which continues with {at}, has not given out yet"))
             }
         };
         let ends = match &self.by {
@@ -212,7 +213,7 @@ impl<'a> Looked<'a> {
             By::Source(_) | By::Target(..) => format!("SELECT setval({}, {greatest})", literal(sequence)),
         };
         let detail = format!(
-            "{}: column \"{}\": a row that moves has {greatest}, and sequence {sequence} of the {side}, {then}; {ends} on the {side} ends it",
+            "{}: column \"{}\": a row that moves has {greatest}, which sequence {sequence} of the {side}, {then}; {ends} on the {side} corrects it",
             self.policy.table_name, self.column.name
         );
         Finding::remark_of(plan.reverse_of, Remark::NumbersBeyond, &self.object(), detail)

@@ -68,7 +68,7 @@ pub fn check(
     remarks.into_iter().for_each(|remark| tell(true, remark));
     for (wanted, why) in make::may_not(source, target, &to_make)? {
         let text = format!(
-            "sequence {} is missing on the target, {}, and cannot be made there: {why}",
+            "sequence {} is missing on the target, {}, and cannot be created there: {why}",
             wanted.name(),
             wanted.why()
         );
@@ -81,14 +81,14 @@ pub fn check(
         let count = unknown.len();
         let (many, examples) =
             (if count == 1 { "sequence" } else { "sequences" }, by_key::examples(&unknown));
-        let text = format!("{count} {many} of the source that nothing known draws from: {examples}");
+        let text = format!("{count} {many} of the source that nothing known uses: {examples}");
         let name = format!(
             "{}.{}",
             crate::remote::quote::ident(&first.schema),
             crate::remote::quote::ident(&first.relname)
         );
         let hint = format!(
-            "If clients draw from one for rows that move: SELECT shard_sequence_add({}, {}).",
+            "If clients use one for rows that move: SELECT shard_sequence_add({}, {}).",
             literal(&name),
             literal(&plan.keyspace)
         );
@@ -132,8 +132,7 @@ fn of_unfollowed(plan: &Plan, unfollowed: &[Unfollowed]) -> Vec<Finding> {
     }
     let finding = |(object, why): (String, Vec<String>)| {
         let text = format!(
-            "{object}, which {}: where these values of a key come from is not known, and the target may give them out again. If it is a \
-             sequence, SELECT shard_sequence_add() with its name has it raised; a table that counts has to move, or be set there",
+            "{object}, which {}: it is not known where these values of a key come from, and the target may give them out again. If it is a sequence, SELECT shard_sequence_add() with its name has it raised; a table that counts must move, or be set there",
             why.join(" and ")
         );
         Finding::remark_of(plan.reverse_of, Remark::KeysUnfollowed, &object, text)
@@ -145,8 +144,7 @@ fn of_unfollowed(plan: &Plan, unfollowed: &[Unfollowed]) -> Vec<Finding> {
 fn of_unknown_keys(plan: &Plan, undecided: &[Named]) -> Option<Finding> {
     let first = undecided.first()?;
     let text = format!(
-        "functions may draw from {} of the source by names that they put together: {}; whether one is of a key that moves, and \
-         missing on the target, is not known: SELECT shard_sequence_add() names one that is to be raised there",
+        "functions may use {} of the source by names that they build: {}; it is not known whether one of them is used for a moving key and missing on the target: SELECT shard_sequence_add() adds one that is to be raised there",
         counted(undecided.len(), "sequence", "sequences"),
         by_key::examples(undecided)
     );
@@ -174,7 +172,7 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
     for pair in &found.pairs {
         let name = &pair.to.name;
         let belongs = of_target(pair, 1).map(|owner| {
-            let hint = format!("GRANT {owner} TO the mover's role: ALTER SEQUENCE is for owners.");
+            let hint = format!("ALTER SEQUENCE is for owners. GRANT {owner} TO the mover's role.");
             (format!("sequence {name} belongs to {owner}"), hint)
         });
         let unlogged = of_target(pair, 2).map(|_| {

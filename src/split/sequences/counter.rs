@@ -173,12 +173,12 @@ pub fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String,
         );
         return Some((
             text,
-            "Give the column a larger type on the target, as bigint, or a CHECK that goes further."
+            "Give the column a larger type on the target, for example bigint, or a CHECK with a higher limit."
                 .to_owned(),
         ));
     }
     if !state.reaches(value) {
-        let text = format!("sequence {sequence} ends before {value}, where that of the source is");
+        let text = format!("sequence {sequence} ends before {value}, which that of the source has reached");
         let hint = format!(
             "ALTER SEQUENCE {sequence} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
         );
@@ -192,7 +192,7 @@ pub fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String,
         "sequence {sequence}, which starts with {start}, is raised to {bound} at most, half way to its end, and that of the source is at {value}"
     );
     let hint = format!(
-        "A source that was broken into can say any value, and use up the target's sequence with it. If it is right: ALTER SEQUENCE {sequence} START WITH {value} on the target, from where the bound counts; or another MAXVALUE (MINVALUE, if it counts down)."
+        "An attacked source can report any value, to use up the target's sequence. If the value is right, raise the limit on the target: ALTER SEQUENCE {sequence} START WITH {value}. Or set another MAXVALUE (MINVALUE, if it counts down)."
     );
     Some((text, hint))
 }

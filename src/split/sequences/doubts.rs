@@ -42,7 +42,7 @@ impl Doubts {
             std::mem::take(draws).into_iter().partition(|draw| !draw.is_sure() && draw.sequence.is_closed);
         *draws = open;
         for draw in closed {
-            self.add(&draw.sequence, &draw.sequence, "the mover may not read it on the source");
+            self.add(&draw.sequence, &draw.sequence, "the mover cannot read it on the source");
         }
     }
 
@@ -69,8 +69,7 @@ impl Doubts {
         }
         let who = self.who.get(&of_source.oid).map_or("a function", String::as_str);
         let text = format!(
-            "{who} may draw from sequence {}, which is not raised on the target: {why}; \
-             if a number of it is in rows that move, it is given out again there",
+            "{who} may use sequence {}, which is not raised on the target: {why}; if a number of it is in rows that move, it is given out again there",
             sequence.name
         );
         self.all.push(Doubt { sequence: sequence.name.clone(), text });
@@ -80,14 +79,14 @@ impl Doubts {
 fn why_not(pair: &Pair) -> Option<String> {
     let to = &pair.to;
     if let Some(role) = &to.may_not {
-        return Some(format!("role {role}, to whom the table belongs, may not set it"));
+        return Some(format!("role {role}, which owns the table, cannot set it"));
     }
     if to.is_closed {
-        return Some("the mover may not read it".to_owned());
+        return Some("the mover cannot read it".to_owned());
     }
     if let Some(owner) = &to.of_others {
-        return Some(format!("it belongs to {owner}, of whom the mover is no member"));
+        return Some(format!("it belongs to {owner}, and the mover is not a member of that role"));
     }
     let cycles = to.cycles || pair.from.iter().any(|from| from.cycles);
-    cycles.then(|| "it begins anew at its end (CYCLE)".to_owned())
+    cycles.then(|| "it starts again at its end (CYCLE)".to_owned())
 }

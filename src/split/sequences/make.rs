@@ -115,13 +115,13 @@ pub fn make(source: &mut Connection, target: &mut Connection, wanted: &[Wanted])
     let name = made.get(done).map(|(wanted, _)| wanted.name()).unwrap_or_default();
     Err(SplitError::failed(
         error.sqlstate.unwrap_or(SqlState::NOT_IN_STATE),
-        format!("sequence {name} cannot be made on shard \"{}\": {}", target.shard(), error.message),
-        format!("Create it there as the source has it, or grant the mover what it lacks. {MAY_MAKE}"),
+        format!("sequence {name} cannot be created on shard \"{}\": {}", target.shard(), error.message),
+        format!("Create it there as the source has it, or grant the mover the missing right. {MAY_MAKE}"),
     ))
 }
 
 pub const MAY_MAKE: &str =
-    "The mover needs CREATE on the schema, and to be a member of the sequence's owner.";
+    "The mover needs CREATE on the schema, and must be a member of the sequence's owner.";
 
 /// Of some that are to be made, those that the mover may not make on the target, and why.
 pub fn may_not(
@@ -147,11 +147,11 @@ pub fn may_not(
         let why = if asked.rows.is_empty() {
             format!("schema \"{}\" does not exist there", wanted.schema)
         } else if !is(0) {
-            format!("the mover may not create in schema \"{}\"", wanted.schema)
+            format!("the mover cannot create in schema \"{}\"", wanted.schema)
         } else if !is(1) {
-            format!("the mover is no member of its owner, role \"{}\"", made.owner)
+            format!("the mover is not a member of its owner, role \"{}\"", made.owner)
         } else if !is(2) {
-            format!("its owner, role \"{}\", may not create in schema \"{}\"", made.owner, wanted.schema)
+            format!("its owner, role \"{}\", cannot create in schema \"{}\"", made.owner, wanted.schema)
         } else {
             continue;
         };

@@ -123,7 +123,7 @@ fn complete(
     }
     make::make(source, target, &found.to_make)?;
     let names: Vec<String> = found.to_make.iter().map(pair::Wanted::name).collect();
-    let text = format!("made on the target, as the source has them: {}", some_of(&names));
+    let text = format!("created on the target, as the source has them: {}", some_of(&names));
     transaction(|| split::event(plan.id, None, None, &text));
     let found = survey::survey(plan, source, target, tables)?;
     match found.to_make.first() {
@@ -236,7 +236,7 @@ impl Known {
 
 /// What is left undone behind a decision.
 pub fn tell(id: i64, reason: &str) {
-    let text = format!("sequences stay as the cutover had raised them: {reason}");
+    let text = format!("sequences stay where the cutover had raised them: {reason}");
     transaction(|| split::event(id, None, None, &text));
 }
 

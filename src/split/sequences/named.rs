@@ -153,7 +153,7 @@ fn made_of_others(
     let finding = |thing: &Thing| {
         let object = format!("{}.{}", ident_as_needed(&thing.schema), ident_as_needed(&thing.name));
         let detail = format!(
-            "{} {object}, which is named by functions that {CALLED}, is another one on the target",
+            "{} {object}, which is named by functions that {CALLED}, is different on the target",
             thing.kind
         );
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
@@ -189,7 +189,7 @@ fn made_otherwise(
     }
     let finding = |(table, objects): (&str, Vec<String>)| {
         let detail = format!(
-            "table {table}, which is named by functions that {CALLED}, is otherwise on the target: {}",
+            "table {table}, which is named by functions that {CALLED}, is different on the target: {}",
             some_of(&objects)
         );
         Finding::remark_of(plan.reverse_of, Remark::Lacking, table, detail)
@@ -289,7 +289,7 @@ fn otherwise(
         let is_named_there = there.values().any(|other| other.schema == schema && other.name == one.name);
         let detail = match there.get(&key(&one, schema)) {
             Some(other) if other.says != one.says => {
-                format!("function {object}, which {CALLED}, is another one on the target")
+                format!("function {object}, which {CALLED}, is different on the target")
             }
             Some(other) => {
                 let lacking = lacking(&one.callers, &other.callers);
@@ -318,7 +318,7 @@ fn otherwise(
     findings.extend(more.map(|(_, other)| {
         let object = format!("{}.{}", ident_as_needed(&other.schema), other.signature);
         let detail = format!(
-            "function {object} of the target has the name of one that {CALLED}, and calls may mean it"
+            "function {object} of the target has the name of one that {CALLED}, and may be called instead"
         );
         Finding::remark_of(plan.reverse_of, Remark::Alone, &object, detail)
     }));

@@ -58,7 +58,7 @@ impl Why<'_> {
         }
         match self {
             Why::Named(_) | Why::Counted | Why::Shown => format!(
-                "if that is right, SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global') says so for good"
+                "if that is right, SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global') declares it"
             ),
             Why::Referenced => format!(
                 "SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'reference', origin => {origin}) keeps them alike"
@@ -107,7 +107,7 @@ pub fn check(
             Ok((0, _)) if !is_counted => continue,
             Ok((n, _)) if *n > most => others(&format!("more than {most} rows")),
             Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => match is_counted {
-                true => "these functions write to it while the split runs, and what they change on the source, as counters that go on, stays there".to_owned(),
+                true => "these functions write to it while the split runs, and their changes on the source, for example of a counter, stay there".to_owned(),
                 false => continue,
             },
             Ok((n, _)) => others(&counted(*n, "row", "rows")),
@@ -151,7 +151,7 @@ pub fn counters(plan: &Plan, source: &mut Connection, tables: &[(String, String)
 }
 
 fn others(many: &str) -> String {
-    format!("it has {many}, which stay, and the target's are others")
+    format!("it has {many}, which stay, and the target has others")
 }
 
 fn keyspace_of(other: Option<&String>) -> String {
@@ -270,6 +270,8 @@ fn look(
     }
     let place = (vec![schema.to_owned()], vec![table.to_owned()]);
     let code = owners::find_in(session, place, trusted, &Named::none())?.code;
-    let why = |code: &owners::Code| format!("the mover would run code of {}: {}", code.owner, code.text());
+    let why = |code: &owners::Code| {
+        format!("the mover would run untrusted code of {}: {}", code.owner, code.text())
+    };
     Ok(code.first().map_or(Look::May, |code| Look::Unread(why(code))))
 }

@@ -147,10 +147,10 @@ fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]
                 pairing.problems.push(Problem {
                     table: Some(table),
                     text: format!(
-                        "column \"{column}\" is computed by {expression}, and sequence {sequence} fills it for the target's clients: how far it has to be is not known"
+                        "column \"{column}\" is computed by {expression}, and sequence {sequence} fills it for the target's clients: the value that it has to reach is not known"
                     ),
                     hint: format!(
-                        "Fill the column by a column of the source: shard_split_map() with its name. Or let nothing draw from {sequence} by default."
+                        "Fill the column from a column of the source with shard_split_map(). Or remove {sequence} from the column's default."
                     ),
                 });
             }
@@ -233,7 +233,7 @@ fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -
             "sequence {sequence} fills column \"{column}\" on the target alone: it is not raised past the numbers that rows bring"
         ),
         hint: format!(
-            "Set it past them on the target: SELECT setval('{sequence}', ..). Or let nothing fill the column by default there."
+            "Set it past them on the target: SELECT setval('{sequence}', ..). Or remove the column's default there."
         ),
     })
 }
@@ -356,7 +356,7 @@ impl Wanted {
     pub fn why(&self) -> String {
         match (&self.from.by, &self.from.column) {
             (By::Function(who), _) => format!("{who} names it"),
-            (By::Perhaps(who), _) => format!("{who} may draw from it"),
+            (By::Perhaps(who), _) => format!("{who} may use it"),
             (By::Said, _) => "shard_sequence_add() names it".to_owned(),
             (By::Key, _) => "its name holds a key that moves".to_owned(),
             (By::Identity | By::Default | By::Owned, Some(column)) => {

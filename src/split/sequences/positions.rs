@@ -150,7 +150,7 @@ impl Position {
         let to_follow = || same_way().filter(|from| !to.is_apart_from(**from)).map(|from| from.now());
         let value = if to.is_up() { to_follow().max() } else { to_follow().min() };
         if same_way().next().is_none() && !self.from.is_empty() {
-            let text = format!("sequence {sequence} counts the other way than that of the source");
+            let text = format!("sequence {sequence} counts in the other direction from that of the source");
             let hint = format!(
                 "Give both the same sign: ALTER SEQUENCE {sequence} INCREMENT BY .., with MINVALUE and MAXVALUE that fit."
             );
@@ -163,10 +163,10 @@ impl Position {
 /// Why it is not raised, and what to do about it.
 pub fn not_to_be_set(pair: &Pair) -> Option<(String, String)> {
     let (name, owner) = (&pair.to.name, pair.to.may_not.as_ref()?);
-    let who = if pair.table.is_some() { "to whom the table belongs" } else { "for whom it would be raised" };
-    let text = format!("sequence {name} may not be set by role {owner}, {who}");
+    let who = if pair.table.is_some() { "which owns the table" } else { "for which it would be raised" };
+    let text = format!("sequence {name} cannot be set by role {owner}, {who}");
     let hint = format!(
-        "It is raised for that role: GRANT UPDATE ON SEQUENCE {name} TO {owner}, or let clients draw from another one."
+        "It is raised with that role's rights. GRANT UPDATE ON SEQUENCE {name} TO {owner}, or let clients use another one."
     );
     Some((text, hint))
 }
@@ -202,8 +202,7 @@ pub fn by_less(pair: &Pair, position: &Position) -> Option<String> {
     (there.unsigned_abs() < here.unsigned_abs()).then(|| {
         let name = &pair.to.name;
         format!(
-            "sequence {name} goes on by {there} on the target, and by {here} on the source: clients that take {} numbers with each of its \
-             would give out some twice; ALTER SEQUENCE {name} INCREMENT BY {here} makes both alike",
+            "sequence {name} increments by {there} on the target, and by {here} on the source: clients that take {} numbers with each of its would give out some twice; ALTER SEQUENCE {name} INCREMENT BY {here} makes both alike",
             here.unsigned_abs()
         )
     })
@@ -216,10 +215,10 @@ pub fn otherwise_called(pair: &Pair) -> Option<(String, String)> {
     (!is_called_so).then(|| {
         (
             format!(
-                "sequence {name} stands for {} of the source: clients that name that one fail",
+                "sequence {name} takes the place of {} of the source: clients that use that name fail",
                 here.name
             ),
-            format!("If some do: ALTER SEQUENCE {name} RENAME TO {} on the target.", ident(&here.relname)),
+            format!("If any do: ALTER SEQUENCE {name} RENAME TO {} on the target.", ident(&here.relname)),
         )
     })
 }
@@ -368,7 +367,7 @@ fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline:
         }
         target.run("ROLLBACK")?;
         let reason =
-            format!("a transaction on shard \"{}\" that has drawn from sequence {sequence}", target.shard());
+            format!("a transaction on shard \"{}\" that has used sequence {sequence}", target.shard());
         if Instant::now() + pause > deadline {
             return Err(SplitError::Retry(reason));
         }

@@ -230,8 +230,13 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
             // Of the master's own database he is to be allowed to set it. Elsewhere roles are others.
             Some(_) if plan.target.conninfo.is_none() && name.role.is_none() => found.remarks.push(Problem {
                 table: None,
-                text: format!("sequence {} was added by role {}, which is no more", name.quoted(), name.named_by),
-                hint: "Nothing of it is raised: SELECT shard_sequence_drop() and shard_sequence_add() with its name.".to_owned(),
+                text: format!(
+                    "sequence {} was added by role {}, which no longer exists",
+                    name.quoted(),
+                    name.named_by
+                ),
+                hint: "It is not raised. Call shard_sequence_drop() and shard_sequence_add() with its name."
+                    .to_owned(),
             }),
             Some(named) => {
                 let role = name.role.clone().filter(|_| plan.target.conninfo.is_none());
@@ -240,9 +245,8 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
             None => found.remarks.push(Problem {
                 table: None,
                 text: format!("sequence {} of the keyspace does not exist on the source", name.quoted()),
-                hint:
-                    "Nothing of it is raised: SELECT shard_sequence_drop() with its name, if it is no more."
-                        .to_owned(),
+                hint: "It is not raised. If it no longer exists, SELECT shard_sequence_drop() with its name."
+                    .to_owned(),
             }),
         }
     }
@@ -407,13 +411,13 @@ impl Survey {
                 text: format!(
                     "sequence {name} is missing on the target; {why}, which another sequence fills"
                 ),
-                hint: format!("Create {name} on the target if clients still draw from it by its name."),
+                hint: format!("Create {name} on the target if clients still use it by its name."),
             });
         } else {
             self.problems.push(Problem {
                 table,
                 text: format!("sequence {name} is missing on the target; {why}"),
-                hint: format!("Create {name} on the target: clients that draw from it would fail there."),
+                hint: format!("Create {name} on the target. Clients that use it would fail there."),
             });
         }
     }
@@ -447,10 +451,10 @@ fn begins_anew(table: Option<usize>, side: &str, sequence: &str) -> Problem {
     Problem {
         table,
         text: format!(
-            "sequence {sequence} of the {side} begins anew at its end (CYCLE): which numbers rows have is not known from it"
+            "sequence {sequence} of the {side} starts again at its end (CYCLE), so that it does not show which numbers rows have"
         ),
         hint: format!(
-            "ALTER SEQUENCE {sequence} NO CYCLE on the {side}, with a MAXVALUE that is far enough; or let no unique index have the column."
+            "ALTER SEQUENCE {sequence} NO CYCLE on the {side}, with a MAXVALUE that is far enough. Or remove the column from all unique indexes."
         ),
     }
 }

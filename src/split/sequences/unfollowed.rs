@@ -61,7 +61,7 @@ impl Unfollowed {
     pub fn of_more(table: usize, columns: &BTreeSet<String>, most: usize) -> Unfollowed {
         let (who, why) = (
             "functions".to_owned(),
-            format!("are more than {most} or very long, and not all of them are read"),
+            format!("are more than {most} or very long, so that not all of them are read"),
         );
         Unfollowed { table, columns: columns.clone(), who, why, kind: Kind::Open }
     }
@@ -344,7 +344,7 @@ impl<'a> Judge<'a> {
                     table: start.table,
                     columns: given.clone(),
                     who: self.calls.bodies[start.number].signature.clone(),
-                    why: "counts the rows that are there, as each shard does for itself".to_owned(),
+                    why: "counts the existing rows, as each shard does for itself".to_owned(),
                     kind: Kind::Counted,
                 });
             }
@@ -388,7 +388,7 @@ impl<'a> Judge<'a> {
             let doubt = match word.as_str() {
                 "execute" if is_run(tokens, at) && !is_literal(rest) => {
                     let all = words(&tokens[bounds(tokens, at)]);
-                    let why = "runs a text that it puts together (EXECUTE)".to_owned();
+                    let why = "runs a text that it builds (EXECUTE)".to_owned();
                     let kind = if all.contains("nextval") { Kind::Made(all) } else { Kind::Open };
                     Some(Doubt { why, kind })
                 }

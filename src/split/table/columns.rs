@@ -65,7 +65,8 @@ pub fn pair(from: &TableShape, to: &TableShape, maps: &[Map], fixed: &[&str]) ->
         let map = maps.iter().find(|map| map.column == column.name);
         match map.map(|map| map.expression.as_deref()) {
             Some(_) if fixed.contains(&column.name.as_str()) => {
-                pairing.refuse(format!("column \"{}\" tells rows apart and cannot be computed", column.name));
+                pairing
+                    .refuse(format!("column \"{}\" is part of the key and cannot be computed", column.name));
             }
             Some(Some(_)) if column.generated.is_some() => {
                 pairing.refuse(format!(
@@ -139,7 +140,7 @@ fn pair_by_name(pairing: &mut Pairing, source: Option<&Column>, target: &Column)
             if source.type_name != target.type_name {
                 let types = format!("column \"{name}\" is {} and {}", source.type_name, target.type_name);
                 if is_wider(source, target) {
-                    pairing.accept(format!("{types}, which takes every value"));
+                    pairing.accept(format!("{types}, which accepts every value"));
                 } else {
                     pairing.refuse(types);
                 }

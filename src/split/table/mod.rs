@@ -244,7 +244,7 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
         SplitError::failed(
             SqlState::parse("42P01"),
             format!("table {}: {what} on shard \"{shard}\"", policy.table_name),
-            format!("SELECT * FROM shard_split_check({}) lists everything that is in the way.", plan.id),
+            format!("SELECT * FROM shard_split_check({}) lists all problems.", plan.id),
         )
     };
     for (shape, shard) in [(&source, &plan.source.shard_key), (&target, &plan.target.shard_key)] {

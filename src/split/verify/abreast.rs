@@ -17,7 +17,7 @@ use crate::agent::state::progress::Progress;
 use crate::catalog::verification::{Status, Verification};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, FOR_EVER, RemoteError};
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, Extent, Span};
 use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
@@ -52,7 +52,7 @@ pub fn small_ones(engine: &mut Engine, run: &mut Run) -> Result<bool> {
     if groups.len() < 2 {
         return Ok(false);
     }
-    wait::report(&format!("comparing {}", engine.tables[positions[0]].source.name));
+    wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[positions[0]].source.name));
     let mut left = positions.as_slice();
     let mut of_each = Vec::new();
     for count in groups {

@@ -27,7 +27,7 @@ fn look(engine: &mut Engine) -> Result<()> {
     let stray = source::stray_changes(engine)?;
     if stray > 0 {
         let text = format!(
-            "source shard \"{}\" took {stray} changes after the cutover, while it had lost its fence",
+            "source shard \"{}\" accepted {stray} changes after the cutover, while it had lost its fence",
             engine.plan.source.shard_key
         );
         walk::give_up(engine, text);

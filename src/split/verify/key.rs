@@ -34,15 +34,15 @@ pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> 
     }
     let (shard, id) = (&plan.target.shard_key, plan.id);
     let text = format!(
-        "table {} has another primary key on shard \"{shard}\" than at the cutover",
+        "table {} has a different primary key on shard \"{shard}\" from that at the cutover",
         table.target.name
     );
     let detail = format!(
-        "the key is ({}) now; which rows clients have changed there was noted by the one before",
+        "the key is now ({}); the rows that clients have changed there were recorded by the former key",
         columns(&table.target)
     );
     Err(SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, text).detail(detail).hint(format!(
-        "Give it its key back until the split is finished, and make the same call again. To delete the rows of shard \"{}\" without a proof that shard \"{shard}\" has them: SELECT shard_split_finish({id}, accept_missing => true).",
+        "Give it its former key until the split is finished, and make the same call again. To delete the rows of shard \"{}\" without a proof that shard \"{shard}\" has them: SELECT shard_split_finish({id}, accept_missing => true).",
         plan.source.shard_key
     ))))
 }

@@ -104,7 +104,7 @@ pub fn require_noted(target: &mut Connection, changes: &Changes) -> Result<()> {
     }
     Err(Failure::new(
         SqlState::NOT_IN_STATE,
-        "not all rows are known that clients have changed since the cutover: the log of them is full (shardmaster.queue_max_size)",
+        "not all rows that clients have changed since the cutover are known: the log of them is full (shardmaster.queue_max_size)",
     )
     .into())
 }

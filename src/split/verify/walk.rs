@@ -20,7 +20,7 @@ use crate::catalog::verification::{self, Status, Verification};
 use crate::guc;
 use crate::remote::Together;
 use crate::server::txn::transaction;
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, Extent, Span};
 use crate::split::copy::{held, scope_size};
 use crate::split::engine::Engine;
@@ -91,7 +91,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
             run.tables.remove(0);
             continue;
         };
-        wait::report(&format!("comparing {}", engine.tables[position].source.name));
+        wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[position].source.name));
         let known = &progress.tables[position];
         let is_small = table.status == Status::Pending && whole::is_small(engine, position, known)?;
         let size = if is_small { whole::compare(engine, position)? } else { None };
@@ -155,7 +155,10 @@ fn small_ones(engine: &mut Engine, run: &mut Run, began: Instant) -> Result<()> 
         if positions.is_empty() {
             return Ok(());
         }
-        wait::report(&format!("comparing {}", engine.tables[positions[0]].source.name));
+        wait::report_as(
+            WorkerStatus::Working,
+            &format!("comparing {}", engine.tables[positions[0]].source.name),
+        );
         positions.truncate(whole::small_together(engine, &positions)?);
         let compared = whole::compare_together(engine, &positions)?;
         let is_first_left = compared.len() < count || compared.iter().any(Option::is_none);

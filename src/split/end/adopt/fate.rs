@@ -59,7 +59,7 @@ fn not_a_version(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let known = keyspace::version(&keyspace.name);
     if decision.version <= 0 || decision.version > known.saturating_add(MOST_LOST) {
         return Some(format!(
-            "routing version {} is none of keyspace \"{}\", which is at {known}",
+            "routing version {} does not belong to keyspace \"{}\", which is at {known}",
             decision.version, keyspace.name
         ));
     }
@@ -86,10 +86,10 @@ fn of_other_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String>
     let keep = keeping(decision);
     let call = match keyspace.strategy {
         // Its keys would have to be taken out first, which nobody may as long as it is closed.
-        Strategy::Directory => format!("{keep} leaves its routes as they are, and opens it"),
+        Strategy::Directory => format!("{keep} leaves its routes unchanged, and opens it"),
         Strategy::Hash { .. } | Strategy::Range { .. } => {
             format!(
-                "drop it and add it so, then call shard_adopt() again; {keep} leaves its routes as they are"
+                "drop it and add it so, then call shard_adopt() again; {keep} leaves its routes unchanged"
             )
         }
     };
@@ -102,14 +102,14 @@ fn of_later_one(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let (here, there) = (keyspace::made(&keyspace.name)?, decision.keyspace_made?);
     let keep = keeping(decision);
     let call = match keyspace.strategy {
-        Strategy::Directory => format!("{keep} leaves its routes as they are, and opens it"),
+        Strategy::Directory => format!("{keep} leaves its routes unchanged, and opens it"),
         Strategy::Hash { .. } | Strategy::Range { .. } => format!(
-            "drop it, add it and its tables as they were then, and call shard_adopt() again; {keep} leaves its routes as they are"
+            "drop it, add it and its tables as they were then, and call shard_adopt() again; {keep} leaves its routes unchanged"
         ),
     };
     (here < there).then(|| {
         format!(
-            "keyspace \"{}\" was dropped and made anew since, and its keys are of the later one: {call}",
+            "keyspace \"{}\" was dropped and created again since, and its keys are of the later one: {call}",
             keyspace.name
         )
     })
@@ -122,7 +122,7 @@ fn of_other_tables(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let here = table_policy::all(&keyspace.name);
     let missing = moved.iter().find(|table| !here.iter().any(|listed| listed.table_name == **table))?;
     Some(format!(
-        "keyspace \"{}\" was made anew, and has no table {missing}, whose rows moved then: if it is the same one, add its tables with shard_table_add() and call shard_adopt() again; {} leaves its routes as they are, and opens it",
+        "keyspace \"{}\" was created again, and has no table {missing}, whose rows moved then: if it is the same one, add its tables with shard_table_add() and call shard_adopt() again; {} leaves its routes unchanged, and opens it",
         keyspace.name,
         keeping(decision)
     ))
@@ -161,7 +161,7 @@ fn not_known_there(lost: &Lost, asked: &Asked) -> Option<String> {
         return None;
     }
     Some(format!(
-        "shard \"{to_shard}\" knows nothing of it, and may have been restored, too: {}",
+        "shard \"{to_shard}\" has no record of it, and may have been restored, too: {}",
         by_rows(lost)
     ))
 }
@@ -179,7 +179,7 @@ fn without_keys(decision: &Decision) -> String {
 pub fn by_rows(lost: &Lost) -> String {
     let Decision { from_shard, to_shard, .. } = &lost.decision;
     format!(
-        "look on \"{from_shard}\" and \"{to_shard}\" for the rows; {} leaves the routes as they are",
+        "look on \"{from_shard}\" and \"{to_shard}\" for the rows; {} leaves the routes unchanged",
         keeping(&lost.decision)
     )
 }

@@ -24,7 +24,7 @@ struct Outcome<'a> {
 /// The rows of a keyspace, in the order of its decisions.
 pub fn take_over(name: &str, all: &[&Lost], asked: &Asked, call: Call<'_>) -> Result<Vec<Row>, Failure> {
     let Ok(found) = keyspace::find(name) else {
-        let why = "not taken over: this master has no such keyspace: add it with shard_keyspace_add(), then call shard_adopt() again";
+        let why = "not adopted: this master has no such keyspace: add it with shard_keyspace_add(), then call shard_adopt() again";
         return Ok(all.iter().map(|lost| Row::of(lost, why)).collect());
     };
     let locked = if call.dry_run { None } else { Some(keyspace::lock(name)?) };
@@ -46,7 +46,7 @@ pub fn take_over(name: &str, all: &[&Lost], asked: &Asked, call: Call<'_>) -> Re
                 Err(why) => why,
             },
         };
-        rows.push(Row::of(lost, &format!("not taken over: {why}")));
+        rows.push(Row::of(lost, &format!("not adopted: {why}")));
     }
     let steps = routes.steps();
     rows.extend(steps.iter().map(|step| row(step, call.dry_run)));
@@ -58,16 +58,16 @@ pub fn take_over(name: &str, all: &[&Lost], asked: &Asked, call: Call<'_>) -> Re
 
 fn row(step: &Step<'_>, dry_run: bool) -> Row {
     let mut action = match step.becomes {
-        Becomes::IsThere => "is routed there already".to_owned(),
+        Becomes::IsThere => "is already routed there".to_owned(),
         Becomes::MovedOn(split) => format!("stays: split {split} has moved it later, as this master knows"),
-        Becomes::NoShard => "stays: it has gone on from there".to_owned(),
+        Becomes::NoShard => "stays: it has moved on from there".to_owned(),
         Becomes::Routed if dry_run => "is to be routed there".to_owned(),
         Becomes::Routed => "is routed there now".to_owned(),
     };
     if step.becomes == Becomes::Routed && !step.lost.is_certain {
         let _ = write!(
             action,
-            ", and shard \"{}\" knows nothing of it any more: look for the rows with shard_misplaced()",
+            ", and shard \"{}\" no longer knows it: look for the rows with shard_misplaced()",
             step.lost.decision.to_shard
         );
     }
@@ -82,7 +82,7 @@ fn apply(keyspace: &Locked, steps: &[Step<'_>], outcome: &Outcome<'_>) -> Result
     let done: Vec<&Lost> = outcome.taken.iter().chain(&outcome.kept).copied().collect();
     let Some(last) = done.iter().map(|lost| lost.decision.version).max() else { return Ok(()) };
     let splits: Vec<String> = done.iter().map(|lost| lost.decision.split_id.to_string()).collect();
-    let reason = format!("taken over from the shards: decisions of splits {}", splits.join(", "));
+    let reason = format!("adopted from the shards: decisions of splits {}", splits.join(", "));
     let moved_by = outcome.taken.iter().map(|lost| lost.decision.split_id).max();
     let change = || Change {
         reason: Some(&reason),

@@ -18,7 +18,7 @@ pub fn lost_of_plan(decision: &Decision) -> Option<String> {
         })
     };
     let call = match way_back::there(id) {
-        _ if has_begun(id) => format!("does that once it goes on: SELECT shard_split_resume({id})"),
+        _ if has_begun(id) => format!("does that when it continues: SELECT shard_split_resume({id})"),
         Some(there) if is_decided(there) => {
             format!("does that once split {there} is taken back: SELECT shard_split_reverse({there})")
         }

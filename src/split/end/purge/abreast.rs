@@ -11,7 +11,7 @@ use crate::agent::state::tenure;
 use crate::remote::copy::Bounds;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, Span};
 use crate::split::copy::{held, scope_size};
 use crate::split::end::proof::abreast::{Pair, prove};
@@ -110,11 +110,10 @@ impl<'a> Going<'a> {
             batches.push(batch);
         }
         if let Some(batch) = batches.first() {
-            wait::report(&format!(
-                "deleting rows of {}, {} batches at a time",
-                batch.leaf.name,
-                batches.len()
-            ));
+            wait::report_as(
+                WorkerStatus::Working,
+                &format!("deleting rows of {}, {} batches at a time", batch.leaf.name, batches.len()),
+            );
         }
         self.begin(pairs, &mut batches)?;
         if batches.is_empty() {

@@ -14,7 +14,7 @@ use crate::remote::copy::Bounds;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, Together};
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use crate::split::copy::scope_size;
 use crate::split::injection_points::reach;
 use crate::split::references::bonds::Beside;
@@ -138,10 +138,13 @@ impl Walk {
         };
         if !gone.is_empty() {
             reach(self.after_batch)?;
-            wait::report(&format!(
-                "deleting rows of {}",
-                counted(gone.len(), "table or partition", "tables and partitions")
-            ));
+            wait::report_as(
+                WorkerStatus::Working,
+                &format!(
+                    "deleting rows of {}",
+                    counted(gone.len(), "table or partition", "tables and partitions")
+                ),
+            );
         }
         Ok(gone)
     }

@@ -19,7 +19,7 @@ pub fn settle(id: i64, findings: &mut Vec<Finding>) {
         finding.hint = Some(match known {
             Some(Accepted { by, .. }) => clean::said(&format!("Accepted by {by}.")),
             None => clean::said(&format!(
-                "If that is as it should be: SELECT shard_split_accept({id}, {}, {}).",
+                "If that is intended: SELECT shard_split_accept({id}, {}, {}).",
                 literal(&finding.name),
                 literal(object)
             )),
@@ -28,7 +28,7 @@ pub fn settle(id: i64, findings: &mut Vec<Finding>) {
     let unfound: Vec<&Accepted> =
         accepted.iter().filter(|accepted| !findings.iter().any(|finding| is_of(accepted, finding))).collect();
     let notes = unfound.into_iter().map(|Accepted { check, object, .. }| {
-        let hint = "The check finds nothing of that name: if it is still listed, copy its object.";
+        let hint = "The check reports nothing of that name. If it is still listed, copy its object.";
         Finding::note("accepted remarks", format!("{check}: {object}"), hint)
     });
     let notes: Vec<Finding> = notes.collect();

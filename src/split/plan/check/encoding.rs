@@ -49,7 +49,7 @@ pub fn of_both(source: &Looked, target: &Looked) -> Option<Finding> {
     let (from, to) = (&source.observation.encoding, &target.observation.encoding);
     let ok = from == to || is_one_to_one(from) && is_one_to_one(to);
     let detail = format!("the source is in {from}, the target in {to}: different texts may become the same");
-    let hint = "Make the target's database one of the source's encoding.";
+    let hint = "Use a database of the source's encoding as the target.";
     (!ok).then(|| Finding::new("encodings", false, detail, hint))
 }
 
@@ -57,13 +57,15 @@ pub fn of_both(source: &Looked, target: &Looked) -> Option<Finding> {
 pub fn of_keys(plan: &Plan, name: &str, encoding: &str) -> Option<Finding> {
     let problem = match (&plan.scope, encoding) {
         (_, "UTF8") => return None,
-        (Scope::Ranges { .. }, _) => "it orders texts otherwise than keys are ordered",
-        (Scope::Buckets { .. }, "SQL_ASCII") => "its texts may be none in UTF-8, of which the hash is made",
+        (Scope::Ranges { .. }, _) => "it sorts texts in another order than keys",
+        (Scope::Buckets { .. }, "SQL_ASCII") => {
+            "its texts may be invalid in UTF-8, of which the hash is computed"
+        }
         (Scope::Keys(keys), _) if !is_one_to_one(encoding) && !keys.iter().all(|key| key.is_ascii()) => {
-            "a key with more than ASCII may be several of its texts"
+            "a key with non-ASCII characters may be several of its texts"
         }
         (Scope::Buckets { .. } | Scope::Keys(_), _) => return None,
     };
-    let hint = "Make the shard's database one of encoding UTF8.";
+    let hint = "Use a database of encoding UTF8 for the shard.";
     Some(Finding::new(name, false, format!("the database is in {encoding}: {problem}"), hint))
 }

@@ -45,12 +45,12 @@ pub fn check(plan: &Plan, side: Side, session: &mut Connection) -> Result<Vec<Fi
         };
         let names: Vec<String> = triggers.iter().map(EventTrigger::text).collect();
         let detail = format!(
-            "{command}, as a split does, fails by an event trigger or a right that is missing: {}; {}",
+            "{command}, as a split does, fails because of an event trigger or a missing right: {}; {}",
             error.message,
             some_of(&names)
         );
         let hint = format!(
-            "Have its function let role {} pass, or ALTER EVENT TRIGGER {} DISABLE while the split runs, until it is finished.",
+            "Change its function to allow role {}. Or ALTER EVENT TRIGGER {} DISABLE until the split is finished.",
             session.user(),
             first.name
         );

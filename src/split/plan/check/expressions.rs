@@ -15,7 +15,7 @@ const FUNCTIONS: &str = include_str!("../../../../sql/check/expression_functions
 /// The view that an expression is read as: the server keeps it parsed.
 const VIEW: &str = "shardmaster_expression";
 /// Where names are not found, what they mean cannot be looked at.
-const UNREAD: &str = "syntax error, or a comment, a semicolon, a text in dollars or two beside each other, U&'..', B'..' or the like, or a name in a schema with letters beyond ASCII and without double quotes: these are not read here";
+const UNREAD: &str = "syntax error, or something that is not accepted here: a comment, a semicolon, a dollar-quoted text or two texts side by side, U&'..', B'..' or the like, or a name in a schema with non-ASCII letters and without double quotes";
 
 /// That the source can compute what is mapped; whether it can.
 pub fn check(
@@ -41,8 +41,7 @@ pub fn check(
                 "source: computed columns",
                 problem.is_none(),
                 problem.map_or(detail.clone(), |problem| format!("{detail}: {problem}")),
-                "Say it again with shard_split_map(), as one SQL expression over one row of the source, \
-                 of functions that are IMMUTABLE or STABLE and, where they are not plain SQL, have SET search_path.",
+                "Set it again with shard_split_map(), as one SQL expression over one row of the source. Its functions must be IMMUTABLE or STABLE and, if they are not plain SQL, have SET search_path.",
             ));
         }
     }
@@ -62,7 +61,7 @@ fn problem(
     }
     // What a query within it reads, views say, is looked at by nobody.
     if plain::has_query(expression) {
-        return Ok(Some("a sub-select is no function of the row".to_owned()));
+        return Ok(Some("a sub-select is not a function of the row".to_owned()));
     }
     // Before it is planned, which runs functions of constants.
     if let Some(code) = code_of_others(connection, table, expression, trusted)? {
@@ -101,7 +100,7 @@ fn code_of_view(connection: &mut Connection, trusted: &[String]) -> Result<Optio
     )?;
     let of_owner = found.code.first().map(Code::text);
     Ok(of_owner
-        .or_else(|| named.scalar().map(|name| format!("{name} is not known to look at its arguments alone"))))
+        .or_else(|| named.scalar().map(|name| format!("{name} may depend on more than its arguments"))))
 }
 
 /// A query in which the expression stands by itself: one that closes a parenthesis which it
@@ -120,7 +119,7 @@ fn made_of(
     let view = format!("CREATE TEMPORARY VIEW {VIEW} AS SELECT ({expression}) AS computed FROM {table} t");
     connection.query(&view, &[])?;
     if let Some(what) = connection.run(MADE_OF)?.scalar() {
-        return Ok(Some(format!("{what} is no function of the row")));
+        return Ok(Some(format!("{what} is not a function of the row")));
     }
     unbound(connection)
 }
@@ -132,7 +131,7 @@ fn unbound(connection: &mut Connection) -> std::result::Result<Option<String>, R
         let [Some(function), to_try] = row.as_slice() else { continue };
         let Some(number) = to_try else {
             return Ok(Some(format!(
-                "{function} has no SET search_path, and finds what it names by its caller's"
+                "{function} has no SET search_path, and finds its names by the caller's"
             )));
         };
         match connection.query("SELECT fmgr_sql_validator($1)", &[Some(number)]) {

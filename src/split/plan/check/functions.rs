@@ -36,7 +36,7 @@ impl Called {
             false,
             self.text.clone(),
             &format!(
-                "The mover's search_path is pg_catalog. Say where the function's names are, for every caller: ALTER FUNCTION {} SET search_path = ..., with the schemas that it means.",
+                "The mover's search_path is pg_catalog. Set the function's own, with the schemas that it needs: ALTER FUNCTION {} SET search_path = ...",
                 self.function
             ),
         )
@@ -67,7 +67,7 @@ pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<
         let problem = match failure {
             Some(message) => format!("does not work under the mover's search_path: {message}"),
             None if is_shown == "t" => continue,
-            None => "finds what it names by the search_path of its caller".to_owned(),
+            None => "finds its names by the search_path of its caller".to_owned(),
         };
         let text = format!("{what} calls {function}, which {problem}");
         found.push(Called { position, text, function: function.clone(), default_of: default_of.clone() });

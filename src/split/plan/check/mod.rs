@@ -87,7 +87,7 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
     });
     // A worker tries again by itself.
     for finding in findings.iter_mut().filter(|finding| finding.transient && finding.hint.is_none()) {
-        finding.hint = Some("It may pass by itself: ask again.".to_owned());
+        finding.hint = Some("This may be temporary. Ask again.".to_owned());
     }
     let mut line = outlook::line(&findings, outlook.as_ref(), now(state).as_deref());
     // It was begun, and does not begin again by itself.
@@ -95,7 +95,7 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
         let resume = format!("SELECT shard_split_resume({})", plan.id);
         line = match state.phase {
             Phase::Planning => line.replacen("ready: ", &format!("ready for {resume}: "), 1),
-            _ => format!("{line}; it has failed, and nothing is found that is in the way of {resume}"),
+            _ => format!("{line}; it has failed, and nothing is found that prevents {resume}"),
         };
     }
     (line, findings)
@@ -104,11 +104,11 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
 fn way_back(plan: &Plan, state: &State) -> String {
     let there = plan.reverse_of.unwrap_or_default();
     match (state.phase, state.goal) {
-        (Phase::RolledBack, _) => format!("the reverse split of split {there}, which is given up"),
+        (Phase::RolledBack, _) => format!("the reverse split of split {there}, which is being dropped"),
         (_, Goal::Planning) => {
             format!("the reverse split of split {there}: SELECT shard_split_reverse({there}) begins it")
         }
-        _ => format!("the reverse split of split {there}, which is asked for"),
+        _ => format!("the reverse split of split {there}, which is requested"),
     }
 }
 
@@ -185,7 +185,7 @@ fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Fi
                 "target: deferrable constraints of the source",
                 false,
                 format!("{}: constraint \"{}\", {why}", policy.table_name, promise.name),
-                "Make it NOT DEFERRABLE, or add it to the source and compute none of its columns: it is not checked for rows that are copied.",
+                "Make it NOT DEFERRABLE, or add it to the source and compute none of its columns. For copied rows it is not checked.",
             ))
         })
         .collect()
@@ -236,7 +236,7 @@ fn require_of(plan: &Plan, bad: Vec<Finding>) -> Result<()> {
     Err(SplitError::Failed(
         Failure::new(
             state,
-            format!("the check has found {}, first: {}", counted(bad.len(), "problem", "problems"), all[0]),
+            format!("the check found {}, first: {}", counted(bad.len(), "problem", "problems"), all[0]),
         )
         .detail(all.join("; "))
         .hint(format!(
@@ -283,7 +283,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let locked = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
     let mut looked = look_at_tables(plan, side, connection, locked, findings)?;
     if !looked.locked.closed.is_empty() && findings.iter().all(|finding| finding.ok) {
-        let text = "the mover may not lock a table of the keyspace to read it";
+        let text = "the mover cannot lock a table of the keyspace to read it";
         findings.push(Finding::new(
             &label("right to read"),
             false,
@@ -311,12 +311,12 @@ fn look_at_tables(
     findings.extend(others.findings(plan, side));
     if others.code.is_empty() {
         let found = event_triggers::check(plan, side, &mut connection);
-        findings.extend(asked("what its event triggers say to a split", found)?);
+        findings.extend(asked("what its event triggers do to a split", found)?);
     }
     let server = format!("{SERVER} UNION ALL {}", readers::ALL_TABLES);
     let server = asked("what its server is like", connection.run(&server))?;
     findings.extend(server.rows.iter().map(|row| from_row(plan, side, row)));
-    let tables = asked("what is in the way of its tables", in_the_way(plan, side, &mut connection))?;
+    let tables = asked("what prevents moving its tables", in_the_way(plan, side, &mut connection))?;
     findings.extend(tables.rows.iter().map(|row| from_row(plan, side, row)));
     findings.extend(asked("which tables are in no keyspace", left_behind(plan, side, &mut connection))?);
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
@@ -377,7 +377,7 @@ fn of_a_copy(side: Side, shard: &Shard, split: i64, original: &str) -> Finding {
         &format!("{}: redirects of another shard", side.as_str()),
         false,
         format!(
-            "it is a copy of shard \"{original}\", and refuses what split {split} has taken away from there"
+            "it is a copy of shard \"{original}\", and refuses the keys that split {split} has moved away from there"
         ),
         &format!("SELECT * FROM shard_cleanup({}) removes that from the copy.", literal(&shard.shard_key)),
     )

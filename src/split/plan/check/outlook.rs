@@ -165,7 +165,7 @@ impl Outlook {
         ];
         if let Some(oldest) = self.oldest.filter(|oldest| oldest.as_secs() >= 1) {
             parts.push(format!(
-                "and for transactions that have written: the oldest on the source is open for {}",
+                "and for transactions that have written: the oldest on the source has been open for {}",
                 time(oldest)
             ));
         }
@@ -189,7 +189,7 @@ pub fn line(findings: &[Finding], outlook: Option<&Outlook>, now: Option<&str>) 
     match outlook {
         Some(outlook) => format!("{standing}: {}", outlook.text()),
         None if now.is_some() => standing,
-        None => format!("{standing}: how much would move could not be asked"),
+        None => format!("{standing}: the amount that would move could not be asked"),
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
         let text = "about 12000 rows, 5 MB, in 2 tables, a copy of about 300 ms, writers wait about 46 ms at the cutover";
         assert_eq!(line(&[], Some(&outlook), None), format!("ready: {text}"));
         assert_eq!(line(&[wrong(), wrong()], Some(&outlook), None), format!("not ready, 2 findings: {text}"));
-        let unknown = "not ready, 1 finding: how much would move could not be asked";
+        let unknown = "not ready, 1 finding: the amount that would move could not be asked";
         assert_eq!(line(&[wrong()], None, None), unknown);
         assert_eq!(line(&[], Some(&outlook), Some("begun")), format!("begun: {text}"));
         assert_eq!(line(&[wrong()], None, Some("begun")), "begun, 1 finding");
@@ -253,6 +253,6 @@ mod tests {
     #[test]
     fn an_old_writer_is_named_with_the_wait() {
         let outlook = Outlook { oldest: Some(Duration::from_secs(90)), tables: 1, ..Outlook::default() };
-        assert!(line(&[], Some(&outlook), None).ends_with("the oldest on the source is open for 90 s"));
+        assert!(line(&[], Some(&outlook), None).ends_with("the oldest on the source has been open for 90 s"));
     }
 }

@@ -37,9 +37,8 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
         return vec![Finding::new("same columns", true, from.name.clone(), "")];
     }
     let computed =
-        "Make the columns equal, or say with shard_split_map() how this one is computed (NULL: left out).";
-    let plain =
-        "shard_split_map() with the column's own name as the expression takes what was said of it back.";
+        "Make the columns equal, or set with shard_split_map() how this one is computed (NULL: left out).";
+    let plain = "shard_split_map() with the column's own name as the expression removes its mapping.";
     differences
         .into_iter()
         .map(|difference| {
@@ -63,7 +62,7 @@ fn types(plan: &Plan, policy: &Policy, (from, to): (&TableShape, &TableShape)) -
         let (Some(out), Some(into)) = (from.column(name), to.column(&pair.target)) else { continue };
         let Some(problem) = type_problem(out, into) else { continue };
         let hint = format!(
-            "Say how it is computed, or leave it out by NULL: SELECT shard_split_map({}, {}, {}, {})",
+            "Set how it is computed, or leave it out with NULL: SELECT shard_split_map({}, {}, {}, {})",
             plan.id,
             literal(&policy.table_name),
             literal(&pair.target),
@@ -87,7 +86,7 @@ fn type_problem(out: &Column, into: &Column) -> Option<String> {
         None => String::new(),
     };
     Some(format!(
-        "is of type {}: values of type {}{of} are not known to arrive unchanged{}",
+        "is of type {}: values of type {}{of} may change on the way{}",
         out.type_name,
         part.name,
         part.note().map_or(String::new(), |note| format!(" ({note})"))
@@ -111,7 +110,7 @@ fn keys(from: &TableShape, to: &TableShape) -> Vec<Finding> {
             }
             if let Some(part) = column.cannot_be_key() {
                 let detail = format!(
-                    "{}: column \"{name}\" is of type {}, whose equality is not known to find rows again",
+                    "{}: column \"{name}\" is of type {}, whose equality may not find rows again",
                     shape.name, part.name
                 );
                 findings.push(Finding::new(
@@ -135,7 +134,7 @@ fn keys(from: &TableShape, to: &TableShape) -> Vec<Finding> {
                 text(target)
             );
             let hint =
-                "Give the column the same collation on both sides, by the same version of its library.";
+                "Give the column the same collation on both sides, of the same version of its library.";
             findings.push(Finding::new("collations of the primary key", false, detail, hint));
         }
     }

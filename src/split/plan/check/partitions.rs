@@ -42,7 +42,7 @@ pub fn check(
         if let Some(parent) = &first.lacking {
             let detail = format!("{parent} is partitioned by hash, and not every remainder has a partition");
             let hint =
-                "Create the missing partition on the target: which rows would go there is not known before.";
+                "Create the missing partition on the target. Which rows would go there is not known before.";
             findings.push(Finding::new(NAME, false, detail, hint));
             continue;
         }
@@ -87,7 +87,8 @@ fn homeless(
         plain::is_harmless(&name.text) || !name.is_called && shape.columns().iter().any(is_type)
     };
     if let Some(takes) = taken.iter().find(|takes| !plain::is_expression(takes, is_known)) {
-        let detail = format!("{leaf}: whether the target takes its rows is not asked by: {takes}");
+        let detail =
+            format!("{leaf}: it is not asked whether the target accepts its rows, because of {takes}");
         return Ok(Some(Finding::new(NAME, false, detail, hint_of_both)));
     }
     let any: Vec<String> = taken.iter().map(|takes| format!("({takes})")).collect();
@@ -109,7 +110,7 @@ fn homeless(
         }),
         Err(error) if error.is_verdict() => {
             let detail =
-                format!("{leaf}: whether the target takes its rows cannot be asked: {}", error.message);
+                format!("{leaf}: it cannot be asked whether the target accepts its rows: {}", error.message);
             Some(Finding::new(NAME, false, detail, hint_of_both))
         }
         Err(error) => return Err(error.into()),

@@ -109,7 +109,7 @@ fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
             name,
             false,
             format!("{} holds rows of key \"{key}\"", shape.name),
-            "If they are the key's own rows, roll this plan back and assign the key to this shard. Else delete them.",
+            "If they are the key's own rows, roll this plan back and assign the key to this shard. Otherwise delete them.",
         ),
     }
 }
@@ -128,7 +128,7 @@ fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&s
         kinds.push(format!("{others} of keys that are not in the plan, such as \"{example}\""));
     }
     let seen = if without + others > COUNTED { "at least " } else { "" };
-    let hint = "They are not moved and not deleted. To move a key with the others, plan again with it; one that is routed nowhere is assigned to the source first.";
+    let hint = "They are not moved and not deleted. To move a key with the others, plan again with it. A key without a route must be assigned to the source first.";
     Finding::note(name, format!("{}: {seen}{}", shape.name, kinds.join(", ")), hint)
 }
 

@@ -19,7 +19,7 @@ pub fn check(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Result<Ve
     if plan.source.namespace == plan.target.namespace {
         return Ok(vec![Finding::new("two shards", false, one_place(&plan.source, &plan.target), STAY)]);
     }
-    let hint = "Leave the schema out of the table's name, so that each shard's namespace is meant; or give the shards two databases.";
+    let hint = "Leave the schema out of the table's name, so that it means each shard's namespace. Or give the shards two databases.";
     let finding =
         |name| Finding::new("two tables", false, format!("{name} is the same table on both shards"), hint);
     Ok(shared.into_iter().map(finding).collect())

@@ -133,10 +133,10 @@ fn family(
     let is = format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base);
     let Some(family) = column.family() else {
         let hint = "Shard by a column of type smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum.";
-        return Err((format!("{is}, whose values are no keys"), hint));
+        return Err((format!("{is}, whose values cannot be keys"), hint));
     };
     if let Some(equality) = &column.equality {
-        let hint = "Give the column a deterministic collation, which routing goes by.";
+        let hint = "Give the column a deterministic collation, which routing needs.";
         return Err((format!("{is} with a nondeterministic collation ({equality})"), hint));
     }
     let fits = match (plan.scope.strategy().of(), plan.key_type) {
@@ -156,7 +156,7 @@ fn family(
     let key_type = plan.key_type.unwrap_or(KeyType::Text);
     let is_told = key_type.tells_apart(column.is_padded(), plan.scope.strategy().of().is_none());
     let keys = key_type.name();
-    let hint = "Make the column of the keyspace's key type, or the keyspace of the column's.";
+    let hint = "Give the column the keyspace's key type, or the keyspace the column's.";
     if fits && is_told {
         Ok(family)
     } else {

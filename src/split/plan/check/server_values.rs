@@ -93,7 +93,7 @@ fn filled_by_functions(
         let table = moving.get(position)?;
         let of = column.as_ref().map_or(String::new(), |name| format!(" column \"{name}\":"));
         let detail = format!(
-            "{}:{of} {}: what it gives means something on the server that gave it, and is copied as it is written",
+            "{}:{of} {}: its results have a meaning on their own server only, and are copied as they are",
             table.shape.name,
             what.join("; ")
         );
@@ -105,16 +105,16 @@ fn filled_by_functions(
 fn of_one_server(shape: &TableShape, column: &Column, part: &str) -> String {
     let Column { name, type_name, .. } = column;
     format!(
-        "{}: column \"{name}\" is of type {type_name}: values of type {part} mean something on the server that gave them, and are copied as they are written",
+        "{}: column \"{name}\" is of type {type_name}: values of type {part} have a meaning on their own server only, and are copied as they are",
         shape.name
     )
 }
 
 fn of_large_objects(shape: &TableShape, column: &Column, named: &Named) -> String {
     let number = match named {
-        Named::None => "no large object that is there".to_owned(),
+        Named::None => "no large object that exists".to_owned(),
         Named::Some(number) => counted(*number, "large object", "large objects"),
-        Named::Sampled(number) => format!("large objects, as all {number} values say that were looked at"),
+        Named::Sampled(number) => format!("large objects, like all {number} values that were examined"),
         Named::Uncounted => "large objects, which were not counted in time".to_owned(),
     };
     format!(

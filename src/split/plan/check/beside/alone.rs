@@ -20,8 +20,8 @@ pub fn keys(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding> {
         .filter(|fact| !is_promised(pair, fact, given))
         .map(|fact| {
             let detail =
-                format!("{}: {}: the source does not keep its rows to it", pair.to.name, fact.text());
-            let hint = "Rows that come are held to it: add it to the source, or drop it on the target and add it after the split.";
+                format!("{}: {}: the source does not enforce it", pair.to.name, fact.text());
+            let hint = "The target enforces it. Add it to the source, or drop it on the target and add it again after the split.";
             Finding::new(NAME, false, detail, hint)
         })
         .collect()

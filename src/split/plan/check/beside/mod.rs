@@ -58,12 +58,12 @@ pub fn check(
             literal(&plan.keyspace)
         );
         findings.extend(lacks.into_iter().map(|text| {
-            let detail = format!("{}: the target lacks {text}; {copy} makes most of such", to.name);
+            let detail = format!("{}: the target lacks {text}; {copy} creates what it can", to.name);
             remark(plan, Remark::Lacking, &policy.table_name, &text, detail)
         }));
         findings.extend(of_table(&missing.alone, position).map(|text| {
             let detail = format!(
-                "{}: the target alone has {text}: roles come to rows that they do not come to on the source",
+                "{}: the target alone has {text}: roles can reach rows that they cannot reach on the source",
                 to.name
             );
             remark(plan, Remark::Alone, &policy.table_name, text, detail)
@@ -116,7 +116,7 @@ fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
 }
 
 fn of_setting(plan: &Plan, text: &str) -> Finding {
-    let detail = format!("otherwise on the target: {text}");
+    let detail = format!("different on the target: {text}");
     remark(plan, Remark::Lacking, "database settings", text, detail)
 }
 
@@ -147,7 +147,7 @@ fn stale(plan: &Plan, there: &[Fact]) -> Option<Finding> {
     let views = there.iter().filter(|fact| fact.is(&["materialized view"]));
     let names: Vec<String> = views.map(|fact| fact.name.clone()).collect();
     let text = format!(
-        "materialized views over the tables show rows that have come once they are refreshed: {}",
+        "materialized views over the tables show the copied rows only after a refresh: {}",
         some_of(&names)
     );
     let shard = &plan.target.shard_key;

@@ -64,7 +64,7 @@ pub fn check(
         let detail = match difference.is_missing {
             true => format!("{object}, which the tables or views over them use, is missing on the target"),
             false => {
-                format!("{object}, which the tables or views over them use, is another one on the target")
+                format!("{object}, which the tables or views over them use, is different on the target")
             }
         };
         findings.push(remark(&object, detail));
@@ -81,7 +81,7 @@ pub fn check(
     {
         let object = difference.object.text();
         let what =
-            if difference.is_missing { "is missing on the target" } else { "is another one on the target" };
+            if difference.is_missing { "is missing on the target" } else { "is different on the target" };
         findings.push(remark(
             &object,
             format!("{object}, which clients may call, or views over the tables, {what}"),
@@ -107,7 +107,7 @@ fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> 
         let detail =
             format!("extension {name} is of version {version} on the source and {other} on the target");
         let hint =
-            format!("ALTER EXTENSION {name} UPDATE makes them alike, where both servers have that version.");
+            format!("ALTER EXTENSION {name} UPDATE makes them alike, if both servers have that version.");
         (other != version).then(|| match is_one_major {
             true => remark(format!("version of extension {name}"), format!("{detail}: {hint}")),
             false => Finding::note(Remark::Lacking.check_name(), detail, &hint),

@@ -30,7 +30,7 @@ pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
         let named = missing.iter().take(MOST).map(|fact| format!("{} {}", fact.text(), fact.says));
         lacks.extend(named);
         if missing.len() > MOST {
-            lacks.push(format!("{} partitions more", missing.len() - MOST));
+            lacks.push(format!("{} more partitions", missing.len() - MOST));
         }
     }
     lacks

@@ -39,7 +39,7 @@ pub fn of_source_alone(
     });
     let lacking: Vec<String> = lacking.collect();
     let text = format!("publications of the source that the target lacks: {}", some_of(&lacking));
-    let hint = "Their subscribers hear of the deletion on the source and of nothing on the target: publish the tables there, too, and subscribe to both.";
+    let hint = "Their subscribers receive the deletion on the source and nothing from the target. Publish the tables there, too, and subscribe to both.";
     Ok((!lacking.is_empty()).then(|| Finding::note("source: publications", text, hint)))
 }
 
@@ -72,7 +72,7 @@ pub fn check(session: &mut Connection, side: Side, shapes: &Observation) -> Resu
                 Ok(_) => {}
                 Err(error) if error.is_verdict() => {
                     let hint = format!(
-                        "ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or FULL where its publication filters rows by columns that are in no key; or take the table out of the publication.",
+                        "ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or FULL if its publication filters rows by columns that are in no key. Or remove the table from the publication.",
                         name = leaf.name
                     );
                     findings.push(Finding::new(

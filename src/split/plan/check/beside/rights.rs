@@ -38,7 +38,7 @@ pub struct Missing {
     pub alone: Vec<(Option<usize>, String)>,
 }
 
-const NO_ROLE: &str = ", which is no role there";
+const NO_ROLE: &str = ", which is not a role there";
 /// Rights by which somebody comes to rows that he does not come to elsewhere.
 const OF_ROWS: [&str; 6] = ["SELECT", "INSERT", "UPDATE", "DELETE", "BYPASSRLS", "rights of"];
 

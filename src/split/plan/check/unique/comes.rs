@@ -278,7 +278,7 @@ fn restarted(from: &Filling, to: &Filling) -> Option<String> {
         let (numbers, start) = one.restarted?;
         numbers.meet(other.numbers)?;
         Some(format!(
-            "TRUNCATE .. RESTART IDENTITY on the {shard} begins with {start}, and comes to numbers of the other side: ALTER SEQUENCE {} START WITH one of its own.",
+            "TRUNCATE .. RESTART IDENTITY on the {shard} begins with {start}, and reaches numbers of the other side: ALTER SEQUENCE {} START WITH one of its own.",
             one.name
         ))
     };
@@ -291,8 +291,7 @@ fn by_turns(from: &Filling, to: &Filling) -> Option<String> {
     let most = step.max(other);
     (most > 1 && !from.numbers.is_apart_from(to.numbers)).then(|| {
         format!(
-            "They take turns: where clients take {most} numbers with each of a sequence, as pools of ORMs do, both shards have the same ones. \
-             Give each a range of its own, as docs/guides/identifiers.md shows: ALTER SEQUENCE {} MINVALUE .. MAXVALUE ..",
+            "They alternate. Clients that take {most} numbers with each of a sequence's, as connection pools of ORMs do, get the same ones on both shards. Give each a range of its own, as in docs/guides/identifiers.md: ALTER SEQUENCE {} MINVALUE .. MAXVALUE ..",
             to.name
         )
     })

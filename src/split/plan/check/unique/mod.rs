@@ -181,24 +181,24 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
     let shard_by = plan.tables.get(index.position).map_or("", |table| table.shard_by.as_str());
     match comes {
         Comes::Met(Met { from, to, number, by, through, is_sure }) => {
-            let who = by.as_ref().map_or_else(String::new, |by| format!(", which {by} draws"));
+            let who = by.as_ref().map_or_else(String::new, |by| format!(", which {by} uses"));
             let through = through.as_ref().map_or_else(String::new, |text| format!("; {text}"));
             let detail = format!(
                 "{text}: sequences {from} of the source and {to} of the target may both give out {number}{who}{through}"
             );
             if !is_sure {
                 let detail = format!(
-                    "{detail}; whether it comes into the key is not known: give each shard's sequence numbers of its own, as docs/guides/identifiers.md shows"
+                    "{detail}; it is not known whether it is used in the key: give each shard's sequence numbers of its own, as in docs/guides/identifiers.md"
                 );
                 return Finding::remark_of(plan.reverse_of, Remark::SequencesOfFunctions, to, detail);
             }
             // Which column a function fills is not known for certain: these the operator sets apart.
             let hint = match by {
                 Some(_) => format!(
-                    "Add column \"{shard_by}\" to the key, or give each shard's sequence numbers of its own, as docs/guides/identifiers.md shows: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. START .. RESTART."
+                    "Add column \"{shard_by}\" to the key. Or give each shard's sequence numbers of its own, as in docs/guides/identifiers.md: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. START .. RESTART."
                 ),
                 None => format!(
-                    "SELECT * FROM shard_sequences_spread({}) gives each shard numbers of its own, for good; or add column \"{shard_by}\" to the key.",
+                    "SELECT * FROM shard_sequences_spread({}) gives each shard numbers of its own. Or add column \"{shard_by}\" to the key.",
                     literal(&plan.keyspace)
                 ),
             };
@@ -213,7 +213,7 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
         Comes::Application(what) => Finding::note(
             NAME,
             format!("{text}: {what}"),
-            "No shard knows the values of the others. The application has to keep them apart. See docs/guides/identifiers.md.",
+            "No shard knows the values of the others. The application must keep them apart. See docs/guides/identifiers.md.",
         ),
     }
 }
@@ -224,7 +224,7 @@ fn of_one_row(index: &Index) -> Option<Finding> {
     is_of_few.then(|| {
         Finding::note(
             NAME,
-            format!("{}: allows one row, or one for each of a few values, in the whole system, and cannot hold over several shards", index.text()),
+            format!("{}: allows one row, or one for each of a few values, in the whole system, which several shards cannot enforce", index.text()),
             "Each shard will allow as many. Add the shard-by column to it, or move what it counts to a reference table.",
         )
     })

@@ -89,7 +89,7 @@ impl<'a> Values<'a> {
         }
         if let Some(why) = untried(index, policy, is_on_both) {
             let hint = "A value that is on both sides stops the copy (23505).";
-            let detail = format!("{}: its values are not tried against the target: {why}", index.text());
+            let detail = format!("{}: its values are not compared with the target's: {why}", index.text());
             return Ok(Some(Finding::note(NAME, detail, hint)));
         }
         let (Some(by), Some(there)) = (from.column(&policy.shard_by), to.column(&policy.shard_by)) else {
@@ -100,7 +100,7 @@ impl<'a> Values<'a> {
             Ok(tried) => Ok(Some(self.finding(index, policy, target.shard(), &tried))),
             // What a type's own functions say is no reason for the check to end.
             Err(error) if error.is_verdict() => {
-                let detail = format!("{}: its values cannot be tried: {}", index.text(), error.message);
+                let detail = format!("{}: its values cannot be compared: {}", index.text(), error.message);
                 Ok(Some(Finding::note(NAME, detail, "A value that is on both sides stops the copy (23505).")))
             }
             Err(error) => Err(error.into()),
@@ -161,7 +161,7 @@ impl<'a> Values<'a> {
         match met.owner.as_deref().and_then(|owner| self.other_split(owner)) {
             // Its rows leave, or come back, and are waited for.
             Some(other) => {
-                let hint = format!("Split {other} moves that row; this one waits for it.");
+                let hint = format!("Split {other} moves that row. This one waits for it.");
                 Finding::note(NAME, detail, &hint)
             }
             None => {
@@ -214,7 +214,7 @@ fn untried(index: &Index, policy: &Policy, is_on_both: bool) -> Option<String> {
         plain::qualified(text).is_some_and(|names| names.is_empty()) && !plain::has_query(text)
     };
     let other = expressions.iter().find(|text| !is_plain(text));
-    other.map(|text| format!("what {text} calls is not known to be harmless"))
+    other.map(|text| format!("what {text} calls is not known to be safe"))
 }
 
 /// The values that move, as text.
