@@ -28,7 +28,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY 1, 3, 2, 7
 $$;
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
-    'what refuses clients: both sides of active splits and redirects of finished ones, and key guards. state: of a source capture, fenced or moved; of a target closed or open; of a finished split redirect, or ending and asking while keys are assigned to the shard again; of a key guard installing, guarded, partial (a table was added since, and needs another call), removing or left (removed by force, until shard_cleanup()). keys: the number of entries. tables: the number of tables, of a key guard those with its triggers; see the view shardmaster.shard_guard. Example: SELECT * FROM shard_guards()';
+    'what refuses clients: both sides of active splits and redirects of finished ones, and key guards. side: source, target, or standing for a key guard. state: of a source capture, fenced or moved; of a target closed or open; of a finished split redirect, or ending and asking while keys are assigned to the shard again; of a key guard installing, guarded, partial (a table was added since, and needs another call), removing or left (removed by force, until shard_cleanup()). keys: the number of entries. tables: the number of tables, of a key guard those with its triggers; see the view shardmaster.shard_guard. Example: SELECT * FROM shard_guards()';
 
 -- For whoever types a table's name; as the function.
 CREATE VIEW @extschema@.shard_guards AS SELECT * FROM @extschema@.shard_guards();

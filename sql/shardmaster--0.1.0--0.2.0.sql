@@ -859,7 +859,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                     CASE WHEN m.tail_status = 'caught_up' THEN 'caught up'
                          ELSE coalesce(shardmaster.counted(m.lag_rows, 'row', 'rows'), 'unknown rows') || ' behind' END END,
                CASE WHEN m.phase = 'completed' AND m.finished_at IS NULL AND m.fenced_since IS NULL
-                    THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
+                    THEN 'writers waited ' || round(m.fence_ms) || ' ms' END),
            -- What is wrong is what it waits for: somebody to mend it.
            shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,
                                         CASE WHEN m.phase = 'cutover_pending' AND m.waiting_on = 'call' AND m.activity <> 'paused'
@@ -1434,7 +1434,7 @@ COMMENT ON FUNCTION @extschema@.shard_lookup_conflicts(text) IS
 COMMENT ON FUNCTION @extschema@.shard_lookups() IS
     'each lookup index with each of its shards. state: new, filling, sweeping (pairs are checked again, because changes may have been missed) or filled. waiting: changes that are queued there, up to 100000. lag_seconds: the age of the oldest. waits_for: why it does not go on. Example: SELECT * FROM shard_lookups()';
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
-    'what refuses clients: both sides of active splits and redirects of finished ones, and key guards. state: of a source capture, fenced or moved; of a target closed or open; of a finished split redirect, or ending and asking while keys are assigned to the shard again; of a key guard installing, guarded, partial (a table was added since, and needs another call), removing or left (removed by force, until shard_cleanup()). keys: the number of entries. tables: the number of tables, of a key guard those with its triggers; see the view shardmaster.shard_guard. Example: SELECT * FROM shard_guards()';
+    'what refuses clients: both sides of active splits and redirects of finished ones, and key guards. side: source, target, or standing for a key guard. state: of a source capture, fenced or moved; of a target closed or open; of a finished split redirect, or ending and asking while keys are assigned to the shard again; of a key guard installing, guarded, partial (a table was added since, and needs another call), removing or left (removed by force, until shard_cleanup()). keys: the number of entries. tables: the number of tables, of a key guard those with its triggers; see the view shardmaster.shard_guard. Example: SELECT * FROM shard_guards()';
 COMMENT ON TABLE shardmaster.lookup_entry IS
     'the owner of each key of a lookup index: by a row of its shard, or claimed until such a row arrives';
 COMMENT ON TABLE shardmaster.lookup_conflict IS

@@ -35,7 +35,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                     CASE WHEN m.tail_status = 'caught_up' THEN 'caught up'
                          ELSE coalesce(shardmaster.counted(m.lag_rows, 'row', 'rows'), 'unknown rows') || ' behind' END END,
                CASE WHEN m.phase = 'completed' AND m.finished_at IS NULL AND m.fenced_since IS NULL
-                    THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
+                    THEN 'writers waited ' || round(m.fence_ms) || ' ms' END),
            -- What is wrong is what it waits for: somebody to mend it.
            shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,
                                         CASE WHEN m.phase = 'cutover_pending' AND m.waiting_on = 'call' AND m.activity <> 'paused'

@@ -138,7 +138,7 @@ fn a_table_that_comes_meanwhile_stops_the_cutover_and_the_finish() {
     let refused: Error = split.wait("completed", LIMIT).unwrap_err();
     assert_eq!(refused.sqlstate(), Some("55000"), "{refused}");
     assert!(
-        refused.to_string().contains("public.notes has a column \"tenant\" and is in no keyspace"),
+        refused.to_string().contains("public.notes is in no keyspace, and has a column \"tenant\""),
         "{refused}"
     );
     assert_eq!(master.query_one(routed, &[]).unwrap().get::<_, String>(0), "shard_a");

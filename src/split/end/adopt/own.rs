@@ -18,9 +18,13 @@ pub fn lost_of_plan(decision: &Decision) -> Option<String> {
         })
     };
     let call = match way_back::there(id) {
-        _ if has_begun(id) => format!("does that when it continues: SELECT shard_split_resume({id})"),
+        _ if has_begun(id) => {
+            format!("will make this change when it continues: SELECT shard_split_resume({id})")
+        }
         Some(there) if is_decided(there) => {
-            format!("does that once split {there} is taken back: SELECT shard_split_reverse({there})")
+            format!(
+                "will make this change once split {there} is taken back: SELECT shard_split_reverse({there})"
+            )
         }
         Some(there) => format!("was to take split {there} back: SELECT shard_split_rollback({there})"),
         None => format!("has not begun here: SELECT shard_split_rollback({id})"),

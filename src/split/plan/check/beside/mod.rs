@@ -49,16 +49,16 @@ pub fn check(
             continue;
         }
         let pair = Pair { position, policy, from, to };
-        let mut lacks = lacks::find(&pair, &given, &there);
-        lacks.extend(of_table(&missing.rights, position).map(str::to_owned));
-        let copy = format!(
-            "SELECT * FROM shard_schema_copy({}, {}, {})",
+        let copies = format!(
+            "SELECT * FROM shard_schema_copy({}, {}, {}) creates what it can",
             literal(&plan.source.shard_key),
             literal(&plan.target.shard_key),
             literal(&plan.keyspace)
         );
-        findings.extend(lacks.into_iter().map(|text| {
-            let detail = format!("{}: the target lacks {text}; {copy} creates what it can", to.name);
+        let lacks = lacks::find(&pair, &given, &there).into_iter().map(|text| (text, copies.as_str()));
+        let rights = of_table(&missing.rights, position).map(|text| (text.to_owned(), "GRANT it there"));
+        findings.extend(lacks.chain(rights).map(|(text, remedy)| {
+            let detail = format!("{}: the target lacks {text}; {remedy}", to.name);
             remark(plan, Remark::Lacking, &policy.table_name, &text, detail)
         }));
         findings.extend(of_table(&missing.alone, position).map(|text| {
