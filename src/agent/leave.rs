@@ -3,7 +3,7 @@
 use super::error::{Result, SplitError};
 use super::schema;
 use super::session;
-use super::state::{self, decision, master, reference_ended};
+use super::state::{self, decision, left, master, redirect, reference_ended};
 use crate::catalog::shard::Shard;
 use crate::catalog::split;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Takes away what this master has noted there of the shard's namespace, and the schema with the last of it. What belongs to
-/// another master stays.
-pub fn leave(shard: &Shard) -> Result<()> {
+/// another master stays. Returns the splits whose redirects stay: of those that this master knows none is left by now.
+pub fn leave(shard: &Shard) -> Result<Vec<i64>> {
     let mut connection = session::open_within(shard, "drop", PATIENCE)?;
     connection.set_deadline(Some(Instant::now() + PATIENCE));
     if !state::has(&mut connection, "decision")? && !state::has(&mut connection, "reference_ended")? {
-        return Ok(());
+        return Ok(Vec::new());
     }
     match master::check(&mut connection, &split::identity()) {
-        Err(SplitError::Failed(_)) => return Ok(()),
+        Err(SplitError::Failed(_)) => return Ok(Vec::new()),
         other => other?,
     }
     connection.run("BEGIN")?;
@@ -29,5 +29,9 @@ pub fn leave(shard: &Shard) -> Result<()> {
     reference_ended::forget(&mut connection, &shard.namespace)?;
     schema::drop_unused(&mut connection)?;
     connection.run("COMMIT")?;
-    Ok(())
+    let mut redirected = Vec::new();
+    for redirect in redirect::all(&mut connection)?.iter().filter(|one| one.namespace == shard.namespace) {
+        redirected.extend(left::splits(&mut connection, redirect)?.into_iter().map(|(split, _)| split));
+    }
+    Ok(redirected)
 }

@@ -14,6 +14,8 @@ use crate::clean;
 use crate::error::Failure;
 use crate::placement::free_slots;
 use crate::placement::shard as placement;
+use crate::remote::quote::literal;
+use crate::words::some_of;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
@@ -186,8 +188,9 @@ pub fn drop(shard_key: &str, may_ask: bool) -> Result<(), Failure> {
             true => leave::leave(&shard).map_err(|error| error.into_failure().message),
             false => Err("it cannot be asked within a transaction block".to_owned()),
         };
-        if let Err(why) = left {
-            warn_of_note(shard_key, &why);
+        match left {
+            Ok(redirected) => warn_of_redirects(shard_key, &redirected),
+            Err(why) => warn_of_note(shard_key, &why),
         }
     }
     keyspace::lock_all()?;
@@ -212,6 +215,24 @@ fn warn_of_note(shard: &str, why: &str) {
         format!("shard \"{shard}\" still records that it belongs to this master: {}", clean::said(why));
     ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
         .set_hint("If another master is to have it, call shard_adopt() there. If its database has no other shard, DROP SCHEMA shardmaster_agent CASCADE there removes the record.")
+        .report(PgLogLevel::WARNING);
+}
+
+/// What a master forgot that was restored since.
+fn warn_of_redirects(shard: &str, splits: &[i64]) {
+    if splits.is_empty() {
+        return;
+    }
+    let names: Vec<String> = splits.iter().map(i64::to_string).collect();
+    let which = if names.len() == 1 { "split" } else { "splits" };
+    let text = format!(
+        "shard \"{shard}\" still refuses clients of keys that left it with {which} {}, which this master does not know",
+        some_of(&names)
+    );
+    let hint =
+        format!("Add the shard again, and call shard_cleanup({}) before it is dropped.", literal(shard));
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+        .set_hint(hint)
         .report(PgLogLevel::WARNING);
 }
 

@@ -1,9 +1,11 @@
 //! A master that is restored to a time before a split of ranges or buckets, which is
 //! finished: the source's redirect stays as long as the restored routes lead to it.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use postgres::NoTls;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::fixture::{LIMIT, forget_splits, state_of, to_pending};
 use shardmaster_tests::split::Split;
+use std::sync::{Arc, Mutex};
 
 fn cluster() -> Cluster {
     let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.watch_interval = 0"]).unwrap();
@@ -111,4 +113,30 @@ fn a_redirect_of_a_key_is_not_one_of_a_bucket_of_that_number() {
     assert!(action.starts_with(kept), "{action}");
     run(&cluster, "SELECT shard_assign('3', 'shard_b', force => true)");
     assert_eq!(clean_up(&cluster), "removed");
+}
+
+/// Whoever retires a shard hears of what its master has forgotten.
+#[test]
+fn a_redirect_that_the_master_does_not_know_is_named_when_its_shard_is_dropped() {
+    let cluster = cluster();
+    run(
+        &cluster,
+        "SELECT shard_table_add('numbers', 'id', key_type => 'bigint'), shard_assign('3', 'shard_a')",
+    );
+    move_and_forget(&cluster, "SELECT shard_split_plan('shard_a', 'shard_b', '{3}')");
+    run(&cluster, "SELECT * FROM shard_adopt()");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let mut config = cluster.master.config(DATABASE, "postgres");
+    let hears = heard.clone();
+    config.notice_callback(move |notice| hears.lock().unwrap().push(notice.message().to_owned()));
+    let mut master = config.connect(NoTls).unwrap();
+    master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
+    let wanted = "shard \"shard_a\" still refuses clients of keys that left it with split 1, which this master does not know";
+    assert_eq!(heard.lock().unwrap().concat(), wanted);
+    // As its hint says.
+    let conninfo = cluster.servers[0].conninfo(DATABASE, MOVER);
+    master.execute("SELECT shard_add('shard_a', $1)", &[&conninfo]).unwrap();
+    assert_eq!(clean_up(&cluster), "removed");
+    master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
+    assert_eq!(heard.lock().unwrap().concat(), wanted);
 }
