@@ -478,7 +478,7 @@ fn a_lost_target_is_not_connected_to_any_longer() {
     wait::until_true(&mut master, "the worker to rest", LIMIT, rests).unwrap();
     stage.target.silence();
     split.call("rollback").unwrap();
-    split.wait_held("connection to shard \"shard_b\"", LIMIT).unwrap();
+    split.wait_held("connecting to shard \"shard_b\"", LIMIT).unwrap();
     let began = Instant::now();
     master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
     split.wait("rolled_back", LIMIT).unwrap();

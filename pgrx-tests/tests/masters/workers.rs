@@ -184,7 +184,7 @@ fn a_finished_split_keeps_no_worker_from_one_that_moves() {
     let both = "SELECT shard_assign_many('{moves,moves too}', 'shard_a', force => true)";
     master.batch_execute(both).unwrap();
     let silent =
-        "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'connection to shard \"shard_a\"%'";
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'connecting to shard \"shard_a\"%'";
     wait::until_true(&mut master, "a worker to wait for the silent shard", LIMIT, silent).unwrap();
     let began = Instant::now();
     let living = Split::plan(&stage.cluster, "again", "shard_b", &["stays"]).unwrap();
@@ -192,7 +192,7 @@ fn a_finished_split_keeps_no_worker_from_one_that_moves() {
     living.wait("dual_write", LIMIT).unwrap();
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     let busy =
-        "SELECT count(*) <= 1 FROM pg_stat_activity WHERE query LIKE 'connection to shard \"shard_a\"%'";
+        "SELECT count(*) <= 1 FROM pg_stat_activity WHERE query LIKE 'connecting to shard \"shard_a\"%'";
     assert!(master.query_one(busy, &[]).unwrap().get::<_, bool>(0));
     stage.source.mend();
 }

@@ -271,7 +271,9 @@ fn what_is_waited_for_is_named_and_is_over_when_it_is() {
     let update = "UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_b'";
     master.execute(update, &[&format!("host=127.0.0.1 port={port} dbname=app user=mover")]).unwrap();
     split.call("start_dual_write").unwrap();
-    split.wait_held("connection to shard \"shard_b\"", LIMIT).unwrap();
+    split.wait_held("connecting to shard \"shard_b\"", LIMIT).unwrap();
+    let waits_on: String = split.metric("waiting_on").unwrap();
+    assert!(["connection", "other"].contains(&waits_on.as_str()), "{waits_on}");
     master.execute(update, &[&cluster.servers[1].conninfo(DATABASE, "mover")]).unwrap();
     split.wait("dual_write", LIMIT).unwrap();
     split.wait_held("waiting for shard_split_run_backfill", LIMIT).unwrap();
@@ -448,6 +450,7 @@ fn a_split_that_rests_says_so_all_the_time() {
     )
     .unwrap();
     assert_eq!(split.metric::<String>("waiting_for").unwrap(), "waiting for shard_split_cutover");
+    assert_eq!(split.metric::<String>("waiting_on").unwrap(), "call");
     table.batch_execute("COMMIT").unwrap();
     cut_over_and_compare(&cluster, &split);
 }
