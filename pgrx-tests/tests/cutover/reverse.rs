@@ -313,7 +313,7 @@ fn a_finish_that_compares_is_taken_back_and_one_that_deletes_is_not() {
     let query = "SELECT shard_split_reverse($1)";
     let refused = cluster.superuser().unwrap().query_one(query, &[&there.id]).unwrap_err();
     let hint = refused.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
-    assert!(hint.contains("It is ending"), "{refused:?}");
+    assert!(hint.contains("The split is being finished"), "{refused:?}");
     cluster.fault("").unwrap();
     there.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());

@@ -373,7 +373,7 @@ fn code_of_an_owner_who_is_trusted_runs() {
     assert_eq!(left.len(), 2, "{left:?}");
     // What the hint says can be run as it stands.
     let run_hint = |master: &mut Client, finding: &str| {
-        let statement = finding.split("HINT: ").nth(1).and_then(|hint| hint.split(" lets").next()).unwrap();
+        let statement = finding.split("HINT: ").nth(1).and_then(|hint| hint.split(" allows").next()).unwrap();
         master.batch_execute(statement).unwrap();
     };
     run_hint(&mut master, &left[1]);
