@@ -133,8 +133,13 @@ pub fn fenced(id: i64, fenced: Duration) {
     );
 }
 
-/// What the cutover waited for, for the account of `shard_split_run()`.
+/// What the cutover waited for, for the account of `shard_split_run()`. The catalog of 0.1.0 has no place for it.
 pub fn fence_waited_for(id: i64, who: &str) {
+    let is_there = "SELECT true FROM pg_attribute
+                     WHERE attrelid = 'shardmaster.split_progress'::regclass AND attname = 'fence_waited_for' AND NOT attisdropped";
+    if sql::read_one(is_there, &[], |_| ()).is_none() {
+        return;
+    }
     sql::write(
         "UPDATE shardmaster.split_progress SET fence_waited_for = $2 WHERE split_id = $1",
         &[id.into(), clean::said(who).into()],

@@ -9,7 +9,11 @@ pub fn of_split(id: i64) -> Option<String> {
 }
 
 /// Whether that ends by no other split's end: it gets a worker only when somebody calls for it.
+/// The catalog of 0.1.0 cannot tell.
 pub fn starts_by_call(id: i64) -> bool {
-    sql::read_one("SELECT shardmaster.split_starts_by_call($1)", &[id.into()], |row| row.value(1))
-        .unwrap_or(false)
+    let is_there =
+        "SELECT true WHERE to_regprocedure('shardmaster.split_starts_by_call(bigint)') IS NOT NULL";
+    sql::read_one(is_there, &[], |_| ()).is_some()
+        && sql::read_one("SELECT shardmaster.split_starts_by_call($1)", &[id.into()], |row| row.value(1))
+            .unwrap_or(false)
 }

@@ -143,8 +143,17 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
 /// What for, since its first try in vain, or for a worker, or for whoever keeps it from what it was asked
 /// for; a split that waits for its operator waits for nothing.
 fn waits(id: i64) -> Option<String> {
+    // The catalog of 0.1.0 cannot tell.
+    let is_there = "SELECT true WHERE to_regprocedure('shardmaster.split_waits(bigint)') IS NOT NULL";
+    let blocked = match sql::read_one(is_there, &[], |_| ()) {
+        Some(()) => {
+            "(SELECT 'it waits for ' || shardmaster.waiting_words(w.waiting_for)
+                        FROM shardmaster.split_waits(p.id) w WHERE w.waiting_on <> 'call')"
+        }
+        None => "NULL::text",
+    };
     sql::read_one(
-        "SELECT coalesce('it waits for ' || shardmaster.split_waits_for_worker(p.id),
+        &format!("SELECT coalesce('it waits for ' || shardmaster.split_waits_for_worker(p.id),
                          CASE WHEN p.activity = 'retrying'
                               THEN concat_ws(', and waits for ',
                                              format('it has tried again since %s', date_trunc('second', p.retrying_since)),
@@ -152,9 +161,8 @@ fn waits(id: i64) -> Option<String> {
                          -- Somebody is in the way of what it was asked for, or was a moment ago.
                          CASE WHEN p.phase = 'planning' AND p.goal <> 'planning' OR p.phase = 'cutover_pending' AND p.goal = 'completed'
                                 OR p.goal = 'rolled_back' AND p.phase <> 'rolled_back'
-                              THEN (SELECT 'it waits for ' || shardmaster.waiting_words(w.waiting_for)
-                                      FROM shardmaster.split_waits(p.id) w WHERE w.waiting_on <> 'call') END)
-           FROM shardmaster.split_plan p WHERE p.id = $1",
+                              THEN {blocked} END)
+           FROM shardmaster.split_plan p WHERE p.id = $1"),
         &[id.into()],
         |row| row.get::<String>(1),
     )
