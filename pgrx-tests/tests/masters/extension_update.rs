@@ -120,7 +120,22 @@ fn an_update_in_the_middle_of_splits_loses_nothing() {
     assert!(!is_well && said.starts_with(&format!("extension {FROM}, library ")), "{said}");
     assert!(said.contains("run ALTER EXTENSION shardmaster UPDATE"), "{said}");
     // The old catalog goes on working, and a split does all that it does.
-    complete(&cluster, &plan(&cluster, "before"), "before");
+    let before = plan(&cluster, "before");
+    before.call("start_dual_write").unwrap();
+    before.call("run_backfill").unwrap();
+    before.wait("cutover_pending", LIMIT).unwrap();
+    // Its cutover waits, and an operator looks why.
+    let mut writer = source.superuser(DATABASE).unwrap();
+    writer.batch_execute("BEGIN; UPDATE items SET val = val WHERE tenant = 'before'").unwrap();
+    before.call("cutover").unwrap();
+    before.wait_held("on shard \"shard_a\": pid", LIMIT).unwrap();
+    let diagnosed = master.query("SELECT * FROM shard_split_diagnose($1)", &[&before.id]);
+    assert!(diagnosed.is_ok(), "{diagnosed:?}");
+    assert!(!version(&mut master).0);
+    writer.batch_execute("COMMIT").unwrap();
+    before.wait("completed", LIMIT).unwrap();
+    assert!(before.events().unwrap().contains("the cutover waited for"), "{:?}", before.events());
+    complete(&cluster, &before, "before");
     let (moves, waits) = (plan(&cluster, "moves"), plan(&cluster, "waits"));
     moves.call("start_dual_write").unwrap();
     moves.call("run_backfill").unwrap();
