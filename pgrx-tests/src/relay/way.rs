@@ -12,8 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks at what is to be done to the link.
+/// Between two looks at what is to be done to the link: at first, and on one that has been silent for a while. Hundreds of
+/// connections of an outage that look as often would take the processors.
 const LOOK: Duration = Duration::from_millis(2);
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
+/// The end of the link, and its being cut, are noticed at once.
+const READ: Duration = Duration::from_millis(200);
 /// Pieces that are under way at most. Whoever sends more waits, as for a window that is full.
 const UNDER_WAY: usize = 256;
 /// Bytes of a piece; of a narrow line fewer, so that its connections take turns.
@@ -59,7 +63,7 @@ impl Way {
     fn take_in(&self, mut from: UnixStream, line: &SyncSender<Piece>) {
         let mut buffer = vec![0; PIECE];
         let (mut random, mut due) = (Random::new(1), Instant::now());
-        let _ = from.set_read_timeout(Some(Duration::from_millis(20)));
+        let _ = from.set_read_timeout(Some(READ));
         while !self.ended.load(Ordering::Relaxed) {
             if !self.is_client && lock(&self.pipe).babbles {
                 // Without a pause: there is something to be read at any moment.
@@ -125,10 +129,12 @@ impl Way {
     }
 
     fn wait_while_silent(&self) {
+        let mut pause = LOOK;
         while !self.ended.load(Ordering::Relaxed)
             && (lock(&self.link).faults.silent || lock(&self.pipe).silenced)
         {
-            thread::sleep(LOOK);
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_LOOK);
         }
     }
 }

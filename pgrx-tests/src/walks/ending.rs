@@ -16,8 +16,20 @@ impl Walk {
         self.check()?;
         self.compare()?;
         self.check_guards()?;
+        let known: Vec<i64> = self.look()?.iter().map(|split| split.id).collect();
         for shard in 0..SHARDS {
-            let found = leftovers::found(&self.stage, shard)?;
+            let mut found = leftovers::found(&self.stage, shard)?;
+            let begun_since_the_dump = leftovers::of_splits(&found);
+            if self.is_restored && !begun_since_the_dump.is_empty() {
+                if let Some(line) = begun_since_the_dump.iter().find(|line| leftovers::is_of(line, &known)) {
+                    return Err(
+                        format!("left on shard {shard}, of a split that the master knows: {line}").into()
+                    );
+                }
+                let name = self.stage.shard_name(shard).to_owned();
+                self.ask_master(|master| master.execute("SELECT shard_cleanup($1)", &[&name]))?;
+                found = leftovers::found(&self.stage, shard)?;
+            }
             let left = leftovers::of_splits(&found);
             if !left.is_empty() {
                 return Err(format!("left on shard {shard}: {left:?}").into());

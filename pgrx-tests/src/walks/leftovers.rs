@@ -31,6 +31,12 @@ pub fn of_splits(found: &[String]) -> Vec<&String> {
     found.iter().filter(|line| !of_redirect(line)).collect()
 }
 
+/// Whether an object's name has the number of one of these splits.
+pub fn is_of(line: &str, splits: &[i64]) -> bool {
+    let numbers = line.split(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty());
+    numbers.and_then(|digits| digits.parse().ok()).is_none_or(|id| splits.contains(&id))
+}
+
 fn is_hash_helper(name: &str) -> bool {
     ["multiply", "highest", "rotate", "round", "modulo", "bucket_of", "word_at", "half_at"].contains(&name)
 }
