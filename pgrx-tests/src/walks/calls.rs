@@ -377,9 +377,13 @@ impl Walk {
 /// What a check says of a partition that was made on the source alone.
 pub(super) const LACKS_PARTITION: &str = "the target lacks partition";
 
+/// What an install says of rows that a master copied which is gone, since the dump: a rollback removes them.
+pub(super) const COPIED_BEFORE: &str = "written while the split was installed";
+
 /// What a wait says of what cannot come any more, by somebody's call meanwhile perhaps.
-const IMPOSSIBLE: [&str; 5] = [
+const IMPOSSIBLE: [&str; 6] = [
     LACKS_PARTITION,
+    COPIED_BEFORE,
     "was taken back by split",
     "is being taken back by split",
     "was rolled back",

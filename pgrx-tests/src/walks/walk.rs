@@ -2,7 +2,7 @@
 
 use super::acts::Spares;
 use super::book::Rows;
-use super::calls::LACKS_PARTITION;
+use super::calls::{COPIED_BEFORE, LACKS_PARTITION};
 use super::compare;
 use super::faults::{Fault, Lasting};
 use super::keys::{KeyIndex, Space};
@@ -148,8 +148,11 @@ impl Walk {
     pub(super) fn look(&mut self) -> Result<Vec<Seen>> {
         let seen = self.ask_master(seen)?;
         self.model.observe(&seen);
-        let is_excused =
-            |(code, message): &(String, String)| self.is_excused(code) || message.contains(LACKS_PARTITION);
+        let is_excused = |(code, message): &(String, String)| {
+            self.is_excused(code)
+                || message.contains(LACKS_PARTITION)
+                || self.is_restored && message.contains(COPIED_BEFORE)
+        };
         let unexpected =
             seen.iter().find(|split| split.is_failed && !split.error.as_ref().is_some_and(is_excused));
         match unexpected.and_then(|split| split.error.as_ref().map(|error| (split.id, error))) {
@@ -188,8 +191,12 @@ impl Walk {
         Ok(())
     }
 
-    /// A split goes on. Partitions that one side alone has are remarks of its check, and as they should be.
+    /// A split goes on, or back where its error says so. Partitions that one side alone has are remarks of its
+    /// check, and as they should be.
     pub(super) fn resume(&mut self, Seen { id, phase, error, .. }: &Seen) -> Result<()> {
+        if error.as_ref().is_some_and(|(_, message)| message.contains(COPIED_BEFORE)) {
+            return self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000").map(drop);
+        }
         let may_lack = error.as_ref().is_none_or(|(_, message)| message.contains(LACKS_PARTITION));
         if *phase == Phase::Planning && may_lack {
             // A worker may have begun the split meanwhile, whose check is over then.
