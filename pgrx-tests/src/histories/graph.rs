@@ -30,9 +30,14 @@ impl Graph {
         }
     }
 
-    /// A shortest cycle of edges of some kinds, if there is any: its transactions.
+    /// A shortest cycle of edges of some kinds through some transaction, if there is any: its transactions.
     pub fn cycle(&self, kinds: &[Edge]) -> Option<Vec<usize>> {
-        let mut cycle = (0..self.edges.len()).find_map(|start| self.way(start, start, kinds))?;
+        let parts = self.parts(kinds);
+        let mut sizes = vec![0; self.edges.len()];
+        parts.iter().for_each(|part| sizes[*part] += 1);
+        // Only in a part of several is there one.
+        let start = (0..self.edges.len()).find(|start| sizes[parts[*start]] > 1)?;
+        let mut cycle = self.way(start, start, kinds)?;
         // Where it ends is where it began.
         cycle.pop();
         Some(cycle)
@@ -40,11 +45,65 @@ impl Graph {
 
     /// A cycle with exactly one anti-dependency, if there is any.
     pub fn cycle_with_one_anti(&self) -> Option<Vec<usize>> {
+        let parts = self.parts(&[Edge::Write, Edge::Read, Edge::Anti]);
         let all = self.edges.iter().enumerate();
         let mut anti = all.flat_map(|(from, next)| {
             next.iter().filter(|(_, edge)| *edge == Edge::Anti).map(move |(to, _)| (from, *to))
         });
-        anti.find_map(|(from, to)| self.way(to, from, &[Edge::Write, Edge::Read]))
+        anti.find_map(|(from, to)| {
+            let may_return = parts[from] == parts[to];
+            may_return.then(|| self.way(to, from, &[Edge::Write, Edge::Read])).flatten()
+        })
+    }
+
+    /// For each transaction a number of its strongly connected part, by Tarjan's algorithm: histories have hundreds of
+    /// thousands of transactions, and a search from each of them would take the square of that.
+    fn parts(&self, kinds: &[Edge]) -> Vec<usize> {
+        const NONE: usize = usize::MAX;
+        let count = self.edges.len();
+        let (mut order, mut low, mut part) = (vec![NONE; count], vec![0; count], vec![NONE; count]);
+        let (mut stack, mut next_order) = (Vec::new(), 0);
+        for root in 0..count {
+            if order[root] != NONE {
+                continue;
+            }
+            // Transactions on the way, each with its edges that are still to be followed.
+            let mut on_way = vec![(root, self.edges[root].iter())];
+            (order[root], low[root]) = (next_order, next_order);
+            next_order += 1;
+            stack.push(root);
+            while let Some((now, edges)) = on_way.last_mut() {
+                let now = *now;
+                if let Some((next, edge)) = edges.next() {
+                    let next = *next;
+                    if !kinds.contains(edge) || part[next] != NONE {
+                        continue;
+                    }
+                    if order[next] == NONE {
+                        (order[next], low[next]) = (next_order, next_order);
+                        next_order += 1;
+                        stack.push(next);
+                        on_way.push((next, self.edges[next].iter()));
+                    } else {
+                        low[now] = low[now].min(order[next]);
+                    }
+                    continue;
+                }
+                on_way.pop();
+                if let Some((before, _)) = on_way.last() {
+                    low[*before] = low[*before].min(low[now]);
+                }
+                if low[now] == order[now] {
+                    while let Some(member) = stack.pop() {
+                        part[member] = now;
+                        if member == now {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        part
     }
 
     /// A shortest way from one to the other, which may be the same, over edges of some kinds.
@@ -84,6 +143,19 @@ fn walked(before: &[Option<usize>], from: usize, to: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_found_in_long_histories() {
+        const COUNT: usize = 300_000;
+        let mut graph = Graph::new(COUNT);
+        (1..COUNT).for_each(|now| graph.add(now - 1, now, Edge::Write));
+        assert_eq!(graph.cycle(&[Edge::Write]), None);
+        graph.add(COUNT - 1, COUNT - 3, Edge::Anti);
+        assert_eq!(graph.cycle(&[Edge::Write, Edge::Read]), None);
+        let last = vec![COUNT - 3, COUNT - 2, COUNT - 1];
+        assert_eq!(graph.cycle(&[Edge::Write, Edge::Anti]), Some(last.clone()));
+        assert_eq!(graph.cycle_with_one_anti(), Some(last));
+    }
 
     #[test]
     fn cycles_are_found_by_kind() {
