@@ -99,7 +99,7 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
     assert!(refused.contains(CHECK), "{refused}");
     by_owner(&cluster, 0, "DROP TABLE dust, other.bits, parts, child");
     for (name, hint) in found(&cluster, &split) {
-        let call = hint.split("own, ").nth(1).unwrap().split(" leaves").next().unwrap();
+        let call = hint.split("no key, ").nth(1).unwrap().split(" leaves").next().unwrap();
         assert!(name == "public.notes" || master.batch_execute(call).is_ok(), "{hint}");
     }
     let left = found(&cluster, &split);
@@ -109,7 +109,7 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
     by_owner(&cluster, 0, "INSERT INTO notes VALUES ('moves', 1), ('stays', 1)");
     split.call("rollback").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
-    master.batch_execute(left[0].1.split(" has its").next().unwrap()).unwrap();
+    master.batch_execute(left[0].1.split(" makes its").next().unwrap()).unwrap();
     // The views over it are the source's alone.
     split.accept_remarks().unwrap();
     split.run(|_| ()).unwrap();
