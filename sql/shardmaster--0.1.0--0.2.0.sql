@@ -136,6 +136,24 @@ ALTER FUNCTION @extschema@.shard_guard_begin(text, text, boolean, boolean) SET S
 ALTER FUNCTION shardmaster.shard_guard_begin(text, text, boolean, boolean) RENAME TO guard_begin;
 ALTER FUNCTION @extschema@.shard_guard_step(text, text, boolean) SET SCHEMA shardmaster;
 ALTER FUNCTION shardmaster.shard_guard_step(text, text, boolean) RENAME TO guard_step;
+-- Which splits take a worker is said in one place, by the library.
+DROP FUNCTION shardmaster.split_takes_worker(bigint, text, text, text, text, boolean);
+CREATE FUNCTION shardmaster.split_takes_worker(split_id bigint) RETURNS boolean
+STABLE STRICT SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_takes_worker_wrapper';
+COMMENT ON FUNCTION shardmaster.split_takes_worker(bigint) IS
+    'whether a split has work for which it takes one of shardmaster.max_split_workers';
+CREATE OR REPLACE FUNCTION shardmaster.split_rests(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(shardmaster.split_settles(p.id), 'waiting for shard_split_finish')
+      FROM shardmaster.split_plan p
+     WHERE p.id = $1 AND p.phase = 'completed' AND p.finished_at IS NULL AND p.activity IN ('idle', 'working')
+       AND NOT shardmaster.split_takes_worker(p.id)
+       -- It is being taken back.
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan b
+                        WHERE b.reverse_of = p.id AND b.goal NOT IN ('planning', 'rolled_back'))
+$$;
+
 COMMENT ON TYPE shardmaster.split_figures_row IS 'the columns of split_figures()';
 REVOKE ALL ON FUNCTION shardmaster.split_line(bigint), shardmaster.split_account(bigint, timestamptz), shardmaster.split_figures(bigint)
     FROM pg_monitor;
@@ -725,7 +743,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            g.backfill_completed_at, p.cutover_at, p.finished_at,
            -- Nobody is at one that waits for its operator, whatever its last worker has left there.
            CASE WHEN p.activity = 'working' AND p.phase = 'completed'
-                 AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+                 AND NOT shardmaster.split_takes_worker(p.id)
                 THEN 'idle'
                 -- Its end is a work whose steps are not written down there.
                 WHEN p.activity = 'idle' AND p.finished_at IS NULL
@@ -1108,9 +1126,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                string_agg(o.id::text, ', ' ORDER BY o.id)
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
-         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id, o.activity, o.phase, o.goal, o.cutover_step, o.finished_at IS NOT NULL)) w (count, splits, rest)
+         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id)) w (count, splits, rest)
      CROSS JOIN LATERAL (SELECT shardmaster.split_starts_by_call(p.id)) n (nobody)
-     WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+     WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id)
        AND (n.nobody OR w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int)
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'why a split that has work has no worker; NULL: it has one, or will in a moment';

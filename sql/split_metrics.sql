@@ -14,21 +14,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split that does not exist';
 
--- Whether a split has work for which it takes one of shardmaster.max_split_workers. For what
--- nobody waits for there is a worker of its own.
-CREATE FUNCTION shardmaster.split_takes_worker(split_id bigint, activity text, phase text, goal text, cutover_step text, finished boolean)
-RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT $2 <> 'failed' AND CASE $3
-               WHEN 'planning' THEN $4 <> 'planning'
-               WHEN 'rolled_back' THEN false
-               WHEN 'completed' THEN
-                    NOT $6 AND ($5 <> 'moved' OR $4 = 'finished'
-                                OR EXISTS (SELECT 1 FROM shardmaster.split_verification v
-                                            WHERE v.split_id = $1 AND v.status IN ('pending', 'running')))
-               ELSE true END
-$$;
-COMMENT ON FUNCTION shardmaster.split_takes_worker(bigint, text, text, text, text, boolean) IS
+COMMENT ON FUNCTION shardmaster.split_takes_worker(bigint) IS
     'whether a split has work for which it takes one of shardmaster.max_split_workers';
 
 -- Calls start one where no coordinator does.
@@ -58,9 +44,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                string_agg(o.id::text, ', ' ORDER BY o.id)
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
-         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id, o.activity, o.phase, o.goal, o.cutover_step, o.finished_at IS NOT NULL)) w (count, splits, rest)
+         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id)) w (count, splits, rest)
      CROSS JOIN LATERAL (SELECT shardmaster.split_starts_by_call(p.id)) n (nobody)
-     WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+     WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id)
        AND (n.nobody OR w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int)
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'why a split that has work has no worker; NULL: it has one, or will in a moment';
@@ -83,7 +69,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(shardmaster.split_settles(p.id), 'waiting for shard_split_finish')
       FROM shardmaster.split_plan p
      WHERE p.id = $1 AND p.phase = 'completed' AND p.finished_at IS NULL AND p.activity IN ('idle', 'working')
-       AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, false)
+       AND NOT shardmaster.split_takes_worker(p.id)
        -- It is being taken back.
        AND NOT EXISTS (SELECT FROM shardmaster.split_plan b
                         WHERE b.reverse_of = p.id AND b.goal NOT IN ('planning', 'rolled_back'))
@@ -188,7 +174,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            g.backfill_completed_at, p.cutover_at, p.finished_at,
            -- Nobody is at one that waits for its operator, whatever its last worker has left there.
            CASE WHEN p.activity = 'working' AND p.phase = 'completed'
-                 AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+                 AND NOT shardmaster.split_takes_worker(p.id)
                 THEN 'idle'
                 -- Its end is a work whose steps are not written down there.
                 WHEN p.activity = 'idle' AND p.finished_at IS NULL

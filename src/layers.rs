@@ -225,3 +225,27 @@ fn rooms_are_found_in_any_form_of_a_path() {
     let code = "use crate::{error, keys::{interval, scope::Scope}};\nfn f() { crate::worker::g() }";
     assert_eq!(named(code), ["error", "keys", "worker"]);
 }
+
+/// The row of a split is changed by the verbs of one folder alone, so that each state that it can come to is found there.
+#[test]
+fn the_row_of_a_split_is_written_in_one_folder() {
+    let writes = ["UPDATE", "INTO", "DELETE FROM"].map(|verb| format!("{verb} shardmaster.split_plan"));
+    let home = source().join("catalog").join("split_state");
+    let mut texts: Vec<(PathBuf, String)> =
+        files().into_keys().map(|path| (path.clone(), code(&path))).collect();
+    let mut folders = vec![source().with_file_name("sql")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_history = path.to_string_lossy().contains("shardmaster--") || path.ends_with("released");
+            match path.is_dir() {
+                _ if is_history => {}
+                true => folders.push(path),
+                false => texts.push((path.clone(), std::fs::read_to_string(&path).unwrap())),
+            }
+        }
+    }
+    let writers = texts.iter().filter(|(_, text)| writes.iter().any(|write| text.contains(write.as_str())));
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        writers.map(|(path, _)| path).partition(|path| path.starts_with(&home));
+    assert!(inside.len() == 2 && outside.is_empty(), "{inside:?} {outside:?}");
+}

@@ -6,8 +6,10 @@ use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::cutover_request::Wishes;
 use crate::catalog::settlement::Terms;
 use crate::catalog::split::Map;
+use crate::catalog::split_state::row::read as read_state;
 use crate::error::{Failure, SqlState, required};
 use crate::split::figures::{self, Known};
+use crate::split::lifecycle::work;
 use crate::split::{injection_points, lifecycle, plan};
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -337,6 +339,13 @@ fn shard_split_next_call(
     Ok(lifecycle::next_call(id, &until, resumes)?.map(str::to_owned))
 }
 
+/// Whether a split has work for which it takes one of shardmaster.max_split_workers.
+#[pg_extern(schema = "shardmaster", name = "split_takes_worker", stable, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+fn shard_split_takes_worker(split_id: i64) -> Result<bool, ErrorReport> {
+    Ok(work::takes_place(&read_state(split_id)?))
+}
+
 /// The split that brings keys to a shard, planned if there is none; NULL: all of them are there already.
 #[pg_extern(schema = "shardmaster", name = "split_to", volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
@@ -409,7 +418,7 @@ extension_sql_file!(
 extension_sql_file!(
     "../../sql/split_metrics.sql",
     name = "split_metrics",
-    requires = [shard_split_figures, "comments_split_diagnose", "own_calls"]
+    requires = [shard_split_figures, shard_split_takes_worker, "comments_split_diagnose", "own_calls"]
 );
 
 extension_sql_file!("../../sql/splits.sql", name = "splits", requires = ["split_metrics"]);

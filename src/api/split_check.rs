@@ -2,8 +2,8 @@
 
 use super::row;
 use super::rows::Rows;
-use crate::catalog::split;
 use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::{split, split_state};
 use crate::error::required;
 use crate::split::plan::check;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -16,7 +16,7 @@ pub fn shard_split_check(
     with_ok: default!(Option<bool>, "false"),
 ) -> Result<Rows<row::SplitCheck>, ErrorReport> {
     let mut plan = split::load(required(split_id, "split_id")?)?;
-    let state = split::state(plan.id)?;
+    let state = split_state::row::read(plan.id)?;
     if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
         plan.tables = split::policies_anew(plan.id, &plan.keyspace);
     }

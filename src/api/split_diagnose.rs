@@ -1,7 +1,7 @@
 //! What is wrong with a split, and what to do now.
 
 use crate::error::required;
-use crate::split::diagnose;
+use crate::split::{diagnose, lifecycle};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -22,7 +22,7 @@ fn shard_split_diagnose(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_split_to_call(split_id: Option<i64>) -> Result<Option<String>, ErrorReport> {
-    Ok(diagnose::next_words(required(split_id, "split_id")?)?)
+    Ok(lifecycle::next_words(required(split_id, "split_id")?)?)
 }
 
 extension_sql_file!(

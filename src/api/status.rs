@@ -6,12 +6,12 @@ use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
 use crate::keychain::{master_key, seal};
-use crate::lookups;
 use crate::placement::sweep;
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
 use crate::server::{database as this_database, sql};
 use crate::words::counted;
+use crate::worker::services::SERVICES;
 use crate::worker::{lock, splits};
 use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,8 +35,8 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
 
 pub fn items() -> Vec<Item> {
     let mut items = vec![version(), preload(), database()];
-    items.extend([worker(Kind::Launcher), worker(Kind::Coordinator), worker(Kind::Sweeper)]);
-    items.extend(lookups::has_work().then(|| worker(Kind::Looker)));
+    items.extend([worker(Kind::Launcher), worker(Kind::Coordinator)]);
+    items.extend(SERVICES.iter().filter(|service| (service.has_work)()).map(|service| worker(service.kind)));
     items.extend([split_workers(), slots()]);
     items.extend(leases());
     items.extend(credentials());

@@ -2,6 +2,7 @@
 //! one, that he asks for. The row goes when it is decided, given up or rehearsed. Whoever
 //! writes here holds the plan's lock.
 
+use super::split_state::request;
 use crate::clean;
 use crate::server::sql;
 use pgrx::datum::TimestampWithTimeZone;
@@ -56,10 +57,7 @@ pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
             rehearses.into(),
         ],
     );
-    sql::write(
-        "UPDATE shardmaster.split_plan SET cutover_asked_at = clock_timestamp() WHERE id = $1",
-        &[id.into()],
-    );
+    request::asked_for_cutover(id);
 }
 
 /// What a cutover that is asked for has met, and is tried again after. Before its window begins it is

@@ -34,6 +34,7 @@ pub mod shard;
 pub mod shard_decision;
 pub mod split;
 pub mod split_accepted;
+pub mod split_ledger;
 pub mod split_progress;
 pub mod split_sample;
 pub mod split_state;

@@ -4,7 +4,8 @@
 use super::keyspace::{self, Keyspace};
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
-use super::split_state::{IS_ACTIVE, RESTS};
+use super::split_ledger;
+use super::split_state::{IS_ACTIVE, RESTS, end};
 use crate::guc;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
@@ -28,10 +29,7 @@ pub fn record(split: i64) {
          ON CONFLICT DO NOTHING",
         &[split.into()],
     );
-    sql::write(
-        "UPDATE shardmaster.split_plan SET redirect_since = clock_timestamp(), redirect_ending = false WHERE id = $1",
-        &[split.into()],
-    );
+    end::redirects(split);
 }
 
 /// What becomes of entries that a redirect should let in.
@@ -123,12 +121,7 @@ fn take_out(keyspace: &Keyspace, names: &[String], shard: &Shard, then: Then<'_>
 }
 
 fn call_worker(split: i64) {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET redirect_ending = true, watched_at = NULL, attempts = 0,
-                activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END
-          WHERE id = $1",
-        &[split.into()],
-    );
+    end::end_redirect(split);
     wake::split_on_commit(split);
 }
 
@@ -279,13 +272,7 @@ pub fn ended(split: i64, names: &[String]) {
         "DELETE FROM shardmaster.redirect WHERE split_id = $1 AND key = ANY ($2)",
         &[split.into(), names.to_vec().into()],
     );
-    sql::write(
-        "UPDATE shardmaster.split_plan p
-            SET redirect_ending = EXISTS (SELECT 1 FROM shardmaster.redirect r
-                                       WHERE r.split_id = p.id AND (r.ending OR r.asked_of IS NOT NULL))
-          WHERE p.id = $1",
-        &[split.into()],
-    );
+    end::redirect_ended(split);
     forget_if_over(split);
 }
 
@@ -325,18 +312,8 @@ pub fn all_ended(split: i64) {
 }
 
 fn forget_if_over(split: i64) {
-    let is_over = sql::write(
-        "UPDATE shardmaster.split_plan p
-            SET redirect_since = NULL, redirect_ending = false, guard_dropped_at = clock_timestamp()
-          WHERE p.id = $1 AND p.finished_at IS NOT NULL
-            AND NOT EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = p.id)",
-        &[split.into()],
-    ) == 1;
-    if is_over {
-        sql::write(
-            "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1 AND removed_at IS NULL",
-            &[split.into()],
-        );
+    if end::redirect_is_over(split) {
+        split_ledger::removed(split, None);
     }
 }
 

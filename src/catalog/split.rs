@@ -2,19 +2,16 @@
 
 use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
-use super::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
+use super::split_state::{Phase, row};
 use super::table_policy::{self, Keyless, OtherTable};
-use super::{
-    cutover_request, keyspace, redirect, sequence, settlement, split_state, trusted_owner, verification,
-};
-use crate::error::{Failure, SqlState};
+use super::{keyspace, redirect, sequence, trusted_owner};
+use crate::clean;
+use crate::error::Failure;
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
 use crate::remote::quote::ident;
 use crate::server::sql::{self, Row};
-use crate::{clean, guc};
 use pgrx::prelude::*;
-use std::time::Duration;
 
 /// The last number of a split: eighteen digits, by which names on shards are found again.
 pub const HIGHEST: i64 = 999_999_999_999_999_999;
@@ -84,127 +81,6 @@ pub struct Map {
     pub expression: Option<String>,
 }
 
-/// Where a split is and what is asked of it; read anew before each step.
-#[derive(Clone, Debug)]
-pub struct State {
-    pub phase: Phase,
-    pub goal: Goal,
-    pub cutover_step: CutoverStep,
-    pub paused: bool,
-    pub target_lost: bool,
-    pub source_lost: bool,
-    pub failed: bool,
-    pub finished: bool,
-    pub end: End,
-    pub generation: i64,
-    pub version_cutover: Option<i64>,
-    /// How long ago the cutover was asked for, or its attempt was due.
-    pub cutover_age: Option<Duration>,
-    /// How long its window lasts; None: it has none.
-    pub cutover_left: Option<Duration>,
-    pub request: CutoverRequest,
-    /// Tables of it are to be compared, or rows of it to come over again.
-    pub verifies: bool,
-    pub repairs: bool,
-    /// It is the reverse split of another split.
-    pub goes_back: bool,
-    /// When it was last said where its shards are.
-    pub endpoints: String,
-    pub error: Option<Failure>,
-}
-
-fn unknown(id: i64) -> Failure {
-    Failure::new(SqlState::UNDEFINED_OBJECT, format!("split {id} does not exist"))
-        .hint("SELECT split_id, phase FROM shard_split_metrics() lists the splits.")
-}
-
-fn state_query(lock: &str) -> String {
-    format!(
-        "SELECT phase, goal, cutover_step,
-                -- A pause holds back what leads to the decision, nothing else.
-                paused AND goal <> 'rolled_back' AND phase NOT IN ('completed', 'rolled_back'), activity = 'failed', finished_at IS NOT NULL,
-                generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
-                extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost,
-                -- An operator's moment may be infinite, from which nothing can be subtracted.
-                (extract(epoch FROM clock_timestamp()) - extract(epoch FROM greatest(cutover_asked_at, c.not_before, c.next_at)))::float8,
-                {},
-                EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair),
-                extract(epoch FROM nullif(c.until, 'infinity') - clock_timestamp())::float8, {}, {},
-                reverse_of IS NOT NULL, {}, {},
-                (SELECT max(s.endpoint_at)::text FROM shardmaster.shard s WHERE s.shard_key IN (p.source_shard, p.target_shard))
-           FROM shardmaster.split_plan p LEFT JOIN shardmaster.split_cutover c ON c.split_id = p.id
-          WHERE id = $1 {lock}",
-        redirect::is_due(),
-        verification::IS_WANTED,
-        cutover_request::IS_REHEARSAL,
-        cutover_request::IS_LATER,
-        settlement::IS_DUE,
-        split_state::IS_UNDOABLE,
-    )
-}
-
-fn state_of(row: &Row<'_>) -> Result<State, Failure> {
-    let error = row.get::<String>(10).map(|message| Failure {
-        sqlstate: SqlState::parse(row.get::<String>(9).as_deref().unwrap_or("XX000")),
-        message,
-        detail: row.get(11),
-        hint: row.get(12),
-    });
-    let finished: bool = row.value(6);
-    let is_due = guc::watch_interval()
-        .is_some_and(|interval| row.get::<f64>(13).is_some_and(|age| age >= interval.as_secs_f64()));
-    Ok(State {
-        phase: Phase::parse(&row.value::<String>(1))?,
-        goal: Goal::parse(&row.value::<String>(2))?,
-        cutover_step: CutoverStep::parse(&row.value::<String>(3))?,
-        paused: row.value(4),
-        target_lost: row.value(15),
-        source_lost: row.value(16),
-        failed: row.value(5),
-        finished,
-        end: match (finished, row.value::<bool>(14), is_due, row.value::<bool>(18)) {
-            (true, true, ..) => End::RedirectDue,
-            (true, false, ..) => End::Finished,
-            _ if row.value::<bool>(25) => End::Undoable,
-            _ if row.value::<bool>(24) => End::Settles,
-            (false, _, true, _) => End::Due,
-            (false, _, false, true) => End::Verifies,
-            (false, _, false, false) => End::Open,
-        },
-        generation: row.value(7),
-        version_cutover: row.get(8),
-        // Negative, where the clock was set back: it is a young one.
-        cutover_age: row.get::<f64>(17).map(|age| Duration::from_secs_f64(age.max(0.0))),
-        cutover_left: row.get::<f64>(20).map(|left| Duration::from_secs_f64(left.max(0.0))),
-        request: match (row.value(21), row.value(22)) {
-            (true, _) => CutoverRequest::Rehearsal,
-            (false, true) => CutoverRequest::Later,
-            (false, false) => CutoverRequest::Now,
-        },
-        verifies: row.value(18),
-        repairs: row.value(19),
-        goes_back: row.value(23),
-        endpoints: row.get(26).unwrap_or_default(),
-        error,
-    })
-}
-
-/// The state as committed by now.
-pub fn state(id: i64) -> Result<State, Failure> {
-    sql::read_one_again(&state_query(""), &[id.into()], |row| state_of(&row))
-        .unwrap_or_else(|| Err(unknown(id)))
-}
-
-/// Whether a shard has, or may have, something of it.
-pub fn has_sides(id: i64) -> bool {
-    sql::read_one(
-        "SELECT 1 FROM shardmaster.split_ledger WHERE split_id = $1 AND removed_at IS NULL LIMIT 1",
-        &[id.into()],
-        |_| (),
-    )
-    .is_some()
-}
-
 /// The shards of a split of which its operator has said that they are gone for good. What its way
 /// back has left is its target.
 pub fn lost_shards(id: i64) -> Vec<String> {
@@ -218,26 +94,13 @@ pub fn lost_shards(id: i64) -> Vec<String> {
     )
 }
 
-/// Takes the plan's row lock and reads its state: whoever changes a plan does this
-/// first.
-pub fn lock(id: i64) -> Result<State, Failure> {
-    sql::write_returning(&state_query("FOR UPDATE OF p"), &[id.into()], |row| state_of(&row))
-        .into_iter()
-        .next()
-        .unwrap_or_else(|| Err(unknown(id)))
-}
-
-/// The plan with its shards and tables.
 /// Whether changes of the source's tables are made on the target, too.
 pub fn replays_ddl(id: i64) -> bool {
     let query = "SELECT on_ddl = 'replay' FROM shardmaster.split_plan WHERE id = $1";
     sql::read_one(query, &[id.into()], |row| row.value(1)).unwrap_or(false)
 }
 
-pub fn set_on_ddl(id: i64, on_ddl: &str) {
-    sql::write("UPDATE shardmaster.split_plan SET on_ddl = $2 WHERE id = $1", &[id.into(), on_ddl.into()]);
-}
-
+/// The plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
         "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all', secret, reverse_of
@@ -257,7 +120,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         },
     );
     let (keyspace, source, target, entries, token, moves_all, secret, reverse_of) =
-        head.ok_or_else(|| unknown(id))?;
+        head.ok_or_else(|| row::unknown(id))?;
     let of = keyspace::find(&keyspace)?;
     let (source_key, target_key) = (source, target);
     let (source, target) = (shard::by_key(&source_key)?, shard::by_key(&target_key)?);
@@ -283,36 +146,6 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
     })
 }
 
-/// Sets when the first of the attempts has failed that are in vain since; before they are counted.
-pub const SINCE_FIRST: &str = "retrying_since = CASE WHEN attempts > 0 THEN coalesce(retrying_since, clock_timestamp()) ELSE clock_timestamp() END";
-
-/// So many attempts were in vain, the last one for this reason.
-pub fn tries_again(id: i64, attempts: u32, reason: &str) {
-    sql::write(
-        &format!(
-            "UPDATE shardmaster.split_plan
-                SET activity = 'retrying', waiting_for = $2, attempts = $3, updated_at = clock_timestamp(), {SINCE_FIRST}
-              WHERE id = $1"
-        ),
-        &[id.into(), reason.into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
-    );
-}
-
-/// What earlier workers have tried in vain, and the next one tries again. Who only looks after a
-/// split counts for itself.
-pub fn attempts_before(id: i64) -> u32 {
-    let query =
-        "SELECT attempts FROM shardmaster.split_plan WHERE id = $1 AND activity IN ('retrying', 'working')";
-    let attempts = sql::read_one(query, &[id.into()], |row| row.get::<i32>(1)).flatten();
-    attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0)
-}
-
-/// How often its worker has tried in vain.
-pub fn attempts(id: i64) -> i32 {
-    let query = "SELECT attempts FROM shardmaster.split_plan WHERE id = $1";
-    sql::read_one_again(query, &[id.into()], |row| row.value(1)).unwrap_or(0)
-}
-
 /// What is left of a finished split: where its redirect is, and how it is known there. Its
 /// target may be gone.
 pub struct Left {
@@ -335,7 +168,7 @@ pub fn left(id: i64) -> Result<Left, Failure> {
         &[id.into()],
         |row| (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3)),
     );
-    let (keyspace, source, token) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, token) = head.ok_or_else(|| row::unknown(id))?;
     let key_type = keyspace::find(&keyspace)?.key_type;
     Ok(Left { id, keyspace, source: shard::by_key(&source)?, token, key_type })
 }

@@ -52,6 +52,11 @@ pub fn to_look_at() -> Vec<i64> {
     execution::to_look_at()
 }
 
+/// Whether there is one of either kind.
+pub fn any_left() -> bool {
+    !orphans().is_empty() || !to_look_at().is_empty()
+}
+
 /// One of them. A shard that cannot be asked is asked the next time.
 pub fn look_again(id: i64, timeout: Duration) {
     let Some(_lock) = in_one(|| Lock::take(id)) else { return };

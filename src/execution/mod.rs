@@ -18,7 +18,7 @@ mod shards;
 mod statement;
 mod two_phase;
 
-pub use left::{look_again, orphans, settle_left, to_look_at};
+pub use left::{any_left, look_again, orphans, settle_left, to_look_at};
 
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution, New, State};

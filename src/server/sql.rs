@@ -11,13 +11,23 @@ use std::ffi::{CString, c_char};
 use std::rc::Rc;
 use std::thread::LocalKey;
 
-/// One row of a result, read by position from 1.
+/// One row of a result, read by position from 1 or by the names of its columns.
 pub struct Row<'a>(SpiHeapTupleData<'a>);
 
 impl Row<'_> {
     /// A column that may be NULL.
     pub fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
         bug_if_error(self.0.get::<T>(column))
+    }
+
+    /// The same by the column's name.
+    pub fn named<T: FromDatum + IntoDatum>(&self, column: &str) -> Option<T> {
+        bug_if_error(self.0.get_by_name::<T, &str>(column))
+    }
+
+    /// Whether a column is true.
+    pub fn is(&self, column: &str) -> bool {
+        self.named(column).unwrap_or(false)
     }
 
     /// A column that is NOT NULL in the catalog.

@@ -7,7 +7,8 @@ use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
 use crate::agent::state::side::{self, Installed};
 use crate::agent::state::tenure;
-use crate::catalog::split::{self, Plan, State};
+use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::{routing, verification, wanting, way_back};
 use crate::clean;
@@ -17,7 +18,7 @@ use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::copy::leaves;
 use crate::split::cutover::told;
-use crate::split::lifecycle::{phases, requests};
+use crate::split::lifecycle::phases;
 use crate::split::plan::check;
 use crate::split::readers;
 use crate::words::{counted, from_the_beginning};
@@ -54,10 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Everything that is found, the master's first.
 pub fn run(id: i64) -> std::result::Result<Vec<Complaint>, Failure> {
     let began = Instant::now();
-    let mut state = split::state(id)?;
+    let mut state = row::read(id)?;
     let mut found = look(id, &state)?;
     for _ in 1..TRIES {
-        let now = split::state(id)?;
+        let now = row::read(id)?;
         if is_same(&state, &now) || began.elapsed() > PATIENCE {
             break;
         }
@@ -67,12 +68,13 @@ pub fn run(id: i64) -> std::result::Result<Vec<Complaint>, Failure> {
     Ok(found)
 }
 
-fn is_same(before: &State, now: &State) -> bool {
-    let of = |state: &State| (state.phase, state.goal, state.cutover_step, state.generation, state.failed);
+fn is_same(before: &SplitState, now: &SplitState) -> bool {
+    let of =
+        |state: &SplitState| (state.phase, state.goal, state.cutover_step, state.generation, state.failed());
     of(before) == of(now)
 }
 
-fn look(id: i64, state: &State) -> std::result::Result<Vec<Complaint>, Failure> {
+fn look(id: i64, state: &SplitState) -> std::result::Result<Vec<Complaint>, Failure> {
     let plan = split::load(id)?;
     let mut found = on_master(&plan, state);
     let identity = split::identity();
@@ -95,7 +97,7 @@ fn look(id: i64, state: &State) -> std::result::Result<Vec<Complaint>, Failure> 
     Ok(found)
 }
 
-fn is_before_start(state: &State) -> bool {
+fn is_before_start(state: &SplitState) -> bool {
     state.phase == Phase::Planning && state.goal == Goal::Planning
 }
 
@@ -110,18 +112,18 @@ fn place(plan: &Plan, side: Side) -> String {
 /// What is wrong, and what repairs it.
 type Problem = (String, Option<String>);
 
-fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
+fn on_master(plan: &Plan, state: &SplitState) -> Vec<Complaint> {
     let id = plan.id;
     let mut found: Vec<Problem> = Vec::new();
     if let Some(error) = &state.error {
         // One that goes on may have had an error before.
-        let what = if state.failed { "it has failed" } else { "its last error" };
+        let what = if state.failed() { "it has failed" } else { "its last error" };
         found.push((format!("{what}: {}", error.message), error.hint.clone()));
     }
     if state.paused {
         found.push(("it is paused".into(), Some(format!("SELECT shard_split_resume({id})."))));
     }
-    if let Some(reason) = waits(id).filter(|_| !state.failed && !state.paused) {
+    if let Some(reason) = waits(id).filter(|_| !state.failed() && !state.paused) {
         found.push((reason, wants_worker(id, state.goal)));
     }
     if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
@@ -191,7 +193,7 @@ fn wants_worker(id: i64, goal: Goal) -> Option<String> {
 
 /// Keys that somebody has routed elsewhere meanwhile. Those of a split that has ended are not
 /// its own any more.
-fn routes(plan: &Plan, state: &State) -> Option<Problem> {
+fn routes(plan: &Plan, state: &SplitState) -> Option<Problem> {
     // While a cutover stands before its decision, writes are routed to its target and refused: by itself.
     // And the keys of a reverse split at rest are its split's.
     let rests = state.goes_back && is_before_start(state)
@@ -218,7 +220,7 @@ fn routes(plan: &Plan, state: &State) -> Option<Problem> {
 }
 
 /// None of a side that a split has not, or has no more.
-fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Vec<Problem>> {
+fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Result<Vec<Problem>> {
     let is_lost = match side {
         Side::Source => state.source_lost,
         Side::Target => state.target_lost,
@@ -262,7 +264,7 @@ fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Ve
 }
 
 /// What a rollback, or a plan that was never begun, should not have there.
-fn left(plan: &Plan, state: &State, installed: Installed) -> Option<Problem> {
+fn left(plan: &Plan, state: &SplitState, installed: Installed) -> Option<Problem> {
     let repair = match installed {
         Installed::Ours if state.goal == Goal::RolledBack || state.goal == Goal::Planning => {
             format!("SELECT * FROM shard_cleanup() of that shard removes what split {} has left.", plan.id)
@@ -280,7 +282,7 @@ fn left(plan: &Plan, state: &State, installed: Installed) -> Option<Problem> {
 }
 
 /// What it says of the cutover that has decided. One that is not carried out yet is being told.
-fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Result<Vec<Problem>> {
+fn decided(session: &mut Connection, plan: &Plan, state: &SplitState, side: Side) -> Result<Vec<Problem>> {
     let wanted = match side {
         Side::Source => side::State::Moved,
         Side::Target => side::State::Open,
@@ -303,7 +305,7 @@ fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> 
 }
 
 /// A state in which no step leaves the side.
-fn says(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Result<Option<Problem>> {
+fn says(session: &mut Connection, plan: &Plan, state: &SplitState, side: Side) -> Result<Option<Problem>> {
     let now = side::state(session, plan.id, side)?;
     let fits = match side {
         Side::Source => {
@@ -325,7 +327,12 @@ fn replicated(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<P
     Ok(found.into_iter().map(|reader| (reader.text, Some(reader.hint))).collect())
 }
 
-fn newer_worker(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Result<Option<Problem>> {
+fn newer_worker(
+    session: &mut Connection,
+    plan: &Plan,
+    state: &SplitState,
+    side: Side,
+) -> Result<Option<Problem>> {
     let known = tenure::known_generation(session, plan, side)?.unwrap_or_default();
     Ok((known > state.generation).then(|| {
         let text =
@@ -358,53 +365,4 @@ fn tables(
 
 fn unwatched(shape: &TableShape) -> Option<&str> {
     shape.leaves().iter().find(|leaf| !leaf.captured).map(|leaf| leaf.name.as_str())
-}
-
-/// The words to type now; None: there is nothing to do, or the worker does it.
-pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
-    let state = split::state(id)?;
-    let call = match &state {
-        state if state.finished || state.phase == Phase::RolledBack && !state.failed => return Ok(None),
-        state if state.failed => return Ok(after_failure(id, state)),
-        state if state.paused => Some(requests::Call::Resume),
-        // The last steps of its cutover are the worker's.
-        state if phases::is_decided(state.phase) && state.cutover_step == CutoverStep::Decided => None,
-        // It is being taken back.
-        state if phases::is_decided(state.phase) && way_back::of(id)?.is_some_and(|back| !back.rests()) => {
-            None
-        }
-        // A reverse split rests.
-        state if state.goes_back && (state.phase, state.goal) == (Phase::Planning, Goal::Planning) => None,
-        state if !phases::is_decided(state.phase) && verification::differing(id).is_some() => {
-            Some(requests::Call::Repair)
-        }
-        state => requests::next(state.phase, state.goal, phases::WAY.len()),
-    };
-    Ok(call.map(|call| words(call, id)))
-}
-
-/// What a split calls for that has failed. Another try does not mend everything: what it has failed by names what does.
-/// None: that is the operator's to choose, since something is lost by it.
-fn after_failure(id: i64, state: &State) -> Option<String> {
-    let hint = state.error.as_ref().and_then(|failure| failure.hint.as_deref()).unwrap_or_default();
-    let rollback = format!("SELECT shard_split_rollback({id})");
-    let check = format!("SELECT * FROM shard_split_check({id})");
-    let is_lossy = ["accept_missing", "source_lost", "target_lost", "copy_again", "shard_split_reverse("];
-    if hint.contains("shard_split_resume(") {
-        Some(words(requests::Call::Resume, id))
-    } else if hint.contains(&check) {
-        Some(check)
-    } else if is_lossy.iter().any(|choice| hint.contains(choice))
-        || state.goes_back && hint.contains(&rollback)
-    {
-        None
-    } else if hint.contains(&rollback) && !phases::is_decided(state.phase) {
-        Some(rollback)
-    } else {
-        Some(words(requests::Call::Resume, id))
-    }
-}
-
-fn words(call: requests::Call, id: i64) -> String {
-    format!("SELECT {}({id})", call.name())
 }

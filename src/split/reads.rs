@@ -4,6 +4,7 @@
 
 use crate::agent::error::{Result as Outcome, SplitError};
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::request;
 use crate::error::Failure;
 use crate::routing::change;
 use crate::server::sql;
@@ -50,10 +51,7 @@ pub fn come_home(id: i64) {
 fn send(plan: &Plan, to_target: bool, why: &str) -> Result<(), Failure> {
     let target = to_target.then_some(plan.target.shard_key.as_str());
     change::send_reads(&plan.keyspace, &plan.entries, target)?;
-    sql::write(
-        "UPDATE shardmaster.split_plan SET reads_on_target = $2 WHERE id = $1",
-        &[plan.id.into(), to_target.into()],
-    );
+    request::reads(plan.id, to_target);
     let shard = if to_target { &plan.target } else { &plan.source };
     split::event(plan.id, None, None, &format!("reads go to {}{why}", shard.shard_key));
     Ok(())

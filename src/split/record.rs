@@ -8,8 +8,10 @@ use super::table::Table;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
-use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{cutover_request, event, settlement, split, split_sample, verification, way_back};
+use crate::catalog::split_state::{Activity, Phase, cutover, end, plan, request, row, work};
+use crate::catalog::{
+    cutover_request, event, settlement, split, split_ledger, split_sample, verification, way_back,
+};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
@@ -20,26 +22,15 @@ use std::time::Duration;
 pub fn take(id: i64) -> Result<i64> {
     // The shards are told of it before anything follows from it.
     standby::commit_alone();
-    split::lock(id)?;
-    let taken = sql::write_returning(
-        "UPDATE shardmaster.split_plan
-            SET generation = generation + 1, worker_pid = pg_backend_pid()
-          WHERE id = $1 RETURNING generation",
-        &[id.into()],
-        |row| row.value::<i64>(1),
-    );
-    taken.first().copied().ok_or(SplitError::Superseded)
+    row::lock(id)?;
+    work::take(id).ok_or(SplitError::Superseded)
 }
 
 /// A shard knows a generation that is not below the worker's, which has seen `seen` of the
 /// plan. If the master knows no newer worker, it has forgotten some: it was restored. Its
 /// numbers go on behind theirs. False: a newer worker has taken over.
 pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool {
-    let caught_up = sql::write(
-        "UPDATE shardmaster.split_plan SET generation = $3
-          WHERE id = $1 AND generation <= $2 + 1 AND generation <= $3 AND worker_pid = pg_backend_pid()",
-        &[id.into(), seen.into(), known.into()],
-    ) == 1;
+    let caught_up = work::catch_up(id, seen, known);
     if caught_up {
         let text = format!(
             "shard \"{shard}\" records worker {known} of this split and the master did not: it was restored; continuing as worker {}",
@@ -52,12 +43,7 @@ pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool 
 
 /// The shards are further than this master: nothing is left to be moved or deleted.
 pub fn finish_was_lost(id: i64) {
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET cutover_step = 'moved', fenced_since = NULL, goal = 'finished', purged_at = clock_timestamp(), undo_ended_at = clock_timestamp()
-          WHERE id = $1",
-        &[id.into()],
-    );
+    end::finish_was_lost(id);
     split::event(id, None, None, "the shards know a cutover and a finish that this master had lost");
 }
 
@@ -85,44 +71,19 @@ pub fn finish_request(id: i64) -> FinishRequest {
     .unwrap_or(FinishRequest { version: 0, accepts: false, is_purged: false })
 }
 
-/// What the worker is about, if that is not what stands there.
-pub fn activity(id: i64, activity: &str, waiting_for: Option<&str>) {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET activity = $2, waiting_for = $3, updated_at = clock_timestamp()
-          WHERE id = $1 AND (activity, waiting_for) IS DISTINCT FROM ($2, $3)",
-        &[id.into(), activity.into(), waiting_for.map(clean::said).into()],
-    );
-}
-
-/// It rests, unless somebody has ended that meanwhile.
-pub fn paused(id: i64) {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET activity = 'paused', waiting_for = 'shard_split_resume', updated_at = clock_timestamp()
-          WHERE id = $1 AND paused AND (activity, waiting_for) IS DISTINCT FROM ('paused', 'shard_split_resume')",
-        &[id.into()],
-    );
-}
-
 /// Both sides are installed.
 pub fn installed(id: i64) -> Result<()> {
-    let state = split::lock(id)?;
+    let state = row::lock(id)?;
     change_phase(id, state.phase, Phase::DualWrite, "")?;
-    sql::write(
-        "UPDATE shardmaster.split_plan p
-            SET activity = 'idle', waiting_for = NULL, attempts = 0,
-                error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL,
-                routing_version_at_start = (SELECT coalesce(max(v.version), 0) FROM shardmaster.routing_version v WHERE v.keyspace = p.keyspace)
-          WHERE id = $1",
-        &[id.into()],
-    );
+    work::installed(id);
     split_progress::begin(id);
     Ok(())
 }
 
 pub fn backfill_begun(id: i64) -> Result<()> {
-    let state = split::lock(id)?;
+    let state = row::lock(id)?;
     change_phase(id, state.phase, Phase::Backfill, "")?;
-    sql::write("UPDATE shardmaster.split_plan SET activity = 'working' WHERE id = $1", &[id.into()]);
+    work::activity(id, Activity::Working);
     split_progress::copying(id);
     Ok(())
 }
@@ -151,7 +112,7 @@ pub fn step(
     outcome: &Outcome,
     queue_bytes: i64,
 ) -> Result<()> {
-    let state = split::lock(id)?;
+    let state = row::lock(id)?;
     if state.generation != generation {
         return Err(SplitError::Superseded);
     }
@@ -169,11 +130,7 @@ pub fn step(
     } else {
         "running"
     });
-    sql::write(
-        "UPDATE shardmaster.split_plan SET activity = 'working', waiting_for = NULL, updated_at = clock_timestamp()
-          WHERE id = $1",
-        &[id.into()],
-    );
+    work::does(id, Activity::Working, None);
     let step = Step {
         rows_copied: outcome.progress.rows_copied(),
         percent,
@@ -224,34 +181,24 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     change_phase(id, from, to, "")?;
     match to {
         Phase::CutoverPending => {
-            sql::write("UPDATE shardmaster.split_plan SET activity = 'idle' WHERE id = $1", &[id.into()]);
+            work::activity(id, Activity::Idle);
         }
         Phase::Backfill => {
             cutover_request::forget(id);
             reads::send_back(id, ": rows are copied again")?;
-            sql::write(
-                "UPDATE shardmaster.split_plan SET goal = 'backfill' WHERE id = $1 AND goal <> 'rolled_back'",
-                &[id.into()],
-            );
+            request::backfill_again(id);
         }
         Phase::Tailing | Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => {}
     }
     split_progress::entered(id, to);
     if to == Phase::CutoverPending && way_back::there(id).is_some() {
         // Whoever has asked for it has asked for all of it.
-        ask_for_cutover(id);
+        request::cutover_of_all(id);
     }
     if to == Phase::CutoverPending {
         event::notify(&serde_json::json!({"event": "caught_up", "split_id": id}));
     }
     Ok(())
-}
-
-fn ask_for_cutover(id: i64) {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET goal = $2, cutover_asked_at = clock_timestamp() WHERE id = $1 AND goal = $3",
-        &[id.into(), Goal::Completed.as_str().into(), Goal::Backfill.as_str().into()],
-    );
 }
 
 /// As `waiting_for` has it.
@@ -263,7 +210,7 @@ pub fn reason(failure: &Failure) -> String {
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     let reason = reason(&failure.cleaned());
     standby::commit_alone();
-    split::tries_again(id, attempts, &reason);
+    work::tries_again(id, attempts, &reason);
     cutover_request::met(id, &reason);
     pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::said(&failure.message));
 }
@@ -271,30 +218,13 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
 /// What was retried is under way again; whether it has passed, its end will tell.
 pub fn under_way(id: i64) {
     standby::commit_alone();
-    sql::write(
-        "UPDATE shardmaster.split_plan SET activity = 'working', waiting_for = NULL
-          WHERE id = $1 AND activity = 'retrying'",
-        &[id.into()],
-    );
-}
-
-/// It has passed.
-pub fn recovered(id: i64) {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET attempts = 0, waiting_for = NULL,
-                activity = CASE WHEN activity <> 'retrying' THEN activity
-                                -- Both shards were looked at, and nothing is to be done.
-                                WHEN phase = 'completed' AND cutover_step = 'moved' AND goal <> 'finished' THEN 'idle'
-                                ELSE 'working' END
-          WHERE id = $1",
-        &[id.into()],
-    );
+    work::under_way(id);
 }
 
 /// Something that an operator must look at. The worker ends; the same call, made
 /// again, resumes from here.
 pub fn failed(id: i64, phase: Phase, failure: &Failure) {
-    store_error(id, failure, "activity = 'failed', worker_pid = NULL");
+    work::failed(id, failure);
     split_progress::failed(id, phase, &clean::said(&failure.message));
     reads::come_home(id);
     split::event(id, None, None, &format!("failed: {}", failure.message));
@@ -303,17 +233,13 @@ pub fn failed(id: i64, phase: Phase, failure: &Failure) {
 
 /// A cutover that is given up: it is tried again, if its operator has said so.
 pub fn cutover_given_up(id: i64, failure: &Failure) -> Result<()> {
-    let state = split::lock(id)?;
+    let state = row::lock(id)?;
     let stands = phases::is_before_decision(state.phase) && phases::asks_for_cutover(state.goal);
     let next = if stands { cutover_request::postpone(id, &failure.message) } else { None };
     match next {
         Some(next) => {
             standby::commit_alone();
-            sql::write(
-                "UPDATE shardmaster.split_plan
-                    SET activity = 'idle', waiting_for = NULL, updated_at = clock_timestamp() WHERE id = $1",
-                &[id.into()],
-            );
+            work::does(id, Activity::Idle, None);
             split::event(id, None, None, &format!("{}; {next}", failure.message));
         }
         None => cutover_aborted(id, failure),
@@ -325,7 +251,7 @@ pub fn cutover_given_up(id: i64, failure: &Failure) -> Result<()> {
 pub fn rehearsal_given_up(id: i64, failure: &Failure) {
     standby::commit_alone();
     if cutover_request::end_rehearsal(id) {
-        store_error(id, failure, "activity = 'idle'");
+        work::aborted(id, failure, true);
     }
     split::event(id, None, None, &format!("rehearsal: {}", failure.message));
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
@@ -337,12 +263,7 @@ pub fn rehearsed(id: i64, fenced: Duration, waited_for: Option<&str>) {
     standby::commit_alone();
     cutover_request::end_rehearsal(id);
     let milliseconds = split_progress::rehearsed(id, fenced);
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL,
-                error_detail = NULL, error_hint = NULL, updated_at = clock_timestamp() WHERE id = $1",
-        &[id.into()],
-    );
+    work::done(id);
     let waited_for = waited_for.map_or(String::new(), |who| format!("; it waited for {who}"));
     split::event(
         id,
@@ -357,48 +278,10 @@ pub fn rehearsed(id: i64, fenced: Duration, waited_for: Option<&str>) {
 pub fn cutover_aborted(id: i64, failure: &Failure) {
     standby::commit_alone();
     cutover_request::forget(id);
-    // A rollback that was asked for meanwhile stays asked for.
-    let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";
-    store_error(id, failure, &format!("activity = 'idle', {goal}"));
+    work::aborted(id, failure, false);
     split_progress::follows(id);
     split::event(id, None, None, &failure.message);
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
-}
-
-/// A shard's DETAIL shows rows as they are; what a split is known by there, which is in some
-/// of the agent's own, is left out.
-fn store_error(id: i64, failure: &Failure, set: &str) {
-    let failure = failure.cleaned();
-    sql::write(
-        &format!(
-            "UPDATE shardmaster.split_plan
-                SET error_code = $2, error_message = replace($3, token, '...'),
-                    error_detail = replace($5, token, '...'), error_hint = $4, waiting_for = NULL,
-                    updated_at = clock_timestamp(), {set}
-              WHERE id = $1"
-        ),
-        &[
-            id.into(),
-            failure.sqlstate.as_str().into(),
-            failure.message.as_str().into(),
-            failure.hint.as_deref().into(),
-            failure.detail.as_deref().into(),
-        ],
-    );
-}
-
-/// Where a cutover is. From its first step to its last the split is at work; it does not wait
-/// for the operator.
-pub fn cutover_step(id: i64, step: CutoverStep) {
-    let rests = matches!(step, CutoverStep::None | CutoverStep::Moved);
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET cutover_step = $2, updated_at = clock_timestamp(),
-                fenced_since = CASE WHEN $2 IN ('disabled', 'decided') THEN coalesce(fenced_since, clock_timestamp()) END,
-                activity = CASE WHEN activity IN ('idle', 'working') THEN $3 ELSE activity END
-          WHERE id = $1",
-        &[id.into(), step.as_str().into(), (if rests { "idle" } else { "working" }).into()],
-    );
 }
 
 /// What a split waits for: what its worker says now, else what is stored; to stand behind "waiting for".
@@ -417,12 +300,7 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
         )
         .into());
     };
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET phase = $2, reads_on_target = reads_on_target AND $2 IN ('tailing', 'cutover_pending'), updated_at = clock_timestamp()
-          WHERE id = $1",
-        &[id.into(), to.as_str().into()],
-    );
+    cutover::phase(id, to);
     let detail = if detail.is_empty() { rule.when } else { detail };
     split::event(id, Some(from), Some(to), detail);
     split::notify(id, to.as_str(), "reached");
@@ -433,11 +311,7 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
 pub fn decided(id: i64, version: i64) -> Result<()> {
     cutover_request::forget(id);
     verification::cut_over(id);
-    // A master that was set back has forgotten that it was asked for.
-    sql::write(
-        "UPDATE shardmaster.split_plan SET goal = $2 WHERE id = $1 AND goal NOT IN ($2, 'finished', 'rolled_back')",
-        &[id.into(), Goal::Completed.as_str().into()],
-    );
+    cutover::decided(id, version);
     change_phase(id, Phase::CutoverPending, Phase::Completed, &format!("routing version {version}"))
 }
 
@@ -456,17 +330,14 @@ pub fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
 
 /// The shards know a decision, which stands and is adopted.
 pub fn rollback_came_too_late(id: i64) -> Result<()> {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET goal = $2, updated_at = clock_timestamp() WHERE id = $1 AND goal = $3",
-        &[id.into(), Goal::Backfill.as_str().into(), Goal::RolledBack.as_str().into()],
-    );
+    request::forget_rollback(id);
     split::event(
         id,
         None,
         None,
         "the rollback came too late: the shards know of a decided cutover that this master has lost",
     );
-    if split::lock(id).is_ok_and(|state| state.phase == Phase::Planning) {
+    if row::lock(id).is_ok_and(|state| state.phase == Phase::Planning) {
         // Nothing is installed anew where all of it is.
         split_progress::begin(id);
         return change_phase(
@@ -481,32 +352,19 @@ pub fn rollback_came_too_late(id: i64) -> Result<()> {
 
 /// Nothing of it is left on its shards.
 pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
-    let state = split::lock(id)?;
+    let state = row::lock(id)?;
     change_phase(id, state.phase, Phase::RolledBack, "")?;
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL,
-                error_hint = NULL, attempts = 0, worker_pid = NULL, cutover_step = 'none', fenced_since = NULL, paused = false, target_lost = false
-          WHERE id = $1",
-        &[id.into()],
-    );
+    end::rolled_back(id);
     split_progress::clear(id);
     cutover_request::forget(id);
     settlement::forget(id);
     match way_back::there(id) {
         // One that was asked for had its split's keys.
         Some(there) => way_back::pass_keys(id, there),
-        None => {
-            sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
-        }
+        None => plan::hold_keys(id, false),
     }
     tenants::cancel_for_split(id);
-    // What a lost target holds, should it come back, is shard_cleanup's.
-    sql::write(
-        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
-          WHERE split_id = $1 AND NOT ($2 AND side = 'target')",
-        &[id.into(), target_lost.into()],
-    );
+    split_ledger::removed(id, target_lost.then_some("target"));
     if target_lost {
         split::event(
             id,

@@ -3,8 +3,8 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, State};
-use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split::Plan;
+use crate::catalog::split_state::{CutoverStep, row};
 use crate::catalog::{verification, way_back};
 use crate::error::SqlState;
 use crate::remote::Connection;
@@ -72,7 +72,7 @@ fn unknown(plan: &Plan, there: i64, tables: &str, why: &str) -> SplitError {
 /// In the commit that decides the reverse split, which is the end of the split.
 pub fn end(plan: &Plan, is_known: bool) -> Result<()> {
     let Some(there) = plan.reverse_of else { return Ok(()) };
-    if !is_known && split::lock(there)?.cutover_step != CutoverStep::Moved {
+    if !is_known && row::lock(there)?.cutover_step != CutoverStep::Moved {
         return Err(SplitError::Retry(format!("split {there} to complete its cutover")));
     }
     way_back::decided(there, plan.id);

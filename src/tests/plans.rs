@@ -53,36 +53,6 @@ mod tests {
     /// What an operator reads of a split without a worker goes by the rules of the coordinator,
     /// which gives it one.
     #[pg_test]
-    fn who_waits_for_a_worker_is_given_one() {
-        use crate::split::lifecycle::work;
-        let id = planned();
-        run(&format!(
-            "INSERT INTO shardmaster.split_progress (split_id) VALUES ({id});
-             INSERT INTO shardmaster.split_verification (split_id, ordinal) VALUES ({id}, 1);
-             CREATE TABLE variants AS
-             SELECT phase, goal, step, activity, finished, verified
-               FROM unnest('{{planning,dual_write,backfill,tailing,cutover_pending,completed,rolled_back}}'::text[]) phase,
-                    unnest('{{planning,dual_write,backfill,completed,finished,rolled_back}}'::text[]) goal,
-                    unnest('{{none,disabled,decided,opened,moved}}'::text[]) step,
-                    unnest('{{working,failed}}'::text[]) activity,
-                    unnest('{{f,t}}'::bool[]) finished, unnest('{{f,t}}'::bool[]) verified"
-        ));
-        let differs = text(&format!(
-            "SELECT string_agg(v::text, '; ') FROM variants v
-              CROSS JOIN shardmaster.split_plan o
-              CROSS JOIN LATERAL jsonb_populate_record(o, jsonb_build_object(
-                    'phase', v.phase, 'goal', v.goal, 'cutover_step', v.step, 'activity', v.activity,
-                    'finished_at', CASE WHEN v.finished THEN now() END, 'watched_at', clock_timestamp(),
-                    'id', CASE WHEN v.verified THEN o.id ELSE 0 END)) p
-              WHERE o.id = {id} AND ({} AND NOT {}) <> shardmaster.split_takes_worker(
-                    p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)",
-            work::has_work(),
-            work::is_housekeeping()
-        ));
-        assert_eq!(differs, "");
-    }
-
-    #[pg_test]
     fn shards_that_take_nothing_are_no_target() {
         routed();
         for status in ["draining", "disabled"] {

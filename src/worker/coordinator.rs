@@ -1,19 +1,15 @@
-//! Keeps one worker running for each split that has work, the sweeper, and the settler, the looker and what follows
-//! reference tables while they have work.
+//! Keeps one worker running for each split that has work, and each service that has.
 
 use super::backoff::Backoff;
-use super::start::{accept_signals, pin_settings};
+use super::services::{self, SERVICES};
 use super::supervisor::{Child, Supervisor};
-use super::{inquirer, lock, looker, references, settler, splits, sweeper};
-use crate::catalog::reference;
-use crate::execution;
+use super::{lock, service, splits};
 use crate::guc;
-use crate::lookups;
 use crate::server::process::{self, Kind};
-use crate::server::spawn::{self, LIBRARY};
+use crate::server::spawn;
 use crate::server::{database, txn, wait};
 use crate::words::counted;
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
+use pgrx::bgworkers::BackgroundWorkerBuilder;
 use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,59 +23,34 @@ const RETRY_SLOTS: Duration = Duration::from_secs(1);
 
 /// How the coordinator of a database is started.
 pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
-    let name = Kind::Coordinator.name();
-    BackgroundWorkerBuilder::new(&name)
-        .set_type(&name)
-        .set_library(LIBRARY)
-        .set_function("shardmaster_coordinator_main")
-        .enable_spi_access()
-        .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
+    service::builder(Kind::Coordinator, "shardmaster_coordinator_main", database)
 }
 
-/// Entry point of the coordinator; the argument is the database's oid.
+/// Entry point of the coordinator; the argument is the database's oid. A coordinator may outlive its
+/// launcher: then the next launcher's one gives way.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
-    accept_signals();
-    let database = pg_sys::Oid::from_u32(arg.value() as u32);
-    BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
-    pin_settings();
-    // A coordinator may outlive its launcher: then the next launcher's one gives way.
-    if !txn::transaction(|| lock::try_lock(lock::COORDINATOR)) {
-        return;
-    }
-    let mut coordinator = Coordinator::default();
-    loop {
-        let sweeper = coordinator.keep_sweeper();
-        let pause = match txn::transaction(look) {
-            Some(work) => {
-                let others = coordinator.keep_settler(&work).min(coordinator.keep_looker(&work));
-                let others = others.min(coordinator.keep_references(&work));
-                let others = others.min(coordinator.keep_inquirer(&work));
-                coordinator.serve(&work).min(sweeper).min(others)
-            }
-            None => {
-                wait::report_idle(splits::WAITS_FOR_EXTENSION);
-                splits::until_created(LOOK_AGAIN)
-            }
-        };
-        wait::sleep(pause);
-    }
+    service::serve(Kind::Coordinator, arg, || {
+        let mut coordinator = Coordinator::default();
+        Box::new(move || {
+            let others = coordinator.keep_services();
+            Some(match txn::transaction(look) {
+                Some(work) => coordinator.serve(&work).min(others),
+                None => {
+                    wait::report_idle(splits::WAITS_FOR_EXTENSION);
+                    splits::until_created(LOOK_AGAIN)
+                }
+            })
+        })
+    });
 }
 
 /// What one look at the catalog shows.
 struct Work {
-    splits: Vec<splits::Open>,
+    splits: Vec<splits::ToServe>,
     locked: BTreeSet<i64>,
     role: Option<pg_sys::Oid>,
-    /// Something is left of statements in two phases.
-    is_left: bool,
-    /// There are lookup indexes, or something is left of them.
-    looks_up: bool,
-    /// Tables are to be the same on all shards.
-    has_references: bool,
-    /// Shards are to be asked which decisions they know.
-    asks: bool,
 }
 
 /// None while the extension is not installed.
@@ -88,10 +59,6 @@ fn look() -> Option<Work> {
         splits: splits::with_work(),
         locked: lock::holders().into_iter().map(|(id, _)| id).collect(),
         role: spawn::worker_role(),
-        is_left: !execution::orphans().is_empty() || !execution::to_look_at().is_empty(),
-        looks_up: lookups::has_work(),
-        has_references: reference::any(),
-        asks: inquirer::has_work(),
     })
 }
 
@@ -104,40 +71,18 @@ struct Memory {
 
 #[derive(Default)]
 struct Coordinator {
-    sweeper: Supervisor,
-    settler: Supervisor,
-    looker: Supervisor,
-    references: Supervisor,
-    inquirer: Supervisor,
+    services: [Supervisor; SERVICES.len()],
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
 }
 
 impl Coordinator {
-    /// Starts the sweeper if it is missing; how long nothing needs to be done.
-    fn keep_sweeper(&mut self) -> Duration {
-        keep(&mut self.sweeper, Kind::Sweeper, sweeper::builder)
-    }
-
-    /// The same with the settler, where it has work.
-    fn keep_settler(&mut self, work: &Work) -> Duration {
-        keep_while(work.is_left, &mut self.settler, Kind::Settler, settler::builder)
-    }
-
-    /// The same with the looker.
-    fn keep_looker(&mut self, work: &Work) -> Duration {
-        keep_while(work.looks_up, &mut self.looker, Kind::Looker, looker::builder)
-    }
-
-    /// The same with what follows reference tables.
-    fn keep_references(&mut self, work: &Work) -> Duration {
-        keep_while(work.has_references, &mut self.references, Kind::References, references::builder)
-    }
-
-    /// The same with who asks the shards.
-    fn keep_inquirer(&mut self, work: &Work) -> Duration {
-        keep_while(work.asks, &mut self.inquirer, Kind::Inquirer, inquirer::builder)
+    /// Starts services that are missing and have work; how long nothing needs to be done.
+    fn keep_services(&mut self) -> Duration {
+        let each = SERVICES.iter().zip(services::wanted()).zip(&mut self.services);
+        each.map(|((service, has_work), supervisor)| keep(has_work, supervisor, service.kind))
+            .fold(LOOK_AGAIN, Duration::min)
     }
 
     /// Starts the workers that are missing; how long nothing needs to be done.
@@ -154,7 +99,7 @@ impl Coordinator {
         // waits for it: these take no place of a split that moves rows, and one at a time.
         let mut beside =
             work.splits.iter().filter(|split| split.is_housekeeping && running.contains(&split.id)).count();
-        for &splits::Open { id, keeps_out, ends, is_housekeeping, .. } in &work.splits {
+        for &splits::ToServe { id, keeps_out, ends, is_housekeeping, .. } in &work.splits {
             if running.contains(&id) {
                 continue;
             }
@@ -187,7 +132,7 @@ impl Coordinator {
 
     /// A split that has got on since the last look, or is asked for something else, is
     /// not failing for the same reason again: its pauses begin anew.
-    fn remember(&mut self, splits: &[splits::Open]) {
+    fn remember(&mut self, splits: &[splits::ToServe]) {
         self.memory.retain(|id, _| splits.iter().any(|split| split.id == *id));
         for split in splits {
             let memory = self.memory.entry(split.id).or_default();
@@ -225,35 +170,22 @@ impl Coordinator {
     }
 }
 
-/// The same with one that ends when it is through: the next one needs no pause then.
-fn keep_while(
-    has_work: bool,
-    supervisor: &mut Supervisor,
-    kind: Kind,
-    builder: fn(pg_sys::Oid) -> BackgroundWorkerBuilder,
-) -> Duration {
-    if has_work {
-        return keep(supervisor, kind, builder);
+/// Starts a service, if it has work and is missing; how long nothing needs to be done. One that has ended
+/// without work is started without a pause the next time.
+fn keep(has_work: bool, supervisor: &mut Supervisor, kind: Kind) -> Duration {
+    let runs = supervisor.runs();
+    if !has_work {
+        if !runs {
+            *supervisor = Supervisor::default();
+        }
+        return LOOK_AGAIN;
     }
-    if !supervisor.runs() {
-        *supervisor = Supervisor::default();
-    }
-    LOOK_AGAIN
-}
-
-/// Starts a worker of which there is one, if it is missing; how long nothing needs to be done.
-fn keep(
-    supervisor: &mut Supervisor,
-    kind: Kind,
-    builder: fn(pg_sys::Oid) -> BackgroundWorkerBuilder,
-) -> Duration {
-    let started = supervisor.runs();
-    if started || process::runs(database::id(), kind) {
+    if runs || process::runs(database::id(), kind) {
         return LOOK_AGAIN;
     }
     if let Some(left) = supervisor.pause() {
         return left;
     }
-    supervisor.start(&kind.name(), builder(database::id()));
+    supervisor.start(&kind.name(), services::builder(kind, database::id()));
     LOOK_AGAIN
 }

@@ -2,6 +2,7 @@
 //! look at the plan to its last. The server releases it when the process ends, however
 //! that happens.
 
+use crate::server::process::Kind;
 use crate::server::{database, sql};
 use pgrx::pg_sys;
 
@@ -9,18 +10,19 @@ use pgrx::pg_sys;
 /// advisory locks have 1 or 2 there, so the two never meet.
 const SPACE: u16 = 0x534d;
 
-/// In place of a split's id, which begin with 1: the coordinator's own lock.
-pub const COORDINATOR: i64 = 0;
-/// The sweeper's own lock.
-pub const SWEEPER: i64 = -1;
-/// The settler's own lock.
-pub const SETTLER: i64 = -2;
-/// That of who keeps lookup indexes.
-pub const LOOKER: i64 = -3;
-/// Of what follows reference tables.
-pub const REFERENCES: i64 = -4;
-/// Of who asks shards which decisions they know.
-pub const INQUIRER: i64 = -5;
+/// The number that a worker locks: that of its split, which begin with 1, or one below.
+pub fn of(kind: Kind) -> i64 {
+    match kind {
+        Kind::Split(id) => id,
+        Kind::Coordinator => 0,
+        Kind::Sweeper => -1,
+        Kind::Settler => -2,
+        Kind::Looker => -3,
+        Kind::References => -4,
+        Kind::Inquirer => -5,
+        Kind::Launcher => -6,
+    }
+}
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {

@@ -5,11 +5,7 @@
 //!   keeps one coordinator running there.
 //! - The **coordinator** is connected to that database. It finds the splits that have
 //!   work and keeps one worker running for each, up to `shardmaster.max_split_workers`.
-//!   And it keeps the sweeper running.
-//! - The **sweeper** expires leases.
-//! - The **settler** ends what is left on shards of statements in two phases, and itself when nothing is left.
-//! - The **looker** keeps lookup indexes, while there are any.
-//! - The **inquirer** asks the shards which decisions they know, after a start, a promotion or a restore, and ends then.
+//!   And it keeps the **services** running that have work: those are the rows of `services.rs`.
 //! - A **split worker** does the work of one split and ends when nothing is left to do.
 //!
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
@@ -24,6 +20,8 @@ pub mod launcher;
 pub mod lock;
 mod looker;
 mod references;
+mod service;
+pub mod services;
 mod settler;
 pub mod split;
 pub mod splits;

@@ -1,15 +1,11 @@
 //! Settles statements in two phases whose session is gone: what they have prepared on shards holds locks there until
 //! somebody ends it. A process of its own: a shard that is silent must not hold up splits or leases.
 
-use super::start::{accept_signals, pin_settings};
-use super::{lock, splits};
+use super::service::Turns;
+use super::splits;
 use crate::execution;
 use crate::guc;
-use crate::server::process::Kind;
-use crate::server::spawn::LIBRARY;
 use crate::server::{txn, wait};
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
-use pgrx::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -18,17 +14,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a shard is waited for, and how long it is left alone after that: twice as long with each attempt in vain.
 const FIRST: Duration = Duration::from_secs(3);
 const DOUBLINGS: u32 = 4;
-
-/// How the settler of a database is started.
-pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
-    let name = Kind::Settler.name();
-    BackgroundWorkerBuilder::new(&name)
-        .set_type(&name)
-        .set_library(LIBRARY)
-        .set_function("shardmaster_settler_main")
-        .enable_spi_access()
-        .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
-}
 
 /// What it remembers of one that it could not settle.
 #[derive(Default)]
@@ -52,26 +37,16 @@ impl Attempts {
     }
 }
 
-/// Entry point of the settler; the argument is the database's oid. It ends when nothing is left.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn shardmaster_settler_main(arg: pg_sys::Datum) {
-    accept_signals();
-    let database = pg_sys::Oid::from_u32(arg.value() as u32);
-    BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
-    pin_settings();
-    // One may have outlived the coordinator that started it.
-    if !txn::transaction(|| lock::try_lock(lock::SETTLER)) {
-        return;
-    }
+/// It ends when nothing is left.
+pub fn begin() -> Turns {
     let mut memory: BTreeMap<i64, Attempts> = BTreeMap::new();
-    loop {
+    Box::new(move || {
         let (left, done) = txn::transaction(|| match splits::catalog_exists() {
             true => (execution::orphans(), execution::to_look_at()),
             false => (Vec::new(), Vec::new()),
         });
         if left.is_empty() && done.is_empty() {
-            return;
+            return None;
         }
         for id in done {
             wait::report(&format!("examining execution {id}"));
@@ -91,6 +66,6 @@ pub extern "C-unwind" fn shardmaster_settler_main(arg: pg_sys::Datum) {
             }
         }
         wait::report_idle(&format!("{} executions have not ended", memory.len()));
-        wait::sleep(LOOK_AGAIN);
-    }
+        Some(LOOK_AGAIN)
+    })
 }

@@ -1,8 +1,9 @@
 //! What the workers read of the plans: which splits have work, which are unfinished.
 
-use crate::catalog::split_state::IS_UNFINISHED;
+use crate::catalog::split_state::row::{self, Open};
+use crate::catalog::split_state::{CutoverStep, IS_UNFINISHED};
 use crate::server::{sql, txn};
-use crate::split::lifecycle::work;
+use crate::split::lifecycle::work::{self, Work};
 use pgrx::pg_sys;
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ pub struct Unfinished {
     pub fenced_for: Option<f64>,
 }
 
-/// A split that has work.
-pub struct Open {
+/// A split that has work, as the coordinator sees it.
+pub struct ToServe {
     pub id: i64,
     /// Changes whenever the split has got on or is asked for something else.
     pub progress: String,
@@ -71,42 +72,34 @@ pub fn until_created(look_again: Duration) -> Duration {
 
 /// The splits that have work, those for which clients wait first, then the oldest; of those for
 /// which nobody waits the one that was looked after longest ago. Needs `catalog_exists`.
-pub fn with_work() -> Vec<Open> {
-    sql::read_again(
-        &format!(
-            "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, g.backfill_status,
-                    g.tail_status, g.total_rows_copied, g.last_event_id, p.tail_requests),
-                    p.cutover_step IN ('disabled', 'decided', 'opened') AS keeps_out,
-                    {}, h.is_housekeeping
-               FROM shardmaster.split_plan p
-               LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
-              CROSS JOIN LATERAL (SELECT {}) h (is_housekeeping)
-              WHERE {}
-              ORDER BY keeps_out DESC, h.is_housekeeping,
-                       CASE WHEN h.is_housekeeping THEN p.watched_at END NULLS FIRST, p.id",
-            work::ends(),
-            work::is_housekeeping(),
-            work::has_work()
-        ),
-        &[],
-        |row| Open {
-            id: row.value(1),
-            progress: row.value(2),
-            keeps_out: row.value(3),
-            ends: row.value(4),
-            is_housekeeping: row.value(5),
-        },
-    )
+pub fn with_work() -> Vec<ToServe> {
+    let mut found = work::with_work();
+    let keeps_out = |open: &Open| {
+        matches!(open.state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
+    };
+    let order = |(open, work): &(Open, Work)| {
+        let is_housekeeping = work.is_housekeeping();
+        let rested = if is_housekeeping { open.watched.unwrap_or(f64::INFINITY) } else { 0.0 };
+        (!keeps_out(open), is_housekeeping, -rested)
+    };
+    // Those that are alike stay in the order of their numbers.
+    found.sort_by(|one, other| {
+        let ((one_kept, one_kind, one_rested), (kept, kind, rested)) = (order(one), order(other));
+        (one_kept, one_kind).cmp(&(kept, kind)).then(one_rested.total_cmp(&rested))
+    });
+    let to_serve = |(open, work): (Open, Work)| ToServe {
+        id: open.id,
+        keeps_out: keeps_out(&open),
+        ends: work.ends(),
+        is_housekeeping: work.is_housekeeping(),
+        progress: open.progress,
+    };
+    found.into_iter().map(to_serve).collect()
 }
 
 /// Whether one split has work. Needs `catalog_exists`.
 pub fn has_work(split_id: i64) -> bool {
-    sql::read_one(
-        &format!("SELECT true FROM shardmaster.split_plan p WHERE p.id = $1 AND {}", work::has_work()),
-        &[split_id.into()],
-        |_| (),
-    )
-    .is_some()
+    row::read(split_id).is_ok_and(|state| work::wanted(&state).is_some())
 }
 
 /// The splits that are unfinished. Needs `catalog_exists`.

@@ -12,7 +12,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::state::progress::{Progress, TableProgress};
 use crate::agent::state::tenure;
 use crate::agent::temporary;
-use crate::catalog::split;
+use crate::catalog::{split, split_state};
 use crate::error::SqlState;
 use crate::guc;
 use crate::remote::quote::literal;
@@ -34,7 +34,7 @@ pub fn open_wished(engine: &mut Engine) -> Result<()> {
 /// Those that delete on the source what they show to be on the target. No transaction is open.
 pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
     // Where an attempt before has got nowhere, one session says why, or gets on.
-    if transaction(|| split::attempts(engine.plan.id)) > 0 {
+    if transaction(|| split_state::work::attempts(engine.plan.id)) > 0 {
         return Ok(());
     }
     engine.reader.run("BEGIN")?;

@@ -22,7 +22,7 @@ use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::{consumed, lease, overflow, queue, tenure};
 use crate::agent::temporary;
 use crate::catalog::split;
-use crate::catalog::split_state::Goal;
+use crate::catalog::split_state::{Goal, row};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::RemoteError;
@@ -466,7 +466,7 @@ fn wait_for_holders(engine: &mut Engine) -> Result<()> {
         if left.is_empty() {
             return Ok(());
         }
-        if transaction(|| split::state(engine.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
+        if transaction(|| row::read(engine.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
             return Err(SplitError::Retry("the rollback that was asked for".into()));
         }
         wait::report(&format!(

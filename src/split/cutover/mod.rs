@@ -35,15 +35,16 @@ use crate::agent::state::progress::Progress;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
-use crate::catalog::{reference, split_progress};
+use crate::catalog::{reference, split_progress, split_state};
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::{Connection, number};
 use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{soon, transaction, try_transaction};
-use crate::server::{instance, sql, wait};
+use crate::server::{instance, wait};
 use crate::words::counted;
 use behind::{Asked, Found};
 use std::time::{Duration, Instant};
@@ -267,7 +268,7 @@ fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
 ///    synchronous standby is away, it shows here, before anybody is kept out.
 fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
     let ((), standby) = on_master::by(deadline, || {
-        let state = split::lock(engine.plan.id)?;
+        let state = row::lock(engine.plan.id)?;
         if state.generation != engine.generation {
             return Err(SplitError::Superseded);
         }
@@ -289,7 +290,7 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
             ))));
         }
         // Since when writers wait.
-        record::cutover_step(engine.plan.id, CutoverStep::Disabled);
+        split_state::cutover::step(engine.plan.id, CutoverStep::Disabled);
         Ok(())
     })?;
     match standby {
@@ -301,7 +302,7 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
 }
 
 /// Asked for anew, it may have a window that has not begun.
-fn is_asked_for_now(state: &split::State) -> bool {
+fn is_asked_for_now(state: &SplitState) -> bool {
     phases::asks_for_cutover(state.goal) && state.request == CutoverRequest::Now
 }
 
@@ -403,7 +404,7 @@ pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<
 }
 
 fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
-    let state = split::lock(plan.id)?;
+    let state = row::lock(plan.id)?;
     if state.generation != generation {
         return Err(SplitError::Superseded);
     }
@@ -421,13 +422,6 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
     let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
-    sql::write(
-            "UPDATE shardmaster.split_plan
-                SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
-                    waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL
-              WHERE id = $1",
-            &[plan.id.into(), version.into()],
-        );
     split_progress::decided(plan.id, last_event_id);
     record::decided(plan.id, version)?;
     Ok(version)
@@ -474,7 +468,7 @@ pub fn record_moved(plan: &Plan, fenced: Option<Duration>) {
 fn write_moved(plan: &Plan, fenced: Option<Duration>) {
     standby::commit_alone();
     old_guards::forget(plan);
-    record::cutover_step(plan.id, CutoverStep::Moved);
+    split_state::cutover::step(plan.id, CutoverStep::Moved);
     if let Some(fenced) = fenced {
         split_progress::fenced(plan.id, fenced);
     }

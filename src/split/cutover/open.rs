@@ -7,13 +7,13 @@ use crate::agent::state::decision::{Decided, Earlier};
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
+use crate::catalog::split_state;
 use crate::catalog::split_state::CutoverStep;
 use crate::remote::Connection;
 use crate::server::standby;
 use crate::server::txn::soon;
 use crate::split::end::old_guards::{self, OldGuards};
 use crate::split::engine::Engine;
-use crate::split::record;
 
 /// 5b. Clients may write on the target. Guards that would refuse keys which come back are
 ///     released by the same commit: until it, a split that goes back after all finds them
@@ -47,7 +47,7 @@ fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()
 pub fn record_opened(plan: &Plan) {
     let _ = soon(|| {
         standby::commit_alone();
-        record::cutover_step(plan.id, CutoverStep::Opened);
+        split_state::cutover::step(plan.id, CutoverStep::Opened);
         Ok::<_, SplitError>(())
     });
 }

@@ -8,8 +8,9 @@ use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_progress;
+use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverRequest, CutoverStep};
+use crate::catalog::{split_progress, split_state};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
@@ -26,7 +27,7 @@ use crate::split::{record, sequences};
 use std::time::Instant;
 
 /// Settles what an interrupted cutover left before its decision.
-pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
+pub fn settle(engine: &mut Engine, state: &SplitState) -> Result<()> {
     if phases::is_decided(state.phase) {
         return Ok(());
     }
@@ -121,7 +122,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
     try_transaction(|| {
         // A master that has forgotten it sets back once more.
         standby::commit_alone();
-        let state = split::lock(plan.id)?;
+        let state = row::lock(plan.id)?;
         if phases::is_decided(state.phase) || state.cutover_step == CutoverStep::None {
             return Ok(());
         }
@@ -129,7 +130,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
         if state.request != CutoverRequest::Rehearsal {
             split_progress::fenced_in_vain(plan.id);
         }
-        record::cutover_step(plan.id, CutoverStep::None);
+        split_state::cutover::step(plan.id, CutoverStep::None);
         split::event(plan.id, None, None, "the cutover was undone: the source accepts writes again");
         Ok(())
     })

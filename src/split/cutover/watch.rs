@@ -9,12 +9,11 @@ use crate::agent::state::lease;
 use crate::agent::state::side::State;
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state;
 use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
-use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::cutover::told;
-use crate::split::record;
 
 /// Looks at both shards. What is not as it should be is told to them again: the cutover
 /// counts as decided, not more, and the worker completes it once more. A shard that is out
@@ -36,10 +35,10 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     }
     transaction(|| {
         if !forgotten.is_empty() {
-            record::cutover_step(plan.id, CutoverStep::Decided);
+            split_state::cutover::step(plan.id, CutoverStep::Decided);
             split::event(plan.id, None, None, &format!("state restored: {}", forgotten.join("; ")));
         }
-        watched(plan.id, unreachable.as_deref());
+        split_state::work::watched(plan.id, unreachable.as_deref());
     });
     Ok(())
 }
@@ -54,17 +53,4 @@ fn ask(plan: &Plan, side: Side, wanted: (State, i64), identity: &str) -> Result<
         }
     }
     Ok(difference)
-}
-
-fn watched(id: i64, waiting_for: Option<&str>) {
-    sql::write(
-        &format!(
-            "UPDATE shardmaster.split_plan
-                SET watched_at = clock_timestamp(), waiting_for = $2, {},
-                    attempts = CASE WHEN $2 IS NULL THEN 0 ELSE attempts + 1 END
-              WHERE id = $1",
-            split::SINCE_FIRST
-        ),
-        &[id.into(), waiting_for.into()],
-    );
 }

@@ -6,8 +6,8 @@ use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::progress;
 use crate::agent::state::side::State;
-use crate::catalog::split;
 use crate::catalog::split_state::CutoverStep;
+use crate::catalog::{split, split_state};
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::array_literal;
 use crate::server::txn::transaction;
@@ -16,7 +16,7 @@ use crate::split::copy::meant::Meant;
 use crate::split::cutover::{source, told};
 use crate::split::engine::Engine;
 use crate::split::owners;
-use crate::split::record::{self, FinishRequest};
+use crate::split::record::FinishRequest;
 use crate::split::references;
 use crate::split::unregistered;
 
@@ -67,7 +67,7 @@ pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
         return Ok(());
     };
     transaction(|| {
-        record::cutover_step(engine.plan.id, CutoverStep::Decided);
+        split_state::cutover::step(engine.plan.id, CutoverStep::Decided);
         split::event(engine.plan.id, None, None, &format!("state restored: {text}"));
     });
     Err(SplitError::Retry(text))

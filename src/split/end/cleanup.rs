@@ -17,7 +17,7 @@ use crate::catalog::place::Sameness;
 use crate::catalog::redirect::By;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::IS_OVER;
-use crate::catalog::{redirect as stored, shard_decision, split, standing_guard};
+use crate::catalog::{redirect as stored, shard_decision, split, split_ledger, standing_guard};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -58,24 +58,10 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "cleanup")?;
     let (removed, kept) = orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
-    close_ledger(shard_key, &kept);
+    split_ledger::close(shard_key, &kept);
     standing_guard::forget_left(shard_key);
     // What it says of other shards is its own text.
     Ok(removed.into_iter().map(|(object, outcome)| (clean::said(&object), clean::said(&outcome))).collect())
-}
-
-/// Of splits that are over nothing is on the shard now but what was kept: it is removed, or
-/// the shard that had it did not come back.
-fn close_ledger(shard_key: &str, kept: &[i64]) {
-    sql::write(
-        &format!(
-            "UPDATE shardmaster.split_ledger l SET removed_at = clock_timestamp()
-               FROM shardmaster.split_plan p
-              WHERE p.id = l.split_id AND l.shard_key = $1 AND l.removed_at IS NULL AND l.split_id <> ALL ($2)
-                AND {IS_OVER}"
-        ),
-        &[shard_key.into(), kept.to_vec().into()],
-    );
 }
 
 /// The agent's schema goes with the last split or redirect that a worker ends, which may be just now.

@@ -8,10 +8,9 @@ use crate::agent::session;
 use crate::agent::state::{left as entries, master};
 use crate::catalog::redirect::{self as stored, ToEnd};
 use crate::catalog::split::{self, Left};
-use crate::catalog::{keyspace, shard};
+use crate::catalog::{keyspace, shard, split_state};
 use crate::error::Failure;
 use crate::remote::Connection;
-use crate::server::sql;
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::split::cutover::on_master;
 use crate::split::injection_points::{self, reach};
@@ -49,11 +48,13 @@ pub fn run(id: i64) -> Result<()> {
             reach(injection_points::REDIRECT_ENDED)?;
             transaction(|| record(id, &ended));
         }
-        Err(error) if error.is_transient() => transaction(|| postpone(id, &error.to_string())),
+        Err(error) if error.is_transient() => {
+            transaction(|| split_state::work::watched(id, Some(&error.to_string())))
+        }
         Err(error) => return Err(error),
     }
     if let Some(reason) = unknown {
-        transaction(|| postpone(id, &reason));
+        transaction(|| split_state::work::watched(id, Some(&reason)));
     }
     Ok(())
 }
@@ -165,8 +166,7 @@ fn open(left: &Left, identity: &str) -> Result<Connection> {
 }
 
 fn record(id: i64, ended: &ToEnd) {
-    let done = "UPDATE shardmaster.split_plan SET waiting_for = NULL, attempts = 0 WHERE id = $1";
-    sql::write(done, &[id.into()]);
+    split_state::end::redirect_served(id);
     match ended {
         ToEnd::Nothing => stored::ended(id, &[]),
         ToEnd::All => {
@@ -185,16 +185,4 @@ fn record(id: i64, ended: &ToEnd) {
             split::event(id, None, None, &text);
         }
     }
-}
-
-fn postpone(id: i64, reason: &str) {
-    sql::write(
-        &format!(
-            "UPDATE shardmaster.split_plan
-                SET watched_at = clock_timestamp(), waiting_for = $2, attempts = attempts + 1, {}
-              WHERE id = $1",
-            split::SINCE_FIRST
-        ),
-        &[id.into(), reason.into()],
-    );
 }

@@ -19,9 +19,9 @@ use crate::agent::state::{consumed, progress};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
+use crate::catalog::{split_ledger, split_state};
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::copy::meant::Meant;
 use crate::split::copy::{held, leaves};
@@ -30,7 +30,7 @@ use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
 use crate::split::owners;
-use crate::split::record::{self, FinishRequest};
+use crate::split::record::FinishRequest;
 use crate::split::references;
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
@@ -139,8 +139,8 @@ fn require_still_moved(
 
 /// The source has rows again: both shards are told once more, then they are deleted anew.
 fn begin_again(id: i64, text: &str) {
-    record::cutover_step(id, CutoverStep::Decided);
-    sql::write("UPDATE shardmaster.split_plan SET purged_at = NULL WHERE id = $1", &[id.into()]);
+    split_state::cutover::step(id, CutoverStep::Decided);
+    split_state::end::not_purged(id);
     split::event(id, None, None, &format!("state restored: {text}"));
 }
 
@@ -328,10 +328,7 @@ pub fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
 }
 
 fn record_purged(id: i64, deleted: u64, accepts: bool) {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET purged_at = clock_timestamp(), updated_at = clock_timestamp() WHERE id = $1",
-        &[id.into()],
-    );
+    split_state::end::purged(id);
     let shown = if accepts {
         "missing ones accepted"
     } else {
@@ -358,20 +355,9 @@ pub enum Ending {
 
 /// The split is finished.
 pub fn record_end(id: i64, ending: Ending) {
-    let is_lost = ending == Ending::SourceLost;
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET finished_at = clock_timestamp(), updated_at = clock_timestamp(), activity = 'idle',
-                waiting_for = NULL, attempts = 0, worker_pid = NULL
-          WHERE id = $1",
-        &[id.into()],
-    );
-    sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
-    sql::write(
-        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
-          WHERE split_id = $1 AND NOT ($2 AND side = 'source')",
-        &[id.into(), is_lost.into()],
-    );
+    split_state::end::finished(id);
+    split_state::plan::hold_keys(id, false);
+    split_ledger::removed(id, (ending == Ending::SourceLost).then_some("source"));
     if ending == Ending::Redirected {
         stored::record(id);
     }

@@ -7,8 +7,8 @@ use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed};
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split;
 use crate::catalog::split_state::CutoverStep;
+use crate::catalog::{split, split_state};
 use crate::server::txn::transaction;
 use crate::split::{cutover, install, record};
 
@@ -28,7 +28,7 @@ pub fn finish_without_source(tenure: &Tenure, version: i64) -> Result<()> {
     }
     redirect::forget_released(&mut target, plan)?;
     transaction(|| {
-        record::cutover_step(plan.id, CutoverStep::Moved);
+        split_state::cutover::step(plan.id, CutoverStep::Moved);
         let text = "the source was declared lost; shard_cleanup removes what it has of the split";
         split::event(plan.id, None, None, text);
         finish::record_end(plan.id, finish::Ending::SourceLost);

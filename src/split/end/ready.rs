@@ -7,10 +7,10 @@ use super::{before, finish};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress;
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::End;
+use crate::catalog::split::Plan;
+use crate::catalog::split_state::row;
 use crate::catalog::verification::{self, Unproven};
-use crate::catalog::way_back;
+use crate::catalog::{split_state, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::engine::Engine;
@@ -100,9 +100,9 @@ fn refusal(plan: &Plan, text: String, detail: Option<String>) -> SplitError {
 /// back meanwhile stays as it is.
 pub fn go_on(id: i64) -> Result<()> {
     try_transaction(|| {
-        let state = split::lock(id)?;
-        if state.end == End::Undoable {
-            way_back::end_undo(id);
+        let state = row::lock(id)?;
+        if state.undoable {
+            split_state::end::undo_ended(id);
         }
         Ok::<_, Failure>(())
     })?;

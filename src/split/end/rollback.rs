@@ -7,7 +7,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_progress;
+use crate::catalog::{split_ledger, split_progress};
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::sql;
@@ -23,7 +23,7 @@ pub fn run(tenure: &Tenure) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::ROLLBACK_BEGIN)?;
     let target_lost = transaction(|| target_is_lost(plan.id));
-    let was_begun = transaction(|| split::has_sides(plan.id)) || was_forgotten(tenure)?;
+    let was_begun = transaction(|| split_ledger::has_sides(plan.id)) || was_forgotten(tenure)?;
     if was_begun && !remove(tenure, target_lost)? {
         return Ok(());
     }

@@ -20,10 +20,10 @@ use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
 use crate::agent::{self, Watched, capture, decisions, judged, known_column, native, schema, seen, standing};
 use crate::catalog::split::Plan;
+use crate::catalog::split_ledger;
 use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
-use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::table::{self, Table};
 
@@ -137,12 +137,8 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
 }
 
 pub fn write_ledger(plan: &Plan) {
-    sql::write(
-        "INSERT INTO shardmaster.split_ledger (split_id, side, shard_key)
-         VALUES ($1, 'source', $2), ($1, 'target', $3)
-         ON CONFLICT (split_id, side) DO UPDATE SET created_at = clock_timestamp(), removed_at = NULL",
-        &[plan.id.into(), plan.source.shard_key.as_str().into(), plan.target.shard_key.as_str().into()],
-    );
+    let (source, target) = (plan.source.shard_key.as_str(), plan.target.shard_key.as_str());
+    split_ledger::write(plan.id, &[("source", source), ("target", target)]);
 }
 
 /// State row, generation, scope, queues and functions of one side, in one

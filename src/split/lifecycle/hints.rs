@@ -1,12 +1,12 @@
 //! Hints of the table of requests, as an operator reads them.
 
-use crate::catalog::split::State;
+use crate::catalog::split_state::row::SplitState;
 use crate::catalog::way_back;
 use crate::error::Failure;
 use crate::words::of_split;
 
 /// With the numbers of the split and, of a reverse split, of the one that it takes back.
-pub fn of(id: i64, state: &State, hint: &str) -> Result<String, Failure> {
+pub fn of(id: i64, state: &SplitState, hint: &str) -> Result<String, Failure> {
     if let Some(back) = way_back::of(id)?.filter(|back| state.finished && back.is_decided()) {
         let text = format!(
             "Split {} has taken it back. Plan its keys again from where they are; shard_entries() shows that.",

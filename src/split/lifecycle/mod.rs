@@ -2,7 +2,9 @@
 //! returns. Made again, the same call resumes from the stored state. What is possible when,
 //! and what follows from it, is data: `phases`, `requests`, `work`.
 
+mod conditions;
 mod hints;
+mod next;
 pub mod phases;
 pub mod requests;
 mod wait;
@@ -14,38 +16,31 @@ use super::{plan, reads, record, reverse};
 use crate::agent::error::SplitError;
 use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::settlement::{self, Terms};
-use crate::catalog::split::{self, Map, State};
-use crate::catalog::split_state::{End, Goal, Phase};
-use crate::catalog::{lookup, split_accepted, split_progress, verification, way_back};
+use crate::catalog::split::{self, Map};
+use crate::catalog::split_state::row::{self, SplitState};
+use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::{lookup, split_accepted, split_progress, split_state, verification, way_back};
 use crate::clean;
 use crate::error::{Failure, SqlState};
-use crate::server::{sql, wake};
+use crate::server::wake;
 use crate::words::counted;
 use phases::TRANSITIONS;
 use requests::{Answer, Call, REQUESTS};
 
-pub use wait::{next_call, wait, wait_for_change};
+pub use next::{next_call, next_words};
+pub use wait::{wait, wait_for_change};
 
 /// Records a goal and forgets an earlier error.
 fn set_goal(id: i64, goal: Goal) {
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET goal = $2, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL,
-                attempts = 0,
-                activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END,
-                cutover_asked_at = CASE $2 WHEN 'completed' THEN clock_timestamp() ELSE cutover_asked_at END,
-                started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
-          WHERE id = $1",
-        &[id.into(), goal.as_str().into()],
-    );
+    split_state::request::goal(id, goal);
     split_progress::resumed(id);
     split::event(id, None, None, &format!("{} requested", goal.as_str()));
     wake::split_on_commit(id);
 }
 
 /// Takes the plan's lock and asks the table of requests; what is refused there is an error.
-fn ask(id: i64, call: Call) -> Result<(State, Answer), Failure> {
-    let state = split::lock(id)?;
+fn ask(id: i64, call: Call) -> Result<(SplitState, Answer), Failure> {
+    let state = row::lock(id)?;
     let Some(answer) = requests::answer(call, &state) else {
         return Err(refusal(id, &state, call));
     };
@@ -56,7 +51,7 @@ fn ask(id: i64, call: Call) -> Result<(State, Answer), Failure> {
     }
 }
 
-fn refusal(id: i64, state: &State, call: Call) -> Failure {
+fn refusal(id: i64, state: &SplitState, call: Call) -> Failure {
     Failure::new(
         SqlState::NOT_IN_STATE,
         format!("{} is not possible: split {id} is in phase {}", call.name(), state.phase.as_str()),
@@ -69,7 +64,7 @@ fn rolling_back(id: i64) -> Failure {
 }
 
 /// What the table says is recorded.
-fn record(id: i64, state: &State, answer: Answer) {
+fn record(id: i64, state: &SplitState, answer: Answer) {
     match answer {
         Answer::Goal(goal) => set_goal(id, goal),
         Answer::AtLeast(_) if state.goal == Goal::Backfill => set_goal(id, Goal::Backfill),
@@ -82,7 +77,7 @@ fn record(id: i64, state: &State, answer: Answer) {
 pub fn start_dual_write(id: i64, applies_ddl: Option<bool>) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::StartDualWrite)?;
     if let Some(applies) = applies_ddl {
-        split::set_on_ddl(id, if applies { "replay" } else { "wait" });
+        split_state::request::on_ddl(id, if applies { "replay" } else { "wait" });
     }
     if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
         plan::revive(id)?;
@@ -140,10 +135,7 @@ pub fn run_backfill(id: i64) -> Result<(), Failure> {
 
 pub fn replay_tail(id: i64) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::ReplayTail)?;
-    sql::write(
-        "UPDATE shardmaster.split_plan SET tail_requests = tail_requests + 1 WHERE id = $1",
-        &[id.into()],
-    );
+    split_state::request::replay_tail(id);
     record(id, &state, answer);
     wake::split_on_commit(id);
     Ok(())
@@ -190,12 +182,7 @@ pub fn require_alike(id: i64) -> Result<(), Failure> {
 pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Rollback)?;
     reads::send_back(id, ": it is rolled back")?;
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET target_lost = $2, paused = false, activity = CASE activity WHEN 'paused' THEN 'idle' ELSE activity END
-          WHERE id = $1",
-        &[id.into(), target_lost.into()],
-    );
+    split_state::request::roll_back(id, target_lost);
     record(id, &state, answer);
     Ok(())
 }
@@ -206,16 +193,16 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
 pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
     // In the order in which a decision takes their locks.
     let known = way_back::of(id)?;
-    let back = known.map(|back| split::lock(back.id).map(|state| (back.id, state))).transpose()?;
+    let back = known.map(|back| row::lock(back.id).map(|state| (back.id, state))).transpose()?;
     let there = ask(id, Call::Reverse)?.0;
     let Some((back, state)) = back else {
         return Err(reverse::has_none(id));
     };
     if there.goal == Goal::Finished {
-        way_back::forget_finish(id);
+        split_state::request::forget_finish(id);
     }
     if copy_again {
-        way_back::allow_copy(back);
+        split_state::request::allow_copy(back);
     }
     match (state.phase, state.goal) {
         (Phase::Planning, Goal::Planning) => {
@@ -229,7 +216,7 @@ pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
         }
         (_, Goal::RolledBack) => return Err(rolling_back(back)),
         // What has failed goes on with what it was asked for.
-        (_, goal) if state.failed => set_goal(back, goal),
+        (_, goal) if state.failed() => set_goal(back, goal),
         _ => {}
     }
     split::event(
@@ -252,12 +239,9 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
     }
     // Of one that was taken back no row is deleted, and its source is where its rows are.
     if answer != Answer::Nothing && back.is_none() {
-        sql::write(
-            "UPDATE shardmaster.split_plan SET accept_missing = $2, source_lost = $3 WHERE id = $1",
-            &[id.into(), accept_missing.into(), source_lost.into()],
-        );
+        split_state::request::finish(id, accept_missing, source_lost);
         match source_lost {
-            true => way_back::end_undo(id),
+            true => split_state::end::undo_ended(id),
             false if accept_missing => {}
             false => verification::ask_unproven(id),
         }
@@ -269,7 +253,7 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
 /// Where reads of the split's keys go before its cutover. Back they go in whatever phase.
 pub fn switch_reads(id: i64, to_target: bool) -> Result<(), Failure> {
     if !to_target {
-        split::lock(id)?;
+        row::lock(id)?;
         return reads::send_back(id, "");
     }
     ask(id, Call::SwitchReads)?;
@@ -302,7 +286,7 @@ pub fn settle_for(id: i64, terms: Option<&Terms>) -> Result<(), Failure> {
 
 /// For the worker: its operator has said when, and that is now.
 pub fn settle(id: i64) -> Result<(), Failure> {
-    let state = split::lock(id)?;
+    let state = row::lock(id)?;
     if work::next(&state) != work::Work::Settle {
         return Ok(());
     }
@@ -314,8 +298,8 @@ pub fn settle(id: i64) -> Result<(), Failure> {
 pub fn verify(id: i64) -> Result<(), Failure> {
     let (state, _) = ask(id, Call::Verify)?;
     // A finish that was refused is not tried again before what is compared is known.
-    if state.failed && state.goal == Goal::Finished && state.end == End::Undoable {
-        way_back::forget_finish(id);
+    if state.failed() && state.goal == Goal::Finished && state.undoable {
+        split_state::request::forget_finish(id);
     }
     verification::ask(id);
     split::event(id, None, None, "verification requested");
@@ -347,10 +331,7 @@ pub fn drop_guard(id: i64, source_lost: bool) -> Result<(), Failure> {
 
 pub fn pause(id: i64) -> Result<(), Failure> {
     ask(id, Call::Pause)?;
-    sql::write(
-        "UPDATE shardmaster.split_plan SET paused = true, updated_at = clock_timestamp() WHERE id = $1",
-        &[id.into()],
-    );
+    split_state::request::pause(id);
     split::event(id, None, None, "paused");
     wake::split_on_commit(id);
     Ok(())
@@ -359,16 +340,8 @@ pub fn pause(id: i64) -> Result<(), Failure> {
 /// Ends a pause; a split that failed is resumed with the goal that it had.
 pub fn resume(id: i64) -> Result<(), Failure> {
     let (state, _) = ask(id, Call::Resume)?;
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET paused = false, activity = CASE activity WHEN 'paused' THEN 'idle' ELSE activity END,
-                -- A cutover that a pause held back is asked for once more by this call.
-                cutover_asked_at = CASE goal WHEN 'completed' THEN clock_timestamp() ELSE cutover_asked_at END,
-                waiting_for = NULL
-          WHERE id = $1",
-        &[id.into()],
-    );
-    if state.failed {
+    split_state::request::resume(id);
+    if state.failed() {
         set_goal(id, state.goal);
     } else {
         split::event(id, None, None, "resumed");

@@ -1,9 +1,9 @@
 //! What an operator may ask for in which phase: rows that decide. The first row that fits
 //! a call gives its answer.
 
-use super::phases;
-use crate::catalog::split::State;
-use crate::catalog::split_state::{End, Goal, Phase};
+use super::conditions::Condition;
+use crate::catalog::split_state::row::SplitState;
+use crate::catalog::split_state::{Goal, Phase};
 
 /// A call of an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,63 +51,6 @@ impl Call {
     }
 }
 
-/// What must hold of the split, beside its phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
-    Always,
-    /// Nothing was asked for that is not done.
-    AtRest,
-    RollingBack,
-    /// A cutover, or all of the split, was asked for.
-    CuttingOver,
-    Failed,
-    Finished,
-    /// Its end is asked for, or it was taken back.
-    Finishing,
-    /// And it cannot be taken back any more.
-    Ending,
-    /// It is the reverse split of another split.
-    GoesBack,
-    /// And nobody has asked for it yet.
-    Waits,
-}
-
-impl When {
-    fn holds(self, state: &State) -> bool {
-        match self {
-            When::Always => true,
-            When::AtRest => is_at_rest(state.phase, state.goal),
-            When::RollingBack => state.goal == Goal::RolledBack,
-            When::CuttingOver => phases::asks_for_cutover(state.goal),
-            When::Failed => state.failed,
-            When::Finished => state.finished,
-            When::Finishing => state.goal == Goal::Finished,
-            When::Ending => state.goal == Goal::Finished && state.end != End::Undoable,
-            When::GoesBack => state.goes_back,
-            When::Waits => state.goes_back && is_at_rest(state.phase, state.goal),
-        }
-    }
-
-    pub fn text(self) -> &'static str {
-        match self {
-            When::Always => "",
-            When::AtRest => "nothing is requested",
-            When::RollingBack => "it is being rolled back",
-            When::CuttingOver => "a cutover is requested",
-            When::Failed => "it has failed",
-            When::Finished => "it is finished",
-            When::Finishing => "its end is requested",
-            When::Ending => "finish deletes, or it was taken back",
-            When::GoesBack => "it is a reverse split",
-            When::Waits => "it is an armed reverse split",
-        }
-    }
-}
-
-fn is_at_rest(phase: Phase, goal: Goal) -> bool {
-    matches!((phase, goal), (Phase::Planning, Goal::Planning) | (Phase::RolledBack, Goal::RolledBack))
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// This is asked for from now on.
@@ -127,11 +70,11 @@ pub enum Answer {
 pub struct Request {
     pub call: Call,
     pub phases: &'static [Phase],
-    pub when: When,
+    pub when: Condition,
     pub answer: Answer,
 }
 
-const fn row(call: Call, phases: &'static [Phase], when: When, answer: Answer) -> Request {
+const fn row(call: Call, phases: &'static [Phase], when: Condition, answer: Answer) -> Request {
     Request { call, phases, when, answer }
 }
 
@@ -165,24 +108,26 @@ const RUN_UP_TO_IT: &str =
     "CALL shard_split_run({id}, 'cutover_pending') runs it until the target has caught up.";
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
-use When::{Always, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, GoesBack, RollingBack, Waits};
+use Condition::{
+    Always, Armed, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, Reverse, RollingBack,
+};
 
 #[rustfmt::skip]
 pub const REQUESTS: &[Request] = &[
-    row(Call::Map, BEFORE, GoesBack, Refuse("A reverse split has no mapped columns.")),
+    row(Call::Map, BEFORE, Reverse, Refuse("A reverse split has no mapped columns.")),
     row(Call::Map, BEFORE, AtRest, Accept),
     // The start has failed, by what was said here perhaps: the next one looks again.
     row(Call::Map, &[Phase::Planning], Failed, Accept),
     row(Call::Map, &[Phase::Completed], Always, Refuse("The rows have moved.")),
     row(Call::Map, ANY, Always, Refuse("Call shard_split_rollback({id}) first.")),
 
-    row(Call::Accept, BEFORE, GoesBack, Refuse("A reverse split has no check of its own.")),
+    row(Call::Accept, BEFORE, Reverse, Refuse("A reverse split has no check of its own.")),
     row(Call::Accept, BEFORE, Always, Answer::Accept),
     row(Call::Accept, &[Phase::Completed], Always, Refuse("The rows have moved.")),
     row(Call::Accept, ANY, Always, Refuse("The split has begun, so its check is over.")),
 
-    row(Call::StartDualWrite, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
-    row(Call::StartDualWrite, &[Phase::Planning], GoesBack, Refuse("SELECT shard_split_reverse({there}) begins it. After the finish of split {there}, plan a split in the other direction.")),
+    row(Call::StartDualWrite, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
+    row(Call::StartDualWrite, &[Phase::Planning], Reverse, Refuse("SELECT shard_split_reverse({there}) begins it. After the finish of split {there}, plan a split in the other direction.")),
     row(Call::StartDualWrite, BEFORE, AtRest, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
     row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),
@@ -194,7 +139,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::StartDualWrite, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::StartDualWrite, &[Phase::Completed], Always, Refuse("The rows have moved. Call shard_split_finish({id}).")),
 
-    row(Call::RunBackfill, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::RunBackfill, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
     row(Call::RunBackfill, BEFORE, AtRest, Refuse("Call shard_split_start_dual_write({id}) first.")),
     row(Call::RunBackfill, ANY, RollingBack, RollsBack),
     row(Call::RunBackfill, &[Phase::Completed], Finished, Refuse(OVER)),
@@ -209,8 +154,8 @@ pub const REQUESTS: &[Request] = &[
     row(Call::ReplayTail, FOLLOWS, Always, Accept),
     row(Call::ReplayTail, ANY, Always, Refuse("Changes are applied in the phases tailing and cutover_pending.")),
 
-    row(Call::Cutover, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
-    row(Call::Cutover, &[Phase::Planning], Waits, Refuse(BEGINS)),
+    row(Call::Cutover, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
+    row(Call::Cutover, &[Phase::Planning], Armed, Refuse(BEGINS)),
     row(Call::Cutover, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Cutover, ANY, RollingBack, RollsBack),
     row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
@@ -219,8 +164,8 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Cutover, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::Cutover, ANY, Always, Refuse(CATCHES_UP)),
 
-    row(Call::Rehearse, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
-    row(Call::Rehearse, &[Phase::Planning], Waits, Refuse(BEGINS)),
+    row(Call::Rehearse, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
+    row(Call::Rehearse, &[Phase::Planning], Armed, Refuse(BEGINS)),
     row(Call::Rehearse, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Rehearse, ANY, RollingBack, RollsBack),
     row(Call::Rehearse, &[Phase::CutoverPending], CuttingOver, Refuse("A cutover is under way. SELECT shard_split_wait({id}, 'completed') waits for it.")),
@@ -239,7 +184,7 @@ pub const REQUESTS: &[Request] = &[
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),
     row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
-    row(Call::Finish, UNDECIDED, GoesBack, Refuse("This is a reverse split. SELECT shard_split_finish({there}) ends both splits.")),
+    row(Call::Finish, UNDECIDED, Reverse, Refuse("This is a reverse split. SELECT shard_split_finish({there}) ends both splits.")),
     row(Call::Finish, ANY, Always, Refuse("Only a completed split can be finished. CALL shard_split_run({id}) completes it.")),
 
     row(Call::Reverse, &[Phase::Completed], Finished, Refuse(OVER)),
@@ -247,14 +192,14 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Reverse, &[Phase::Completed], Always, Accept),
     row(Call::Reverse, ANY, Always, Refuse("Only a completed split can be reversed. Before its cutover, call shard_split_rollback({id}).")),
 
-    row(Call::SettleFor, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::SettleFor, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
     row(Call::SettleFor, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::SettleFor, ANY, RollingBack, RollsBack),
     row(Call::SettleFor, &[Phase::Completed], Finishing, Nothing),
     row(Call::SettleFor, ANY, Always, Accept),
 
-    row(Call::SwitchReads, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
-    row(Call::SwitchReads, &[Phase::Planning], Waits, Refuse(BEGINS)),
+    row(Call::SwitchReads, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
+    row(Call::SwitchReads, &[Phase::Planning], Armed, Refuse(BEGINS)),
     row(Call::SwitchReads, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::SwitchReads, ANY, RollingBack, RollsBack),
     row(Call::SwitchReads, FOLLOWS, Failed, Refuse("Call shard_split_resume({id}) first.")),
@@ -269,14 +214,14 @@ pub const REQUESTS: &[Request] = &[
     row(Call::GuardDrop, ANY, Always, Refuse("The redirect lasts at least until the split is finished. Call shard_split_finish({id}) first.")),
 
     row(Call::Pause, &[Phase::Completed, Phase::RolledBack], Always, Refuse("There is nothing to pause.")),
-    row(Call::Pause, &[Phase::Planning], Waits, Refuse("The reverse split does nothing until shard_split_reverse({there}) begins it.")),
+    row(Call::Pause, &[Phase::Planning], Armed, Refuse("The reverse split does nothing until shard_split_reverse({there}) begins it.")),
     row(Call::Pause, UNDER_WAY, RollingBack, RollsBack),
     row(Call::Pause, ANY, Always, Accept),
 
     row(Call::Resume, ANY, Always, Accept),
 
-    row(Call::Verify, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
-    row(Call::Verify, &[Phase::Planning], Waits, Refuse(BEGINS)),
+    row(Call::Verify, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
+    row(Call::Verify, &[Phase::Planning], Armed, Refuse(BEGINS)),
     row(Call::Verify, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Verify, ANY, RollingBack, RollsBack),
     row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source no longer has the rows.")),
@@ -285,7 +230,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Verify, BEFORE, Always, Refuse("There is nothing to compare yet. CALL shard_split_run({id}, 'cutover_pending') copies the rows.")),
     row(Call::Verify, ANY, Always, Refuse("Call shard_split_run_backfill({id}) first.")),
 
-    row(Call::Repair, &[Phase::RolledBack], GoesBack, Refuse(ONE_WAY)),
+    row(Call::Repair, &[Phase::RolledBack], Reverse, Refuse(ONE_WAY)),
     row(Call::Repair, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Repair, ANY, RollingBack, RollsBack),
     row(Call::Repair, FOLLOWS, Always, Accept),
@@ -294,7 +239,7 @@ pub const REQUESTS: &[Request] = &[
 ];
 
 /// The answer to a call. None is a gap in the table, which a test looks for.
-pub fn answer(call: Call, state: &State) -> Option<Answer> {
+pub fn answer(call: Call, state: &SplitState) -> Option<Answer> {
     let fits =
         |row: &&Request| row.call == call && row.phases.contains(&state.phase) && row.when.holds(state);
     REQUESTS.iter().find(fits).map(|row| row.answer)
@@ -322,37 +267,10 @@ impl Answer {
     }
 }
 
-/// What is to be called next on the way to somewhere: where the split is, and beyond which
-/// phase it is to come.
-struct Next {
-    phases: &'static [Phase],
-    goal: Goal,
-    /// None: whatever is wanted.
-    beyond: Option<Phase>,
-    call: Call,
-}
-
-#[rustfmt::skip]
-const NEXT: &[Next] = &[
-    Next { phases: &[Phase::RolledBack], goal: Goal::RolledBack, beyond: None, call: Call::StartDualWrite },
-    Next { phases: &[Phase::Planning], goal: Goal::Planning, beyond: None, call: Call::StartDualWrite },
-    Next { phases: &[Phase::Planning, Phase::RolledBack, Phase::DualWrite], goal: Goal::DualWrite, beyond: Some(Phase::DualWrite), call: Call::RunBackfill },
-    Next { phases: &[Phase::CutoverPending], goal: Goal::Backfill, beyond: Some(Phase::CutoverPending), call: Call::Cutover },
-    Next { phases: &[Phase::Completed], goal: Goal::Completed, beyond: Some(Phase::Completed), call: Call::Finish },
-];
-
-/// The next call on the way to a position on `phases::WAY`, whose end is `finished`; None:
-/// the worker is doing it.
-pub fn next(phase: Phase, goal: Goal, wanted: usize) -> Option<Call> {
-    let is_beyond = |row: &Next| row.beyond.and_then(phases::position).is_none_or(|at| wanted > at);
-    let fits = |row: &&Next| row.phases.contains(&phase) && row.goal == goal && is_beyond(row);
-    NEXT.iter().find(fits).map(|row| row.call)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::split_state::{CutoverRequest, CutoverStep};
+    use crate::split::lifecycle::conditions::tests::states;
 
     const CALLS: [Call; 17] = [
         Call::Map,
@@ -374,40 +292,6 @@ mod tests {
         Call::SwitchReads,
     ];
 
-    fn state(phase: Phase, goal: Goal, failed: bool, finished: bool) -> State {
-        State {
-            phase,
-            goal,
-            cutover_step: CutoverStep::None,
-            paused: false,
-            target_lost: false,
-            source_lost: false,
-            failed,
-            finished,
-            end: End::Open,
-            generation: 1,
-            version_cutover: None,
-            cutover_age: None,
-            cutover_left: None,
-            request: CutoverRequest::Now,
-            verifies: false,
-            repairs: false,
-            goes_back: false,
-            endpoints: String::new(),
-            error: None,
-        }
-    }
-
-    fn states() -> impl Iterator<Item = State> {
-        let flags = [(false, false), (true, false), (false, true), (true, true)];
-        let plain = Phase::ALL.iter().flat_map(move |phase| {
-            Goal::ALL
-                .iter()
-                .flat_map(move |goal| flags.map(|(failed, finished)| state(*phase, *goal, failed, finished)))
-        });
-        plain.flat_map(|state| [true, false].map(|goes_back| State { goes_back, ..state.clone() }))
-    }
-
     #[test]
     fn every_call_has_an_answer_in_every_phase() {
         for state in states() {
@@ -420,7 +304,7 @@ mod tests {
     #[test]
     fn every_row_is_the_first_for_some_split() {
         for (n, row) in REQUESTS.iter().enumerate() {
-            let is_first = |state: State| {
+            let is_first = |state: SplitState| {
                 let fits = |row: &Request| {
                     row.call == REQUESTS[n].call
                         && row.phases.contains(&state.phase)

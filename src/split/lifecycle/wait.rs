@@ -1,10 +1,10 @@
-//! Waiting for a split, and what to ask it for next on the way somewhere.
+//! Waiting for a split.
 
 use super::hints;
 use super::phases::{WAY, position};
 use super::requests::{self, Answer, Call};
 use super::work;
-use crate::catalog::split::{self, State};
+use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::way_back;
 use crate::error::{Failure, SqlState};
@@ -17,7 +17,7 @@ const FINISHED: &str = "finished";
 const REVERSED: &str = "reversed";
 
 /// The stored error, as the calls that wait raise it.
-fn stored_error(id: i64, state: &State) -> Failure {
+pub(super) fn stored_error(id: i64, state: &SplitState) -> Failure {
     let mut failure =
         state.error.clone().unwrap_or_else(|| Failure::new(SqlState::INTERNAL, format!("split {id} failed")));
     failure.message = format!("split {id}: {}", failure.message);
@@ -25,22 +25,22 @@ fn stored_error(id: i64, state: &State) -> Failure {
 }
 
 /// Raises the error of a split that has failed.
-fn raise_failure(id: i64, state: &State) -> Result<(), Failure> {
-    if state.failed { Err(stored_error(id, state)) } else { Ok(()) }
+pub(super) fn raise_failure(id: i64, state: &SplitState) -> Result<(), Failure> {
+    if state.failed() { Err(stored_error(id, state)) } else { Ok(()) }
 }
 
 /// What a split can be run to: the phases after planning, in their order, and its end.
-fn ways() -> Vec<&'static str> {
+pub(super) fn ways() -> Vec<&'static str> {
     WAY.iter().map(|phase| phase.as_str()).chain([FINISHED]).collect()
 }
 
 /// Where a target is on the way.
-fn position_of(target: &str) -> Option<usize> {
+pub(super) fn position_of(target: &str) -> Option<usize> {
     ways().iter().position(|one| *one == target)
 }
 
 /// Whether a split is where it is waited for, or further.
-fn has_reached(state: &State, wanted: &str) -> bool {
+pub(super) fn has_reached(state: &SplitState, wanted: &str) -> bool {
     match (wanted, state.phase) {
         (FINISHED, _) => state.finished,
         (REVERSED, _) => false,
@@ -53,9 +53,9 @@ fn has_reached(state: &State, wanted: &str) -> bool {
 }
 
 /// Whether a split was taken back and has left both shards. The reverse split says what keeps it.
-fn has_gone_back(id: i64, state: &State) -> Result<bool, Failure> {
+fn has_gone_back(id: i64, state: &SplitState) -> Result<bool, Failure> {
     let Some(back) = way_back::of(id)? else { return Ok(false) };
-    let on_its_way = split::state(back.id)?;
+    let on_its_way = row::read(back.id)?;
     raise_failure(back.id, &on_its_way)?;
     if gave_up(&on_its_way) {
         return Err(stored_error(back.id, &on_its_way));
@@ -65,7 +65,7 @@ fn has_gone_back(id: i64, state: &State) -> Result<bool, Failure> {
 
 /// A split that was taken back is over, and its rows are not where it was to bring them: who waits
 /// for that is told, and deletes nothing on the side that he takes for the old one.
-fn require_not_taken_back(id: i64, state: &State, wanted: &str) -> Result<(), Failure> {
+pub(super) fn require_not_taken_back(id: i64, state: &SplitState, wanted: &str) -> Result<(), Failure> {
     if !matches!(wanted, "completed" | FINISHED) || state.phase != Phase::Completed {
         return Ok(());
     }
@@ -80,63 +80,12 @@ fn require_not_taken_back(id: i64, state: &State, wanted: &str) -> Result<(), Fa
 }
 
 /// A cutover that was asked for and given up.
-fn gave_up(state: &State) -> bool {
+pub(super) fn gave_up(state: &SplitState) -> bool {
     state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending
 }
 
-/// What is to be asked for next on the way to `until`; None: it is there. `""`: the worker is
-/// at it. Raises the split's error when it has failed, unless this is the call that resumes it.
-pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static str>, Failure> {
-    let state = split::state(id)?;
-    if until == Phase::RolledBack.as_str() {
-        return next_call_back(id, &state);
-    }
-    let Some(wanted) = position_of(until).filter(|at| *at > 0) else {
-        return Err(Failure::new(
-            SqlState::INVALID_VALUE,
-            format!("\"{until}\" is not a phase that a split can be run to"),
-        )
-        .hint(format!("One of: {}, rolled_back.", ways()[1..].join(", "))));
-    };
-    require_not_taken_back(id, &state, until)?;
-    require_not_rolling_back(id, &state, resumes)?;
-    if has_reached(&state, until) {
-        return Ok(None);
-    }
-    // One that is paused meanwhile is waited for: whoever paused it is at work.
-    if state.paused && resumes {
-        let text = format!("split {id} is paused");
-        let hint = format!("SELECT shard_split_resume({id}) resumes it. Then the same call runs it.");
-        return Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(hint));
-    }
-    if state.failed && resumes {
-        return Ok(Some(Call::Resume.name()));
-    }
-    raise_failure(id, &state)?;
-    if gave_up(&state) && !resumes {
-        // The caller is told, and may call again.
-        return Err(stored_error(id, &state));
-    }
-    Ok(Some(requests::next(state.phase, state.goal, wanted).map_or("", Call::name)))
-}
-
-/// Whoever else has rolled it back meanwhile is not undone; a plan that was at rest when this began runs again.
-fn require_not_rolling_back(id: i64, state: &State, begins: bool) -> Result<(), Failure> {
-    let is_at_rest = state.phase == Phase::RolledBack;
-    if state.goal != Goal::RolledBack || is_at_rest && begins {
-        return Ok(());
-    }
-    let text = match is_at_rest {
-        true => format!("split {id} was rolled back meanwhile"),
-        false => format!("split {id} is being rolled back"),
-    };
-    Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(format!(
-        "CALL shard_split_run({id}, 'rolled_back') waits until it ends. After that the plan can be run again."
-    )))
-}
-
 /// What nobody works on any more, who waits for it would wait for in vain.
-fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure> {
+fn require_possible(id: i64, state: &SplitState, wanted: &str) -> Result<(), Failure> {
     let refused = |text: String| {
         let refusal = Failure::new(SqlState::NOT_IN_STATE, text);
         Err(match requests::answer(Call::Rollback, state) {
@@ -172,18 +121,6 @@ fn require_possible(id: i64, state: &State, wanted: &str) -> Result<(), Failure>
     })
 }
 
-/// The same on the reverse split to where it began; behind its cutover the rollback itself says what is possible.
-fn next_call_back(id: i64, state: &State) -> Result<Option<&'static str>, Failure> {
-    if has_reached(state, Phase::RolledBack.as_str()) {
-        return Ok(None);
-    }
-    if state.goal != Goal::RolledBack {
-        return Ok(Some(Call::Rollback.name()));
-    }
-    raise_failure(id, state)?;
-    Ok(Some(""))
-}
-
 /// Waits until a split has reached a phase.
 pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
     let known: Vec<&str> = ways().into_iter().chain(["rolled_back", REVERSED]).collect();
@@ -194,7 +131,7 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
     refuse_own_request(id)?;
     let deadline = Instant::now() + Duration::from_secs_f64(seconds.max(0.0));
     loop {
-        let state = split::state(id)?;
+        let state = row::read(id)?;
         require_not_taken_back(id, &state, wanted)?;
         require_possible(id, &state, wanted)?;
         if has_reached(&state, wanted) {
@@ -223,20 +160,20 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
 
 /// Returns when the state has changed, or after some milliseconds.
 pub fn wait_for_change(id: i64, milliseconds: u64) -> Result<(), Failure> {
-    let look = || split::state(id).map(|s| (s.phase, s.goal, s.cutover_step, s.failed, s.finished));
+    let look = || row::read(id).map(|s| (s.phase, s.goal, s.cutover_step, s.failed(), s.finished));
     let (before, deadline) = (look()?, Instant::now() + Duration::from_millis(milliseconds));
     while look()? == before && Instant::now() < deadline {
         latch::sleep(Duration::from_millis(20));
     }
     // Where nobody else looks after workers, whoever watches does.
-    let state = split::state(id)?;
-    if !state.failed && work::next(&state) != work::Work::Nothing {
+    let state = row::read(id)?;
+    if !state.failed() && work::next(&state) != work::Work::Nothing {
         wake::missing_split_on_commit(id);
     }
     Ok(())
 }
 
-fn timed_out(id: i64, wanted: &str, state: &State) -> Failure {
+fn timed_out(id: i64, wanted: &str, state: &SplitState) -> Failure {
     let live = record::waiting_words(id).map(|w| format!(", waiting for {w}")).unwrap_or_default();
     Failure::new(
         SqlState::TIMEOUT,

@@ -1,10 +1,9 @@
 //! What a worker does next for a plan: rows that decide, for the worker that has read the
-//! plan and, as SQL, for the coordinator that looks for plans with work.
+//! plan and for the coordinator that looks for plans with work.
 
-use crate::catalog::split::State;
-use crate::catalog::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
-use crate::catalog::{cutover_request, redirect, settlement, split_state, verification};
-use crate::guc;
+use super::conditions::Condition;
+use crate::catalog::split_state::row::{self, Open, SplitState};
+use crate::catalog::split_state::{Goal, Phase};
 
 /// What a worker does next for a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,80 +44,25 @@ pub enum Work {
 
 impl Work {
     /// It waits until those who move rows have their workers.
-    fn is_housekeeping(self) -> bool {
+    pub fn is_housekeeping(self) -> bool {
         // Not a comparison, which may take hours and would keep the others from being watched.
         matches!(self, Work::Settle | Work::Watch | Work::EndRedirect)
     }
-}
 
-/// What must hold of a split, beside its phase and goal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum If {
-    Always,
-    /// Its cutover is decided and not carried out to its end.
-    NotMoved,
-    Finished,
-    /// Something of a finished split's redirect is to end.
-    RedirectDue,
-    /// Its end is asked for, and it may still be taken back.
-    Undoable,
-    /// It is to end by itself, and its time has come.
-    SettleDue,
-    /// The shards of a completed split are to be asked again.
-    WatchDue,
-    /// Its sides are to be compared.
-    Verifies,
-    /// The cutover that is asked for is not to begin yet.
-    Later,
-    Rehearses,
-}
-
-impl If {
-    fn holds(self, step: CutoverStep, end: End, request: CutoverRequest) -> bool {
-        match self {
-            If::Always => true,
-            If::NotMoved => step != CutoverStep::Moved,
-            If::Finished => end == End::Finished,
-            If::RedirectDue => end == End::RedirectDue,
-            If::Undoable => end == End::Undoable,
-            If::SettleDue => end == End::Settles,
-            If::WatchDue => end == End::Due,
-            If::Verifies => end == End::Verifies,
-            If::Later => request == CutoverRequest::Later,
-            If::Rehearses => request == CutoverRequest::Rehearsal,
-        }
-    }
-
-    fn sql(self) -> String {
-        match self {
-            If::Always => "true".into(),
-            If::NotMoved => format!("p.cutover_step <> '{}'", CutoverStep::Moved.as_str()),
-            If::Finished => "p.finished_at IS NOT NULL".into(),
-            If::RedirectDue => redirect::is_due(),
-            If::Undoable => split_state::IS_UNDOABLE.into(),
-            If::SettleDue => settlement::IS_DUE.into(),
-            If::Later => cutover_request::IS_LATER.into(),
-            If::Rehearses => cutover_request::IS_REHEARSAL.into(),
-            If::Verifies => format!("p.finished_at IS NULL AND {}", verification::IS_WANTED),
-            If::WatchDue => guc::watch_interval().map_or("false".to_owned(), |interval| {
-                format!(
-                    "p.finished_at IS NULL AND coalesce(p.watched_at, p.cutover_at)
-                                               <= pg_catalog.clock_timestamp() - interval '{} ms'",
-                    interval.as_millis()
-                )
-            }),
-        }
+    /// It undoes or ends a split.
+    pub fn ends(self) -> bool {
+        matches!(self, Work::RollBack | Work::Prove | Work::Finish | Work::CompleteCutover)
     }
 }
 
 struct Row {
     phases: &'static [Phase],
     goals: &'static [Goal],
-    condition: If,
+    condition: Condition,
     work: Work,
 }
 
-const fn row(phases: &'static [Phase], goals: &'static [Goal], condition: If, work: Work) -> Row {
+const fn row(phases: &'static [Phase], goals: &'static [Goal], condition: Condition, work: Work) -> Row {
     Row { phases, goals, condition, work }
 }
 
@@ -127,124 +71,84 @@ const ANY: &[Goal] = Goal::ALL;
 /// The first row that fits decides.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row(&[Phase::Completed], ANY, If::RedirectDue, Work::EndRedirect),
-    row(&[Phase::Completed], ANY, If::Finished, Work::Nothing),
-    row(&[Phase::Completed], ANY, If::NotMoved, Work::CompleteCutover),
-    row(&[Phase::Completed], &[Goal::Finished], If::Undoable, Work::Prove),
-    row(&[Phase::Completed], &[Goal::Finished], If::Always, Work::Finish),
-    row(&[Phase::Completed], ANY, If::SettleDue, Work::Settle),
-    row(&[Phase::Completed], ANY, If::WatchDue, Work::Watch),
-    row(&[Phase::Completed], ANY, If::Verifies, Work::Verify),
-    row(&[Phase::Completed], ANY, If::Always, Work::Nothing),
-    row(&[Phase::RolledBack], ANY, If::Always, Work::Nothing),
-    row(Phase::ALL, &[Goal::RolledBack], If::Always, Work::RollBack),
-    row(&[Phase::Planning], &[Goal::Planning], If::Always, Work::Nothing),
-    row(&[Phase::Planning], ANY, If::Always, Work::Install),
-    row(&[Phase::DualWrite], &[Goal::DualWrite, Goal::Planning], If::Always, Work::Hold),
-    row(&[Phase::DualWrite], ANY, If::Always, Work::BeginBackfill),
-    row(&[Phase::Backfill], ANY, If::Always, Work::Copy),
-    row(&[Phase::CutoverPending], ANY, If::Rehearses, Work::Rehearse),
-    row(&[Phase::CutoverPending], ANY, If::Later, Work::Tail),
-    row(&[Phase::CutoverPending], &[Goal::Completed, Goal::Finished], If::Always, Work::Cutover),
-    row(&[Phase::Tailing, Phase::CutoverPending], ANY, If::Always, Work::Tail),
+    row(&[Phase::Completed], ANY, Condition::RedirectDue, Work::EndRedirect),
+    row(&[Phase::Completed], ANY, Condition::Finished, Work::Nothing),
+    row(&[Phase::Completed], ANY, Condition::NotMoved, Work::CompleteCutover),
+    row(&[Phase::Completed], &[Goal::Finished], Condition::Undoable, Work::Prove),
+    row(&[Phase::Completed], &[Goal::Finished], Condition::Always, Work::Finish),
+    row(&[Phase::Completed], ANY, Condition::SettleDue, Work::Settle),
+    row(&[Phase::Completed], ANY, Condition::WatchDue, Work::Watch),
+    row(&[Phase::Completed], ANY, Condition::Verifying, Work::Verify),
+    row(&[Phase::Completed], ANY, Condition::Always, Work::Nothing),
+    row(&[Phase::RolledBack], ANY, Condition::Always, Work::Nothing),
+    row(Phase::ALL, &[Goal::RolledBack], Condition::Always, Work::RollBack),
+    row(&[Phase::Planning], &[Goal::Planning], Condition::Always, Work::Nothing),
+    row(&[Phase::Planning], ANY, Condition::Always, Work::Install),
+    row(&[Phase::DualWrite], &[Goal::DualWrite, Goal::Planning], Condition::Always, Work::Hold),
+    row(&[Phase::DualWrite], ANY, Condition::Always, Work::BeginBackfill),
+    row(&[Phase::Backfill], ANY, Condition::Always, Work::Copy),
+    row(&[Phase::CutoverPending], ANY, Condition::Rehearsing, Work::Rehearse),
+    row(&[Phase::CutoverPending], ANY, Condition::CutoverLater, Work::Tail),
+    row(&[Phase::CutoverPending], &[Goal::Completed, Goal::Finished], Condition::Always, Work::Cutover),
+    row(&[Phase::Tailing, Phase::CutoverPending], ANY, Condition::Always, Work::Tail),
 ];
 
-fn find(phase: Phase, goal: Goal, step: CutoverStep, end: End, request: CutoverRequest) -> Option<Work> {
-    let fits = |row: &&Row| {
-        row.phases.contains(&phase) && row.goals.contains(&goal) && row.condition.holds(step, end, request)
-    };
-    ROWS.iter().find(fits).map(|row| row.work)
+fn fits(row: &Row, state: &SplitState) -> bool {
+    row.phases.contains(&state.phase) && row.goals.contains(&state.goal) && row.condition.holds(state)
+}
+
+fn find(state: &SplitState) -> Option<Work> {
+    ROWS.iter().find(|row| fits(row, state)).map(|row| row.work)
 }
 
 /// What is next for a plan. A gap in the rows would be none, and a test looks for it.
-pub fn next(state: &State) -> Work {
-    find(state.phase, state.goal, state.cutover_step, state.end, state.request).unwrap_or(Work::Nothing)
+pub fn next(state: &SplitState) -> Work {
+    find(state).unwrap_or(Work::Nothing)
 }
 
-fn any_of<'a>(texts: impl Iterator<Item = &'a str>) -> String {
-    texts.map(|text| format!("'{text}'")).collect::<Vec<_>>().join(", ")
+/// What a worker is to be there for. A failed split waits for its operator. A paused one keeps its
+/// worker, which knows best what may rest.
+pub fn wanted(state: &SplitState) -> Option<Work> {
+    Some(next(state)).filter(|work| *work != Work::Nothing && !state.failed())
 }
 
-/// Which work a plan `p` has, as one SQL expression over the rows: what `of` says of each.
-fn case(of: impl Fn(Work) -> bool) -> String {
-    let arms: Vec<String> = ROWS
-        .iter()
-        .map(|row| {
-            let phases = any_of(row.phases.iter().map(|phase| phase.as_str()));
-            let goals = any_of(row.goals.iter().map(|goal| goal.as_str()));
-            format!(
-                "WHEN p.phase IN ({phases}) AND p.goal IN ({goals}) AND ({}) THEN {}",
-                row.condition.sql(),
-                of(row.work)
-            )
-        })
-        .collect();
-    format!("CASE {} ELSE false END", arms.join(" "))
+/// Whether it takes one of `shardmaster.max_split_workers`, whatever else is due.
+pub fn takes_place(state: &SplitState) -> bool {
+    let first = ROWS.iter().find(|row| !row.work.is_housekeeping() && fits(row, state));
+    !state.failed() && first.is_some_and(|row| row.work != Work::Nothing)
 }
 
-/// Whether a worker is to be there for a plan `p`. A failed split waits for its operator. A
-/// paused one keeps its worker, which knows best what may rest.
-pub fn has_work() -> String {
-    format!("p.activity <> 'failed' AND {}", case(|work| work != Work::Nothing))
-}
-
-/// Whether its work can wait until others have their worker.
-pub fn is_housekeeping() -> String {
-    case(Work::is_housekeeping)
-}
-
-/// Whether it undoes or ends a split.
-pub fn ends() -> String {
-    case(|work| matches!(work, Work::RollBack | Work::Prove | Work::Finish | Work::CompleteCutover))
+/// The splits that have work, and which: the oldest first.
+pub fn with_work() -> Vec<(Open, Work)> {
+    row::open().into_iter().filter_map(|open| wanted(&open.state).map(|work| (open, work))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const STEPS: &[CutoverStep] = CutoverStep::ALL;
-    const ENDS: [End; 7] =
-        [End::Open, End::Undoable, End::Settles, End::Due, End::Verifies, End::Finished, End::RedirectDue];
-    const REQUESTS: [CutoverRequest; 3] =
-        [CutoverRequest::Now, CutoverRequest::Later, CutoverRequest::Rehearsal];
-
-    /// Whatever beside phase and goal decides, in all combinations.
-    fn all() -> impl Iterator<Item = (CutoverStep, End, CutoverRequest)> {
-        let of_step = |step: &'static CutoverStep| {
-            ENDS.into_iter().flat_map(move |end| REQUESTS.map(|request| (*step, end, request)))
-        };
-        STEPS.iter().flat_map(of_step)
-    }
+    use crate::split::lifecycle::conditions::tests::states;
 
     #[test]
     fn every_plan_has_work_or_a_row_that_says_why_not() {
-        for &phase in Phase::ALL {
-            for &goal in Goal::ALL {
-                for (step, end, request) in all() {
-                    let found = find(phase, goal, step, end, request);
-                    assert!(found.is_some(), "{phase:?} {goal:?} {step:?} {end:?} {request:?}");
-                }
-            }
+        for state in states() {
+            assert!(find(&state).is_some(), "{state:?}");
         }
     }
 
     #[test]
     fn every_row_is_the_first_for_some_plan() {
         for (n, row) in ROWS.iter().enumerate() {
-            let is_first = |phase: &Phase, goal: &Goal, step: CutoverStep, end: End, request| {
-                let fits = |row: &Row| {
-                    row.phases.contains(phase)
-                        && row.goals.contains(goal)
-                        && row.condition.holds(step, end, request)
-                };
-                ROWS.iter().position(fits) == Some(n)
-            };
-            let reached = row.phases.iter().any(|phase| {
-                row.goals
-                    .iter()
-                    .any(|goal| all().any(|(step, end, request)| is_first(phase, goal, step, end, request)))
-            });
-            assert!(reached, "row {n}: {:?}", row.work);
+            let is_first = |state: SplitState| ROWS.iter().position(|row| fits(row, &state)) == Some(n);
+            assert!(states().any(is_first), "row {n}: {:?}", row.work);
+        }
+    }
+
+    #[test]
+    fn whoever_has_work_that_somebody_waits_for_takes_a_place() {
+        for state in states() {
+            let is_waited_for = wanted(&state).is_some_and(|work| !work.is_housekeeping());
+            assert!(takes_place(&state) || !is_waited_for, "{state:?}");
+            assert!(!takes_place(&state) || wanted(&state).is_some(), "{state:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::refusals::PlanError;
 use super::{Request, What, create, named};
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::split_state::Phase;
+use crate::catalog::split_state::{Phase, row};
 use crate::catalog::{in_use, outdated, routing, split};
 use crate::error::Failure;
 use crate::routing::{RoutingError, after_start};
@@ -33,7 +33,7 @@ pub fn split_to(
         if is_it {
             return Ok(Some(open));
         }
-        if plan.source.shard_key == target.shard_key && split::state(open)?.phase == Phase::Completed {
+        if plan.source.shard_key == target.shard_key && row::read(open)?.phase == Phase::Completed {
             let shard = target.shard_key;
             return Err(PlanError::MovedAway { split: open, shard }.into());
         }

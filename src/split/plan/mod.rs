@@ -9,14 +9,14 @@ use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::routing::Served;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::Phase;
-use crate::catalog::{outdated, routing, settlement, split, way_back};
+use crate::catalog::split_state::plan::New;
+use crate::catalog::{outdated, routing, settlement, split, split_state, way_back};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
 use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
 use crate::routing::{RoutingError, after_start, buckets, ranges};
-use crate::server::sql;
 use refusals::{PlanError, check_free, check_keys, check_named, check_shards, require_routed};
 
 /// What is to be moved.
@@ -114,39 +114,18 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     if takes_slots {
         tenants::check_free_slots(&target, &keys)?;
     }
-    let ids = sql::write_returning(
-        "WITH s AS MATERIALIZED (
-             SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)
-         INSERT INTO shardmaster.split_plan
-                (keyspace, source_shard, target_shard, description, scope_kind, tenants, secret, token, routing_version_at_start)
-         SELECT $1, $2, $3, $4, $7, $5, s.secret, encode(sha256(convert_to(s.secret, 'UTF8')), 'hex'), $6 FROM s
-         RETURNING id",
-        &[
-            keyspace.name.as_str().into(),
-            source.shard_key.as_str().into(),
-            target.shard_key.as_str().into(),
-            request.description.into(),
-            keys.clone().into(),
-            keyspace::version(&keyspace.name).into(),
-            kind.into(),
-        ],
-        |row| row.value::<i64>(1),
-    );
-    let id = ids.first().copied().unwrap_or_default();
+    let id = split_state::plan::create(New {
+        keyspace: &keyspace.name,
+        source: &source.shard_key,
+        target: &target.shard_key,
+        description: request.description,
+        kind,
+        entries: keys.clone(),
+        routing_version: keyspace::version(&keyspace.name),
+    });
     if takes_slots {
         tenants::reserve_for_split(id, &target, &keyspace.name, &keys)?;
     }
-    sql::write(
-        "INSERT INTO shardmaster.split_key (split_id, keyspace, key)
-         SELECT id, keyspace, unnest(tenants) FROM shardmaster.split_plan WHERE id = $1",
-        &[id.into()],
-    );
-    sql::write(
-        "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
-         SELECT $1, row_number() OVER (ORDER BY table_name), table_name, shard_by
-           FROM shardmaster.table_policy WHERE keyspace = $2 AND policy = 'sharded'",
-        &[id.into(), keyspace.name.as_str().into()],
-    );
     split::event(id, None, Some(Phase::Planning), &format!("{} -> {}", source.shard_key, target.shard_key));
     split::notify(id, Phase::Planning.as_str(), "reached");
     Ok(id)
@@ -165,10 +144,7 @@ pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     if keyspace.strategy.is_directory() {
         tenants::reserve_for_split(back, &plan.target, &keyspace.name, &plan.entries)?;
     }
-    sql::write(
-        "UPDATE shardmaster.split_plan SET routing_version_at_start = $2 WHERE id = $1",
-        &[back.into(), keyspace::version(&keyspace.name).into()],
-    );
+    split_state::cutover::begins_with(back, keyspace::version(&keyspace.name));
     Ok(())
 }
 
@@ -196,13 +172,7 @@ pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     if keyspace.strategy.is_directory() {
         tenants::reserve_for_split(id, &plan.target, &keyspace.name, &plan.entries)?;
     }
-    sql::write("UPDATE shardmaster.split_key SET active = true WHERE split_id = $1", &[id.into()]);
-    sql::write("DELETE FROM shardmaster.split_table WHERE split_id = $1", &[id.into()]);
-    sql::write(
-        "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
-         SELECT $1, row_number() OVER (ORDER BY table_name), table_name, shard_by
-           FROM shardmaster.table_policy WHERE keyspace = $2 AND policy = 'sharded'",
-        &[id.into(), keyspace.name.as_str().into()],
-    );
+    split_state::plan::hold_keys(id, true);
+    split_state::plan::take_tables(id, &keyspace.name);
     Ok(())
 }

@@ -3,8 +3,8 @@
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{Shard, ShardStatus};
-use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::Goal;
+use crate::catalog::split::Plan;
+use crate::catalog::split_state::{Goal, row};
 use crate::catalog::{in_use, misplaced_run, naming, routing};
 use crate::error::{Failure, SqlState};
 use crate::keys::strategy::Strategy;
@@ -217,7 +217,7 @@ pub fn require_routed(
 }
 
 fn is_rolling_back(id: i64) -> bool {
-    split::state(id).is_ok_and(|state| state.goal == Goal::RolledBack)
+    row::read(id).is_ok_and(|state| state.goal == Goal::RolledBack)
 }
 
 /// Whether a plan that was rolled back would be taken again, in the order in which its start looks. Nothing is locked:

@@ -4,9 +4,9 @@ use super::rest::{drop_forgotten, look, take};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split;
-use crate::catalog::split_state::{CutoverStep, Goal};
+use crate::catalog::split_state::{CutoverStep, Goal, request};
 use crate::catalog::way_back::{self, WayBack};
+use crate::catalog::{split, split_ledger};
 use crate::error::{Failure, SqlState};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::end::finish;
@@ -19,7 +19,7 @@ use crate::words::of_split;
 pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
     let there = tenure.plan.id;
     let Some(back) = try_transaction(|| way_back::of(there))? else {
-        if lost == Some(Side::Target) || !transaction(|| split::has_sides(there)) {
+        if lost == Some(Side::Target) || !transaction(|| split_ledger::has_sides(there)) {
             return Ok(());
         }
         return drop_forgotten(&mut tenure.open(Side::Target, "reverse split")?, &tenure.plan);
@@ -45,10 +45,10 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
         drop_side(&taken, Side::Target)?;
     }
     try_transaction(|| {
-        way_back::give_up(back.id);
+        request::drop_reverse(back.id);
         record::rolled_back(back.id, false)?;
         if is_lost {
-            way_back::reopen_ledger(back.id, Side::Source.as_str());
+            split_ledger::reopen(back.id, Side::Source.as_str());
         }
         Ok(())
     })
@@ -111,7 +111,7 @@ pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
     transaction(|| {
         finish::record_end(plan.id, finish::Ending::Reversed);
         if lost.contains(&plan.target.shard_key) {
-            way_back::reopen_ledger(plan.id, Side::Target.as_str());
+            split_ledger::reopen(plan.id, Side::Target.as_str());
         }
     });
     Ok(())

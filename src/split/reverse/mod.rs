@@ -32,7 +32,8 @@ use crate::agent::state::progress::{self, LeafProgress, Progress, TableProgress}
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split_state;
+use crate::catalog::split_state::{CutoverStep, request, row};
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::SqlState;
 use crate::guc;
@@ -71,7 +72,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
     if let Some(table) = tables.iter().find(|table| !table.differences.is_empty()) {
         no_way_back(there.id, &format!("{}: {}", table.policy.table_name, table.differences.join("; ")));
         return try_transaction(|| {
-            way_back::give_up(id);
+            request::drop_reverse(id);
             record::rolled_back(id, false)
         });
     }
@@ -86,7 +87,7 @@ fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<(
     reach(injection_points::REVERSE_CAPTURED)?;
     let now = seen::look(source, &back.plan, Side::Source)?;
     let baseline = baseline(&now, tables)?;
-    transaction(|| way_back::set_baseline(back.plan.id, &progress::to_json(&baseline)));
+    transaction(|| split_state::cutover::baseline(back.plan.id, &progress::to_json(&baseline)));
     Ok(())
 }
 
@@ -136,7 +137,7 @@ pub fn renew(there: i64, tables: &[Table]) -> Result<()> {
         known.adopt(&table.target, &table.source);
     }
     transaction(|| {
-        way_back::set_baseline(back.id, &progress::to_json(&known));
+        split_state::cutover::baseline(back.id, &progress::to_json(&known));
         if let Some(why) = tables.iter().find_map(hindrance) {
             let text = format!("as its tables are now, it cannot be taken back: {why}");
             split::event(there, None, None, &text);
@@ -317,14 +318,14 @@ struct Frozen {
 
 /// The split's own shards bear out that its source has taken nothing since the cutover.
 fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
-    let version = transaction(|| split::state(there))?.version_cutover.unwrap_or_default();
+    let version = transaction(|| row::read(there))?.version_cutover.unwrap_or_default();
     let mut engine = Engine::attach(&rest::take(there, &tenure.identity)?)?;
     for (side, wanted) in [(Side::Source, State::Moved), (Side::Target, State::Open)] {
         let Engine { control, target, plan, .. } = &mut engine;
         let session = if side == Side::Source { control } else { target };
         if let Some(text) = told::difference(session, plan, side, (wanted, version))? {
             // Its own worker sees to that.
-            transaction(|| record::cutover_step(there, CutoverStep::Decided));
+            transaction(|| split_state::cutover::step(there, CutoverStep::Decided));
             return Err(SplitError::Retry(text));
         }
     }

@@ -8,6 +8,7 @@ use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::settlement;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::request;
 use crate::catalog::way_back::{self, WayBack};
 use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
@@ -43,7 +44,7 @@ pub fn look(there: i64, identity: &str) -> Result<bool> {
     }
     try_transaction(|| {
         take_up_way_back(there, plan.id)?;
-        way_back::begin(plan.id);
+        request::begin_reverse(plan.id);
         split::event(
             plan.id,
             None,

@@ -4,8 +4,9 @@
 use super::Worker;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split::{self, Plan, State};
+use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split_state::row::{self, SplitState};
 use crate::error::Failure;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
@@ -17,7 +18,7 @@ use crate::split::{install, record};
 
 impl Worker {
     /// An earlier worker, or this one with sessions that it has lost, was within a cutover.
-    pub(super) fn is_in_doubt(&self, state: &State) -> bool {
+    pub(super) fn is_in_doubt(&self, state: &SplitState) -> bool {
         self.engine.is_none()
             && phases::is_before_decision(state.phase)
             && state.cutover_step != CutoverStep::None
@@ -25,20 +26,20 @@ impl Worker {
 
     /// Before anything else, and without a target that may be away: writers of the source
     /// wait for it. Where only the target knows, it is asked.
-    pub(super) fn revert(&mut self, state: &State) -> Result<Reverted> {
+    pub(super) fn revert(&mut self, state: &SplitState) -> Result<Reverted> {
         let id = self.id;
         let tenure = self.take_plan()?;
         wait::report("the cutover to be undone on the source");
         let outcome = recovery::revert(&tenure, state.target_lost)?;
         if outcome == Reverted::AskTarget {
-            let now = transaction(|| split::state(self.id))?;
+            let now = transaction(|| row::read(self.id))?;
             self.attached(&now).map_err(|error| ask_target(error, id))?;
         }
         Ok(outcome)
     }
 
     /// The engine, attached to both sides if it is not.
-    pub(super) fn attached(&mut self, state: &State) -> Result<&mut Engine> {
+    pub(super) fn attached(&mut self, state: &SplitState) -> Result<&mut Engine> {
         if self.engine.is_none() {
             let tenure = self.take_plan()?;
             let mut engine = match Engine::attach(&tenure) {
@@ -54,7 +55,7 @@ impl Worker {
             recovery::settle(&mut engine, state)?;
             self.engine = Some(engine);
             // What was settled may have changed the plan: look again.
-            let now = transaction(|| split::state(self.id))?;
+            let now = transaction(|| row::read(self.id))?;
             if now.phase != state.phase {
                 return Err(read_again());
             }
@@ -64,7 +65,7 @@ impl Worker {
 
     /// A shard does not know the split: the master was set back to a time before the split
     /// ended, or the shard to a time before the installation. What is to be done then.
-    fn install_again(&self, state: &State, tenure: &Tenure, why: Failure) -> Result<SplitError> {
+    fn install_again(&self, state: &SplitState, tenure: &Tenure, why: Failure) -> Result<SplitError> {
         let version = state.version_cutover.unwrap_or_default();
         let has_ended = match phases::is_decided(state.phase) {
             true => recovery::adopt_finish(&tenure.plan, version, &tenure.identity)?,

@@ -5,7 +5,7 @@ use super::Worker;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split::State;
+use crate::catalog::split_state::row::SplitState;
 use crate::catalog::way_back::{self, WayBack};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::end::{before, finish, lost, ready};
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// Both sides are compared, as far as they were not; the operator may still take the split back.
-    pub(super) fn prove(&mut self, state: &State) -> Result<Duration> {
+    pub(super) fn prove(&mut self, state: &SplitState) -> Result<Duration> {
         let request = transaction(|| record::finish_request(self.id));
         if self.lingers_since.take().is_some() {
             self.go_on(request.accepts)?;
@@ -88,7 +88,7 @@ impl Worker {
         Ok(true)
     }
 
-    pub(super) fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
+    pub(super) fn finish_without_source(&mut self, state: &SplitState) -> Result<Duration> {
         self.engine = None;
         let tenure = self.take_plan()?;
         if self.leave(&tenure)? {

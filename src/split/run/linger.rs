@@ -1,10 +1,9 @@
 //! A worker whose split has cut over stays for a moment: who has it finished at once finds its sessions there.
 
 use super::Worker;
-use crate::catalog::split::State;
 use crate::catalog::split_state::Phase;
+use crate::catalog::split_state::row::SplitState;
 use crate::guc;
-use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::lifecycle::work::{self, Work};
@@ -16,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 impl Worker {
     /// Waits for a moment while nothing is to be done; false: that is over.
-    pub(super) fn lingers(&mut self, state: &State) -> bool {
+    pub(super) fn lingers(&mut self, state: &SplitState) -> bool {
         let has_cut_over = state.phase == Phase::Completed && !state.finished && self.engine.is_some();
         let since = *self.lingers_since.get_or_insert_with(Instant::now);
         if !has_cut_over || since.elapsed() > LONGEST || transaction(|| are_crowded(self.id)) {
@@ -38,7 +37,6 @@ impl Worker {
 
 /// Whether other splits have work for all places that there are.
 fn are_crowded(split_id: i64) -> bool {
-    let query =
-        format!("SELECT p.id FROM shardmaster.split_plan p WHERE p.id <> $1 AND {}", work::has_work());
-    sql::read_again(&query, &[split_id.into()], |row| row.value::<i64>(1)).len() >= guc::max_split_workers()
+    let others = work::with_work().into_iter().filter(|(open, _)| open.id != split_id);
+    others.count() >= guc::max_split_workers()
 }

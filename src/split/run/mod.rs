@@ -14,10 +14,9 @@ mod watched_readers;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
-use crate::catalog::cutover_request;
-use crate::catalog::split::{self, State};
-use crate::catalog::split_state::{CutoverRequest, Phase};
-use crate::catalog::way_back;
+use crate::catalog::split_state::row::{self, SplitState};
+use crate::catalog::split_state::{Activity, CutoverRequest, Phase};
+use crate::catalog::{cutover_request, split, split_state, way_back};
 use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{transaction, try_transaction};
@@ -77,7 +76,7 @@ pub fn run(split_id: i64) {
         engine: None,
         ready: None,
         endpoints: String::new(),
-        attempts: transaction(|| split::attempts_before(split_id)),
+        attempts: transaction(|| split_state::work::attempts_before(split_id)),
         told_to_wait: None,
         readers: Readers::none(),
         told_to_mend: false,
@@ -90,9 +89,9 @@ pub fn run(split_id: i64) {
         lingers_since: None,
     };
     loop {
-        let Ok(state) = transaction(|| split::state(split_id)) else { return };
+        let Ok(state) = transaction(|| row::read(split_id)) else { return };
         let work = work::next(&state);
-        if state.failed || (work == Work::Nothing && !worker.lingers(&state)) {
+        if state.failed() || (work == Work::Nothing && !worker.lingers(&state)) {
             return;
         }
         if work == Work::Nothing {
@@ -108,7 +107,7 @@ pub fn run(split_id: i64) {
                 worker.told_to_mend = false;
                 if worker.attempts > 0 {
                     worker.attempts = 0;
-                    worker.write(|| record::recovered(split_id));
+                    worker.write(|| split_state::work::recovered(split_id));
                 }
                 // Whoever woke this worker while it waited for a shard was not heard.
                 if !asked_for_else(split_id, work) {
@@ -139,8 +138,8 @@ fn is_lost(split_id: i64, shard: &str) -> bool {
 /// Whether something else is to be done by now. What is asked for after this look
 /// sets the latch, and the sleep that follows it ends at once.
 fn asked_for_else(split_id: i64, work: Work) -> bool {
-    let next = |state: State| work::next(&state);
-    match (work, transaction(|| split::state(split_id)).map(next)) {
+    let next = |state: SplitState| work::next(&state);
+    match (work, transaction(|| row::read(split_id)).map(next)) {
         // That the copy starts again nobody has asked for.
         (Work::Tail, Ok(Work::Copy)) => false,
         (_, now) => now.map_or(true, |now| now != work),
@@ -149,7 +148,7 @@ fn asked_for_else(split_id: i64, work: Work) -> bool {
 
 impl Worker {
     /// One piece of work; returns how long to pause before the next.
-    fn turn(&mut self, state: &State, work: Work) -> Result<Duration> {
+    fn turn(&mut self, state: &SplitState, work: Work) -> Result<Duration> {
         if self.is_in_doubt(state) && self.revert(state)? == Reverted::Done {
             return Ok(Duration::ZERO);
         }
@@ -198,7 +197,7 @@ impl Worker {
         }
     }
 
-    fn cut_over(&mut self, state: &State) -> Result<Duration> {
+    fn cut_over(&mut self, state: &SplitState) -> Result<Duration> {
         // What has been decided, or may have been, is settled by then.
         let is_heard_late = self.is_heard_late(state);
         self.attached(state)?;
@@ -220,7 +219,7 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    fn rehearse(&mut self, state: &State) -> Result<Duration> {
+    fn rehearse(&mut self, state: &SplitState) -> Result<Duration> {
         let Some(rehearsed) = self.cut_over_to(state, Aim::Rehearse)? else { return Ok(Duration::ZERO) };
         // Its sessions hold what a cutover holds.
         let Some(engine) = self.engine.take() else { return Ok(Duration::ZERO) };
@@ -231,7 +230,7 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    fn cut_over_to(&mut self, state: &State, aim: Aim) -> Result<Option<Rehearsed>> {
+    fn cut_over_to(&mut self, state: &SplitState, aim: Aim) -> Result<Option<Rehearsed>> {
         let (id, work) = (self.id, work::next(state));
         transaction(|| lifecycle::require_alike(id)).map_err(SplitError::Aborted)?;
         let wished = transaction(|| cutover_request::max_fence(id));
@@ -254,7 +253,7 @@ impl Worker {
         done
     }
 
-    fn complete_cutover(&mut self, state: &State) -> Result<Duration> {
+    fn complete_cutover(&mut self, state: &SplitState) -> Result<Duration> {
         if try_transaction(|| way_back::of(self.id))?.is_some_and(|back| back.is_decided()) {
             return self.finish();
         }
@@ -269,7 +268,7 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    fn verify(&mut self, state: &State) -> Result<Duration> {
+    fn verify(&mut self, state: &SplitState) -> Result<Duration> {
         let version = state.version_cutover.unwrap_or_default();
         let mut failures = self.compare_failures;
         let began = Instant::now();
@@ -282,15 +281,15 @@ impl Worker {
 
     fn end_redirect(&mut self) -> Result<Duration> {
         self.engine = None;
-        session::hastily(transaction(|| split::attempts(self.id)), || ending::run(self.id))?;
+        session::hastily(transaction(|| split_state::work::attempts(self.id)), || ending::run(self.id))?;
         Ok(Duration::ZERO)
     }
 
-    fn watch(&mut self, state: &State) -> Result<Duration> {
+    fn watch(&mut self, state: &SplitState) -> Result<Duration> {
         self.engine = None;
         let (plan, identity) = self.read_plan()?;
         let version = state.version_cutover.unwrap_or_default();
-        let attempts = transaction(|| split::attempts(self.id));
+        let attempts = transaction(|| split_state::work::attempts(self.id));
         match session::hastily(attempts, || reverse::look(self.id, &identity)) {
             Ok(true) => return Ok(Duration::ZERO),
             Ok(false) => {}
@@ -313,7 +312,7 @@ impl Worker {
         self.engine = None;
         let tenure = self.take_plan()?;
         executions::require_none(&tenure.plan.source.shard_key, &tenure.plan.target.shard_key)?;
-        self.write(|| record::activity(self.id, "working", None));
+        self.write(|| split_state::work::does(self.id, Activity::Working, None));
         let sessions = match tenure.plan.reverse_of {
             Some(there) if !reverse::begin(&tenure, there)? => return Ok(Duration::ZERO),
             Some(_) => None,
@@ -330,7 +329,7 @@ impl Worker {
 
     /// Paused: changes are queued, nothing is read or written but the lease.
     fn rest(&mut self) -> Result<Duration> {
-        self.write(|| record::paused(self.id));
+        self.write(|| split_state::work::rests_paused(self.id));
         match self.engine.as_mut() {
             Some(engine) => {
                 engine.streams.end();
@@ -350,12 +349,12 @@ impl Worker {
 
     /// Capture is installed, the copy was not asked for yet.
     fn hold(&mut self) -> Result<Duration> {
-        let state = transaction(|| split::state(self.id))?;
+        let state = transaction(|| row::read(self.id))?;
         let id = self.id;
         let mut renewed = self.lease_renewed;
         renew_lease(self.attached(&state)?, &mut renewed)?;
         self.lease_renewed = renewed;
-        self.write(|| record::activity(id, "idle", None));
+        self.write(|| split_state::work::does(id, Activity::Idle, None));
         wait::report_as(WorkerStatus::Idle, "waiting for shard_split_run_backfill");
         Ok(Duration::from_secs(5))
     }
@@ -366,7 +365,7 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    fn copy(&mut self, state: &State) -> Result<Duration> {
+    fn copy(&mut self, state: &SplitState) -> Result<Duration> {
         let began = Instant::now();
         let outcome = step::run(self.attached(state)?)?;
         if outcome.progress.is_copied() {
@@ -389,7 +388,7 @@ impl Worker {
         }
     }
 
-    fn tail(&mut self, state: &State) -> Result<Duration> {
+    fn tail(&mut self, state: &SplitState) -> Result<Duration> {
         let began = Instant::now();
         let (mut failures, rests_until) = (self.compare_failures, self.compares_after);
         let engine = self.attached(state)?;
@@ -466,7 +465,7 @@ impl Worker {
     }
 
     /// The master is told, at once if the phase changes, else once a second.
-    fn record(&mut self, state: &State, outcome: &outcome::Outcome) -> Result<()> {
+    fn record(&mut self, state: &SplitState, outcome: &outcome::Outcome) -> Result<()> {
         let Some(engine) = self.engine.as_mut() else { return Ok(()) };
         let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
         let due = self.recorded.elapsed() > Duration::from_secs(1);

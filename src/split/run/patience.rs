@@ -4,7 +4,7 @@ use super::Worker;
 use super::pace::is_lease_due;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split;
-use crate::catalog::split_state::Phase;
+use crate::catalog::split_state::{Phase, row};
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::wait;
 use crate::split::cutover::{on_master, recovery};
@@ -40,7 +40,7 @@ impl Worker {
 
     /// With a session of its own, where changes are captured.
     fn keep_lease(&self) -> Result<()> {
-        let phase = transaction(|| split::state(self.id))?.phase;
+        let phase = transaction(|| row::read(self.id))?.phase;
         match phase {
             Phase::DualWrite | Phase::Backfill | Phase::Tailing | Phase::CutoverPending => {
                 let (plan, _) = self.read_plan()?;
@@ -52,7 +52,7 @@ impl Worker {
 
     fn let_writers_in(&self) -> Result<()> {
         let (state, plan, identity) = try_transaction(|| {
-            Ok::<_, SplitError>((split::state(self.id)?, split::load(self.id)?, split::identity()))
+            Ok::<_, SplitError>((row::read(self.id)?, split::load(self.id)?, split::identity()))
         })?;
         if !self.is_in_doubt(&state) {
             return Ok(());

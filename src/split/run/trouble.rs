@@ -2,7 +2,8 @@
 
 use super::{Worker, asked_for_else, lock_holders};
 use crate::agent::error::{Result, SplitError};
-use crate::catalog::split::{self, State};
+use crate::catalog::split;
+use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
@@ -22,16 +23,16 @@ const MAX_BACKOFF_FENCED: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
-    pub(super) fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
+    pub(super) fn after_error(&mut self, error: SplitError, state: &SplitState, work: Work) {
         self.engine = None;
         // Its operator waits for one of the shards no longer.
         let is_given_up =
-            |now: State| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
-        if transaction(|| split::state(self.id)).is_ok_and(is_given_up) {
+            |now: SplitState| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
+        if transaction(|| row::read(self.id)).is_ok_and(is_given_up) {
             return;
         }
         if matches!(work, Work::Cutover | Work::Rehearse) {
-            let Ok(now) = transaction(|| split::state(self.id)) else { return };
+            let Ok(now) = transaction(|| row::read(self.id)) else { return };
             // Behind the decision nothing is given up: the next turn completes it.
             if phases::is_decided(now.phase) {
                 self.retry(&error.into_failure());
@@ -57,7 +58,7 @@ impl Worker {
         if ends && !self.keeps_clients_out() {
             self.write(|| {
                 // Whoever has asked for something else since that look is not told of this.
-                if split::lock(self.id).is_ok_and(|now| now.goal == state.goal) {
+                if row::lock(self.id).is_ok_and(|now| now.goal == state.goal) {
                     record::failed(self.id, state.phase, &failure);
                 }
             });
@@ -95,14 +96,14 @@ impl Worker {
     /// end. Nothing ends that worker for good: what is wrong may be mended, and nobody else would
     /// let clients in then.
     fn keeps_clients_out(&self) -> bool {
-        transaction(|| split::state(self.id)).is_ok_and(|state| {
+        transaction(|| row::read(self.id)).is_ok_and(|state| {
             matches!(state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
         })
     }
 
     /// A cutover was asked for before this worker began, and longer ago than one may take: its
     /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
-    pub(super) fn is_heard_late(&self, state: &State) -> bool {
+    pub(super) fn is_heard_late(&self, state: &SplitState) -> bool {
         is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
     }
 
@@ -117,7 +118,7 @@ impl Worker {
             }
             _ => record::cutover_given_up(id, failure),
         });
-        let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
+        let now = said.and_then(|()| Ok(transaction(|| row::read(id))?));
         let back =
             now.and_then(
                 |state| {
@@ -143,7 +144,11 @@ impl Worker {
 
     /// The same where tables have changed: the cutover is given up, while they are copied again or
     /// one waits for the other side. Where they go on as they are, so does it.
-    pub(super) fn reshaped_before_cutover<R>(&mut self, state: &State, why: Failure) -> Result<Option<R>> {
+    pub(super) fn reshaped_before_cutover<R>(
+        &mut self,
+        state: &SplitState,
+        why: Failure,
+    ) -> Result<Option<R>> {
         self.engine = None;
         match self.adopt(why) {
             Ok(Adopted::GoesOn) => Err(SplitError::Retry("the tables, which have changed".into())),
@@ -182,7 +187,7 @@ impl Worker {
 }
 
 /// The cutover was asked for longer ago than it may take, or its window is over.
-fn is_overdue(state: &State) -> bool {
+fn is_overdue(state: &SplitState) -> bool {
     match state.cutover_left {
         Some(left) => left.is_zero(),
         None => state.cutover_age.is_some_and(|age| age > guc::cutover_timeout()),

@@ -3,8 +3,8 @@
 
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard_decision::{self, Decision};
-use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::{in_use, routing, split, way_back};
+use crate::catalog::split_state::{Goal, Phase, row};
+use crate::catalog::{in_use, routing, way_back};
 use crate::keys::interval::Interval;
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub fn lost_of_plan(decision: &Decision) -> Option<String> {
     let id = shard_decision::plan_of(decision)?;
     // A reverse split was installed by its split.
     let has_begun = |id: i64| {
-        split::state(id).is_ok_and(|now| {
+        row::read(id).is_ok_and(|now| {
             now.phase != Phase::Planning || now.goal != Goal::Planning && way_back::there(id).is_some()
         })
     };
@@ -50,5 +50,5 @@ pub fn entries(keyspace: &Keyspace, keys: &[String]) -> Vec<String> {
 }
 
 fn is_decided(id: i64) -> bool {
-    split::state(id).is_ok_and(|state| state.phase == Phase::Completed)
+    row::read(id).is_ok_and(|state| state.phase == Phase::Completed)
 }

@@ -30,7 +30,8 @@ use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
 use crate::catalog::shard::Shard;
-use crate::catalog::split::{Plan, State};
+use crate::catalog::split::Plan;
+use crate::catalog::split_state::row::SplitState;
 use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState, told};
@@ -56,7 +57,7 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
 }
 
 /// The same for people: what it comes to in one line, and all findings.
-pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Finding>) {
+pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<Finding>) {
     // What is asked before a start means nothing of a split that has ended, nor of a reverse split, which its split begins.
     if state.finished {
         let back = in_one(|| way_back::of(plan.id)).ok().flatten().filter(WayBack::is_decided);
@@ -91,7 +92,7 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
     }
     let mut line = outlook::line(&findings, outlook.as_ref(), now(state).as_deref());
     // It was begun, and does not begin again by itself.
-    if state.failed && findings.iter().all(|finding| finding.ok) {
+    if state.failed() && findings.iter().all(|finding| finding.ok) {
         let resume = format!("SELECT shard_split_resume({})", plan.id);
         line = match state.phase {
             Phase::Planning => line.replacen("ready: ", &format!("ready for {resume}: "), 1),
@@ -101,7 +102,7 @@ pub fn report(plan: &Plan, state: &State, identity: &str) -> (String, Vec<Findin
     (line, findings)
 }
 
-fn way_back(plan: &Plan, state: &State) -> String {
+fn way_back(plan: &Plan, state: &SplitState) -> String {
     let there = plan.reverse_of.unwrap_or_default();
     match (state.phase, state.goal) {
         (Phase::RolledBack, _) => format!("the reverse split of split {there}, which is being dropped"),
@@ -113,7 +114,7 @@ fn way_back(plan: &Plan, state: &State) -> String {
 }
 
 /// What a split does that has begun; None: it may begin, for the first time or again.
-fn now(state: &State) -> Option<String> {
+fn now(state: &SplitState) -> Option<String> {
     let phase = state.phase.as_str();
     match (state.phase, state.goal) {
         (Phase::RolledBack, Goal::RolledBack) => None,

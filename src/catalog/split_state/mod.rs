@@ -1,7 +1,17 @@
 //! Where a split is and what is asked of it, as the columns of `shardmaster.split_plan`
-//! have it. What follows from it is not known here.
+//! have it. What follows from it is not known here. Only the files of this folder change a row
+//! of that table, each for one kind of reason.
+
+pub mod cutover;
+pub mod end;
+pub mod plan;
+pub mod request;
+pub mod row;
+pub mod work;
 
 use crate::error::{Failure, SqlState};
+use crate::server::sql;
+use pgrx::datum::DatumWithOid;
 
 /// Defines an enum whose variants are stored as text.
 macro_rules! stored_enum {
@@ -64,23 +74,16 @@ stored_enum!(
     }
 );
 
-/// How far a completed split is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// Not finished; its shards were asked lately.
-    Open,
-    /// Its end is asked for, and has not taken away what would bring it back.
-    Undoable,
-    /// Not finished, and its time has come.
-    Settles,
-    /// Not finished, and its shards are to be asked again.
-    Due,
-    /// Not finished, and its sides are to be compared.
-    Verifies,
-    Finished,
-    /// Finished, and something of its redirect is to end.
-    RedirectDue,
-}
+stored_enum!(
+    /// What its worker does, in a word.
+    Activity {
+        Idle = "idle",
+        Working = "working",
+        Retrying = "retrying",
+        Paused = "paused",
+        Failed = "failed",
+    }
+);
 
 /// What stands of a request for a cutover, beside the goal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,3 +117,23 @@ pub const IS_UNDECIDED: &str = "phase NOT IN ('completed', 'rolled_back')
 /// as SQL over a row of `split_plan`.
 pub const IS_UNFINISHED: &str = "finished_at IS NULL
    AND NOT (phase IN ('planning', 'rolled_back') AND goal IN ('planning', phase))";
+
+/// The parts of SET that more than one change has.
+const NO_ERROR: &str = "error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL";
+const NOW: &str = "updated_at = clock_timestamp()";
+/// A split that has failed, or is paused, can go on.
+const NOT_FAILED: &str = "activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END";
+const NOT_PAUSED: &str = "activity = CASE activity WHEN 'paused' THEN 'idle' ELSE activity END";
+/// When the first of the attempts has failed that are in vain since; beside what counts them.
+const SINCE_FIRST: &str = "retrying_since = CASE WHEN attempts > 0 THEN coalesce(retrying_since, clock_timestamp()) ELSE clock_timestamp() END";
+
+/// Changes the row of a plan, whose number is $1, where a condition holds. Whether it held.
+fn update_if(only_if: &str, id: i64, set: &[&str], mut args: Vec<DatumWithOid<'_>>) -> bool {
+    let set = set.join(", ");
+    args.insert(0, id.into());
+    sql::write(&format!("UPDATE shardmaster.split_plan SET {set} WHERE id = $1 AND ({only_if})"), &args) == 1
+}
+
+fn update(id: i64, set: &[&str], args: Vec<DatumWithOid<'_>>) {
+    update_if("true", id, set, args);
+}

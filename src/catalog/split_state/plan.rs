@@ -1,0 +1,90 @@
+//! A plan comes into being: its row, its keys, its tables.
+
+use crate::server::sql;
+
+/// What a plan is made of.
+pub struct New<'a> {
+    pub keyspace: &'a str,
+    pub source: &'a str,
+    pub target: &'a str,
+    pub description: Option<&'a str>,
+    /// As `scope_kind` has it.
+    pub kind: &'a str,
+    /// What moves, by the names of its entries in routing.
+    pub entries: Vec<String>,
+    pub routing_version: i64,
+}
+
+/// Stores a plan with the tables that its keyspace has; returns its number.
+pub fn create(new: New<'_>) -> i64 {
+    let ids = sql::write_returning(
+        "WITH s AS MATERIALIZED (
+             SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)
+         INSERT INTO shardmaster.split_plan
+                (keyspace, source_shard, target_shard, description, scope_kind, tenants, secret, token, routing_version_at_start)
+         SELECT $1, $2, $3, $4, $5, $6, s.secret, encode(sha256(convert_to(s.secret, 'UTF8')), 'hex'), $7 FROM s
+         RETURNING id",
+        &[
+            new.keyspace.into(),
+            new.source.into(),
+            new.target.into(),
+            new.description.into(),
+            new.kind.into(),
+            new.entries.into(),
+            new.routing_version.into(),
+        ],
+        |row| row.value::<i64>(1),
+    );
+    let id = ids.first().copied().unwrap_or_default();
+    sql::write(
+        "INSERT INTO shardmaster.split_key (split_id, keyspace, key)
+         SELECT id, keyspace, unnest(tenants) FROM shardmaster.split_plan WHERE id = $1",
+        &[id.into()],
+    );
+    take_tables(id, new.keyspace);
+    id
+}
+
+/// The tables that its keyspace has now, instead of those that it had.
+pub fn take_tables(id: i64, keyspace: &str) {
+    sql::write("DELETE FROM shardmaster.split_table WHERE split_id = $1", &[id.into()]);
+    sql::write(
+        "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
+         SELECT $1, row_number() OVER (ORDER BY table_name), table_name, shard_by
+           FROM shardmaster.table_policy WHERE keyspace = $2 AND policy = 'sharded'",
+        &[id.into(), keyspace.into()],
+    );
+}
+
+/// The reverse split of a split, with its keys, which are the split's for now, and its tables. Shards
+/// know it by the same secret, so that whoever moves the rows of one is not kept out by the other.
+pub fn create_reverse(of: i64) -> i64 {
+    let ids = sql::write_returning(
+        "INSERT INTO shardmaster.split_plan
+                (keyspace, source_shard, target_shard, description, scope_kind, tenants, secret, token, reverse_of)
+         SELECT keyspace, target_shard, source_shard, 'the reverse split of split ' || id, scope_kind, tenants, secret, token, id
+           FROM shardmaster.split_plan WHERE id = $1 RETURNING id",
+        &[of.into()],
+        |row| row.value::<i64>(1),
+    );
+    let id = ids.first().copied().unwrap_or_default();
+    sql::write(
+        "INSERT INTO shardmaster.split_key (split_id, keyspace, key, active)
+         SELECT $1, keyspace, key, false FROM shardmaster.split_key WHERE split_id = $2",
+        &[id.into(), of.into()],
+    );
+    sql::write(
+        "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
+         SELECT $1, ordinal, table_name, shard_by FROM shardmaster.split_table WHERE split_id = $2",
+        &[id.into(), of.into()],
+    );
+    id
+}
+
+/// Whether nobody else may move its keys.
+pub fn hold_keys(id: i64, active: bool) {
+    sql::write(
+        "UPDATE shardmaster.split_key SET active = $2 WHERE split_id = $1",
+        &[id.into(), active.into()],
+    );
+}

@@ -1,0 +1,42 @@
+//! A service: a worker of which a database has one at most. All of them are started, and begin, in one way.
+
+use super::lock;
+use super::start::{accept_signals, pin_settings};
+use crate::server::process::Kind;
+use crate::server::spawn::LIBRARY;
+use crate::server::{txn, wait};
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
+use pgrx::pg_sys;
+use std::time::Duration;
+
+/// What a service does until nothing is left to do, and what it remembers meanwhile. Each turn says how long
+/// it rests after it, and has said why; None: it ends.
+pub type Turns = Box<dyn FnMut() -> Option<Duration>>;
+
+/// How the service of a database is started.
+pub fn builder(kind: Kind, function: &str, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
+    let name = kind.name();
+    BackgroundWorkerBuilder::new(&name)
+        .set_type(&name)
+        .set_library(LIBRARY)
+        .set_function(function)
+        .enable_spi_access()
+        .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
+        .set_extra(&name)
+}
+
+/// Connects to the database that the argument of the entry point names, and takes turns.
+pub fn serve(kind: Kind, argument: pg_sys::Datum, begin: fn() -> Turns) {
+    accept_signals();
+    let database = pg_sys::Oid::from_u32(argument.value() as u32);
+    BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
+    pin_settings();
+    // One may have outlived whoever started it: nothing that it still commits may come behind what this one does.
+    if !txn::transaction(|| lock::try_lock(lock::of(kind))) {
+        return;
+    }
+    let mut turn = begin();
+    while let Some(pause) = turn() {
+        wait::sleep(pause);
+    }
+}

@@ -1,0 +1,48 @@
+//! The services of a database, beside its coordinator, which keeps them running.
+
+use super::service::{self, Turns};
+use super::{inquirer, looker, references, settler, splits, sweeper};
+use crate::catalog::reference;
+use crate::server::process::Kind;
+use crate::server::txn;
+use crate::{execution, lookups};
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
+use pgrx::prelude::*;
+
+pub struct Service {
+    pub kind: Kind,
+    /// Whether it is to run. In a transaction, where the catalog is.
+    pub has_work: fn() -> bool,
+    begin: fn() -> Turns,
+}
+
+pub const SERVICES: [Service; 5] = [
+    Service { kind: Kind::Sweeper, has_work: || true, begin: sweeper::begin },
+    Service { kind: Kind::Settler, has_work: execution::any_left, begin: settler::begin },
+    Service { kind: Kind::Looker, has_work: lookups::has_work, begin: looker::begin },
+    Service { kind: Kind::References, has_work: reference::any, begin: references::begin },
+    Service { kind: Kind::Inquirer, has_work: inquirer::has_work, begin: inquirer::begin },
+];
+
+/// Which of them are to run. The first one expires leases whatever else is there, also before the catalog is.
+pub fn wanted() -> [bool; SERVICES.len()] {
+    txn::transaction(|| {
+        let is_there = splits::catalog_exists();
+        SERVICES.map(|service| service.kind == Kind::Sweeper || is_there && (service.has_work)())
+    })
+}
+
+pub fn builder(kind: Kind, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
+    service::builder(kind, "shardmaster_service_main", database)
+}
+
+/// Entry point of each service; the argument is the database's oid, what goes with it is the service's name.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn shardmaster_service_main(arg: pg_sys::Datum) {
+    let name = BackgroundWorker::get_extra();
+    let Some(service) = SERVICES.iter().find(|service| service.kind.name() == name) else {
+        error!("\"{name}\" is no service of this library");
+    };
+    service::serve(service.kind, arg, service.begin);
+}
