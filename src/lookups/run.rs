@@ -10,6 +10,7 @@ use crate::catalog::lookup::{self, Lookup, Progress, Removal, Source, State};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split;
+use crate::server::retry::Backoff;
 use crate::server::txn::{soon, transaction};
 use crate::server::wait;
 use std::collections::{BTreeMap, HashMap};
@@ -21,21 +22,19 @@ pub use crate::catalog::lookup::has_work;
 /// Between two looks at a shard that has nothing new: longer each time.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
-/// After an error: twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// After what may pass by itself.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// When something is due again.
 struct Due {
     at: Instant,
     pause: Duration,
-    failures: u32,
+    errors: Backoff,
 }
 
 impl Default for Due {
     fn default() -> Due {
-        Due { at: Instant::now(), pause: SHORTEST, failures: 0 }
+        Due { at: Instant::now(), pause: SHORTEST, errors: Backoff::default() }
     }
 }
 
@@ -45,17 +44,18 @@ impl Due {
     }
 
     fn done(&mut self, is_busy: bool) {
-        self.failures = 0;
+        self.errors.succeeded();
         self.pause = if is_busy { Duration::ZERO } else { (self.pause * 2).clamp(SHORTEST, LONGEST) };
         self.at = Instant::now() + self.pause;
     }
 
     /// What may pass by itself is soon looked at again.
     fn failed_by(&mut self, error: &SplitError) {
-        let longest = if matches!(error, SplitError::Retry(_)) { LONGEST_WAIT } else { LONGEST_PAUSE };
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(longest);
-        self.failures += 1;
-        self.at = Instant::now() + pause;
+        match error {
+            SplitError::Retry(_) => self.errors.failed_for(LONGEST_WAIT),
+            _ => self.errors.failed(),
+        }
+        self.at = Instant::now() + self.errors.left().unwrap_or_default();
     }
 }
 

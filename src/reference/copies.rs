@@ -11,33 +11,12 @@ use crate::agent::state::reference::Takes;
 use crate::catalog::reference::{Place, Set, State};
 use crate::error::Failure;
 use crate::remote::Connection;
-use std::time::{Duration, Instant};
+use crate::server::retry::Backoff;
+use std::time::Instant;
 
-/// How long one that does not answer is left alone: twice as long with each attempt in vain.
-const FIRST: Duration = Duration::from_millis(500);
-const DOUBLINGS: u32 = 7;
-
-/// Attempts in vain.
-#[derive(Default)]
-pub struct Patience {
-    pub attempts: u32,
-    next: Option<Instant>,
-}
-
-impl Patience {
-    pub fn is_due(&self) -> bool {
-        self.next.is_none_or(|next| Instant::now() >= next)
-    }
-
-    pub fn failed(&mut self) {
-        self.next = Some(Instant::now() + FIRST.saturating_mul(1 << self.attempts.min(DOUBLINGS)));
-        self.attempts = self.attempts.saturating_add(1);
-    }
-
-    /// By how it went last, how long an answer is waited for.
-    pub fn work<R>(&self, work: impl FnOnce() -> R) -> R {
-        session::hastily(i32::try_from(self.attempts).unwrap_or(i32::MAX), work)
-    }
+/// By how it went last, how long an answer is waited for.
+pub fn hastily<R>(patience: &Backoff, work: impl FnOnce() -> R) -> R {
+    session::hastily(i32::try_from(patience.failures()).unwrap_or(i32::MAX), work)
 }
 
 fn open(set: &Set, place: &Place, end: End, purpose: &str) -> Result<Connection> {
@@ -74,7 +53,7 @@ pub struct Origin {
     reader: Option<Connection>,
     /// Writes the agent's tables.
     control: Option<Connection>,
-    pub patience: Patience,
+    pub patience: Backoff,
 }
 
 impl Origin {
@@ -125,7 +104,7 @@ pub struct Told {
 pub struct Copy {
     session: Option<Connection>,
     known: Known,
-    pub patience: Patience,
+    pub patience: Backoff,
     /// Tables that are the origin's own, by their numbers; None: it was not asked yet.
     pub own: Option<Vec<i32>>,
     /// What it stands for, as far as this worker has seen.

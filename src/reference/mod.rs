@@ -187,7 +187,7 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
             }
         }
     }
-    origin.patience = copies::Patience::default();
+    origin.patience.succeeded();
     Ok(())
 }
 
@@ -211,7 +211,7 @@ fn step_on_each(
             Ok(stepped) => {
                 entries |= stepped > 0;
                 copy.has_all_of = Some((pulse.tables.clone(), Instant::now()));
-                copy.patience = copies::Patience::default();
+                copy.patience.succeeded();
                 copy.failure = None;
             }
             Err(error @ (SplitError::Superseded | SplitError::Behind { .. })) => return Err(error),
@@ -242,8 +242,8 @@ fn step_on(
     copy: &mut Copy,
     by: &By<'_>,
 ) -> Result<i64, SplitError> {
-    let patience = std::mem::take(&mut copy.patience);
-    let outcome = patience.work(|| {
+    let patience = copy.patience.clone();
+    let outcome = copies::hastily(&patience, || {
         let own = match &copy.own {
             Some(own) => own.clone(),
             None => own_tables(set, place)?,
@@ -413,7 +413,7 @@ fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<bool, Supersede
             is_done = false;
             continue;
         }
-        let outcome = patience.work(|| copies::remove(set, place, end, by));
+        let outcome = copies::hastily(patience, || copies::remove(set, place, end, by));
         if let Err(error) = outcome {
             if is_over(set, &error) {
                 return Err(Superseded);

@@ -1,6 +1,6 @@
 //! What an origin says to every turn, at the cost of a look at its queues.
 
-use super::copies::Origin;
+use super::copies::{self, Origin};
 use super::install::By;
 use super::{look, points};
 use crate::agent::error::SplitError;
@@ -25,8 +25,8 @@ pub struct Pulse {
 
 /// Opens its queues again, where one was full.
 pub fn look_at_origin(set: &Set, origin: &mut Origin, by: &By<'_>) -> Result<Pulse, SplitError> {
-    let patience = std::mem::take(&mut origin.patience);
-    let outcome = patience.work(|| {
+    let patience = origin.patience.clone();
+    let outcome = copies::hastily(&patience, || {
         let control = origin.control(set, by)?;
         let pulse = pulse(set, control)?;
         if pulse.is_full {

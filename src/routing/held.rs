@@ -2,22 +2,22 @@
 
 use super::RoutingError;
 use crate::guc;
+use crate::server::retry::Backoff;
 use crate::server::{sql, wait};
 use std::time::{Duration, Instant};
 
-/// Pauses from 1 ms on, longer each time, until the deadline.
-const FIRST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_millis(10);
+/// Between two looks.
+const PAUSE: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(10));
 
 /// How long a write has waited.
 pub struct Held {
     deadline: Instant,
-    pause: Duration,
+    pause: Backoff,
 }
 
 impl Held {
     pub fn new() -> Held {
-        Held { deadline: Instant::now() + guc::route_wait_timeout(), pause: FIRST }
+        Held { deadline: Instant::now() + guc::route_wait_timeout(), pause: PAUSE }
     }
 
     /// Waits before the next look; an error where waiting cannot help. `key` is what is held back.
@@ -30,8 +30,8 @@ impl Held {
             let (key, keyspace) = (key.to_owned(), keyspace.to_owned());
             return Err(RoutingError::BetweenShards { key, keyspace, version });
         }
-        wait::sleep(self.pause.min(left).max(FIRST));
-        self.pause = (self.pause * 2).min(LONGEST);
+        wait::sleep(self.pause.pause().min(left).max(Duration::from_millis(1)));
+        self.pause.failed();
         Ok(())
     }
 }

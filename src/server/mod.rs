@@ -8,6 +8,7 @@ pub mod injection;
 pub mod instance;
 pub mod preload;
 pub mod process;
+pub mod retry;
 pub mod session_lock;
 pub mod settings;
 pub mod spawn;

@@ -1,11 +1,11 @@
 //! Keeps one worker running for each split that has work, and each service that has.
 
-use super::backoff::Backoff;
 use super::services::{self, SERVICES};
-use super::supervisor::{Child, Supervisor};
+use super::supervisor::{self, BETWEEN_STARTS, Child, Supervisor};
 use super::{lock, service, splits};
 use crate::guc;
 use crate::server::process::{self, Kind};
+use crate::server::retry::Backoff;
 use crate::server::spawn;
 use crate::server::{database, txn, wait};
 use crate::words::counted;
@@ -63,7 +63,6 @@ fn look() -> Option<Work> {
 }
 
 /// What the coordinator remembers of a split that has work.
-#[derive(Default)]
 struct Memory {
     pause: Backoff,
     progress: String,
@@ -135,9 +134,9 @@ impl Coordinator {
     fn remember(&mut self, splits: &[splits::ToServe]) {
         self.memory.retain(|id, _| splits.iter().any(|split| split.id == *id));
         for split in splits {
-            let memory = self.memory.entry(split.id).or_default();
-            if memory.progress != split.progress {
-                *memory = Memory { pause: Backoff::default(), progress: split.progress.clone() };
+            if self.memory.get(&split.id).is_none_or(|memory| memory.progress != split.progress) {
+                let memory = Memory { pause: BETWEEN_STARTS, progress: split.progress.clone() };
+                self.memory.insert(split.id, memory);
             }
         }
     }
@@ -149,7 +148,7 @@ impl Coordinator {
         self.children.retain(|id, child| {
             let Some(lived) = child.ended() else { return true };
             if let Some(memory) = memory.get_mut(id) {
-                memory.pause.ended(lived);
+                supervisor::ended(&mut memory.pause, lived);
             }
             false
         });

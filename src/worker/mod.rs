@@ -11,7 +11,6 @@
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
 //! sessions that ask for work start split workers themselves.
 
-mod backoff;
 pub mod coordinator;
 mod dropping;
 pub mod hooks;

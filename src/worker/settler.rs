@@ -5,41 +5,20 @@ use super::service::Turns;
 use super::splits;
 use crate::execution;
 use crate::guc;
+use crate::server::retry::Backoff;
 use crate::server::{txn, wait};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two looks for others, which come while one is waited for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How long a shard is waited for, and how long it is left alone after that: twice as long with each attempt in vain.
+/// How long a shard is waited for, and how long it is left alone after that.
 const FIRST: Duration = Duration::from_secs(3);
-const DOUBLINGS: u32 = 4;
-
-/// What it remembers of one that it could not settle.
-#[derive(Default)]
-struct Attempts {
-    count: u32,
-    next: Option<Instant>,
-}
-
-impl Attempts {
-    fn patience(&self) -> Duration {
-        FIRST.saturating_mul(1 << self.count.min(DOUBLINGS))
-    }
-
-    fn is_due(&self) -> bool {
-        self.next.is_none_or(|next| Instant::now() >= next)
-    }
-
-    fn failed(&mut self) {
-        self.next = Some(Instant::now() + self.patience());
-        self.count += 1;
-    }
-}
+const PATIENCE: Backoff = Backoff::new(FIRST, Duration::from_secs(48));
 
 /// It ends when nothing is left.
 pub fn begin() -> Turns {
-    let mut memory: BTreeMap<i64, Attempts> = BTreeMap::new();
+    let mut memory: BTreeMap<i64, Backoff> = BTreeMap::new();
     Box::new(move || {
         let (left, done) = txn::transaction(|| match splits::catalog_exists() {
             true => (execution::orphans(), execution::to_look_at()),
@@ -54,12 +33,12 @@ pub fn begin() -> Turns {
         }
         memory.retain(|id, _| left.contains(id));
         for id in left {
-            let attempts = memory.entry(id).or_default();
+            let attempts = memory.entry(id).or_insert(PATIENCE);
             if !attempts.is_due() {
                 continue;
             }
             wait::report(&format!("ending execution {id}"));
-            let patience = attempts.patience().min(guc::remote_timeout());
+            let patience = attempts.pause().min(guc::remote_timeout());
             if let Some(why) = execution::settle_left(id, patience) {
                 pgrx::log!("execution {id} has not ended: {}", why.cleaned());
                 attempts.failed();

@@ -1,10 +1,24 @@
 //! A worker that another one starts, keeps and starts again when it has ended.
 
-use super::backoff::Backoff;
+use crate::server::retry::Backoff;
 use crate::server::spawn::warn_no_slot;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
+
+/// A process that lived this long is not ending for the same reason again and again.
+const STABLE: Duration = Duration::from_secs(60);
+
+/// Between two starts. The first end may be chance, or an operator.
+pub const BETWEEN_STARTS: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
+
+/// The process has ended after it lived this long.
+pub fn ended(pause: &mut Backoff, lived: Duration) {
+    if lived >= STABLE {
+        pause.succeeded();
+    }
+    pause.failed();
+}
 
 /// A worker that this process has started.
 pub struct Child {
@@ -36,11 +50,16 @@ impl Child {
 }
 
 /// Keeps one worker running.
-#[derive(Default)]
 pub struct Supervisor {
     child: Option<Child>,
     pause: Backoff,
     short_of_slots: bool,
+}
+
+impl Default for Supervisor {
+    fn default() -> Supervisor {
+        Supervisor { child: None, pause: BETWEEN_STARTS, short_of_slots: false }
+    }
 }
 
 impl Supervisor {
@@ -48,7 +67,7 @@ impl Supervisor {
     /// has ended.
     pub fn runs(&mut self) -> bool {
         if let Some(lived) = self.child.as_ref().and_then(Child::ended) {
-            self.pause.ended(lived);
+            ended(&mut self.pause, lived);
             self.child = None;
         }
         self.child.is_some()

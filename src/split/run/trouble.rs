@@ -7,6 +7,7 @@ use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
+use crate::server::retry::Backoff;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::reshape::{self, Adopted};
@@ -16,7 +17,8 @@ use crate::split::lifecycle::work::Work;
 use crate::split::record;
 use std::time::Duration;
 
-/// The longest pause between two attempts.
+/// The first and the longest pause between two attempts.
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
 /// The same while clients are kept out: a shard that has failed over is noticed at once.
 const MAX_BACKOFF_FENCED: Duration = Duration::from_secs(1);
@@ -179,7 +181,7 @@ impl Worker {
         let (id, attempts) = (self.id, self.attempts);
         self.write(|| record::retrying(id, attempts, failure));
         let longest = if self.keeps_clients_out() { MAX_BACKOFF_FENCED } else { MAX_BACKOFF };
-        let pause = Duration::from_millis(50 << self.attempts.min(10)).min(longest);
+        let pause = Backoff::new(FIRST_BACKOFF, longest).after(self.attempts).pause();
         let _said = wait::said();
         wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);

@@ -1,0 +1,95 @@
+//! How long something that has failed is left alone before it is tried again.
+
+use std::time::{Duration, Instant};
+
+/// Pauses that double with each failure, from the first to the longest.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    failures: u32,
+    until: Option<Instant>,
+}
+
+/// Of a shard that a worker has no other reason to ask.
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff::new(Duration::from_millis(500), Duration::from_secs(30))
+    }
+}
+
+impl Backoff {
+    pub const fn new(first: Duration, longest: Duration) -> Backoff {
+        Backoff { first, longest, failures: 0, until: None }
+    }
+
+    /// After so many failures that somebody else has counted.
+    pub fn after(self, failures: u32) -> Backoff {
+        Backoff { failures, ..self }
+    }
+
+    /// How often it has failed since it succeeded last.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The pause after the next failure.
+    pub fn pause(&self) -> Duration {
+        self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest)
+    }
+
+    pub fn failed(&mut self) {
+        self.failed_for(self.longest);
+    }
+
+    /// The same of a failure after which a pause is no longer than that.
+    pub fn failed_for(&mut self, longest: Duration) {
+        self.until = Some(Instant::now() + self.pause().min(longest));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    pub fn succeeded(&mut self) {
+        (self.failures, self.until) = (0, None);
+    }
+
+    /// What is left of the pause; None: it is time.
+    pub fn left(&self) -> Option<Duration> {
+        self.until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    pub fn is_due(&self) -> bool {
+        self.left().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_begin_anew() {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
+        assert!(backoff.is_due());
+        let pauses = [1, 2, 4, 5, 5].map(|seconds| {
+            let pause = backoff.pause();
+            backoff.failed();
+            (pause, Duration::from_secs(seconds))
+        });
+        assert!(pauses.iter().all(|(pause, wanted)| pause == wanted), "{pauses:?}");
+        assert!(!backoff.is_due() && backoff.failures() == 5);
+        assert!(backoff.left().is_some_and(|left| left > Duration::from_secs(4)));
+        backoff.succeeded();
+        assert!(backoff.is_due() && backoff.pause() == Duration::from_secs(1));
+        assert_eq!(
+            Backoff::new(Duration::from_secs(1), Duration::MAX).after(u32::MAX).pause(),
+            Duration::from_secs(65536)
+        );
+    }
+
+    #[test]
+    fn one_failure_may_allow_a_shorter_pause() {
+        let mut backoff = Backoff::new(Duration::from_secs(8), Duration::from_secs(30));
+        backoff.failed_for(Duration::from_secs(2));
+        assert!(backoff.left().is_some_and(|left| left <= Duration::from_secs(2)));
+    }
+}
