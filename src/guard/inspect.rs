@@ -11,7 +11,7 @@ use crate::catalog::table_policy::TableName;
 use crate::clean;
 use crate::error::Failure;
 use crate::remote::{Connection, number};
-use crate::split::install::triggers;
+use crate::split::table::triggers;
 use crate::words::counted;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

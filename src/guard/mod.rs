@@ -31,7 +31,7 @@ use crate::remote::Connection;
 use crate::routing::after_start;
 use crate::server::injection::{Point, reach_in_session};
 use crate::split::install;
-use crate::split::install::triggers;
+use crate::split::table::triggers;
 use error::GuardError;
 use fit::Tables;
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ use crate::catalog::reference::{Member, Place, Set};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::server::injection::reach;
-use crate::split::install::triggers;
+use crate::split::table::triggers;
 
 /// The triggers of a table on its origin, by their names.
 const CAPTURES: &str = "t.tgname IN ($1::text || '_i', $1::text || '_u', $1::text || '_d')";

@@ -18,7 +18,7 @@ use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::copy::leaves;
 use crate::split::cutover::told;
-use crate::split::lifecycle::phases;
+use crate::split::phases;
 use crate::split::plan::check;
 use crate::split::readers;
 use crate::words::{counted, from_the_beginning};

@@ -1,11 +1,15 @@
 //! The sessions and statements with which a split's steps are carried out.
 
-use super::copy::counted::Counted;
-use super::copy::stream::Streams;
-use super::copy::throttle::Throttle;
+pub mod counted;
+pub mod held;
+pub mod holders;
+pub mod locks;
+pub mod scope_size;
+pub mod stream;
+pub mod throttle;
+pub mod verification;
 use super::references::Watched;
 use super::table::{self, Table};
-use super::verify::state::Run;
 use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::seen::Seen;
@@ -17,6 +21,10 @@ use crate::agent::state::{decision, queue};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
+use crate::split::engine::counted::Counted;
+use crate::split::engine::stream::Streams;
+use crate::split::engine::throttle::Throttle;
+use crate::split::engine::verification::Run;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

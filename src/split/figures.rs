@@ -11,7 +11,7 @@ use crate::guc;
 use crate::remote::ask::{self, Answer, Ask};
 use crate::remote::number;
 use crate::server::sql;
-use crate::split::lifecycle::phases;
+use crate::split::phases;
 use std::time::Duration;
 
 /// For connecting and answering together; all shards are asked beside each other.

@@ -2,6 +2,7 @@
 //! split comes past them: `plan`, `install`, `copy`, `cutover`, `end`.
 //! `docs/internals/protocol.md` says why each of them is as it is.
 
+pub mod aborted;
 mod analyze;
 mod blocks;
 pub mod copy;
@@ -15,10 +16,12 @@ pub mod injection_points;
 pub mod install;
 pub mod lifecycle;
 mod owners;
+pub mod phases;
 pub mod plan;
 mod readers;
 pub mod reads;
 pub mod record;
+pub mod redirect;
 pub mod references;
 pub mod remark;
 pub mod reverse;

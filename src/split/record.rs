@@ -1,8 +1,6 @@
 //! What a worker writes down on the master, each in a short transaction.
 
 use super::copy::outcome::Outcome;
-use super::cutover::aborted;
-use super::lifecycle::phases::{self, transition};
 use super::reads;
 use super::table::Table;
 use crate::agent::error::{Result, SplitError};
@@ -15,6 +13,9 @@ use crate::catalog::{
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
+use crate::split::aborted;
+use crate::split::phases;
+use crate::split::phases::transition;
 use crate::{clean, guc};
 use std::time::Duration;
 

@@ -3,7 +3,6 @@
 //! reference a row that its new shard has not, and no row that stays loses what it
 //! references, is checked here.
 
-use super::copy::computed;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::reading::Locked;
@@ -18,6 +17,7 @@ use crate::remote::quote::{ident, literal, text_array};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::split::table::Table;
+use crate::split::table::computed;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 

@@ -1,7 +1,6 @@
 //! Chunks: spans of blocks of one leaf. A row is on one side of the cursor in a snapshot.
 
 use super::by_keys::{self, ByKeys, Looked};
-use super::scope_size;
 use super::window::copy_rows;
 use crate::agent::error::Result;
 use crate::agent::state::progress::{Cursor, Progress};
@@ -9,6 +8,7 @@ use crate::guc;
 use crate::remote::copy::Copied;
 use crate::split::blocks::{self, Extent, Span};
 use crate::split::engine::Engine;
+use crate::split::engine::scope_size;
 use std::time::{Duration, Instant};
 
 const MIN_BLOCKS: i64 = 1;

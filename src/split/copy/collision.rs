@@ -8,11 +8,11 @@ use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
-use crate::split::copy::computed;
-use crate::split::cutover::aborted;
+use crate::split::aborted;
 use crate::split::engine::Engine;
 use crate::split::owners;
 use crate::split::table::Table;
+use crate::split::table::computed;
 use std::time::Duration;
 
 /// How long the locks of the target's tables are waited for to ask whose row is in the way.

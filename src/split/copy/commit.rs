@@ -1,7 +1,6 @@
 //! The end of a step: the source has its number on its disk, then the target commits rows and progress, then the
 //! source gives away what has come over.
 
-use super::counted::Counted;
 use super::{leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
@@ -9,6 +8,7 @@ use crate::agent::state::{consumed, lease, progress};
 use crate::remote::result::Rows;
 use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
+use crate::split::engine::counted::Counted;
 use crate::split::injection_points::{self, reach};
 use std::collections::BTreeSet;
 use std::time::Instant;

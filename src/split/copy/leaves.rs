@@ -17,7 +17,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
 use crate::split::copy::meant::Meant;
 use crate::split::engine::Engine;
-use crate::split::install::triggers;
+use crate::split::table::triggers;
 use crate::words::{from_the_beginning, gives_up};
 
 /// A row of the scope where none must be.

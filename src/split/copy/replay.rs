@@ -11,7 +11,6 @@
 //! through rows for: a CHECK constraint of that column is shown again, by code that runs as the mover.
 
 use super::harmless::has_same_bytes;
-use super::locks;
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::KnownColumn;
@@ -27,6 +26,7 @@ use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::engine::Engine;
+use crate::split::engine::locks;
 use crate::split::injection_points::{self, reach};
 use crate::split::owners;
 use std::time::Duration;

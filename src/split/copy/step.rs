@@ -6,13 +6,15 @@
 //! same transaction. So a crash anywhere resumes from what the target holds.
 
 use super::apart;
+use super::chunk;
+use super::commit;
 use super::compare::{self, Differences};
-use super::computed;
-use super::counted::Counted;
 use super::foreign_keys::{self, Look};
+use super::leaves;
 use super::meant::Meant;
+use super::places;
+use super::streams;
 use super::window::{self, Company, Entries};
-use super::{chunk, commit, held, leaves, locks, places, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::seen;
@@ -31,8 +33,13 @@ use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
+use crate::split::engine::counted::Counted;
+use crate::split::engine::held;
+use crate::split::engine::holders;
+use crate::split::engine::locks;
 use crate::split::injection_points::{self, reach};
-use crate::split::install::triggers;
+use crate::split::table::computed;
+use crate::split::table::triggers;
 use crate::split::verify::beside;
 use crate::split::{owners, reads, there};
 use std::time::{Duration, Instant};
@@ -457,10 +464,10 @@ fn end_draining(engine: &mut Engine, mut progress: Progress) -> Result<Outcome> 
 
 /// Waits for the transactions that hold the capture lock now.
 fn wait_for_holders(engine: &mut Engine) -> Result<()> {
-    let holders = crate::split::cutover::fence::holders(engine)?;
+    let holders = holders::holders(engine)?;
     let _said = wait::said();
     loop {
-        let now = crate::split::cutover::fence::holders(engine)?;
+        let now = holders::holders(engine)?;
         let left: Vec<String> =
             now.iter().filter(|h| holders.iter().any(|o| o.id == h.id)).map(|h| h.text.clone()).collect();
         if left.is_empty() {

@@ -7,10 +7,8 @@
 
 use super::chunk::{self, Chunk};
 use super::commit;
-use super::held::{self, Locks, hold, wanted};
 use super::outcome::Outcome;
 use super::round::Round;
-use super::stream::Stream;
 use super::{collision, leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
@@ -18,6 +16,11 @@ use crate::agent::state::progress::{self, Progress};
 use crate::remote::abreast::{Failed, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
 use crate::split::engine::Engine;
+use crate::split::engine::held;
+use crate::split::engine::held::Locks;
+use crate::split::engine::held::hold;
+use crate::split::engine::held::wanted;
+use crate::split::engine::stream::Stream;
 use crate::split::injection_points::{self, reach};
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,6 @@
 //! the one before, P. Sequence numbers are not commit order, snapshots are.
 
 use super::collision;
-use super::counted::Counted;
 use super::few::{self, Queries};
 use super::meant::Meant;
 use super::sieve::{Sieve, explain};
@@ -17,6 +16,7 @@ use crate::remote::copy::{self, Bounds, Copied, Look, Piece};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError, number};
 use crate::split::engine::Engine;
+use crate::split::engine::counted::Counted;
 use crate::split::table::Table;
 
 /// Rows of windows that are brought over in one message. More of a table come by themselves: what one COPY does on

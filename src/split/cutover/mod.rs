@@ -5,10 +5,11 @@
 //! No wait before the decision outlasts the deadline, whatever becomes of a server or of
 //! the way there: each session ends its waits at it, and the fence ends by itself.
 
-pub mod aborted;
 mod behind;
 pub mod decision;
+pub mod ended;
 pub mod fence;
+pub mod old_guards;
 pub mod on_master;
 pub mod open;
 pub mod recovery;
@@ -17,15 +18,15 @@ pub mod source;
 pub mod told;
 pub mod watch;
 
+use super::copy::commit;
 use super::copy::compare::{self, Differences};
+use super::copy::foreign_keys;
+use super::copy::leaves;
 use super::copy::outcome::Outcome;
 use super::copy::step;
 use super::copy::window::{self, Entries};
-use super::copy::{commit, foreign_keys, leaves, locks};
-use super::end::old_guards;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
-use super::lifecycle::phases;
 use super::sequences::{self, Ahead};
 use super::{owners, record, since_check, there, unregistered};
 use crate::agent::error::{Result, SplitError};
@@ -45,6 +46,10 @@ use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, wait};
+use crate::split::aborted;
+use crate::split::engine::holders;
+use crate::split::engine::locks;
+use crate::split::phases;
 use crate::words::counted;
 use behind::{Asked, Found};
 use std::time::{Duration, Instant};
@@ -221,7 +226,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
             // What clients have seen on the source by now they see on the target.
             Some(reason)
         } else {
-            fence::holders(engine)?.into_iter().find(|h| h.old).map(|h| {
+            holders::holders(engine)?.into_iter().find(|h| h.old).map(|h| {
                 format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, h.text)
             })
         };

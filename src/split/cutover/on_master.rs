@@ -1,11 +1,11 @@
 //! What a cutover writes on the master while writers wait for it.
 
-use super::aborted;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::who::{OPEN_FOR, SESSION};
 use crate::server::sql;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::transaction;
+use crate::split::aborted;
 use std::time::Instant;
 
 /// A transaction on the master, which waits for nobody past the deadline.

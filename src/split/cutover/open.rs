@@ -12,7 +12,8 @@ use crate::catalog::split_state::CutoverStep;
 use crate::remote::Connection;
 use crate::server::standby;
 use crate::server::txn::soon;
-use crate::split::end::old_guards::{self, OldGuards};
+use crate::split::cutover::old_guards;
+use crate::split::cutover::old_guards::OldGuards;
 use crate::split::engine::Engine;
 
 /// 5b. Clients may write on the target. Guards that would refuse keys which come back are

@@ -18,11 +18,11 @@ use crate::routing::change;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::{instance, standby, wait};
 use crate::split::copy::step;
+use crate::split::cutover::ended;
 use crate::split::cutover::{self, source, told};
-use crate::split::end::ended;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
-use crate::split::lifecycle::phases;
+use crate::split::phases;
 use crate::split::{record, sequences};
 use std::time::Instant;
 

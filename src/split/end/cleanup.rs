@@ -4,8 +4,6 @@
 mod routes;
 
 use super::cleanup::routes::{Names, Route};
-use super::copies::{Copies, Is};
-use super::redirect::{self, Ending};
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
@@ -23,6 +21,10 @@ use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::install;
+use crate::split::plan::copies::Copies;
+use crate::split::plan::copies::Is;
+use crate::split::redirect;
+use crate::split::redirect::Ending;
 
 /// Above it is no number that a master has given out; below it there are as many left.
 const HIGHEST: i64 = split::HIGHEST / 2;

@@ -1,7 +1,6 @@
 //! How redirects end: by the operator's word, with age, or because what has left was
 //! assigned to its old shard again.
 
-use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::is_one_database;
 use crate::agent::session;
@@ -14,6 +13,8 @@ use crate::remote::Connection;
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::split::cutover::on_master;
 use crate::split::injection_points::{self, reach};
+use crate::split::redirect;
+use crate::split::redirect::Ending;
 use std::time::{Duration, Instant};
 
 /// In the session of the operator: of a finished split nothing is left afterwards.

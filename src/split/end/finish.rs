@@ -4,10 +4,11 @@
 //! the keys come back or shard_split_redirect_drop() ends it. Every part can be repeated, so an
 //! interrupted finish begins again where it was.
 
+use super::before;
 use super::proof::Prover;
 use super::proof::abreast::Pair;
+use super::purge;
 use super::shown::Shown;
-use super::{before, ended, purge, redirect};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
 use crate::agent::session::{self, Side};
@@ -23,16 +24,20 @@ use crate::catalog::{split_ledger, split_state};
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
+use crate::split::copy::leaves;
 use crate::split::copy::meant::Meant;
-use crate::split::copy::{held, leaves};
+use crate::split::cutover::ended;
 use crate::split::cutover::told;
 use crate::split::engine::Engine;
+use crate::split::engine::held;
 use crate::split::injection_points::{self, reach};
-use crate::split::install::{self, triggers};
+use crate::split::install;
 use crate::split::owners;
 use crate::split::record::FinishRequest;
+use crate::split::redirect;
 use crate::split::references;
 use crate::split::table::Table;
+use crate::split::table::triggers;
 use crate::split::verify::changes::Changes;
 use crate::words::counted;
 

@@ -2,7 +2,7 @@
 //! split ends without it. Nothing is deleted anywhere; what the source holds, should it come
 //! back, is shard_cleanup's, and its clients are not sent away before that.
 
-use super::{finish, redirect};
+use super::finish;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed};
@@ -10,6 +10,7 @@ use crate::agent::state::tenure::Tenure;
 use crate::catalog::split_state::CutoverStep;
 use crate::catalog::{split, split_state};
 use crate::server::txn::transaction;
+use crate::split::redirect;
 use crate::split::{cutover, install, record};
 
 /// The operator has said that the source is lost, and answers for what it has not given

@@ -4,15 +4,12 @@
 pub mod adopt;
 pub mod before;
 pub mod cleanup;
-pub mod copies;
-pub mod ended;
+pub mod compared;
 pub mod ending;
 pub mod finish;
 pub mod lost;
-pub mod old_guards;
 pub mod proof;
 pub mod purge;
 pub mod ready;
-pub mod redirect;
 pub mod rollback;
 mod shown;

@@ -18,7 +18,7 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::txn::transaction;
-use crate::split::copy::held;
+use crate::split::engine::held;
 use crate::split::owners::Watched;
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;

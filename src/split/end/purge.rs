@@ -16,7 +16,7 @@ use crate::remote::Connection;
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, Span};
 use crate::split::copy::meant::Meant;
-use crate::split::copy::scope_size;
+use crate::split::engine::scope_size;
 use crate::split::injection_points::{Point, reach};
 use crate::split::owners::{self, Watched};
 use crate::split::references;

@@ -15,11 +15,11 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::leaves;
 use crate::split::cutover::{self, recovery};
 use crate::split::injection_points::{self, reach};
-use crate::split::{install, owners, record, reverse};
+use crate::split::{install, owners, record};
 
 /// Undoes a split that nothing interrupted in its cutover any more (recovery has
-/// settled that).
-pub fn run(tenure: &Tenure) -> Result<()> {
+/// settled that). `remove_reverse`: its reverse split, on the side that is not lost.
+pub fn run(tenure: &Tenure, remove_reverse: fn(&Tenure, Option<Side>) -> Result<()>) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::ROLLBACK_BEGIN)?;
     let target_lost = transaction(|| target_is_lost(plan.id));
@@ -28,7 +28,7 @@ pub fn run(tenure: &Tenure) -> Result<()> {
         return Ok(());
     }
     reach(injection_points::ROLLBACK_OBJECTS)?;
-    reverse::remove(tenure, target_lost.then_some(Side::Target))?;
+    remove_reverse(tenure, target_lost.then_some(Side::Target))?;
     if was_begun {
         require_gone(tenure, target_lost)?;
     }

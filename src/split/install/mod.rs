@@ -3,8 +3,6 @@
 //! trigger; the target is guarded before the source captures. Every statement can
 //! be repeated.
 
-pub mod triggers;
-
 use super::copy::leaves;
 use super::injection_points::{self, reach};
 use super::owners;
@@ -25,6 +23,7 @@ use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
+use crate::split::table::triggers;
 use crate::split::table::{self, Table};
 
 /// Installs the guard on the target and capture on the source; the sessions that have done it, on

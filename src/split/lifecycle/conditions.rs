@@ -1,9 +1,9 @@
 //! What may hold of a split beside its phase: the conditions of what its worker does next, and of
 //! what its operator may ask for.
 
-use super::phases;
 use crate::catalog::split_state::row::SplitState;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal, Phase};
+use crate::split::phases;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {

@@ -5,7 +5,6 @@
 mod conditions;
 mod hints;
 mod next;
-pub mod phases;
 pub mod requests;
 mod wait;
 pub mod work;
@@ -23,8 +22,8 @@ use crate::catalog::{lookup, split_accepted, split_progress, split_state, verifi
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::server::wake;
+use crate::split::phases::TRANSITIONS;
 use crate::words::counted;
-use phases::TRANSITIONS;
 use requests::{Answer, Call, REQUESTS};
 
 pub use next::{next_call, next_words};

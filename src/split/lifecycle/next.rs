@@ -1,6 +1,5 @@
 //! What is to be called next: on the way to somewhere, and for whoever looks at a split.
 
-use super::phases;
 use super::requests::Call;
 use super::wait::{
     gave_up, has_reached, position_of, raise_failure, require_not_taken_back, stored_error, ways,
@@ -9,6 +8,7 @@ use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::{verification, way_back};
 use crate::error::{Failure, SqlState};
+use crate::split::phases;
 
 /// What is to be called next on the way to somewhere: where the split is, and beyond which
 /// phase it is to come.

@@ -1,7 +1,6 @@
 //! Waiting for a split.
 
 use super::hints;
-use super::phases::{WAY, position};
 use super::requests::{self, Answer, Call};
 use super::work;
 use crate::catalog::split_state::row::{self, SplitState};
@@ -9,6 +8,8 @@ use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::way_back;
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wait as latch, wake};
+use crate::split::phases::WAY;
+use crate::split::phases::position;
 use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 

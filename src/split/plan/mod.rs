@@ -1,6 +1,7 @@
 //! Planning: everything that is wrong on paper, found before any server is asked.
 
 pub mod check;
+pub mod copies;
 pub mod destination;
 pub mod policies;
 mod refusals;

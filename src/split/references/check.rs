@@ -1,7 +1,6 @@
 //! What the check of a split finds about foreign keys: rows that cannot be parted, and
 //! rows that the target must have. It looks at the moving keys alone.
 
-use super::{Bond, Reference, columns_by, found, in_scope, keyless, load, load_all, moves, staying_row};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::Locked;
 use crate::agent::session::Side;
@@ -13,9 +12,19 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::ident;
-use crate::split::copy::computed;
 use crate::split::finding::Finding;
+use crate::split::references::Bond;
+use crate::split::references::Reference;
+use crate::split::references::columns_by;
+use crate::split::references::found;
+use crate::split::references::in_scope;
+use crate::split::references::keyless;
+use crate::split::references::load;
+use crate::split::references::load_all;
+use crate::split::references::moves;
+use crate::split::references::staying_row;
 use crate::split::sequences::named_rows::{self, Why};
+use crate::split::table::computed;
 use crate::split::table::{self, Table};
 use std::collections::BTreeSet;
 

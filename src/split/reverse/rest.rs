@@ -13,8 +13,8 @@ use crate::catalog::way_back::{self, WayBack};
 use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wake;
-use crate::split::end::redirect;
 use crate::split::plan::take_up_way_back;
+use crate::split::redirect;
 use crate::split::{install, record};
 
 /// The worker's right to act for another plan than its own.

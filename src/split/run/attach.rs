@@ -12,7 +12,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
 use crate::split::cutover::recovery::{self, Reverted};
 use crate::split::engine::Engine;
-use crate::split::lifecycle::phases;
+use crate::split::phases;
 use crate::split::plan::check;
 use crate::split::{install, record};
 

@@ -9,6 +9,7 @@ mod linger;
 mod lock_holders;
 mod pace;
 mod patience;
+pub mod reshape;
 mod trouble;
 mod watched_readers;
 
@@ -21,17 +22,24 @@ use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait::{self, WorkerStatus};
+use crate::split::aborted;
 use crate::split::copy::{outcome, step};
+use crate::split::cutover;
+use crate::split::cutover::Aim;
+use crate::split::cutover::Rehearsed;
 use crate::split::cutover::recovery::{self, Reverted};
-use crate::split::cutover::{self, Aim, Rehearsed, aborted, settled, watch};
+use crate::split::cutover::settled;
+use crate::split::cutover::watch;
+use crate::split::end::compared;
 use crate::split::end::{ending, rollback};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
+use crate::split::lifecycle;
 use crate::split::lifecycle::work::{self, Work};
-use crate::split::lifecycle::{self, phases};
+use crate::split::phases;
 use crate::split::plan::check;
+use crate::split::verify::repair;
 use crate::split::verify::walk::{self, Ended};
-use crate::split::verify::{after, repair};
 use crate::split::{analyze, install, record, reverse};
 use pace::{is_lease_due, pause_of_copy, renew_lease, rest_by_rate};
 use pgrx::pg_sys;
@@ -273,7 +281,7 @@ impl Worker {
         let mut failures = self.compare_failures;
         let began = Instant::now();
         let engine = self.attached(state)?;
-        let ended = after::run(engine, version, &mut failures);
+        let ended = compared::run(engine, version, &mut failures);
         let bytes = engine.verification.as_ref().map_or(0, |run| run.step_bytes);
         self.compare_failures = failures;
         ended.map(|()| rest_by_rate(bytes, began.elapsed()))
@@ -304,7 +312,7 @@ impl Worker {
 
     fn roll_back(&mut self) -> Result<Duration> {
         self.engine = None;
-        rollback::run(&self.take_plan()?)?;
+        rollback::run(&self.take_plan()?, reverse::remove)?;
         Ok(Duration::ZERO)
     }
 

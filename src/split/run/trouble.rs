@@ -10,11 +10,12 @@ use crate::guc;
 use crate::server::retry::Backoff;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::copy::reshape::{self, Adopted};
-use crate::split::cutover::aborted;
-use crate::split::lifecycle::phases;
+use crate::split::aborted;
 use crate::split::lifecycle::work::Work;
+use crate::split::phases;
 use crate::split::record;
+use crate::split::run::reshape;
+use crate::split::run::reshape::Adopted;
 use std::time::Duration;
 
 /// The first and the longest pause between two attempts.

@@ -1,15 +1,5 @@
 //! What the check says of sequences, before anything moves.
 
-use super::beyond;
-use super::by_key;
-use super::doubts::Doubt;
-use super::draw::Named;
-use super::make;
-use super::named;
-use super::pair::{Pair, Problem};
-use super::positions::{self, Position};
-use super::survey::{self, Read, Survey, Tables};
-use super::unfollowed::Unfollowed;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
@@ -18,6 +8,21 @@ use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident_as_needed, literal};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
+use crate::split::sequences::beyond;
+use crate::split::sequences::by_key;
+use crate::split::sequences::doubts::Doubt;
+use crate::split::sequences::draw::Named;
+use crate::split::sequences::make;
+use crate::split::sequences::named;
+use crate::split::sequences::pair::Pair;
+use crate::split::sequences::pair::Problem;
+use crate::split::sequences::positions;
+use crate::split::sequences::positions::Position;
+use crate::split::sequences::survey;
+use crate::split::sequences::survey::Read;
+use crate::split::sequences::survey::Survey;
+use crate::split::sequences::survey::Tables;
+use crate::split::sequences::unfollowed::Unfollowed;
 use crate::words::counted;
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ mod doubts;
 pub mod draw;
 pub mod functions;
 mod make;
-mod named;
+pub mod named;
 pub mod named_rows;
 mod names;
 mod pair;

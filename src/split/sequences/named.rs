@@ -1,10 +1,6 @@
 //! What functions of defaults, triggers, constraints and policies are, and what they name: on the target it is to be there, and the
 //! same. What is asked for is what the texts were read for already.
 
-use super::functions::Texts;
-use super::named_rows::{self, Why};
-use super::pair::Places;
-use super::survey::Survey;
 use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
@@ -20,6 +16,11 @@ use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::plan::check::beside::rights;
 use crate::split::remark::Remark;
+use crate::split::sequences::functions::Texts;
+use crate::split::sequences::named_rows;
+use crate::split::sequences::named_rows::Why;
+use crate::split::sequences::pair::Places;
+use crate::split::sequences::survey::Survey;
 use crate::words::some_of;
 use std::collections::{BTreeMap, BTreeSet};
 

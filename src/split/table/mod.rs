@@ -16,8 +16,10 @@ use mesh::Mesh;
 use std::rc::Rc;
 
 pub mod columns;
+pub mod computed;
 pub mod mesh;
 mod steady;
+pub mod triggers;
 
 /// One table of the split, as both sides have it.
 pub struct Table {

@@ -4,12 +4,13 @@
 //! Invariant: each session of the target has the worker's generation and the tables locked from before the step lets go
 //! of them, and each reader S. So what they see of either side is what the step has left.
 
-use super::state::{Run, When};
 use super::walk;
 use crate::agent::error::Result;
 use crate::agent::state::progress::Progress;
-use crate::split::copy::held;
 use crate::split::engine::Engine;
+use crate::split::engine::held;
+use crate::split::engine::verification::Run;
+use crate::split::engine::verification::When;
 use crate::split::reads;
 
 /// Within a step, when the target stands where S does: whether streams are to compare. Else the step

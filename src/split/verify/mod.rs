@@ -3,7 +3,6 @@
 //! of the source does: so what differs is wrong, and nothing is held longer than a step.
 
 mod abreast;
-pub mod after;
 pub mod beside;
 pub mod changes;
 pub mod key;
@@ -12,8 +11,7 @@ mod ranges;
 pub mod repair;
 pub mod rows;
 mod rows_abreast;
-mod sequences;
+pub mod sequences;
 mod slice;
-pub mod state;
 pub mod walk;
 mod whole;

@@ -9,14 +9,14 @@
 
 use super::position::Position;
 use super::rows::{self, Compared, Sides};
-use super::state::When;
 use super::whole::{self, Size};
 use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
-use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
+use crate::split::engine::scope_size;
+use crate::split::engine::verification::When;
 use crate::split::table::Table;
 
 /// Keys of the first range, and bytes of it where rows are wide; keys of the smallest and of the largest.

@@ -20,9 +20,9 @@ use crate::remote::copy::{self, Bounds, Piece};
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
-use crate::split::copy::computed;
 use crate::split::table::Table;
 use crate::split::table::columns::{Pair, Source};
+use crate::split::table::computed;
 
 /// Of a row as text, `r.x`. Of its bytes, whatever a collation calls equal.
 pub const CHECKSUM: &str = "pg_catalog.hashtextextended(r.x COLLATE pg_catalog.\"C\", 0)";

@@ -8,8 +8,8 @@ use crate::remote::abreast::{Failed, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
-use crate::split::copy::stream::Stream;
 use crate::split::engine::Engine;
+use crate::split::engine::stream::Stream;
 
 /// Rows of one leaf.
 pub struct Slice {

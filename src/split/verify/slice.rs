@@ -2,14 +2,15 @@
 
 use super::changes::Changes;
 use super::rows::{self, Compared};
-use super::state::{Run, When};
 use crate::agent::error::Result;
 use crate::agent::state::progress::Progress;
 use crate::catalog::verification::{Difference, Status, Verification};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::split::copy::stream::Stream;
 use crate::split::engine::Engine;
+use crate::split::engine::stream::Stream;
+use crate::split::engine::verification::Run;
+use crate::split::engine::verification::When;
 
 /// Blocks of the smallest slice, and of the largest.
 pub const LEAST_BLOCKS: i64 = 64;

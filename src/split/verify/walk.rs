@@ -11,7 +11,6 @@ use super::rows::{self, Compared, Sides};
 use super::slice::{
     LEAST_BLOCKS, MOST_BLOCKS, noted, position_of, prepare, prepare_next, require_noted, unless,
 };
-use super::state::{Failed, Run, When};
 use super::{abreast, whole};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Leaf;
@@ -22,8 +21,12 @@ use crate::remote::Together;
 use crate::server::txn::transaction;
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, Extent, Span};
-use crate::split::copy::{held, scope_size};
 use crate::split::engine::Engine;
+use crate::split::engine::held;
+use crate::split::engine::scope_size;
+use crate::split::engine::verification::Failed;
+use crate::split::engine::verification::Run;
+use crate::split::engine::verification::When;
 use std::time::Instant;
 
 /// Blocks of the first slice.

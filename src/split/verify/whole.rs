@@ -12,8 +12,8 @@ use crate::remote::number;
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
-use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
+use crate::split::engine::scope_size;
 use crate::split::table::Table;
 
 /// Bytes of a table that are read at once, unless the rate limit lets less through in a step.

@@ -15,7 +15,7 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, Together};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::copy::scope_size;
+use crate::split::engine::scope_size;
 use crate::split::injection_points::reach;
 use crate::split::references::bonds::Beside;
 use crate::split::references::{self, Reference};

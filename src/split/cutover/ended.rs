@@ -5,13 +5,13 @@
 //! without that side says the same: of a decided split it goes in no other way, and a source that was set back to a time before has no
 //! such note. One that has taken part in later ones since it was set back has rows that are copies: nothing is deleted of them.
 
-use super::redirect;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::decision;
 use crate::agent::state::side::{self, Installed};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::split::redirect;
 
 /// The version with which the split has taken its keys from the source, where it knows that still.
 pub fn version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {

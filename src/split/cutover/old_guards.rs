@@ -4,7 +4,6 @@
 //! gone already. A key guard there lets in what belongs there, and has it on its list by the
 //! same commit.
 
-use super::redirect;
 use crate::agent::error::Result;
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::standing::{self, Standing};
@@ -13,6 +12,7 @@ use crate::catalog::redirect as stored;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
+use crate::split::redirect;
 
 /// What may refuse the split's keys on the target.
 pub struct OldGuards {

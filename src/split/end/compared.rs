@@ -1,17 +1,21 @@
 //! Verification behind the cutover. The source's rows are frozen, and the target notes which of
 //! them its clients change: each other row must be there as it was, whenever one looks.
 
-use super::state::When;
-use super::walk::{self, Ended};
-use super::{key, sequences};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::progress;
-use crate::split::copy::{held, locks, step};
+use crate::split::copy::step;
 use crate::split::cutover::source;
 use crate::split::end::before;
 use crate::split::engine::Engine;
+use crate::split::engine::held;
+use crate::split::engine::locks;
+use crate::split::engine::verification::When;
 use crate::split::owners;
+use crate::split::verify::key;
+use crate::split::verify::sequences;
+use crate::split::verify::walk;
+use crate::split::verify::walk::Ended;
 
 /// Compares what fits into a step.
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {

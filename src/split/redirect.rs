@@ -16,7 +16,7 @@ use crate::error::SqlState;
 use crate::keys::key_type::KeyType;
 use crate::remote::Connection;
 use crate::split::injection_points::{self, reach};
-use crate::split::install::triggers;
+use crate::split::table::triggers;
 
 /// The routing version with which a plan's keys have left, if the source's redirect knows
 /// them.

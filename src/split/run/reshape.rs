@@ -4,8 +4,6 @@
 //! where it was if its change cannot have made a copied row wrong, and is copied anew if not; the
 //! others stay as far as they are. Its key stays what capture and guard were installed for.
 
-use super::judged::{self, Judged};
-use super::{collision, locks, places, replay};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
 use crate::agent::session::Side;
@@ -15,7 +13,13 @@ use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split;
 use crate::error::{Failure, SqlState};
 use crate::server::txn::transaction;
+use crate::split::copy::collision;
+use crate::split::copy::judged;
+use crate::split::copy::judged::Judged;
+use crate::split::copy::places;
+use crate::split::copy::replay;
 use crate::split::engine::Engine;
+use crate::split::engine::locks;
 use crate::split::injection_points::{self, reach};
 use crate::split::install;
 use crate::split::owners;

@@ -3,8 +3,6 @@
 //! What a step has made sure of holds to the end of its streams: they have locked the tables of both sides, and read S,
 //! before it lets go of them.
 
-use super::locks;
-use super::stream::Stream;
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::opening::LOCK_TIMEOUT;
@@ -19,6 +17,8 @@ use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::split::engine::locks;
+use crate::split::engine::stream::Stream;
 use crate::split::table::Table;
 
 /// Without an answer about its cores a server gets so many.
