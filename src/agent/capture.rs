@@ -88,10 +88,11 @@ pub fn functions(plan: &Plan, watched: Watched<'_>, filter: Option<&Filter>) -> 
             ("other_shard", text(&plan.target.shard_key)),
         ],
     );
-    let judge = match is_native || is_judged_within(plan, shard_by) {
-        true => judge(plan.id, &plan.scope, shard_by, filter),
+    let judge = if is_native || is_judged_within(plan, shard_by) {
+        judge(plan.id, &plan.scope, shard_by, filter)
+    } else {
         // The condition of its triggers has asked. Native ones have none.
-        false => String::new(),
+        String::new()
     };
     let either = (1..=table.key().len()).map(|n| format!("COALESCE(old_{n}, new_{n})"));
     let capture = fill(

@@ -106,9 +106,10 @@ fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<Found> {
     };
     let told: Vec<String> =
         keyspaces.into_iter().filter_map(|keyspace| shard_decision::told_shortly(&of(keyspace))).collect();
-    Ok(match told.is_empty() {
-        true => found(DECISIONS, true, "no redirects of another master".to_owned(), ""),
-        false => found(DECISIONS, false, clean::said(&told.join("; ")), outdated::ADOPT),
+    Ok(if told.is_empty() {
+        found(DECISIONS, true, "no redirects of another master".to_owned(), "")
+    } else {
+        found(DECISIONS, false, clean::said(&told.join("; ")), outdated::ADOPT)
     })
 }
 
@@ -126,9 +127,10 @@ fn clocks(connection: &mut Connection) -> Result<[Found; 2]> {
         }
     }
     let (took, difference) = best.unwrap_or_default();
-    let told = match difference.is_finite() {
-        true => format!("{:+.0} ms to this server's", difference * 1000.0),
-        false => "it reports no time".to_owned(),
+    let told = if difference.is_finite() {
+        format!("{:+.0} ms to this server's", difference * 1000.0)
+    } else {
+        "it reports no time".to_owned()
     };
     Ok([
         found("round trip", true, format!("{:.1} ms", took.as_secs_f64() * 1000.0), ""),

@@ -10,10 +10,8 @@ pub fn canonical(text: &str) -> String {
         let items = items(inner);
         let is_plain = items.iter().all(|item| literal(item).is_some());
         let in_parentheses = before.ends_with('(') && after.starts_with(')');
-        let (before, behind) = match in_parentheses {
-            true => (&before[..before.len() - 1], &after[1..]),
-            false => (before, after),
-        };
+        let (before, behind) =
+            if in_parentheses { (&before[..before.len() - 1], &after[1..]) } else { (before, after) };
         match cast(behind).filter(|_| is_plain) {
             Some((of, remains)) => {
                 let items = items.iter().filter_map(|item| Some(format!("{}::{of}", literal(item)?)));

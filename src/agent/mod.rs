@@ -320,9 +320,10 @@ pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event
     let fires = match event {
         Event::Truncate => "FOR EACH STATEMENT".to_owned(),
         Event::Insert | Event::Update | Event::Delete => {
-            let scope = match side == Side::Source && judged::is_judged_within(plan, shard_by) {
-                true => String::new(),
-                false => format!("({}) AND ", when_clause(plan, side, shard_by, rows)),
+            let scope = if side == Side::Source && judged::is_judged_within(plan, shard_by) {
+                String::new()
+            } else {
+                format!("({}) AND ", when_clause(plan, side, shard_by, rows))
             };
             format!("FOR EACH ROW WHEN ({unless}{scope}{})", row_call(plan, side, watched, rows, event))
         }

@@ -68,13 +68,14 @@ pub fn begin(
     short_lock::again(patience, || {
         let to_lock = ask(connection, &lists)?;
         let names: Vec<String> = to_lock.names.iter().cloned().collect();
-        let lock = match names.is_empty() {
-            true => String::new(),
-            false => format!(
+        let lock = if names.is_empty() {
+            String::new()
+        } else {
+            format!(
                 "SET LOCAL lock_timeout = '100ms'; LOCK TABLE {} IN ACCESS SHARE MODE;
                  SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'",
                 names.join(", ")
-            ),
+            )
         };
         let reason = match connection.run(&format!("BEGIN; {lock}")) {
             Ok(_) if ask(connection, &lists)? == to_lock => return Ok(Attempt::Done(to_lock)),

@@ -76,9 +76,8 @@ pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
             Event::Delete => version == "OLD",
             Event::Update | Event::Truncate => true,
         };
-        let value = |version: &str, column: &String| match has(version) {
-            true => format!("{version}.{}", ident(column)),
-            false => "NULL".to_owned(),
+        let value = |version: &str, column: &String| {
+            if has(version) { format!("{version}.{}", ident(column)) } else { "NULL".to_owned() }
         };
         let values: Vec<String> = ["NEW", "OLD"]
             .iter()

@@ -82,10 +82,7 @@ pub fn arriving(column: &Column) -> String {
 /// A list of keys as what a column is of. An enum's name is not read anew: another type may have
 /// it by then, and the server knows what the column is of.
 fn listed(keys: &[String], column: &Column) -> String {
-    match column.is_enum {
-        true => array_literal(keys),
-        false => format!("{}::{}[]", array_literal(keys), column.base),
-    }
+    if column.is_enum { array_literal(keys) } else { format!("{}::{}[]", array_literal(keys), column.base) }
 }
 
 impl Scope {
@@ -133,9 +130,10 @@ impl Scope {
                 let names = keys.iter().map(|key| (key.clone(), serde_json::Value::Null));
                 let object = serde_json::Value::Object(names.collect());
                 // Not a cast where that could be somebody's own.
-                let text = match column.is_enum {
-                    true => format!("pg_catalog.format('%s', {value})"),
-                    false => format!("{value}::pg_catalog.text"),
+                let text = if column.is_enum {
+                    format!("pg_catalog.format('%s', {value})")
+                } else {
+                    format!("{value}::pg_catalog.text")
                 };
                 format!("({}::pg_catalog.jsonb OPERATOR(pg_catalog.?) {text})", literal(&object.to_string()))
             }

@@ -74,9 +74,10 @@ impl Seen {
         let now = match same {
             Some(now) => now,
             None => {
-                let now = match is_first {
-                    true => observe::read(connection.shard(), plan, rows)?,
-                    false => observe::observe(connection, plan, side)?,
+                let now = if is_first {
+                    observe::read(connection.shard(), plan, rows)?
+                } else {
+                    observe::observe(connection, plan, side)?
                 };
                 observe::keep(plan, side, &now);
                 now

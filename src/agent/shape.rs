@@ -188,9 +188,12 @@ impl TableShape {
         is_own: impl Fn(&str) -> bool,
     ) -> Option<(&Promise, &'static str)> {
         let given = other.promises.as_deref().unwrap_or_default();
-        let why = |promise: &Promise| match given.iter().any(|other| other.says == promise.says) {
-            false => Some("which the source does not have"),
-            true => promise.columns.iter().any(|column| is_own(column)).then_some("of a generated column"),
+        let why = |promise: &Promise| {
+            if given.iter().any(|other| other.says == promise.says) {
+                promise.columns.iter().any(|column| is_own(column)).then_some("of a generated column")
+            } else {
+                Some("which the source does not have")
+            }
         };
         let promises = self.promises.as_deref().unwrap_or_default();
         let deferrable = promises.iter().filter(|promise| promise.is_deferrable);

@@ -19,9 +19,10 @@ pub fn shard_guard_begin(
     outside_transaction(call, COMMITS)?;
     let (shard_key, keyspace) = (required(shard_key, "shard_key")?, required(keyspace, "keyspace")?);
     let (removes, force) = (required(removes, "removes")?, required(force, "force")?);
-    match removes {
-        true => guard::begin_removal(&shard_key, &keyspace, force)?,
-        false => guard::begin(&shard_key, &keyspace)?,
+    if removes {
+        guard::begin_removal(&shard_key, &keyspace, force)?
+    } else {
+        guard::begin(&shard_key, &keyspace)?
     }
     Ok(())
 }

@@ -19,12 +19,13 @@ pub fn shard_sequence_add(
     let (name, keyspace) = (parse(sequence)?, required(keyspace, "keyspace")?);
     Ok(Caller::as_owner(|caller| {
         let keyspace = keyspace::find(&keyspace)?.name;
-        match sequence::insert(&keyspace, &name, caller) {
-            true => Ok(()),
-            false => Err(Failure::new(
+        if sequence::insert(&keyspace, &name, caller) {
+            Ok(())
+        } else {
+            Err(Failure::new(
                 SqlState::DUPLICATE_OBJECT,
                 format!("sequence \"{}\" is already in keyspace \"{keyspace}\"", name.quoted()),
-            )),
+            ))
         }
     })?)
 }

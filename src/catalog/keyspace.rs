@@ -186,9 +186,10 @@ pub fn delete(keyspace: &Locked) {
 /// Whether any split, also one long finished, belongs to the keyspace.
 pub fn has_splits(keyspace: &Locked) -> bool {
     // What was taken over from shards is told to them with later ones, of a keyspace as it is.
-    let adopted = match shard_decision::is_here() {
-        true => "SELECT 1 FROM shardmaster.adopted_decision WHERE keyspace = $1 AND NOT routes_kept",
-        false => "SELECT 1 WHERE false",
+    let adopted = if shard_decision::is_here() {
+        "SELECT 1 FROM shardmaster.adopted_decision WHERE keyspace = $1 AND NOT routes_kept"
+    } else {
+        "SELECT 1 WHERE false"
     };
     sql::read_one(
         &format!("SELECT 1 FROM shardmaster.split_plan WHERE keyspace = $1 UNION ALL {adopted} LIMIT 1"),

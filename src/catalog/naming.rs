@@ -88,15 +88,16 @@ fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
         (row.value::<String>(1), row.value::<String>(2), row.value::<bool>(3))
     });
     let (role, schema, is_namespace) = found?;
-    let (text, again) = match is_namespace {
-        true => (
+    let (text, again) = if is_namespace {
+        (
             format!("role {role} may not add schema \"{schema}\" as a shard"),
             "add the shard again with shard_drop() and shard_add()",
-        ),
-        false => (
+        )
+    } else {
+        (
             format!("role {role} may not use tables of schema \"{schema}\""),
             "add the tables again with shard_table_drop() and shard_table_add()",
-        ),
+        )
     };
     let hint = format!(
         "It is a schema of the master's own database, and belongs to another role. Its owner, or a superuser, can {again}. Or GRANT its owner TO that role."

@@ -29,9 +29,10 @@ impl From<Outdated> for Failure {
 /// The same of a route that an operator sets by force: where no shard knows the keys of what it knows more, their rows
 /// are found by him, and their routes are set so.
 pub fn require_current_or_named(keyspace: &str) -> Result<(), Outdated> {
-    match shard_decision::is_here() && shard_decision::keys_are_unknown(keyspace) {
-        true => Ok(()),
-        false => require_current(keyspace),
+    if shard_decision::is_here() && shard_decision::keys_are_unknown(keyspace) {
+        Ok(())
+    } else {
+        require_current(keyspace)
     }
 }
 

@@ -30,12 +30,13 @@ pub fn by(caller: &Caller) -> String {
 /// Whether the role `r` of pg_roles is the one whose word is kept under a name; an expression.
 pub fn is(said: &str) -> String {
     let by_name = format!("SELECT n.oid FROM pg_catalog.pg_roles n WHERE n.rolname = {said}");
-    match are_known() {
-        true => format!(
+    if are_known() {
+        format!(
             "r.oid = coalesce((SELECT k.role FROM shardmaster.known_role k, pg_catalog.pg_control_system() c
                                 WHERE k.name = {said} AND k.of_system = c.system_identifier), ({by_name}))"
-        ),
-        false => format!("r.oid = ({by_name})"),
+        )
+    } else {
+        format!("r.oid = ({by_name})")
     }
 }
 

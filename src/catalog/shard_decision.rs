@@ -177,11 +177,10 @@ pub fn relation() -> Option<u32> {
 pub fn known_of(decisions: &[&Decision]) -> Vec<bool> {
     let ids: Vec<i64> = decisions.iter().map(|d| d.split_id).collect();
     let tokens: Vec<String> = decisions.iter().map(|d| d.token.clone()).collect();
-    let adopted = match is_here() {
-        true => {
-            "EXISTS (SELECT FROM shardmaster.adopted_decision a WHERE a.token = d.token AND a.split_id = d.id)"
-        }
-        false => "false",
+    let adopted = if is_here() {
+        "EXISTS (SELECT FROM shardmaster.adopted_decision a WHERE a.token = d.token AND a.split_id = d.id)"
+    } else {
+        "false"
     };
     sql::read(
         &format!(

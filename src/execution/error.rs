@@ -170,9 +170,10 @@ fn by_hand(id: i64) -> String {
 
 /// Of one in two phases, on a shard that does not let it be ended yet.
 pub fn not_settled(why: Failure, is_decided: bool) -> Failure {
-    let what = match is_decided {
-        true => "It is to be committed. The worker does that as soon as the shard allows it.",
-        false => "It is to be rolled back. The worker does that as soon as the shard allows it.",
+    let what = if is_decided {
+        "It is to be committed. The worker does that as soon as the shard allows it."
+    } else {
+        "It is to be rolled back. The worker does that as soon as the shard allows it."
     };
     let hint = why.hint.as_deref().map_or(what.to_owned(), |hint| format!("{hint} {what}"));
     why.hint(hint)

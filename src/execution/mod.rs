@@ -93,9 +93,10 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     let found = Caller::as_owner(|caller| {
         let found = execution::find(id)?;
-        match caller.is_superuser() || execution::may_resume(caller.id(), &found.started_by) {
-            true => Ok(found),
-            false => Err(Failure::from(ExecutionError::Others { id, role: found.started_by })),
+        if caller.is_superuser() || execution::may_resume(caller.id(), &found.started_by) {
+            Ok(found)
+        } else {
+            Err(Failure::from(ExecutionError::Others { id, role: found.started_by }))
         }
     })?;
     let mut held = Held::take(id, timeout)?;
@@ -135,9 +136,10 @@ struct Taken {
 
 fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, Failure> {
     let places = Caller::as_owner(|_| execution::places(found.id));
-    let mut unreached = match found.two_phase {
-        true => recovery::settle(found.id, timeout, true)?,
-        false => settle::all(found, &places, timeout)?,
+    let mut unreached = if found.two_phase {
+        recovery::settle(found.id, timeout, true)?
+    } else {
+        settle::all(found, &places, timeout)?
     };
     if found.may_be_behind {
         doubt(found.id)?;
@@ -248,9 +250,10 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     let found = Caller::as_owner(|_| execution::find(id))?;
     let _held = Held::take(id, timeout)?;
     require_own(&found, force)?;
-    let unreached = match found.two_phase {
-        true => recovery::settle(id, timeout, false).map_err(|why| error::of_execution(id, why))?,
-        false => None,
+    let unreached = if found.two_phase {
+        recovery::settle(id, timeout, false).map_err(|why| error::of_execution(id, why))?
+    } else {
+        None
     };
     match unreached {
         Some(why) if !force => Err(error::not_abandoned(id, why)),

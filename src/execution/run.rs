@@ -187,10 +187,7 @@ impl Wave {
     /// asked for after that sees it.
     pub fn run(&mut self) -> Result<Option<Failure>, Failure> {
         self.require_no_splits();
-        match self.execution.in_transaction {
-            true => self.run_in_transaction(),
-            false => self.run_alone(),
-        }
+        if self.execution.in_transaction { self.run_in_transaction() } else { self.run_alone() }
     }
 
     pub fn require_no_splits(&mut self) {

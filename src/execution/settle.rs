@@ -61,9 +61,10 @@ pub fn end_left(execution: &Execution, place: &Place, timeout: Duration) -> Resu
         "SELECT 1 FROM pg_catalog.pg_prepared_xacts WHERE gid OPERATOR(pg_catalog.=) {}",
         literal(gid)
     );
-    match asked.ask(is_there)?.rows.is_empty() {
-        true => Ok(()),
-        false => Err(ExecutionError::Undecided { shard: place.shard.clone(), gid: gid.clone() }.into()),
+    if asked.ask(is_there)?.rows.is_empty() {
+        Ok(())
+    } else {
+        Err(ExecutionError::Undecided { shard: place.shard.clone(), gid: gid.clone() }.into())
     }
 }
 
@@ -81,9 +82,10 @@ pub fn one(execution: &Execution, shard: &str, timeout: Duration) -> Result<Fate
         (None, Some(backend)) => {
             asked.end(backend)?;
             // No COMMIT was sent.
-            match execution.in_transaction {
-                true => Ok(Fate::Aborted),
-                false => Ok(Fate::Unknown(ExecutionError::Interrupted(shard.to_owned()).into())),
+            if execution.in_transaction {
+                Ok(Fate::Aborted)
+            } else {
+                Ok(Fate::Unknown(ExecutionError::Interrupted(shard.to_owned()).into()))
             }
         }
         (None, None) => Ok(Fate::Aborted),

@@ -15,10 +15,7 @@ use std::time::Duration;
 /// prepared transaction is ended by whoever has made it.
 pub fn ways(execution: &Execution, shards: &[String], timeout: Duration) -> Result<Vec<Way>, Failure> {
     Caller::as_owner(|caller| {
-        let role = match execution.two_phase {
-            true => beginner(execution.id)?,
-            false => login::role_of(caller)?,
-        };
+        let role = if execution.two_phase { beginner(execution.id)? } else { login::role_of(caller)? };
         chosen(Some(shards))?.iter().map(|shard| login::entrance(&role, shard, timeout)).collect()
     })
 }
@@ -49,9 +46,10 @@ pub fn require_beginners_login(id: i64) -> Result<(), Failure> {
             return Ok(());
         }
         let (has, began) = (login::role_of(caller)?, beginner(id)?);
-        match has.0 == began.0 {
-            true => Ok(()),
-            false => Err(ExecutionError::OtherBeginner { id, role: began.1, has: has.1 }.into()),
+        if has.0 == began.0 {
+            Ok(())
+        } else {
+            Err(ExecutionError::OtherBeginner { id, role: began.1, has: has.1 }.into())
         }
     })
 }

@@ -82,13 +82,14 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
         Some(Ordered::Uuid) => family == Family::Uuid,
     };
     let is_told = keyspace.key_type().tells_apart(column.is_padded(), keyspace.strategy.is_directory());
-    match fits && is_told {
-        true => Ok(column.clone()),
-        false => Err(format!(
+    if fits && is_told {
+        Ok(column.clone())
+    } else {
+        Err(format!(
             "has keys of type {}, and the keyspace has {}",
             column.type_name,
             keyspace.key_type().name()
-        )),
+        ))
     }
 }
 

@@ -66,12 +66,11 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
 pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::result::Result<(), Failure> {
     let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
     let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
-    match force {
-        true => {
-            standing_guard::set_stage(&guard, Stage::Left, None);
-            told(&guard, "forgotten");
-        }
-        false => standing_guard::set_stage(&guard, Stage::Going, None),
+    if force {
+        standing_guard::set_stage(&guard, Stage::Left, None);
+        told(&guard, "forgotten");
+    } else {
+        standing_guard::set_stage(&guard, Stage::Going, None)
     }
     Ok(())
 }
@@ -81,11 +80,10 @@ pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::resul
 /// says that its own is done.
 pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Result<bool, Failure> {
     let Some(guard) = standing_guard::lock(keyspace, shard_key) else {
-        return match removes {
-            true => Ok(false),
-            false => {
-                Err(GuardError::Gone { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() }.into())
-            }
+        return if removes {
+            Ok(false)
+        } else {
+            Err(GuardError::Gone { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() }.into())
         };
     };
     if guard.is_new {
@@ -172,12 +170,11 @@ fn require_own(session: &mut Connection, shard: &Shard, there: &Standing) -> Res
         Sameness::Different => false,
         Sameness::Unknown => shares_locks(session, &shard::by_key(&there.shard).map_err(Failure::from)?)?,
     };
-    match is_it {
-        true => {
-            let (shard, as_shard) = (shard.shard_key.clone(), there.shard.clone());
-            Err(Failure::from(GuardError::OtherName { shard, as_shard }).into())
-        }
-        false => Ok(()),
+    if is_it {
+        let (shard, as_shard) = (shard.shard_key.clone(), there.shard.clone());
+        Err(Failure::from(GuardError::OtherName { shard, as_shard }).into())
+    } else {
+        Ok(())
     }
 }
 
@@ -213,14 +210,11 @@ fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     state::add(&mut session, &there, &names, keyspace.key_type)?;
     session.run("COMMIT")?;
     let is_whole = most.is_none_or(|most| (routed.len() as i64) < most);
-    match is_whole {
-        true => {
-            session.run(&format!("ANALYZE {}", there.table()))?;
-            standing_guard::set_stage(guard, Stage::Fitting, None);
-        }
-        false => {
-            standing_guard::set_stage(guard, Stage::Listing, routed.last().map(String::as_str));
-        }
+    if is_whole {
+        session.run(&format!("ANALYZE {}", there.table()))?;
+        standing_guard::set_stage(guard, Stage::Fitting, None);
+    } else {
+        standing_guard::set_stage(guard, Stage::Listing, routed.last().map(String::as_str));
     }
     reach(&points::LISTED)?;
     Ok(true)

@@ -164,9 +164,10 @@ impl Columns<'_> {
             let key = (operator == "=").then_some(Key { column: column.number, value: 0, is_list: false });
             let operator = format!(" OPERATOR(pg_catalog.{operator}) ");
             let (column, value) = (Words::text(column.words), Words::value(value));
-            let words = match is_turned {
-                false => column.then(Words::text(operator)).then(value),
-                true => value.then(Words::text(operator)).then(column),
+            let words = if is_turned {
+                value.then(Words::text(operator)).then(column)
+            } else {
+                column.then(Words::text(operator)).then(value)
             };
             Some(Condition { words, key })
         }

@@ -9,9 +9,10 @@ use std::path::Path;
 /// nothing is waited for, and what is no plain file is not read.
 pub fn open(path: &Path) -> Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(Error::new(ErrorKind::InvalidInput, "it is not a plain file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(Error::new(ErrorKind::InvalidInput, "it is not a plain file"))
     }
 }
 

@@ -95,9 +95,10 @@ unsafe fn may_set(report: &pg_sys::ErrorData, is_secret: bool) -> bool {
         let statement = bytes(pg_sys::debug_query_string);
         let is_of_statement = !statement.is_empty() && bytes(report.message).ends_with(statement);
         let may_look = pg_sys::IsTransactionState() && pg_sys::CritSectionCount == 0;
-        match is_secret && is_of_statement && !is_error(report) && may_look {
-            true => setter::may(),
-            false => setter::may_be_here(),
+        if is_secret && is_of_statement && !is_error(report) && may_look {
+            setter::may()
+        } else {
+            setter::may_be_here()
         }
     }
 }

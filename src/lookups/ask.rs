@@ -66,10 +66,11 @@ fn find(
     let Some((possible, answer)) = answer else { return Ok(false) };
     let Some(answer) = answer else {
         let (first, second) = possible.split_at(possible.len() / 2);
-        return match first.is_empty() {
-            true => Ok(true),
-            false => Ok(find(sessions, (shard, watched), first, found)?
-                && find(sessions, (shard, watched), second, found)?),
+        return if first.is_empty() {
+            Ok(true)
+        } else {
+            Ok(find(sessions, (shard, watched), first, found)?
+                && find(sessions, (shard, watched), second, found)?)
         };
     };
     for number in answer.rows.iter().flatten().flatten() {
@@ -93,9 +94,10 @@ struct Types {
 /// knows of that: where there is an index of keys the owner is compared in a way that no index serves.
 fn query(watched: &Watched, types: &Types) -> String {
     let by = format!("t.{}", ident(&watched.shard_by));
-    let is_owners = match types.has_index {
-        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast),
-        false => format!("{by} = w.owner::{}", types.by.cast),
+    let is_owners = if types.has_index {
+        format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast)
+    } else {
+        format!("{by} = w.owner::{}", types.by.cast)
     };
     format!(
         "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)

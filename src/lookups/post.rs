@@ -40,9 +40,10 @@ impl Work<'_> {
     }
 
     fn store(&self) -> Result<()> {
-        match settle::commit(self.lookup, || lookup::store(self.lookup, &self.progress))? {
-            true => Ok(()),
-            false => Err(SplitError::Retry("the lookup index".into())),
+        if settle::commit(self.lookup, || lookup::store(self.lookup, &self.progress))? {
+            Ok(())
+        } else {
+            Err(SplitError::Retry("the lookup index".into()))
         }
     }
 }

@@ -200,11 +200,12 @@ impl Turns {
         }
         wait::report(&format!("lookup index \"{}\" on shard \"{}\"", lookup.name, shard.shard_key));
         // What was prepared before is in the catalog by now.
-        let fresh = match only_prepare {
-            true => None,
-            false => transaction(|| {
+        let fresh = if only_prepare {
+            None
+        } else {
+            transaction(|| {
                 lookup::find(&lookup.name).zip(lookup::progress_of(&lookup.name, &shard.shard_key))
-            }),
+            })
         };
         let (lookup, progress) = fresh.unwrap_or_else(|| (lookup.clone(), progress.clone()));
         let mut work = Work {
@@ -215,9 +216,10 @@ impl Turns {
             shard,
             progress,
         };
-        let outcome = match only_prepare {
-            true => at.post.prepare(&mut work).map(|()| None),
-            false => at.post.serve(&mut work).map(Some),
+        let outcome = if only_prepare {
+            at.post.prepare(&mut work).map(|()| None)
+        } else {
+            at.post.serve(&mut work).map(Some)
         };
         match outcome {
             Ok(None) => {}

@@ -209,10 +209,7 @@ fn commit_within<R>(patience: Patience, lookup: &Lookup, body: impl FnOnce() -> 
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
             &[],
         );
-        match lookup::hold(lookup) {
-            true => Ok(body()),
-            false => Err(gone(lookup)),
-        }
+        if lookup::hold(lookup) { Ok(body()) } else { Err(gone(lookup)) }
     })
 }
 
@@ -236,9 +233,10 @@ pub fn settle(
     only: Option<&str>,
 ) -> Result<Left> {
     let looked = look(sessions, lookup, pairs, only)?;
-    let written = match looked.answers.is_empty() {
-        true => Written { done: BTreeSet::new(), is_locked: false },
-        false => write(lookup, &looked, || ())?,
+    let written = if looked.answers.is_empty() {
+        Written { done: BTreeSet::new(), is_locked: false }
+    } else {
+        write(lookup, &looked, || ())?
     };
     let pairs = pairs.difference(&written.done).cloned().collect();
     Ok(Left { pairs, errors: looked.errors, is_locked: written.is_locked })
@@ -280,16 +278,10 @@ pub fn settle_unlocked(
             return Ok(left);
         }
     }
-    match left.is_empty() {
-        true => Ok(left),
-        false => Err(SplitError::Retry("routes that keep changing".into())),
-    }
+    if left.is_empty() { Ok(left) } else { Err(SplitError::Retry("routes that keep changing".into())) }
 }
 
 /// Waits for whoever has locked these.
 pub fn require_none(locked: &BTreeSet<Pair>) -> Result<()> {
-    match locked.is_empty() {
-        true => Ok(()),
-        false => Err(SplitError::Retry(LOCKED.into())),
-    }
+    if locked.is_empty() { Ok(()) } else { Err(SplitError::Retry(LOCKED.into())) }
 }

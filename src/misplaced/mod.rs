@@ -234,8 +234,9 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
         leftover::end(id, timeout)?;
     }
     Caller::as_owner(|_| misplaced_doubt::forget(id));
-    match Caller::as_owner(|_| misplaced_run::ends(id, End::Abandoned, None)) {
-        true => Ok(()),
-        false => Err(MisplacedError::Ended(id).into()),
+    if Caller::as_owner(|_| misplaced_run::ends(id, End::Abandoned, None)) {
+        Ok(())
+    } else {
+        Err(MisplacedError::Ended(id).into())
     }
 }

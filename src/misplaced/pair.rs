@@ -201,9 +201,10 @@ impl Pair {
     /// Whether rows `s` of the stage and `t` of the table have the same key. What is generated is not in the stage.
     pub fn has_same_shard_by(&self) -> String {
         let column = ident(&self.shard_by.name);
-        match self.is_shard_by_generated() {
-            true => "true".to_owned(),
-            false => format!("pg_catalog.record_image_eq(ROW(s.{column}), ROW(t.{column}))"),
+        if self.is_shard_by_generated() {
+            "true".to_owned()
+        } else {
+            format!("pg_catalog.record_image_eq(ROW(s.{column}), ROW(t.{column}))")
         }
     }
 

@@ -27,9 +27,10 @@ pub struct Place {
 impl Place {
     /// Those of which all rows are looked for; None: the unit is done.
     pub fn keys<'a>(&self, lot: &'a Lot, unit: &Unit) -> Option<&'a [String]> {
-        match unit.is_whole {
-            true => lot.keys.get(self.key..=self.key),
-            false => (self.key == 0).then_some(lot.keys.as_slice()),
+        if unit.is_whole {
+            lot.keys.get(self.key..=self.key)
+        } else {
+            (self.key == 0).then_some(lot.keys.as_slice())
         }
     }
 
@@ -65,12 +66,11 @@ impl Place {
 
     /// All rows of a pass have had their turn. Where none has gone the next pass would be as much in vain.
     pub fn after_all(self, is_left: bool) -> Place {
-        match is_left {
-            false => self.next_key(),
-            true => {
-                let passes = if self.gone > 0 { self.passes + 1 } else { PASSES };
-                Place { passes, is_listed: false, gone: 0, ..self }
-            }
+        if is_left {
+            let passes = if self.gone > 0 { self.passes + 1 } else { PASSES };
+            Place { passes, is_listed: false, gone: 0, ..self }
+        } else {
+            self.next_key()
         }
     }
 }

@@ -229,9 +229,10 @@ impl<'a> Others<'a> {
         }
         // Of one that is alone nobody knows what the next shard's will be.
         let mut all = self.all.iter().filter(|(_, theirs)| !is_block(own) || theirs.is_bounded());
-        match !self.all.is_empty() && all.all(|(_, theirs)| own.numbers.meet(theirs.numbers).is_none()) {
-            true => self.restarted(own).map_or(Standing::Apart, Standing::ApartForNow),
-            false => Standing::Open,
+        if !self.all.is_empty() && all.all(|(_, theirs)| own.numbers.meet(theirs.numbers).is_none()) {
+            self.restarted(own).map_or(Standing::Apart, Standing::ApartForNow)
+        } else {
+            Standing::Open
         }
     }
 

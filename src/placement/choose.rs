@@ -73,9 +73,12 @@ fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) ->
         .into_iter()
         .next()
     };
-    let by_keys = |choice: Choice| match choice.is_unlimited() && kind == POSTGRES {
-        true => by_keys(excluded, strategy).unwrap_or(choice),
-        false => choice,
+    let by_keys = |choice: Choice| {
+        if choice.is_unlimited() && kind == POSTGRES {
+            by_keys(excluded, strategy).unwrap_or(choice)
+        } else {
+            choice
+        }
     };
     match strategy {
         PlacementStrategy::FillFirst if free_slots::is_contended() => by_free_slots(&FILL_FIRST).map(by_keys),

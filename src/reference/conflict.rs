@@ -88,9 +88,10 @@ fn of_another(
     };
     let cleanup = format!("SELECT * FROM shard_cleanup({})", literal(shard));
     let is_same = origin.as_deref().unwrap_or(shard) == set.origin.shard.shard_key;
-    let hint = match is_same {
-        true => format!("{cleanup} removes them."),
-        false => say(set, member, &format!(" then {cleanup},")),
+    let hint = if is_same {
+        format!("{cleanup} removes them.")
+    } else {
+        say(set, member, &format!(" then {cleanup},"))
     };
     SplitError::failed(SqlState::NOT_IN_STATE, format!("table {table} on shard \"{shard}\" is {is}"), hint)
 }

@@ -23,12 +23,11 @@ pub fn another_origin(session: &mut Connection, at: &Shard, set: i64) -> Result<
                 && !is_origin(&table.origin, at, schema, origin.as_deref())
         };
         let Some(table) = tables.iter().find(is_it) else { continue };
-        let first = match table.is_dropped {
-            true => "wait until shard_status() no longer shows it".to_owned(),
-            false => {
-                let (name, keyspace) = (literal(&table.name.quoted()), literal(&table.keyspace));
-                format!("SELECT shard_table_drop({name}, {keyspace})")
-            }
+        let first = if table.is_dropped {
+            "wait until shard_status() no longer shows it".to_owned()
+        } else {
+            let (name, keyspace) = (literal(&table.name.quoted()), literal(&table.keyspace));
+            format!("SELECT shard_table_drop({name}, {keyspace})")
         };
         return Ok(Some(format!(
             "kept: table {schema}.{name} follows \"{}\" by it, and \"{}\" by this master: {first}, then call shard_cleanup() again",

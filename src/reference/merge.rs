@@ -26,9 +26,10 @@ pub enum Rows<'a> {
 /// Others wait meanwhile, for a shard that hangs as for one that works: each fourth attempt gives it the time that whole
 /// tables may take without a sign of life.
 fn bounds() -> Bounds {
-    match session::is_hasty() {
-        true => Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() },
-        false => Bounds::unlimited(),
+    if session::is_hasty() {
+        Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() }
+    } else {
+        Bounds::unlimited()
     }
 }
 

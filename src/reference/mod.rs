@@ -273,9 +273,10 @@ fn own_tables(set: &Set, place: &Place) -> Result<Vec<i32>, SplitError> {
         .filter(|member| name(member, place) == name(member, &set.origin))
         .map(|member| member.ordinal)
         .collect();
-    match same.is_empty() || !is_one_database(&set.origin.shard, &place.shard)? {
-        true => Ok(Vec::new()),
-        false => Ok(same),
+    if same.is_empty() || !is_one_database(&set.origin.shard, &place.shard)? {
+        Ok(Vec::new())
+    } else {
+        Ok(same)
     }
 }
 
@@ -376,9 +377,10 @@ fn before(copy: &Copy) -> State {
 fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: SystemTime) {
     let error = copy.failure.as_ref().map(|failure| failure.message.clone());
     let is_well = copy.has_all_of.is_some() && copy.failure.is_none();
-    let filled: Vec<i32> = match is_well {
-        true => set.tables.iter().map(|member| member.ordinal).collect(),
-        false => copy.told.as_ref().map(|told| told.filled.clone()).unwrap_or_default(),
+    let filled: Vec<i32> = if is_well {
+        set.tables.iter().map(|member| member.ordinal).collect()
+    } else {
+        copy.told.as_ref().map(|told| told.filled.clone()).unwrap_or_default()
     };
     let is_known = copy.told.as_ref().is_some_and(|told| {
         told.state == state

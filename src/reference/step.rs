@@ -145,13 +145,16 @@ fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -
     let answers = reader.run_for_each(&format!(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {tables} IN ACCESS SHARE MODE; {look}; {moment}"
     ));
-    let answers = answers.map_err(|error| match error.is("42P01") {
-        true => SplitError::failed(
-            crate::error::SqlState::parse("42P01"),
-            format!("shard \"{}\": {}", shard.shard_key, error.message),
-            "Create the table again, or remove it from the keyspace with shard_table_drop().",
-        ),
-        false => error.into(),
+    let answers = answers.map_err(|error| {
+        if error.is("42P01") {
+            SplitError::failed(
+                crate::error::SqlState::parse("42P01"),
+                format!("shard \"{}\": {}", shard.shard_key, error.message),
+                "Create the table again, or remove it from the keyspace with shard_table_drop().",
+            )
+        } else {
+            error.into()
+        }
     })?;
     let [seen, moment] = answers.as_slice() else {
         return Err(RemoteError::unreadable(reader.shard(), "its tables").into());

@@ -57,11 +57,10 @@ pub fn look(session: &mut Connection, tables: &[Member], place: &Place, is_copy:
     let full = qualified(tables, &place.shard);
     for (shape, name) in shapes.iter().zip(&full) {
         if shape.oid.is_none() {
-            let hint = match is_copy {
-                true => {
-                    "shard_schema_copy() creates it as on another shard. Then the shard follows again automatically."
-                }
-                false => "Create it, or remove it from the keyspace with shard_table_drop().",
+            let hint = if is_copy {
+                "shard_schema_copy() creates it as on another shard. Then the shard follows again automatically."
+            } else {
+                "Create it, or remove it from the keyspace with shard_table_drop()."
             };
             return Err(refuse(session.shard(), name, "does not exist", hint));
         }

@@ -31,12 +31,11 @@ impl Known {
         // What may not be read is told when rows have gone that it may refer to.
         let references = references.filter(|reference| reference.can_read);
         let names: BTreeSet<&str> = references.map(|reference| reference.from.as_str()).collect();
-        match names.is_empty() {
-            true => String::new(),
-            false => {
-                let names: Vec<&str> = names.into_iter().collect();
-                format!("LOCK TABLE {} IN ACCESS SHARE MODE", names.join(", "))
-            }
+        if names.is_empty() {
+            String::new()
+        } else {
+            let names: Vec<&str> = names.into_iter().collect();
+            format!("LOCK TABLE {} IN ACCESS SHARE MODE", names.join(", "))
         }
     }
 }

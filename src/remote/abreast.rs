@@ -289,9 +289,10 @@ fn forward(
 ) -> Step {
     loop {
         if moving.outgoing.is_full() {
-            match flushed(target)? {
-                true => moving.outgoing.has_left(),
-                false => return Ok((Now::Moves(moving), of_target(Ready::ReadOrWrite))),
+            if flushed(target)? {
+                moving.outgoing.has_left()
+            } else {
+                return Ok((Now::Moves(moving), of_target(Ready::ReadOrWrite)));
             }
         }
         if let Some((row, from)) = moving.long.take() {

@@ -69,9 +69,10 @@ impl Connection {
                 return answers;
             }
             let left = until.map_or(timeout, |until| until.saturating_duration_since(Instant::now()));
-            let waited = match left.is_zero() {
-                true => Err(RemoteError::no_answer(waiting[0].0.shard(), all)),
-                false => Connection::wait_any(&waiting, timeout.min(left)),
+            let waited = if left.is_zero() {
+                Err(RemoteError::no_answer(waiting[0].0.shard(), all))
+            } else {
+                Connection::wait_any(&waiting, timeout.min(left))
             };
             if let Err(error) = waited {
                 for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&waits_for) {

@@ -27,10 +27,13 @@ impl Current {
     /// # Safety
     /// A live connection.
     pub unsafe fn of(raw: *mut pq::PGconn) -> Current {
-        let text = |text: *const c_char| match text.is_null() {
-            true => String::new(),
-            // SAFETY: libpq's own, NUL-terminated.
-            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        let text = |text: *const c_char| {
+            if text.is_null() {
+                String::new()
+            } else {
+                // SAFETY: libpq's own, NUL-terminated.
+                unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+            }
         };
         // SAFETY: as the caller promises.
         unsafe { Current { host: text(pq::PQhost(raw)), port: text(pq::PQport(raw)) } }

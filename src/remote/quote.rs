@@ -17,10 +17,7 @@ pub fn ident_as_needed(name: &str) -> String {
 /// read whole before it is.
 pub fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
-    match quoted.contains('\\') {
-        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
-        false => format!("'{quoted}'"),
-    }
+    if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
 
 /// Identifiers, each with a prefix, separated by commas.

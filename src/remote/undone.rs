@@ -8,9 +8,10 @@ impl Connection {
         &mut self,
         body: impl FnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        let [begin, end] = match self.is_in_transaction() {
-            true => ["SAVEPOINT aside", "ROLLBACK TO SAVEPOINT aside; RELEASE SAVEPOINT aside"],
-            false => ["BEGIN", "ROLLBACK"],
+        let [begin, end] = if self.is_in_transaction() {
+            ["SAVEPOINT aside", "ROLLBACK TO SAVEPOINT aside; RELEASE SAVEPOINT aside"]
+        } else {
+            ["BEGIN", "ROLLBACK"]
         };
         self.run(begin)?;
         let outcome = body(self);

@@ -48,10 +48,11 @@ impl Html {
     pub fn into_ascii(self) -> String {
         let mut ascii = String::with_capacity(self.0.len());
         for c in self.0.chars() {
-            match c.is_ascii() {
-                true => ascii.push(c),
+            if c.is_ascii() {
+                ascii.push(c);
+            } else {
                 // Writing into a String does not fail.
-                false => drop(write!(ascii, "&#{};", u32::from(c))),
+                let _ = write!(ascii, "&#{};", u32::from(c));
             }
         }
         ascii

@@ -230,12 +230,11 @@ fn curves(split: &Split, now: f64) -> Html {
     let queue: Vec<(f64, f64)> = figure(|sample| sample.queue as f64);
     let drawn = [
         // Copied before the first measurement, it would be shown as nothing.
-        match copied.iter().any(|(_, rate)| *rate > 0.0) {
-            true => {
-                Curve { name: "Rows copied a second", points: &copied, within, shown: rough, little: 100.0 }
-                    .draw()
-            }
-            false => Html::default(),
+        if copied.iter().any(|(_, rate)| *rate > 0.0) {
+            Curve { name: "Rows copied a second", points: &copied, within, shown: rough, little: 100.0 }
+                .draw()
+        } else {
+            Html::default()
         },
         Curve { name: "Changes applied a second", points: &applied, within, shown: rough, little: 100.0 }
             .draw(),

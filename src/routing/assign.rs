@@ -64,10 +64,7 @@ pub fn assign(
 
 /// Keys stand alone in a directory only.
 pub fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
-    match keyspace.strategy.is_directory() {
-        true => Ok(()),
-        false => Err(RoutingError::other_strategy(keyspace)),
-    }
+    if keyspace.strategy.is_directory() { Ok(()) } else { Err(RoutingError::other_strategy(keyspace)) }
 }
 
 /// Routes entries, keys or buckets by their names, to the shard.

@@ -37,9 +37,10 @@ pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
             return Err(invalid("auth_kind", problem));
         }
         (Some(alias), has_secret) if !has_secret || kind_of(alias)?.name != kind.name => {
-            let problem = match has_secret {
-                true => format!("credential \"{alias}\" is not of kind \"{}\"", kind.name),
-                false => format!("kind \"{}\" uses no credential", kind.name),
+            let problem = if has_secret {
+                format!("credential \"{alias}\" is not of kind \"{}\"", kind.name)
+            } else {
+                format!("kind \"{}\" uses no credential", kind.name)
             };
             return Err(invalid("credential_alias", problem));
         }

@@ -179,9 +179,10 @@ pub fn changed(shard: &Shard) {
 /// stored here, is for superusers; so is what the mover shows a server of itself.
 pub fn require_right(kind: &str, given: &Given, caller: &Caller) -> Result<(), Failure> {
     let shows = kind == POSTGRES && (given.auth_kind.is_some() || given.credential_alias.is_some());
-    match (shows || given.leads_somewhere()) && !caller.is_superuser() {
-        true => Err(TopologyError::ConninfoOfSuperusers.into()),
-        false => Ok(()),
+    if (shows || given.leads_somewhere()) && !caller.is_superuser() {
+        Err(TopologyError::ConninfoOfSuperusers.into())
+    } else {
+        Ok(())
     }
 }
 

@@ -127,22 +127,24 @@ fn tell(shard: &Shard, keyspace: &Locked, names: &[String]) -> Result<bool> {
 fn explained(error: SplitError, shard: &Shard, keyspace: &str, has_one: bool) -> Failure {
     let is_away = matches!(&error, SplitError::Remote(error) if error.is_transient());
     let mut failure = error.into_failure();
-    let which = match has_one {
-        true => format!("whose guard of keyspace \"{keyspace}\""),
-        false => format!("which may be where a guard of keyspace \"{keyspace}\" is and"),
+    let which = if has_one {
+        format!("whose guard of keyspace \"{keyspace}\"")
+    } else {
+        format!("which may be where a guard of keyspace \"{keyspace}\" is and")
     };
     failure.message = format!(
         "nothing can be routed to shard \"{}\", {which} could not be changed: {}",
         shard.shard_key, failure.message
     );
     if is_away || failure.hint.is_none() {
-        failure.hint = Some(match has_one {
-            true => format!(
+        failure.hint = Some(if has_one {
+            format!(
                 "Try again once the shard answers. If it is lost, CALL shard_guard_remove({}, {}, force => true) forgets the guard. What remains of it there refuses new keys until shard_cleanup() removes it.",
                 literal(&shard.shard_key),
                 literal(keyspace)
-            ),
-            false => "Try again once the shard answers. shard_guard_install() for each of shard_guards() in the keyspace finds its guard at another address. Then the shard is not asked any more.".to_owned(),
+            )
+        } else {
+            "Try again once the shard answers. shard_guard_install() for each of shard_guards() in the keyspace finds its guard at another address. Then the shard is not asked any more.".to_owned()
         });
     }
     failure

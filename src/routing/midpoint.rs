@@ -97,9 +97,10 @@ fn by_rows(
     .map_err(|error| {
         let is_transient = error.is_transient();
         let failure = error.into_failure();
-        match is_transient && failure.hint.is_none() {
-            true => failure.hint("This may be temporary. Ask again, or use by => 'keyspace'."),
-            false => failure,
+        if is_transient && failure.hint.is_none() {
+            failure.hint("This may be temporary. Ask again, or use by => 'keyspace'.")
+        } else {
+            failure
         }
     })?;
     // A shard that was broken into may say anything: no entry of routing has such a name.

@@ -35,9 +35,10 @@ pub fn tell(said: &Said, table: &TableName, keyspace: &str) {
     let table = table.quoted();
     match said {
         Said::Missing { asked } => {
-            let arguments = match keyspace == keyspace::DEFAULT {
-                true => literal(&table),
-                false => format!("{}, {}", literal(&table), literal(keyspace)),
+            let arguments = if keyspace == keyspace::DEFAULT {
+                literal(&table)
+            } else {
+                format!("{}, {}", literal(&table), literal(keyspace))
             };
             let shards = name_list(asked.iter().map(String::as_str));
             ErrorReport::new(

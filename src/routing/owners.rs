@@ -118,9 +118,10 @@ pub fn find(key: &str, lookup_name: &str) -> Result<Owner, RoutingError> {
         NAMES.with_borrow_mut(|names| names.insert(lookup_name.into()));
     }
     let canonical = KeyType::from_catalog(&first.key_type).canonical(key);
-    let known = match canonical == key {
-        true => first,
-        false => lookup_entry::owner(lookup_name, &canonical).ok_or_else(none)?,
+    let known = if canonical == key {
+        first
+    } else {
+        lookup_entry::owner(lookup_name, &canonical).ok_or_else(none)?
     };
     let Some(owner) = known.owner else {
         let (key, lookup_name) = (canonical.into_owned(), lookup_name.to_owned());

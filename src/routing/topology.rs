@@ -184,9 +184,10 @@ pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failur
 pub fn drop(shard_key: &str, may_ask: bool) -> Result<(), Failure> {
     let shard = check_unused(shard_key)?;
     if had_part(&shard) {
-        let left = match may_ask {
-            true => leave::leave(&shard).map_err(|error| error.into_failure().message),
-            false => Err("it cannot be asked within a transaction block".to_owned()),
+        let left = if may_ask {
+            leave::leave(&shard).map_err(|error| error.into_failure().message)
+        } else {
+            Err("it cannot be asked within a transaction block".to_owned())
         };
         match left {
             Ok(redirected) => warn_of_redirects(shard_key, &redirected),

@@ -87,9 +87,10 @@ fn options(text: &str) -> Option<([&str; 4], usize)> {
         let rest = text.get(length..)?;
         let rest =
             rest.strip_prefix(if at == 0 { "" } else { " " })?.strip_prefix(word)?.strip_prefix(' ')?;
-        let end = match rest.starts_with(OWN) {
-            true => rest.find(')')? + 1,
-            false => rest.find([' ', ')', ';']).unwrap_or(rest.len()),
+        let end = if rest.starts_with(OWN) {
+            rest.find(')')? + 1
+        } else {
+            rest.find([' ', ')', ';']).unwrap_or(rest.len())
         };
         values[at] = &rest[..end];
         length = text.len() - rest.len() + end;

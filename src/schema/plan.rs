@@ -231,9 +231,10 @@ impl Maker<'_> {
     }
 
     fn placed(&self, object: &Object, statement: &str) -> String {
-        match object.kind == "schema" || object.name.starts_with("SCHEMA ") {
-            true => put(statement, NAMESPACE, &name(self.namespaces.to)),
-            false => statement.to_owned(),
+        if object.kind == "schema" || object.name.starts_with("SCHEMA ") {
+            put(statement, NAMESPACE, &name(self.namespaces.to))
+        } else {
+            statement.to_owned()
         }
     }
 

@@ -127,11 +127,12 @@ fn on_master(plan: &Plan, state: &SplitState) -> Vec<Complaint> {
         found.push((reason, wants_worker(id, state.goal)));
     }
     if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
-        let repair = match phases::is_decided(state.phase) {
-            true => format!(
+        let repair = if phases::is_decided(state.phase) {
+            format!(
                 "SELECT * FROM shard_split_verification({id}) shows them. Make them alike, on the side that is wrong."
-            ),
-            false => format!("SELECT shard_split_repair({id}) copies them again."),
+            )
+        } else {
+            format!("SELECT shard_split_repair({id}) copies them again.")
         };
         found.push((
             format!("{} of {tables} found to differ between its sides", counted(rows, "row", "rows")),
@@ -202,10 +203,8 @@ fn routes(plan: &Plan, state: &SplitState) -> Option<Problem> {
     if is_over || rests || state.cutover_step == CutoverStep::Disabled {
         return None;
     }
-    let wanted = match phases::is_decided(state.phase) {
-        true => &plan.target.shard_key,
-        false => &plan.source.shard_key,
-    };
+    let wanted =
+        if phases::is_decided(state.phase) { &plan.target.shard_key } else { &plan.source.shard_key };
     let current = routing::current(&plan.keyspace, &plan.entries);
     let mut elsewhere: Vec<&String> =
         plan.entries.iter().filter(|key| current.get(*key) != Some(wanted)).collect();

@@ -332,16 +332,17 @@ impl Reference {
 
     /// A table that may not be read is not locked, and code could come to it behind a look.
     pub fn require_readable(&self, shard: &str) -> Result<()> {
-        match self.can_read {
-            true => Ok(()),
-            false => Err(SplitError::failed(
+        if self.can_read {
+            Ok(())
+        } else {
+            Err(SplitError::failed(
                 SqlState::parse("42501"),
                 format!("permission denied for table {} or {} on shard \"{shard}\"", self.from, self.to),
                 format!(
                     "To check foreign key \"{}\", grant the mover SELECT on both tables, and USAGE on their schemas. Then make the same call again.",
                     self.name
                 ),
-            )),
+            ))
         }
     }
 

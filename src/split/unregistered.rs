@@ -92,9 +92,10 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
 fn from_row(namespace: &str, row: &[Option<String>]) -> Unregistered {
     let cell = |n: usize| row.get(n).cloned().flatten();
     let (schema, name) = (cell(1).unwrap_or_default(), cell(2).unwrap_or_default());
-    let table_name = match schema == namespace {
-        true => ident_as_needed(&name),
-        false => format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name)),
+    let table_name = if schema == namespace {
+        ident_as_needed(&name)
+    } else {
+        format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name))
     };
     Unregistered {
         name: cell(0).unwrap_or_default(),

@@ -102,9 +102,10 @@ impl Coordinator {
             if running.contains(&id) {
                 continue;
             }
-            let has_place = match is_housekeeping {
-                true => beside == 0,
-                false => running.len() - beside < guc::max_split_workers() + usize::from(ends),
+            let has_place = if is_housekeeping {
+                beside == 0
+            } else {
+                running.len() - beside < guc::max_split_workers() + usize::from(ends)
             };
             if let Some(left) = self.memory.get(&id).and_then(|memory| memory.pause.left()) {
                 sleep = sleep.min(left);

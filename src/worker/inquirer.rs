@@ -29,24 +29,28 @@ pub fn begin() -> Turns {
     // Those that did not answer this worker.
     let mut away: BTreeSet<String> = BTreeSet::new();
     Box::new(move || {
-        let (due, askable) =
-            txn::transaction(|| match splits::catalog_exists() && shard_decision::is_here() {
-                true => (shard_decision::to_ask(), shard_decision::askable()),
-                false => (Vec::new(), Vec::new()),
-            });
+        let (due, askable) = txn::transaction(|| {
+            if splits::catalog_exists() && shard_decision::is_here() {
+                (shard_decision::to_ask(), shard_decision::askable())
+            } else {
+                (Vec::new(), Vec::new())
+            }
+        });
         away.retain(|shard_key| askable.contains(shard_key));
         let all: BTreeSet<String> = due.into_iter().chain(away.iter().cloned()).collect();
         if all.is_empty() {
             return None;
         }
         for shard_key in all {
-            let is_away = match away.contains(&shard_key) {
-                true => ask(&shard_key, LIMIT, true),
-                false => ask(&shard_key, FIRST_LIMIT, false),
+            let is_away = if away.contains(&shard_key) {
+                ask(&shard_key, LIMIT, true)
+            } else {
+                ask(&shard_key, FIRST_LIMIT, false)
             };
-            match is_away {
-                true => away.insert(shard_key),
-                false => away.remove(&shard_key),
+            if is_away {
+                away.insert(shard_key)
+            } else {
+                away.remove(&shard_key)
             };
         }
         if away.is_empty() {
@@ -66,10 +70,8 @@ fn ask(shard_key: &str, limit: Duration, again: bool) -> bool {
     if again && is_away {
         return true;
     }
-    let problem = txn::transaction(|| match splits::catalog_exists() {
-        true => inquiry::keep(&shard, answer),
-        false => None,
-    });
+    let problem =
+        txn::transaction(|| if splits::catalog_exists() { inquiry::keep(&shard, answer) } else { None });
     if let Some(problem) = problem {
         pgrx::log!("shard \"{shard_key}\" was asked which decisions it records: {problem}");
     }

@@ -20,9 +20,12 @@ const PATIENCE: Backoff = Backoff::new(FIRST, Duration::from_secs(48));
 pub fn begin() -> Turns {
     let mut memory: BTreeMap<i64, Backoff> = BTreeMap::new();
     Box::new(move || {
-        let (left, done) = txn::transaction(|| match splits::catalog_exists() {
-            true => (execution::orphans(), execution::to_look_at()),
-            false => (Vec::new(), Vec::new()),
+        let (left, done) = txn::transaction(|| {
+            if splits::catalog_exists() {
+                (execution::orphans(), execution::to_look_at())
+            } else {
+                (Vec::new(), Vec::new())
+            }
         });
         if left.is_empty() && done.is_empty() {
             return None;

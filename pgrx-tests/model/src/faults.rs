@@ -146,10 +146,7 @@ fn shard_ends(state: &mut State, place: usize) {
     state.places[place].barrier = None;
     for number in 0..2 {
         let worker = &mut state.workers[number];
-        match worker.source_place() == place {
-            true => worker.source = false,
-            false => worker.target = false,
-        }
+        if worker.source_place() == place { worker.source = false } else { worker.target = false }
     }
 }
 

@@ -138,9 +138,8 @@ impl Measured {
     }
 
     fn run(&mut self, rig: &Rig, seconds: u64, is_ours: bool) -> Result<()> {
-        let list = |measure: &mut Measure, value| match is_ours {
-            true => measure.ours.push(value),
-            false => measure.reference.push(value),
+        let list = |measure: &mut Measure, value| {
+            if is_ours { measure.ours.push(value) } else { measure.reference.push(value) }
         };
         for (commit, measure) in COMMITS.into_iter().zip(&mut self.rates) {
             list(measure, self.script.run_with(rig, 0, seconds, commit)?);

@@ -85,9 +85,10 @@ impl Rig {
     /// On which of source and target the extension is.
     pub fn install(&self, installed: [bool; 2]) -> Result<()> {
         for (mut shard, installed) in [self.source()?, self.target()?].into_iter().zip(installed) {
-            shard.batch_execute(match installed {
-                true => "CREATE EXTENSION IF NOT EXISTS shardmaster",
-                false => "DROP EXTENSION IF EXISTS shardmaster",
+            shard.batch_execute(if installed {
+                "CREATE EXTENSION IF NOT EXISTS shardmaster"
+            } else {
+                "DROP EXTENSION IF EXISTS shardmaster"
             })?;
         }
         Ok(())

@@ -17,9 +17,10 @@ pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()
     if stage == Stage::Planned {
         take_backup(operator, writers)?;
         operator.plan()?;
-        return match operator.injection.is_point() {
-            true => hold_at(operator, point, "start_dual_write($1)"),
-            false => Ok(()),
+        return if operator.injection.is_point() {
+            hold_at(operator, point, "start_dual_write($1)")
+        } else {
+            Ok(())
         };
     }
     operator.plan()?;

@@ -225,9 +225,10 @@ fn event_triggers_that_refuse_what_a_split_does_are_found_before_it_begins() {
         let create = format!("CREATE EVENT TRIGGER e ON {event} EXECUTE FUNCTION e(); {enable}");
         by_superuser(&cluster, *side, &create);
         let found = split.findings().unwrap();
-        match says.is_empty() {
-            true => assert_eq!(found, [""; 0], "{event} {does}"),
-            false => assert!(found.len() == 1 && found[0].starts_with(says), "{says}: {found:#?}"),
+        if says.is_empty() {
+            assert_eq!(found, [""; 0], "{event} {does}")
+        } else {
+            assert!(found.len() == 1 && found[0].starts_with(says), "{says}: {found:#?}")
         }
         by_superusers(&cluster, "DROP EVENT TRIGGER IF EXISTS e; DROP FUNCTION e()");
     }

@@ -32,9 +32,10 @@ fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
         Split::of(&stage.cluster, 1).call("cutover").unwrap();
         Split::of(&stage.cluster, 1).wait_held(point, LIMIT).unwrap();
         age_request(&stage.cluster);
-        match restarts {
-            false => terminate(&stage.cluster),
-            true => stage.cluster.master.restart(Stop::Immediate).unwrap(),
+        if restarts {
+            stage.cluster.master.restart(Stop::Immediate).unwrap()
+        } else {
+            terminate(&stage.cluster)
         }
         let split = Split::of(&stage.cluster, 1);
         writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);

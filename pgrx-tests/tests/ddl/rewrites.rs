@@ -244,14 +244,13 @@ fn another_key_is_refused_and_goes_when_rows_may() {
             );
             assert_eq!(rows(&cluster, 0).len(), 300);
         }
-        match lets_go {
-            true => split.finish_accepting(LIMIT).unwrap(),
-            false => {
-                for server in &cluster.servers {
-                    server.superuser(DATABASE).unwrap().batch_execute(&change("tenant, id, code")).unwrap();
-                }
-                split.finish(LIMIT).unwrap();
+        if lets_go {
+            split.finish_accepting(LIMIT).unwrap()
+        } else {
+            for server in &cluster.servers {
+                server.superuser(DATABASE).unwrap().batch_execute(&change("tenant, id, code")).unwrap();
             }
+            split.finish(LIMIT).unwrap();
         }
         assert!(rows(&cluster, 0).is_empty());
         assert_eq!(rows(&cluster, 1).len(), 299);

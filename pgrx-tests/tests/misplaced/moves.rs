@@ -188,13 +188,14 @@ fn write(cluster: &Cluster, writer: i32, stop: &AtomicBool) -> Vec<(i32, String,
     let mut written = Vec::new();
     let mut id = 4000 - writer;
     while id > 0 && !stop.load(Ordering::Relaxed) {
-        let (update, tenant, new) = match id % 8 < 4 {
-            true => ("UPDATE items SET val = $2 WHERE tenant = 'moves' AND id = $1", "moves", id),
-            false => (
+        let (update, tenant, new) = if id % 8 < 4 {
+            ("UPDATE items SET val = $2 WHERE tenant = 'moves' AND id = $1", "moves", id)
+        } else {
+            (
                 "UPDATE items SET val = $2, tenant = 'stays', id = id + 100000 WHERE tenant = 'moves' AND id = $1",
                 "stays",
                 id + 100_000,
-            ),
+            )
         };
         let val = format!("w{writer} {id}");
         if client.execute(update, &[&id, &val]).unwrap() == 1 {

@@ -93,12 +93,15 @@ fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i
               WHERE split_id = $1 AND side = $2 AND generation < $3",
             &[key[0], key[1], Some(&generation.to_string())],
         )
-        .map_err(|error| match error.is_lock_timeout() {
-            true => SplitError::Retry(format!(
-                "a transaction of the previous worker on shard \"{}\"",
-                error.shard
-            )),
-            false => error.into(),
+        .map_err(|error| {
+            if error.is_lock_timeout() {
+                SplitError::Retry(format!(
+                    "a transaction of the previous worker on shard \"{}\"",
+                    error.shard
+                ))
+            } else {
+                error.into()
+            }
         })?;
     if raised.affected != 1 {
         let Some(known) = known_generation(connection, plan, side)? else {

@@ -109,9 +109,10 @@ fn whose(
                     shard, table.target.name
                 )));
             }
-            match is_ours {
-                true => "another row of the moving keys".to_owned(),
-                false => format!("a row of key \"{owner}\""),
+            if is_ours {
+                "another row of the moving keys".to_owned()
+            } else {
+                format!("a row of key \"{owner}\"")
             }
         }
     })

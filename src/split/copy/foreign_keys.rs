@@ -62,9 +62,12 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     }
     let locks = locks::target_locks_with_referenced(engine);
     let locked = engine.target.run(&format!("BEGIN; {locks}"));
-    locked.map_err(|error| match error.is("42P01") || error.is("3F000") {
-        true => SplitError::Retry(format!("{}: names that have just changed", error.message)),
-        false => error.into(),
+    locked.map_err(|error| {
+        if error.is("42P01") || error.is("3F000") {
+            SplitError::Retry(format!("{}: names that have just changed", error.message))
+        } else {
+            error.into()
+        }
     })?;
     // What has come by names that were known before is not what was locked by them, perhaps.
     let locked = engine.watched.referenced();

@@ -143,9 +143,10 @@ fn lock(target: &mut Connection, tables: &[&str]) -> Result<()> {
     let mut tries = 1;
     while let Err(error) = target.run(&statement) {
         if tries == TRIES || !error.is_lock_timeout() && !error.is("57014") {
-            return Err(match error.is("57014") {
-                true => SplitError::Retry(format!("a lock on {tables} on shard \"{}\"", target.shard())),
-                false => error.into(),
+            return Err(if error.is("57014") {
+                SplitError::Retry(format!("a lock on {tables} on shard \"{}\"", target.shard()))
+            } else {
+                error.into()
             });
         }
         target.run("ROLLBACK TO replay")?;

@@ -313,9 +313,10 @@ pub fn apply(
     let mut outcome =
         Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted, round: None };
     copy_chunks(engine, &mut outcome)?;
-    let look = match was_copied && resets.is_empty() && outcome.chunks == 0 {
-        true => Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect()),
-        false => Look::All,
+    let look = if was_copied && resets.is_empty() && outcome.chunks == 0 {
+        Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect())
+    } else {
+        Look::All
     };
     foreign_keys::check_step(engine, &outcome.progress, &look)?;
     reach(injection_points::STEP_CHUNK)?;
@@ -393,9 +394,10 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
 
 /// Why capture has stopped, for the split's history.
 fn tell_stopped(engine: &mut Engine) -> Result<()> {
-    let why = match engine.queue_bytes()? >= crate::guc::queue_max_bytes() {
-        true => "its queue was full (shardmaster.queue_max_size)",
-        false => "its lease had expired (shardmaster.capture_lease)",
+    let why = if engine.queue_bytes()? >= crate::guc::queue_max_bytes() {
+        "its queue was full (shardmaster.queue_max_size)"
+    } else {
+        "its lease had expired (shardmaster.capture_lease)"
     };
     let shard = &engine.plan.source.shard_key;
     let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");

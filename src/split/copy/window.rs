@@ -216,9 +216,10 @@ fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Resu
         .iter()
         .flat_map(|query| window_pieces(plan, &tables[query.of], query, before, limit))
         .collect();
-    let copied = match company.is_small() {
-        true => copy::pipe_all(reader, target, pieces),
-        false => one_by_one(reader, target, pieces),
+    let copied = if company.is_small() {
+        copy::pipe_all(reader, target, pieces)
+    } else {
+        one_by_one(reader, target, pieces)
     };
     let copied =
         copied.map_err(|(piece, error)| collision::explain_of(engine, queries[piece / 2].of, error))?;

@@ -182,11 +182,10 @@ fn follow_sequences(engine: &mut Engine, asked: &mut Asked) -> Result<()> {
 
 /// A worker that its machine has held up blames no shard that is well.
 fn in_time(deadline: Instant) -> Result<()> {
-    match Instant::now() <= deadline {
-        true => Ok(()),
-        false => {
-            Err(SplitError::Aborted(aborted::because("its own worker, which was delayed past the deadline")))
-        }
+    if Instant::now() <= deadline {
+        Ok(())
+    } else {
+        Err(SplitError::Aborted(aborted::because("its own worker, which was delayed past the deadline")))
     }
 }
 
@@ -390,9 +389,10 @@ fn apply_announced(
 fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
     on_master::by(deadline, || {
         let version = write_decision(plan, generation, last_event_id, None)?;
-        match Instant::now() < deadline {
-            true => Ok(version),
-            false => Err(SplitError::Aborted(aborted::because("locks on the master"))),
+        if Instant::now() < deadline {
+            Ok(version)
+        } else {
+            Err(SplitError::Aborted(aborted::because("locks on the master")))
         }
     })
 }

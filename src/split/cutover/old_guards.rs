@@ -67,9 +67,10 @@ impl Asked {
 
     pub fn questions(&self, plan: &Plan) -> String {
         let splits = side::moved_away(plan, &plan.scope.strategy().entries());
-        match self.has_tables {
-            true => format!("{}; {}; {splits}", redirects::ALL, standing::ALL),
-            false => format!("{TABLES}; {splits}"),
+        if self.has_tables {
+            format!("{}; {}; {splits}", redirects::ALL, standing::ALL)
+        } else {
+            format!("{TABLES}; {splits}")
         }
     }
 

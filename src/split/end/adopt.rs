@@ -74,9 +74,10 @@ fn pass_reservations() {
 
 fn shard_with_rows(name: &str) -> Result<Shard, Failure> {
     let shard = shard::by_key(name)?;
-    match shard.holds_rows() {
-        true => Ok(shard),
-        false => Err(TopologyError::NoServer { shard: shard.shard_key, kind: shard.kind }.into()),
+    if shard.holds_rows() {
+        Ok(shard)
+    } else {
+        Err(TopologyError::NoServer { shard: shard.shard_key, kind: shard.kind }.into())
     }
 }
 

@@ -95,10 +95,8 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
         // Of a copy the original keeps clients off, and this master knows where they are.
         let is_dismissed =
             found.token.as_ref().is_some_and(|token| shard_decision::are_routes_kept(found.id, token));
-        let why = match is_copy || is_dismissed {
-            true => None,
-            false => keeps_clients_off(connection, &mut names, &found)?,
-        };
+        let why =
+            if is_copy || is_dismissed { None } else { keeps_clients_off(connection, &mut names, &found)? };
         if let Some(why) = why {
             removed.push((object, why));
             kept.push(found.id);

@@ -71,11 +71,10 @@ fn end_what_is_due(id: i64, left: &Left, session: &mut Connection) -> Result<ToE
         ToEnd::Named(names) => Ending::Named(names, left.key_type),
     };
     let mut commit = |session: &mut Connection| commit_if_still(id, left, &to_end, session);
-    match redirect::end(session, left.by(), &ending, &mut commit)? {
-        true => Ok(to_end),
-        false => {
-            Err(SplitError::Retry("the part of the redirect to be ended, which has just changed".into()))
-        }
+    if redirect::end(session, left.by(), &ending, &mut commit)? {
+        Ok(to_end)
+    } else {
+        Err(SplitError::Retry("the part of the redirect to be ended, which has just changed".into()))
     }
 }
 
@@ -143,15 +142,16 @@ fn ask(id: i64, left: &Left) -> Result<Option<String>> {
         };
         transaction(|| {
             stored::answered(id, &shard_key, is_there);
-            let text = match is_there {
-                true => format!(
+            let text = if is_there {
+                format!(
                     "shards \"{}\" and \"{shard_key}\" are the same database at two addresses",
                     left.source.shard_key
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "shard \"{shard_key}\" is not where shard \"{}\" is: the redirect stays",
                     left.source.shard_key
-                ),
+                )
             };
             split::event(id, None, None, &text);
         });

@@ -231,10 +231,11 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
     let deleted = purge::few::tables(
         &mut (&mut engine, &mut source),
         &shapes,
-        |(engine, source), some| match request.accepts {
-            // What may be missing is counted table by table.
-            true => Ok(purge::few::Gone::new()),
-            false => {
+        |(engine, source), some| {
+            if request.accepts {
+                // What may be missing is counted table by table.
+                Ok(purge::few::Gone::new())
+            } else {
                 let mut shown = Shown::by(engine, &progress);
                 walk.few(source, some, &shapes, Some(&mut shown))
             }
@@ -280,10 +281,7 @@ fn delete_table(
 
 /// What keeps several sessions from it need not keep one: the next attempt has no more.
 fn of_several(error: SplitError) -> SplitError {
-    match held::is_in_the_way(&error) {
-        true => SplitError::Retry(error.to_string()),
-        false => error,
-    }
+    if held::is_in_the_way(&error) { SplitError::Retry(error.to_string()) } else { error }
 }
 
 fn prover_of<'a>(

@@ -60,11 +60,10 @@ pub fn lock_target(engine: &mut Engine) -> Result<()> {
 /// The same, and what its foreign keys reference stays as it is, too: both are looked at behind this.
 pub fn target_locks_with_referenced(engine: &Engine) -> String {
     let referenced: Vec<String> = engine.watched.referenced().into_iter().collect();
-    match referenced.is_empty() {
-        true => target_locks(engine),
-        false => {
-            format!("{}; LOCK TABLE {} IN ACCESS SHARE MODE", target_locks(engine), referenced.join(", "))
-        }
+    if referenced.is_empty() {
+        target_locks(engine)
+    } else {
+        format!("{}; LOCK TABLE {} IN ACCESS SHARE MODE", target_locks(engine), referenced.join(", "))
     }
 }
 

@@ -257,10 +257,7 @@ pub fn switch_reads(id: i64, to_target: bool) -> Result<(), Failure> {
     }
     ask(id, Call::SwitchReads)?;
     require_alike(id)?;
-    match reads::are_on_target(id) {
-        true => Ok(()),
-        false => reads::send_to_target(&split::load(id)?),
-    }
+    if reads::are_on_target(id) { Ok(()) } else { reads::send_to_target(&split::load(id)?) }
 }
 
 /// When the split is to be finished by itself; None: not before somebody asks for it.

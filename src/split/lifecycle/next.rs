@@ -79,9 +79,10 @@ fn require_not_rolling_back(id: i64, state: &SplitState, begins: bool) -> Result
     if state.goal != Goal::RolledBack || is_at_rest && begins {
         return Ok(());
     }
-    let text = match is_at_rest {
-        true => format!("split {id} was rolled back meanwhile"),
-        false => format!("split {id} is being rolled back"),
+    let text = if is_at_rest {
+        format!("split {id} was rolled back meanwhile")
+    } else {
+        format!("split {id} is being rolled back")
     };
     Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(format!(
         "CALL shard_split_run({id}, 'rolled_back') waits until it ends. After that the plan can be run again."

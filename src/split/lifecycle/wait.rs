@@ -114,11 +114,10 @@ fn require_possible(id: i64, state: &SplitState, wanted: &str) -> Result<(), Fai
         return Ok(());
     }
     let refusal = Failure::new(SqlState::NOT_IN_STATE, format!("split {id} was rolled back"));
-    Err(match state.goes_back {
-        true => {
-            refusal.hint("It was a reverse split, which was dropped, or has ended with its split.".to_owned())
-        }
-        false => refusal.hint(format!("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    Err(if state.goes_back {
+        refusal.hint("It was a reverse split, which was dropped, or has ended with its split.".to_owned())
+    } else {
+        refusal.hint(format!("SELECT shard_split_start_dual_write({id}) runs the plan again."))
     })
 }
 

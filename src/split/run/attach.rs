@@ -67,9 +67,10 @@ impl Worker {
     /// ended, or the shard to a time before the installation. What is to be done then.
     fn install_again(&self, state: &SplitState, tenure: &Tenure, why: Failure) -> Result<SplitError> {
         let version = state.version_cutover.unwrap_or_default();
-        let has_ended = match phases::is_decided(state.phase) {
-            true => recovery::adopt_finish(&tenure.plan, version, &tenure.identity)?,
-            false => recovery::adopt_finished(tenure)?,
+        let has_ended = if phases::is_decided(state.phase) {
+            recovery::adopt_finish(&tenure.plan, version, &tenure.identity)?
+        } else {
+            recovery::adopt_finished(tenure)?
         };
         if has_ended {
             return Ok(read_again());

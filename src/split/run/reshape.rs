@@ -66,9 +66,10 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
         // What the check has not found either is not there by now, or found again after a pause.
         return Err(SplitError::Retry(why.message));
     }
-    Ok(match changed.iter().any(|(_, judged)| judged.again.is_some()) {
-        true => Adopted::CopiesAgain,
-        false => Adopted::GoesOn,
+    Ok(if changed.iter().any(|(_, judged)| judged.again.is_some()) {
+        Adopted::CopiesAgain
+    } else {
+        Adopted::GoesOn
     })
 }
 

@@ -81,9 +81,10 @@ fn look(
     ways: &[BTreeSet<String>],
 ) -> Result<Found> {
     let keys = unfollowed::keys(callers::keys(connection, tables)?, tables.len());
-    let (mut bodies, are_cut) = match callers.is_empty() {
-        true => (BTreeMap::new(), false),
-        false => bodies(connection, tables, schemas, callers)?,
+    let (mut bodies, are_cut) = if callers.is_empty() {
+        (BTreeMap::new(), false)
+    } else {
+        bodies(connection, tables, schemas, callers)?
     };
     let words: BTreeSet<String> = bodies.values().flat_map(|body| body.words.iter().cloned()).collect();
     let listed: Vec<String> = words.iter().cloned().collect();
@@ -220,9 +221,10 @@ fn describe(
     let facts = draw::facts(connection, &asked)?;
     let draws = found.into_iter().zip(facts).filter_map(|(reached, sequence)| {
         let Reached { caller, signature, words, is_sure, doings, .. } = reached;
-        let who = match signature.is_empty() {
-            true => caller.what.clone(),
-            false => format!("{}, by {signature}", caller.what),
+        let who = if signature.is_empty() {
+            caller.what.clone()
+        } else {
+            format!("{}, by {signature}", caller.what)
         };
         Some(Draw {
             words,

@@ -106,10 +106,13 @@ pub fn check(
         let what = match &here {
             Ok((0, _)) if !is_counted => continue,
             Ok((n, _)) if *n > most => others(&format!("more than {most} rows")),
-            Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => match is_counted {
-                true => "these functions write to it while the split runs, and their changes on the source, for example of a counter, stay there".to_owned(),
-                false => continue,
-            },
+            Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => {
+                if is_counted {
+                    "these functions write to it while the split runs, and their changes on the source, for example of a counter, stay there".to_owned()
+                } else {
+                    continue;
+                }
+            }
             Ok((n, _)) => others(&counted(*n, "row", "rows")),
             Err(problem) => format!("its rows, which stay, are not compared ({problem})"),
         };

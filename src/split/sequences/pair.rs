@@ -262,9 +262,10 @@ fn without_counterpart(
                 matches!(filled(of_table, column), Filled::By(name) if Some(name.as_str()) == here.column.as_deref())
             })
     };
-    let is_there = match is_old {
-        true => to.iter().any(|there| there.by == By::Owned && is_filled_by_it(there)),
-        false => to.iter().any(is_filled_by_it),
+    let is_there = if is_old {
+        to.iter().any(|there| there.by == By::Owned && is_filled_by_it(there))
+    } else {
+        to.iter().any(is_filled_by_it)
     };
     if !is_there {
         pairing.wanted.push(Wanted { is_old, ..wanted(here, places) });

@@ -120,9 +120,10 @@ pub fn with_reached(
         let is_among = |from: State| to.is_some_and(|to| !to.is_apart_from(from));
         let mut position = Position { from: Vec::new(), to, others: Vec::new() };
         for (oid, from) in states {
-            match is_among(*from) && has_another(at, oid, *from) {
-                true => position.others.push(from.range()),
-                false => position.from.push(*from),
+            if is_among(*from) && has_another(at, oid, *from) {
+                position.others.push(from.range())
+            } else {
+                position.from.push(*from)
             }
         }
         position

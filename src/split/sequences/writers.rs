@@ -206,9 +206,10 @@ impl Names<'_> {
     fn of(all: &[Node]) -> Names<'_> {
         let mut names = Names { all, words: HashMap::new(), odd: Vec::new() };
         for (number, node) in all.iter().enumerate().filter(|(_, node)| !node.name.is_empty()) {
-            match node.name.chars().all(is_part) {
-                true => names.words.entry(&node.name).or_default().push(number),
-                false => names.odd.push((node.name.replace('"', "\"\""), number)),
+            if node.name.chars().all(is_part) {
+                names.words.entry(&node.name).or_default().push(number)
+            } else {
+                names.odd.push((node.name.replace('"', "\"\""), number))
             }
         }
         names

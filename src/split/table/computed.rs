@@ -32,13 +32,14 @@ pub fn without_values(error: RemoteError, table: &str, policy: &Policy) -> Remot
     if columns.is_empty() || error.is_transient() {
         return error;
     }
-    let message = match state.starts_with("23") {
+    let message = if state.starts_with("23") {
         // It names a constraint; values are in its detail.
-        true => error.message,
-        false => format!(
+        error.message
+    } else {
+        format!(
             "a row cannot be computed or its computed values are refused (SQLSTATE {state}): table {table}, computed columns {}",
             columns.join(", ")
-        ),
+        )
     };
     let hint = "SELECT the same expressions on the source to find the row. Then roll the split back, correct them with shard_split_map(), and start it again.".to_owned();
     RemoteError { message, detail: None, hint: Some(hint), ..error }

@@ -76,9 +76,10 @@ fn of_table<'a>(
         trigger: agent::trigger_name(plan.id, side, ordinal, *event),
         function,
         column: None,
-        statement: match is_native && *event != Event::Truncate {
-            true => native::trigger(plan, watched, *event),
-            false => agent::trigger(plan, side, watched, name, *event),
+        statement: if is_native && *event != Event::Truncate {
+            native::trigger(plan, watched, *event)
+        } else {
+            agent::trigger(plan, side, watched, name, *event)
         },
     };
     groups

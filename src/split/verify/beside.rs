@@ -30,13 +30,12 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<bool> {
 
 /// Once it is committed.
 pub fn run(engine: &mut Engine, progress: &Progress) -> Result<()> {
-    match held::begin_again(engine)? {
-        true => {
-            compare(engine, progress)?;
-            engine.target.run("ROLLBACK")?;
-        }
+    if held::begin_again(engine)? {
+        compare(engine, progress)?;
+        engine.target.run("ROLLBACK")?;
+    } else {
         // The next step compares by itself.
-        false => engine.streams.rest = true,
+        engine.streams.rest = true
     }
     held::let_go(engine)?;
     engine.reader.run("COMMIT")?;

@@ -68,9 +68,10 @@ pub fn slices(engine: &mut Engine, progress: &Progress, when: When) -> Result<()
         // By itself the next worker's first step may find the room that streams have not left.
         let may_pass = error.is_transient() || engine.streams.held > 0 && held::is_in_the_way(&error);
         run.failure = Some(Failed { ordinal, text: text.clone(), may_pass });
-        match error.is_transient() {
-            true => error,
-            false => SplitError::Retry(format!("the next step: tables could not be compared, {text}")),
+        if error.is_transient() {
+            error
+        } else {
+            SplitError::Retry(format!("the next step: tables could not be compared, {text}"))
         }
     });
     engine.verification = Some(run);
@@ -109,9 +110,10 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
             Read::Ranges => true,
             _ => at == Position::default() && ranges::suits(engine, position)?,
         };
-        let abreast = match by_ranges {
-            true => abreast::ranges(engine, run, (&table, position), (when, progress))?,
-            false => abreast::blocks(engine, run, (&table, position), (when, progress))?,
+        let abreast = if by_ranges {
+            abreast::ranges(engine, run, (&table, position), (when, progress))?
+        } else {
+            abreast::blocks(engine, run, (&table, position), (when, progress))?
         };
         let compared = match (abreast, by_ranges) {
             (Some(bytes), _) => Some(bytes),

@@ -111,10 +111,7 @@ pub fn is_not_installed(at: &mut At) -> bool {
 }
 
 fn has_session(at: &mut At, is_source: bool) {
-    match is_source {
-        true => at.me().source = true,
-        false => at.me().target = true,
-    }
+    if is_source { at.me().source = true } else { at.me().target = true }
 }
 
 /// `tenure::end_previous`. False: without that rule, the transaction of another worker, which

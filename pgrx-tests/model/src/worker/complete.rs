@@ -39,9 +39,10 @@ fn joins(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool {
     if known > seen {
         return attach::attach(at);
     }
-    match is_source {
-        true => (at.me().source, at.me().on_source) = (true, known),
-        false => (at.me().target, at.me().on_target) = (true, known),
+    if is_source {
+        (at.me().source, at.me().on_source) = (true, known)
+    } else {
+        (at.me().target, at.me().on_target) = (true, known)
     }
     at.me().generation = seen;
     at.goes(next)

@@ -68,9 +68,10 @@ impl At<'_> {
     fn rests(&mut self) -> bool {
         let master = self.me().master;
         // An old primary's worker is replaced: it gets no further than its sessions.
-        *self.me() = match master == 0 || !self.split.keeps(Rule::MasterIdentity) {
-            true => Worker::idle(master),
-            false => Worker::GONE,
+        *self.me() = if master == 0 || !self.split.keeps(Rule::MasterIdentity) {
+            Worker::idle(master)
+        } else {
+            Worker::GONE
         };
         true
     }

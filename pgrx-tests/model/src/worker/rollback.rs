@@ -19,10 +19,13 @@ pub fn work(at: &mut At) -> bool {
             look(at)
         }
         Pc::UndoTake if here.give == Give::No => at.goes(Pc::UndoRoutes),
-        Pc::UndoTake => match at.me().source {
-            true => at.goes(Pc::UndoOpen),
-            false => attach::takes_over(at, source, true, Pc::UndoOpen),
-        },
+        Pc::UndoTake => {
+            if at.me().source {
+                at.goes(Pc::UndoOpen)
+            } else {
+                attach::takes_over(at, source, true, Pc::UndoOpen)
+            }
+        }
         Pc::UndoOpen => {
             if here.give == Give::Moved {
                 return is_decided(at);

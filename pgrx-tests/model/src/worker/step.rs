@@ -107,9 +107,10 @@ fn window(at: &At, here: &Place, there: &Place, seen: u8) -> u8 {
     let newest = 7_u8.saturating_sub(there.seen.leading_zeros() as u8);
     let is_new = |xid: u8| {
         xid != 0
-            && match at.keeps(Rule::WindowBySnapshots) {
-                true => there.seen & 1 << xid == 0 && seen & 1 << xid != 0,
-                false => there.seen == 0 || xid > newest,
+            && if at.keeps(Rule::WindowBySnapshots) {
+                there.seen & 1 << xid == 0 && seen & 1 << xid != 0
+            } else {
+                there.seen == 0 || xid > newest
             }
     };
     (0..WRITERS)

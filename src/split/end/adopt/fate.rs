@@ -40,9 +40,10 @@ pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep
     {
         return Fate::Waits(why);
     }
-    let in_the_way = match have_gone_on(lost, later, asked) {
-        true => None,
-        false => not_asked(lost, asked).or_else(|| not_known_there(lost, asked)),
+    let in_the_way = if have_gone_on(lost, later, asked) {
+        None
+    } else {
+        not_asked(lost, asked).or_else(|| not_known_there(lost, asked))
     };
     match (in_the_way, &decision.keys) {
         (Some(why), _) => Fate::Waits(why),

@@ -64,18 +64,15 @@ pub fn check(plan: &Plan, side: Side, session: &mut Connection) -> Result<Vec<Fi
 /// One that has let the trial through.
 fn passed(plan: &Plan, side: Side, trigger: &EventTrigger) -> Finding {
     let (side, text) = (side.as_str(), trigger.text());
-    match trigger.may_raise {
-        true => {
-            let detail = format!(
-                "{side}: {text}, which may raise an error: a trial passed, under names other than those of a split"
-            );
-            let object = format!("{side}: {}", trigger.name);
-            Finding::remark_of(plan.reverse_of, Remark::EventTriggers, &object, detail)
-        }
-        false => {
-            let name = format!("{side}: event triggers");
-            Finding::note(&name, text, "It fires for what the split creates and drops; a trial passed.")
-        }
+    if trigger.may_raise {
+        let detail = format!(
+            "{side}: {text}, which may raise an error: a trial passed, under names other than those of a split"
+        );
+        let object = format!("{side}: {}", trigger.name);
+        Finding::remark_of(plan.reverse_of, Remark::EventTriggers, &object, detail)
+    } else {
+        let name = format!("{side}: event triggers");
+        Finding::note(&name, text, "It fires for what the split creates and drops; a trial passed.")
     }
 }
 

@@ -111,12 +111,13 @@ fn finding(table: &Table, bytes: u64, limit: u64) -> Finding {
         mb(bytes),
         limit >> 20
     );
-    let hint = match wanted <= MOST >> 20 {
-        true => format!(
+    let hint = if wanted <= MOST >> 20 {
+        format!(
             "ALTER SYSTEM SET shardmaster.max_row_size = {}; SELECT pg_reload_conf(). A worker needs twice as much memory.",
             literal(&format!("{wanted}MB"))
-        ),
-        false => "The server writes no row of more than 1 GB. Make the row shorter, or leave a column out with shard_split_map().".to_owned(),
+        )
+    } else {
+        "The server writes no row of more than 1 GB. Make the row shorter, or leave a column out with shard_split_map().".to_owned()
     };
     Finding::new("source: long rows", false, detail, &hint)
 }

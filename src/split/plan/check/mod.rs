@@ -322,9 +322,10 @@ fn look_at_tables(
     findings.extend(asked("which tables are in no keyspace", left_behind(plan, side, &mut connection))?);
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
     // To try a function's body is to read the constants in it, which types may compute.
-    let called = match others.code.is_empty() {
-        true => asked("what its tables call", functions::find(plan, side, &mut connection))?,
-        false => Vec::new(),
+    let called = if others.code.is_empty() {
+        asked("what its tables call", functions::find(plan, side, &mut connection))?
+    } else {
+        Vec::new()
     };
     let mut is_trusted = others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
     let mut readable = observation.clone();

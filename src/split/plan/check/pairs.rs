@@ -44,10 +44,8 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
         .map(|difference| {
             let name = if difference.ok { "compatible columns" } else { "same columns" };
             let needs_none = ["cannot be computed", "on neither side"];
-            let hint = match needs_none.iter().any(|end| difference.text.ends_with(end)) {
-                true => plain,
-                false => computed,
-            };
+            let hint =
+                if needs_none.iter().any(|end| difference.text.ends_with(end)) { plain } else { computed };
             Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
         })
         .collect()

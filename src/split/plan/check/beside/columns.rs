@@ -70,12 +70,11 @@ const OF_LENGTH: [&str; 4] = ["character varying", "character", "bit", "bit vary
 /// What the source's type holds each value to by its length or precision, and the target's does not.
 fn lost_bound(column: &Column, other: &Column) -> Option<&'static str> {
     let here = bound(&column.stored)?;
-    (bound(&other.stored).as_ref() != Some(&here)).then_some(
-        match OF_LENGTH.contains(&column.base.as_str()) {
-            true => "the length of the type",
-            false => "the precision of the type",
-        },
-    )
+    (bound(&other.stored).as_ref() != Some(&here)).then_some(if OF_LENGTH.contains(&column.base.as_str()) {
+        "the length of the type"
+    } else {
+        "the precision of the type"
+    })
 }
 
 /// The length or precision of a type, and the fields of an interval; of times, all digits are none.

@@ -40,18 +40,16 @@ struct Relation {
 
 impl Relation {
     fn why(&self) -> &'static str {
-        match self.is_named {
-            true => "is named by functions that writes to the moving tables call",
-            false => "is read by views over the moving tables",
+        if self.is_named {
+            "is named by functions that writes to the moving tables call"
+        } else {
+            "is read by views over the moving tables"
         }
     }
 
     /// Whether it matters beside a table's rows.
     fn is_met(&self, fact: &Fact) -> bool {
-        match self.is_named {
-            true => is_met(fact),
-            false => fact.is(&HIDING),
-        }
+        if self.is_named { is_met(fact) } else { fact.is(&HIDING) }
     }
 }
 

@@ -61,11 +61,10 @@ pub fn check(
     for difference in differences(&here, &there, &USED).filter(|difference| !is_of_column(difference.object))
     {
         let object = difference.object.text();
-        let detail = match difference.is_missing {
-            true => format!("{object}, which the tables or views over them use, is missing on the target"),
-            false => {
-                format!("{object}, which the tables or views over them use, is different on the target")
-            }
+        let detail = if difference.is_missing {
+            format!("{object}, which the tables or views over them use, is missing on the target")
+        } else {
+            format!("{object}, which the tables or views over them use, is different on the target")
         };
         findings.push(remark(&object, detail));
     }
@@ -108,9 +107,12 @@ fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> 
             format!("extension {name} is of version {version} on the source and {other} on the target");
         let hint =
             format!("ALTER EXTENSION {name} UPDATE makes them alike, if both servers have that version.");
-        (other != version).then(|| match is_one_major {
-            true => remark(format!("version of extension {name}"), format!("{detail}: {hint}")),
-            false => Finding::note(Remark::Lacking.check_name(), detail, &hint),
+        (other != version).then(|| {
+            if is_one_major {
+                remark(format!("version of extension {name}"), format!("{detail}: {hint}"))
+            } else {
+                Finding::note(Remark::Lacking.check_name(), detail, &hint)
+            }
         })
     };
     // What clients name without a schema is found by their search_path, or not.

@@ -224,9 +224,10 @@ fn reading(index: &Index, from: &TableShape, moves: &str, blocks: i64) -> String
     let known =
         parts.iter().filter(|_| !index.are_nulls_equal).map(|part| format!(" AND {part} IS NOT NULL"));
     let known: String = known.chain(index.predicate.iter().map(|text| format!(" AND ({text})"))).collect();
-    let sample = match blocks > MOST_BLOCKS {
-        true => format!(" TABLESAMPLE SYSTEM ({:.4})", 100.0 * MOST_BLOCKS as f64 / blocks as f64),
-        false => String::new(),
+    let sample = if blocks > MOST_BLOCKS {
+        format!(" TABLESAMPLE SYSTEM ({:.4})", 100.0 * MOST_BLOCKS as f64 / blocks as f64)
+    } else {
+        String::new()
     };
     format!("SELECT {} FROM {} t{sample} WHERE ({moves}){known}", values.join(", "), from.name)
 }
@@ -251,9 +252,10 @@ fn looking(index: &Index, there: &Column, own: &str) -> String {
                 part.collation.as_ref().map_or_else(String::new, |name| format!(" COLLATE {name}"));
             let name = named(at);
             let is_same = format!("r.{name} {} v.{name}::{}{collation}", part.operator, part.type_name);
-            match index.are_nulls_equal {
-                true => format!("({is_same} OR r.{name} IS NULL AND v.{name} IS NULL)"),
-                false => is_same,
+            if index.are_nulls_equal {
+                format!("({is_same} OR r.{name} IS NULL AND v.{name} IS NULL)")
+            } else {
+                is_same
             }
         })
         .collect();
