@@ -7,7 +7,7 @@ use super::judged::{is_judged_within, same};
 use super::session::Side;
 use super::shape::{Column, TableShape};
 use super::state::{queue, scope, side};
-use super::{SAMPLE, Watched, in_scope_function, key_arguments, key_values, trigger_function};
+use super::{SAMPLE, WatchedTable, in_scope_function, key_arguments, key_values, trigger_function};
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::remote::template::{fill, number as whole, sql, text, word};
@@ -74,8 +74,8 @@ fn same_keys(table: &TableShape) -> String {
 }
 
 /// The capture functions of one table of the source, and what they call.
-pub fn functions(plan: &Plan, watched: Watched<'_>, filter: Option<&Filter>) -> String {
-    let Watched { shape: table, shard_by, ordinal, is_native } = watched;
+pub fn functions(plan: &Plan, watched: WatchedTable<'_>, filter: Option<&Filter>) -> String {
+    let WatchedTable { shape: table, shard_by, ordinal, is_native } = watched;
     let refuse = fill(
         REFUSE,
         &[

@@ -30,21 +30,21 @@ const MASTER: &str = "master";
 /// The one that says whether it knows more than this master.
 const DECISIONS: &str = "decisions";
 
-pub struct Found {
+pub struct ShardFinding {
     pub item: String,
     pub ok: bool,
     pub detail: String,
     pub hint: Option<String>,
 }
 
-pub fn found(item: &str, ok: bool, detail: String, hint: &str) -> Found {
+pub fn found(item: &str, ok: bool, detail: String, hint: &str) -> ShardFinding {
     let hint = Some(hint.to_owned()).filter(|hint| !ok && !hint.is_empty());
-    Found { item: item.to_owned(), ok, detail, hint }
+    ShardFinding { item: item.to_owned(), ok, detail, hint }
 }
 
 /// All findings; of a shard that cannot be reached that alone. What the shard says of itself is its
 /// own text.
-pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
+pub fn run(shard_key: &str) -> std::result::Result<Vec<ShardFinding>, Failure> {
     let shard = shard::by_key(shard_key)?;
     if !shard.holds_rows() {
         return Err(TopologyError::NoServer { shard: shard.shard_key, kind: shard.kind }.into());
@@ -60,16 +60,16 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
     Ok(all)
 }
 
-fn unreachable(error: RemoteError) -> Found {
+fn unreachable(error: RemoteError) -> ShardFinding {
     let failure = SplitError::from(error).into_failure();
     let hint = failure.hint.unwrap_or_else(|| {
         "The worker connects as the operating-system user of the master's server. Try psql with this connection string as that user."
             .to_owned()
     });
-    Found { item: CONNECT.to_owned(), ok: false, detail: failure.message, hint: Some(hint) }
+    ShardFinding { item: CONNECT.to_owned(), ok: false, detail: failure.message, hint: Some(hint) }
 }
 
-fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<Found>) -> Result<()> {
+fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<ShardFinding>) -> Result<()> {
     all.extend(clocks(connection)?);
     for (query, parameters) in [(SHARD, &[Some(shard.namespace.as_str())][..]), (SERVER, &[])] {
         for row in connection.query(query, parameters)?.rows {
@@ -86,7 +86,7 @@ fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<Found>) -> Res
 }
 
 /// Whose splits it has the agent of.
-fn master_of(connection: &mut Connection) -> Result<Found> {
+fn master_of(connection: &mut Connection) -> Result<ShardFinding> {
     match master::check(connection, &split::identity()) {
         Ok(()) => Ok(found(MASTER, true, "no other".to_owned(), "")),
         Err(SplitError::Failed(failure)) => {
@@ -97,7 +97,7 @@ fn master_of(connection: &mut Connection) -> Result<Found> {
 }
 
 /// Whether it knows a cutover that this master does not: what it says is kept, where that can be written.
-fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<Found> {
+fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<ShardFinding> {
     let unknown = decisions::unknown(connection, shard)?;
     decisions::keep(shard, &unknown);
     let keyspaces: BTreeSet<&String> = unknown.iter().map(|decision| &decision.keyspace).collect();
@@ -115,7 +115,7 @@ fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<Found> {
 
 /// How long an answer takes, and how far the clocks are from each other, as far as that can be told
 /// from here.
-fn clocks(connection: &mut Connection) -> Result<[Found; 2]> {
+fn clocks(connection: &mut Connection) -> Result<[ShardFinding; 2]> {
     let mut best: Option<(Duration, f64)> = None;
     for _ in 0..ROUNDS {
         let (asked, before) = (Instant::now(), now());
@@ -149,7 +149,7 @@ fn now() -> f64 {
 }
 
 /// Tried, and taken back.
-fn replica_role(connection: &mut Connection) -> Result<Found> {
+fn replica_role(connection: &mut Connection) -> Result<ShardFinding> {
     connection.run("BEGIN")?;
     let tried = connection.run("SET LOCAL session_replication_role = replica");
     connection.run("ROLLBACK")?;
@@ -168,8 +168,8 @@ fn replica_role(connection: &mut Connection) -> Result<Found> {
 
 /// For a shard that is added: nothing may be wrong with it, but that another master has it: it can be taken over once it is here.
 pub fn require(shard_key: &str) -> std::result::Result<(), Failure> {
-    let is_adopted = |found: &Found| found.item == MASTER || found.item == DECISIONS;
-    let wrong: Vec<Found> =
+    let is_adopted = |found: &ShardFinding| found.item == MASTER || found.item == DECISIONS;
+    let wrong: Vec<ShardFinding> =
         run(shard_key)?.into_iter().filter(|found| !found.ok && !is_adopted(found)).collect();
     if wrong.is_empty() {
         return Ok(());

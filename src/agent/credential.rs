@@ -2,9 +2,9 @@
 //! and wiped with what is told to libpq.
 
 use crate::catalog::shard::Shard;
-use crate::keychain::command::Patience;
+use crate::keychain::command::CommandDeadline;
 use crate::keychain::error::KeychainError;
-use crate::keychain::kind::{self, Kind, Way};
+use crate::keychain::kind::{self, CredentialKind, SecretForm};
 use crate::keychain::secret::Secret;
 use crate::keychain::token::{self, Account};
 use crate::keychain::{master_key, seal};
@@ -15,12 +15,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-pub struct Credential<'a> {
+pub struct SessionCredential<'a> {
     shard: &'a Shard,
-    kind: &'static Kind,
+    kind: &'static CredentialKind,
     conninfo: Conninfo,
     secret: Option<Secret>,
-    patience: Patience,
+    patience: CommandDeadline,
 }
 
 /// libpq knows `require_auth` from this version on.
@@ -32,8 +32,8 @@ pub fn of<'a>(
     shard: &'a Shard,
     conninfo: &str,
     limit: Option<Duration>,
-) -> Result<Credential<'a>, RemoteError> {
-    let patience = Patience::of(limit);
+) -> Result<SessionCredential<'a>, RemoteError> {
+    let patience = CommandDeadline::of(limit);
     let failed = |text: &str| RemoteError::no_credential(&shard.shard_key, text, "See shard_set_endpoint().");
     let kind = kind::by_name(&shard.auth_kind)
         .ok_or_else(|| failed(&format!("auth_kind \"{}\" is not known", shard.auth_kind)))?;
@@ -48,7 +48,7 @@ pub fn of<'a>(
         }
         (true, None) => return Err(failed("it has no credential")),
     };
-    Ok(Credential { shard, kind, conninfo, secret, patience })
+    Ok(SessionCredential { shard, kind, conninfo, secret, patience })
 }
 
 /// libpq opens these without a look at what they are, and a pipe that nobody writes into keeps it for
@@ -68,9 +68,9 @@ fn no_credential(shard: &Shard, error: &KeychainError) -> RemoteError {
 
 fn open(
     shard: &Shard,
-    kind: &'static Kind,
+    kind: &'static CredentialKind,
     alias: &str,
-    patience: Patience,
+    patience: CommandDeadline,
 ) -> Result<Secret, KeychainError> {
     let sealed = shard.sealed.as_deref().unwrap_or_default();
     let plain = seal::open(&master_key::all_within(patience)?, alias, kind.name, sealed)?;
@@ -86,13 +86,13 @@ pub fn refused(shard: &Shard, error: RemoteError) -> RemoteError {
     }
 }
 
-impl Credential<'_> {
+impl SessionCredential<'_> {
     /// What the connection string may say otherwise: a server that only claims to be the shard gets
     /// no password to read.
     pub fn push_defaults(&self, params: &mut Params) {
         let requires_auth = remote::library_version() >= REQUIRES_AUTH;
         match self.kind.way {
-            Way::Password => {
+            SecretForm::Password => {
                 let has_tls =
                     matches!(self.conninfo.get("sslmode"), Some("require" | "verify-ca" | "verify-full"));
                 if has_tls {
@@ -102,7 +102,9 @@ impl Credential<'_> {
                     params.push("require_auth", "scram-sha-256");
                 }
             }
-            Way::Peer | Way::Certificate if requires_auth => params.push("require_auth", "none"),
+            SecretForm::Peer | SecretForm::Certificate if requires_auth => {
+                params.push("require_auth", "none")
+            }
             _ => {}
         }
     }
@@ -114,10 +116,10 @@ impl Credential<'_> {
             params.push("user", user);
         }
         match self.kind.way {
-            Way::Libpq | Way::Peer => {}
-            Way::Password => params.push("password", secret.get("password").unwrap_or_default()),
-            Way::Token(_) => params.push("password", &self.token(secret)?),
-            Way::Certificate => {
+            SecretForm::Libpq | SecretForm::Peer => {}
+            SecretForm::Password => params.push("password", secret.get("password").unwrap_or_default()),
+            SecretForm::Token(_) => params.push("password", &self.token(secret)?),
+            SecretForm::Certificate => {
                 for (keyword, field) in [("sslcert", "certificate"), ("sslkey", "key")] {
                     let content = secret.get(field).unwrap_or_default();
                     params.push_file(keyword, content).map_err(|error| {
@@ -134,7 +136,7 @@ impl Credential<'_> {
     }
 
     fn token(&self, secret: &Secret) -> Result<Zeroizing<String>, RemoteError> {
-        let Way::Token(token) = self.kind.way else { return Ok(Zeroizing::default()) };
+        let SecretForm::Token(token) = self.kind.way else { return Ok(Zeroizing::default()) };
         let part = |keyword| self.conninfo.get(keyword);
         let account = Account {
             host: part("host").unwrap_or_default(),

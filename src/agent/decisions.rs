@@ -8,15 +8,15 @@ use super::session::Side;
 use super::state::decision;
 use super::state::left;
 use super::state::redirect::{self, Redirect};
-use super::state::side::State;
+use super::state::side::SideState;
 use super::state::{self, LONGEST, MANY};
 use crate::catalog::outdated;
-use crate::catalog::redirect::By;
+use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::shard::Shard;
 use crate::catalog::shard_decision::{self, Decision};
 use crate::clean;
 use crate::error::SqlState;
-use crate::keys::scope::{Entries, Scope};
+use crate::keys::scope::{Scope, ScopeEntries};
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
@@ -35,7 +35,7 @@ pub const EARLIER: &str = "earlier";
 const NEITHER: &str = "neither";
 
 /// Where the keys of a decision are read.
-enum Keys {
+enum DecisionKeys {
     Side(Strategy),
     Left(Redirect),
     Noted,
@@ -47,13 +47,13 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
     let mut unknown: Vec<Decision> = Vec::new();
     for (mut decision, keys) in unknown_heads(connection, shard)? {
         decision.keys = match keys {
-            Some(Keys::Side(of)) => Some(of_scope(connection, &decision, of)?),
-            Some(Keys::Left(redirect)) => {
-                let by = By { split: decision.split_id, token: &decision.token };
+            Some(DecisionKeys::Side(of)) => Some(of_scope(connection, &decision, of)?),
+            Some(DecisionKeys::Left(redirect)) => {
+                let by = RedirectOwner { split: decision.split_id, token: &decision.token };
                 Some(names(&left::of_split(connection, &redirect, by)?.0))
             }
-            Some(Keys::Noted) => decision::keys(connection, &shard.namespace, &decision.keyspace)?,
-            Some(Keys::Earlier) => {
+            Some(DecisionKeys::Noted) => decision::keys(connection, &shard.namespace, &decision.keyspace)?,
+            Some(DecisionKeys::Earlier) => {
                 let of = (&*decision.keyspace, decision.split_id, &*decision.token);
                 decision::earlier_keys(connection, &shard.namespace, of)?
             }
@@ -92,14 +92,17 @@ pub fn keep(shard: &Shard, unknown: &[Decision]) {
 }
 
 /// The same without their keys. A shard that knows one in several ways is asked for the keys by the first of them.
-fn unknown_heads(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
-    let mut all: Vec<(Decision, Option<Keys>)> = of_redirects(connection, shard)?;
+fn unknown_heads(
+    connection: &mut Connection,
+    shard: &Shard,
+) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
+    let mut all: Vec<(Decision, Option<DecisionKeys>)> = of_redirects(connection, shard)?;
     all.extend(of_sides(connection, shard)?);
     all.extend(noted(connection, shard)?);
     all.extend(earlier(connection, shard)?);
     let heads: Vec<&Decision> = all.iter().map(|(decision, _)| decision).collect();
     let known = txn::in_one(|| shard_decision::known_of(&heads));
-    let mut unknown: Vec<(Decision, Option<Keys>)> = Vec::new();
+    let mut unknown: Vec<(Decision, Option<DecisionKeys>)> = Vec::new();
     for ((decision, keys), _) in all.into_iter().zip(known).filter(|(_, known)| !known) {
         match unknown.iter_mut().find(|(other, _)| other.is_of_same_split(&decision)) {
             // A side that finish has left has no keys, but the note may.
@@ -118,13 +121,13 @@ fn unknown_heads(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Deci
 
 fn names(scope: &Scope) -> Vec<String> {
     match scope.entries() {
-        Entries::Named(names) => names.to_vec(),
-        Entries::Ranges(of, ranges) => ranges.iter().map(|range| range.name(of)).collect(),
+        ScopeEntries::Named(names) => names.to_vec(),
+        ScopeEntries::Ranges(of, ranges) => ranges.iter().map(|range| range.name(of)).collect(),
     }
 }
 
 /// What its redirects still refuse.
-fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let mut found = Vec::new();
     for redirect in redirect::all(connection)?.into_iter().filter(|r| r.namespace == shard.namespace) {
         for (split_id, token, version, to) in left::decisions(connection, &redirect)? {
@@ -140,18 +143,19 @@ fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decis
                 entries: redirect.entries.entries(),
                 ..Decision::default()
             };
-            found.push((decision, Some(Keys::Left(redirect.clone()))));
+            found.push((decision, Some(DecisionKeys::Left(redirect.clone()))));
         }
     }
     Ok(found)
 }
 
 /// The sides that have moved, opened, or been left.
-fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     if !state::has(connection, "side")? {
         return Ok(Vec::new());
     }
-    let decided = [State::Moved, State::Open, State::Left].map(|state| literal(state.as_str())).join(", ");
+    let decided =
+        [SideState::Moved, SideState::Open, SideState::Left].map(|state| literal(state.as_str())).join(", ");
     let rows = connection.query(
         &format!(
             "SELECT left(keyspace, {LONGEST}), split_id, left(token, {LONGEST}), side, version, left(other_shard, {LONGEST}),
@@ -179,8 +183,8 @@ fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision,
             },
         );
         // Nothing of what moved is left behind a finish but what is noted.
-        let has_scope = state? != State::Left.as_str();
-        let keys = Strategy::of_entries(&decision.entries).filter(|_| has_scope).map(Keys::Side);
+        let has_scope = state? != SideState::Left.as_str();
+        let keys = Strategy::of_entries(&decision.entries).filter(|_| has_scope).map(DecisionKeys::Side);
         Some((decision, keys))
     };
     Ok(rows.rows.into_iter().filter_map(read).collect())
@@ -202,7 +206,7 @@ fn of_scope(connection: &mut Connection, decision: &Decision, of: Strategy) -> R
 }
 
 /// What stays of them all.
-fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let noted = decision::all(connection, &shard.namespace)?;
     let decision = |noted: decision::Noted| {
         let decision = of_side(
@@ -222,15 +226,15 @@ fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Op
                 ..Decision::default()
             },
         );
-        (decision, Some(Keys::Noted))
+        (decision, Some(DecisionKeys::Noted))
     };
     Ok(noted.into_iter().map(decision).collect())
 }
 
 /// What is told there of decisions before those, which may be of other shards.
-fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<Keys>)>> {
+fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let told = decision::earlier(connection, &shard.namespace)?;
-    let decision = |told: decision::Told| {
+    let decision = |told: decision::DecisionTold| {
         let own = &shard.shard_key;
         let side = if told.from_shard == *own {
             Side::Source.as_str()
@@ -254,7 +258,7 @@ fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, 
             keyspace_made: told.keyspace_made,
             tables: told.tables,
         };
-        (decision, Some(Keys::Earlier))
+        (decision, Some(DecisionKeys::Earlier))
     };
     Ok(told.into_iter().map(decision).collect())
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// What a shard has said.
 #[derive(Default)]
-pub struct Answer {
+pub struct InquiryAnswer {
     /// What this master does not know.
     pub decisions: Vec<Decision>,
     /// The last version of each keyspace in which it took part, known here or not.
@@ -25,7 +25,7 @@ pub struct Answer {
 }
 
 /// By a session of its own, within a time.
-pub fn ask(shard: &Shard, limit: Duration) -> Result<Answer> {
+pub fn ask(shard: &Shard, limit: Duration) -> Result<InquiryAnswer> {
     let until = Instant::now() + limit;
     let mut connection = session::open_within(shard, "inquiry", limit)?;
     connection.set_deadline(Some(until));
@@ -33,7 +33,7 @@ pub fn ask(shard: &Shard, limit: Duration) -> Result<Answer> {
 }
 
 /// By a session that there is.
-pub fn of(connection: &mut Connection, shard: &Shard) -> Result<Answer> {
+pub fn of(connection: &mut Connection, shard: &Shard) -> Result<InquiryAnswer> {
     let identity = txn::in_one(split::identity);
     let refused = match master::check(connection, &identity) {
         Ok(()) => None,
@@ -41,11 +41,11 @@ pub fn of(connection: &mut Connection, shard: &Shard) -> Result<Answer> {
         Err(other) => return Err(other),
     };
     let decisions = decisions::unknown(connection, shard)?;
-    Ok(Answer { decisions, last_versions: decisions::last_versions(connection, shard)?, refused })
+    Ok(InquiryAnswer { decisions, last_versions: decisions::last_versions(connection, shard)?, refused })
 }
 
 /// Writes it down, within a transaction; what is wrong with it, or with the shard.
-pub fn keep(shard: &Shard, outcome: Result<Answer>) -> Option<String> {
+pub fn keep(shard: &Shard, outcome: Result<InquiryAnswer>) -> Option<String> {
     let problem = match outcome {
         Ok(answer) => {
             shard_decision::store(&shard.shard_key, &answer.decisions);

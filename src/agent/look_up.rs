@@ -7,7 +7,7 @@ use super::scope::bucket_for_writers;
 use super::shape::Column;
 use super::state::left;
 use super::state::redirect::{self as redirects, Redirect};
-use super::types::Family;
+use super::types::TypeFamily;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::Strategy;
@@ -92,7 +92,7 @@ impl Redirect {
 pub(super) fn key_of(column: &Column) -> String {
     match &column.family() {
         // Not a cast: whoever owns an enum could have made one.
-        Some(Family::Enum(_)) | None => "pg_catalog.format('%s', wanted)".to_owned(),
+        Some(TypeFamily::Enum(_)) | None => "pg_catalog.format('%s', wanted)".to_owned(),
         Some(family) => format!("wanted::{}", family.compared_as()),
     }
 }
@@ -154,18 +154,20 @@ fn filter(connection: &mut Connection, redirect: &Redirect, column: &Column) -> 
 /// is no column's of integers.
 fn filter_of_keys(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<String> {
     let (hash, fits) = match column.family() {
-        Some(Family::Integer) => (
+        Some(TypeFamily::Integer) => (
             "pg_catalog.hashint8extended({value}::pg_catalog.int8, 0)",
             "key = trunc(key) AND key BETWEEN -9223372036854775808 AND 9223372036854775807",
         ),
-        Some(Family::Numeric) => ("pg_catalog.hash_numeric_extended({value}, 0)", "true"),
-        Some(Family::Text) => ("pg_catalog.hashtextextended({value}::pg_catalog.text, 0)", "true"),
+        Some(TypeFamily::Numeric) => ("pg_catalog.hash_numeric_extended({value}, 0)", "true"),
+        Some(TypeFamily::Text) => ("pg_catalog.hashtextextended({value}::pg_catalog.text, 0)", "true"),
         // Not a cast: whoever owns an enum could have made one.
-        Some(Family::Enum(_)) => ("pg_catalog.hashtextextended(pg_catalog.format('%s', {value}), 0)", "true"),
-        Some(Family::Uuid) => ("pg_catalog.uuid_hash_extended({value}, 0)", "true"),
+        Some(TypeFamily::Enum(_)) => {
+            ("pg_catalog.hashtextextended(pg_catalog.format('%s', {value}), 0)", "true")
+        }
+        Some(TypeFamily::Uuid) => ("pg_catalog.uuid_hash_extended({value}, 0)", "true"),
         None => return Ok("true".to_owned()),
     };
-    let count = left::count(connection, redirect, left::Of::Anybody)?;
+    let count = left::count(connection, redirect, left::WhoseEntries::Anybody)?;
     let mut filter = Filter::by_hash(hash, usize::try_from(count).unwrap_or(usize::MAX));
     for position in left::numbers(connection, redirect, &filter.position("key"), fits)? {
         filter.set(position);

@@ -36,14 +36,14 @@ impl Capture {
 
 /// Which column of which table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Watched {
+pub struct WatchedColumn {
     pub schema: String,
     pub table: String,
     pub column: String,
     pub shard_by: String,
 }
 
-impl Watched {
+impl WatchedColumn {
     pub fn qualified(&self) -> String {
         format!("{}.{}", ident(&self.schema), ident(&self.table))
     }
@@ -51,7 +51,7 @@ impl Watched {
 
 /// What a table is by now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct LookupShape {
     pub key_type: String,
     pub owner_type: String,
     /// All triggers are there and fire always.
@@ -61,13 +61,17 @@ pub struct Shape {
 }
 
 /// The table's shape; None: there is no such table. An error: no lookup index goes by it.
-pub fn shape(connection: &mut Connection, watched: &Watched, capture: Capture) -> Result<Option<Shape>> {
+pub fn shape(
+    connection: &mut Connection,
+    watched: &WatchedColumn,
+    capture: Capture,
+) -> Result<Option<LookupShape>> {
     let prefix = capture.trigger_prefix();
     let parameters = [&watched.schema, &watched.table, &watched.column, &watched.shard_by, &prefix];
     let answer = connection.query(SHAPE, &parameters.map(|text| Some(text.as_str())))?;
     let Some(row) = answer.rows.into_iter().next() else { return Ok(None) };
     match row.as_slice() {
-        [None, Some(key_type), Some(owner_type), Some(whole), Some(facts)] => Ok(Some(Shape {
+        [None, Some(key_type), Some(owner_type), Some(whole), Some(facts)] => Ok(Some(LookupShape {
             key_type: key_type.clone(),
             owner_type: owner_type.clone(),
             is_captured: whole == "t",
@@ -90,7 +94,7 @@ pub fn shape(connection: &mut Connection, watched: &Watched, capture: Capture) -
 
 /// How it is with a lookup index on its shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct SeenLookup {
     /// The running server: its system identifier and timeline.
     pub place: String,
     pub announced: i64,
@@ -103,7 +107,7 @@ pub struct Seen {
 }
 
 /// None: the shard does not know it any more, or is another master's.
-pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Result<Option<Seen>> {
+pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Result<Option<SeenLookup>> {
     let query = fill(
         SHARD,
         &[("queue", word(capture.queue())), ("id", number(capture.0)), ("identity", text(identity))],
@@ -123,7 +127,14 @@ pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Re
         return Err(RemoteError::unreadable(connection.shard(), "a lookup index's steps").into());
     };
     let (place, oldest) = (place.clone(), oldest.clone().unwrap_or_else(|| "0".to_owned()));
-    Ok(Some(Seen { place, announced, consumed, is_full: is_full.as_deref() == Some("t"), oldest, waiting }))
+    Ok(Some(SeenLookup {
+        place,
+        announced,
+        consumed,
+        is_full: is_full.as_deref() == Some("t"),
+        oldest,
+        waiting,
+    }))
 }
 
 /// The lookup index's number on the shard.
@@ -137,7 +148,7 @@ pub fn find(connection: &mut Connection, token: &str, namespace: &str) -> Result
 }
 
 /// What of a lookup index a shard is told.
-pub struct Told<'a> {
+pub struct LookupTold<'a> {
     pub identity: &'a str,
     pub token: &'a str,
     pub namespace: &'a str,
@@ -147,7 +158,7 @@ pub struct Told<'a> {
 }
 
 /// Its number, given if it has none; whether it has just been given.
-pub fn enter(connection: &mut Connection, told: &Told<'_>) -> Result<(Capture, bool)> {
+pub fn enter(connection: &mut Connection, told: &LookupTold<'_>) -> Result<(Capture, bool)> {
     master::check(connection, told.identity)?;
     if let Some(capture) = find(connection, told.token, told.namespace)? {
         return Ok((capture, false));
@@ -170,10 +181,10 @@ pub fn enter(connection: &mut Connection, told: &Told<'_>) -> Result<(Capture, b
 /// Creates what is missing of the capture; the table's shape with it.
 pub fn install(
     connection: &mut Connection,
-    told: &Told<'_>,
-    watched: &Watched,
+    told: &LookupTold<'_>,
+    watched: &WatchedColumn,
     capture: Capture,
-) -> Result<Option<Shape>> {
+) -> Result<Option<LookupShape>> {
     let Some(shape) = shape(connection, watched, capture)? else { return Ok(None) };
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
@@ -200,7 +211,7 @@ pub fn install(
 }
 
 /// Whether a queue is there for columns of other types: the table is another one by now.
-fn has_types(connection: &mut Connection, capture: Capture, shape: &Shape) -> Result<bool> {
+fn has_types(connection: &mut Connection, capture: Capture, shape: &LookupShape) -> Result<bool> {
     let answer = connection.query(
         "SELECT count(*) = 0 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
           WHERE a.attrelid = to_regclass($1)
@@ -215,7 +226,7 @@ fn has_types(connection: &mut Connection, capture: Capture, shape: &Shape) -> Re
     Ok(answer.scalar() == Some("t"))
 }
 
-fn create_triggers(connection: &mut Connection, watched: &Watched, capture: Capture) -> Result<()> {
+fn create_triggers(connection: &mut Connection, watched: &WatchedColumn, capture: Capture) -> Result<()> {
     let table = watched.qualified();
     let (key, owner) = (ident(&watched.column), ident(&watched.shard_by));
     let queued = |row: &str| format!("shardmaster_agent.{}({row}.{key}, {row}.{owner})", capture.function());
@@ -250,13 +261,13 @@ fn create_triggers(connection: &mut Connection, watched: &Watched, capture: Capt
 }
 
 /// A lookup index that the shard knows.
-pub struct Known {
+pub struct KnownLookup {
     pub capture: Capture,
     pub token: String,
     pub name: String,
 }
 
-pub fn all(connection: &mut Connection) -> Result<Vec<Known>> {
+pub fn all(connection: &mut Connection) -> Result<Vec<KnownLookup>> {
     if !has(connection, "lookup")? {
         return Ok(Vec::new());
     }
@@ -264,7 +275,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Known>> {
         .run("SELECT id, token, left(name, 200) FROM shardmaster_agent.lookup ORDER BY id LIMIT 10000")?;
     let known = |row: &Vec<Option<String>>| match row.as_slice() {
         [Some(id), Some(token), Some(name)] => {
-            Some(Known { capture: Capture(id.parse().ok()?), token: token.clone(), name: name.clone() })
+            Some(KnownLookup { capture: Capture(id.parse().ok()?), token: token.clone(), name: name.clone() })
         }
         _ => None,
     };

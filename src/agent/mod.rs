@@ -48,7 +48,7 @@ use crate::agent::state::{changed, queue};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::quote::ident;
-use crate::remote::template::{Value, fill, number, sql, text, word};
+use crate::remote::template::{TemplateValue, fill, number, sql, text, word};
 use filter::Filter;
 use std::sync::LazyLock;
 
@@ -85,7 +85,7 @@ pub fn code_facts(lists: [&str; 3]) -> String {
 
 /// A query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach.
 /// `members` are the numbers of these tables, `columns` whose texts are read if they are generated.
-pub fn with_reaches(query: &str, members: &str, columns: &str, more: &[(&str, Value)]) -> String {
+pub fn with_reaches(query: &str, members: &str, columns: &str, more: &[(&str, TemplateValue)]) -> String {
     let mut values = vec![("members", sql(members)), ("columns", sql(columns))];
     let parts = [
         ("reaches", include_str!("../../sql/agent/reaches.sql")),
@@ -229,48 +229,55 @@ fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> Strin
 
 /// The kinds of a side's triggers, by the letter that ends their name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum TriggerEvent {
     Insert,
     Update,
     Delete,
     Truncate,
 }
 
-impl Event {
+impl TriggerEvent {
     /// Those that fire for rows. The server clones them from a partitioned table to its
     /// partitions, also to those that come later.
-    pub const ROW: [Event; 3] = [Event::Insert, Event::Update, Event::Delete];
-    pub const ALL: [Event; 4] = [Event::Insert, Event::Update, Event::Delete, Event::Truncate];
+    pub const ROW: [TriggerEvent; 3] = [TriggerEvent::Insert, TriggerEvent::Update, TriggerEvent::Delete];
+    pub const ALL: [TriggerEvent; 4] =
+        [TriggerEvent::Insert, TriggerEvent::Update, TriggerEvent::Delete, TriggerEvent::Truncate];
 
     fn letter(self) -> char {
         match self {
-            Event::Insert => 'i',
-            Event::Update => 'u',
-            Event::Delete => 'd',
-            Event::Truncate => 't',
+            TriggerEvent::Insert => 'i',
+            TriggerEvent::Update => 'u',
+            TriggerEvent::Delete => 'd',
+            TriggerEvent::Truncate => 't',
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Event::Insert => "INSERT",
-            Event::Update => "UPDATE",
-            Event::Delete => "DELETE",
-            Event::Truncate => "TRUNCATE",
+            TriggerEvent::Insert => "INSERT",
+            TriggerEvent::Update => "UPDATE",
+            TriggerEvent::Delete => "DELETE",
+            TriggerEvent::Truncate => "TRUNCATE",
         }
     }
 }
 
 /// The name of one of a side's triggers, not quoted. Of a table by its number: one that becomes a partition of another has
 /// its own beside the clones of the other's.
-pub fn trigger_name(split: i64, side: Side, ordinal: i32, event: Event) -> String {
+pub fn trigger_name(split: i64, side: Side, ordinal: i32, event: TriggerEvent) -> String {
     format!("{}{}_{ordinal}", trigger_prefix(split, side), event.letter())
 }
 
 /// What a row's trigger calls with the values of both versions. Where there is one, it stands for
 /// both: nothing has changed then that the function would have to tell apart.
-fn row_call(plan: &Plan, side: Side, watched: Watched<'_>, rows: &[&str], event: Event) -> String {
-    let Watched { shape, shard_by, ordinal, .. } = watched;
+fn row_call(
+    plan: &Plan,
+    side: Side,
+    watched: WatchedTable<'_>,
+    rows: &[&str],
+    event: TriggerEvent,
+) -> String {
+    let WatchedTable { shape, shard_by, ordinal, .. } = watched;
     let new = rows.first().copied().unwrap_or("NEW");
     let old = rows.last().copied().unwrap_or("OLD");
     let columns = |version: &str| {
@@ -289,7 +296,7 @@ fn row_call(plan: &Plan, side: Side, watched: Watched<'_>, rows: &[&str], event:
 
 /// The table whose triggers are made, as a side has it.
 #[derive(Clone, Copy)]
-pub struct Watched<'a> {
+pub struct WatchedTable<'a> {
     pub shape: &'a TableShape,
     pub shard_by: &'a Column,
     pub ordinal: i32,
@@ -299,15 +306,21 @@ pub struct Watched<'a> {
 
 /// One trigger of a table or partition, created and made to fire always. That it fires
 /// always goes over to clones. Those for rows do all there is to do in their conditions, but for native ones.
-pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event: Event) -> String {
-    let Watched { shard_by, ordinal, .. } = watched;
+pub fn trigger(
+    plan: &Plan,
+    side: Side,
+    watched: WatchedTable<'_>,
+    table: &str,
+    event: TriggerEvent,
+) -> String {
+    let WatchedTable { shard_by, ordinal, .. } = watched;
     let name = ident(&trigger_name(plan.id, side, ordinal, event));
     let function = trigger_function(plan.id, side, ordinal);
     let rows: &[&str] = match event {
-        Event::Insert => &["NEW"],
-        Event::Update => &["NEW", "OLD"],
-        Event::Delete => &["OLD"],
-        Event::Truncate => &[],
+        TriggerEvent::Insert => &["NEW"],
+        TriggerEvent::Update => &["NEW", "OLD"],
+        TriggerEvent::Delete => &["OLD"],
+        TriggerEvent::Truncate => &[],
     };
     // On the target it is the mover that writes, row by row of a copy, and so on the source of a reverse split,
     // which is that target. On other sources it is clients, whom each condition costs.
@@ -318,8 +331,8 @@ pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event
         (Side::Source, None) => String::new(),
     };
     let fires = match event {
-        Event::Truncate => "FOR EACH STATEMENT".to_owned(),
-        Event::Insert | Event::Update | Event::Delete => {
+        TriggerEvent::Truncate => "FOR EACH STATEMENT".to_owned(),
+        TriggerEvent::Insert | TriggerEvent::Update | TriggerEvent::Delete => {
             let scope = if side == Side::Source && judged::is_judged_within(plan, shard_by) {
                 String::new()
             } else {

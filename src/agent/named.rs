@@ -7,7 +7,7 @@ use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, text_array};
 
 /// As parameters.
-pub struct Named {
+pub struct NamedThings {
     /// Schemas, and what is named in each; none: operators.
     pub schemas: String,
     pub names: String,
@@ -15,13 +15,13 @@ pub struct Named {
     pub columns: String,
 }
 
-impl Named {
-    pub fn none() -> Named {
-        Named::of(&[])
+impl NamedThings {
+    pub fn none() -> NamedThings {
+        NamedThings::of(&[])
     }
 
-    pub fn of(named: &[Qualified]) -> Named {
-        Named {
+    pub fn of(named: &[Qualified]) -> NamedThings {
+        NamedThings {
             schemas: array_of(named.iter().map(|named| Some(named.schema.as_str()))),
             names: array_of(named.iter().map(|named| named.name.as_deref())),
             columns: text_array(&[]),
@@ -30,13 +30,13 @@ impl Named {
 
     /// In the statements of a split. The source alone reads the texts of computed columns; on
     /// the target COPY reads that of a shard-by column which is generated.
-    pub fn by(plan: &Plan, side: Side) -> Named {
+    pub fn by(plan: &Plan, side: Side) -> NamedThings {
         let (maps, columns) = match side {
             Side::Source => (plan.tables.iter().flat_map(|table| &table.maps).collect(), Vec::new()),
             Side::Target => (Vec::new(), plan.tables.iter().map(|table| table.shard_by.clone()).collect()),
         };
         let texts = maps.into_iter().filter_map(|map| map.expression.as_deref());
         let named: Vec<Qualified> = texts.filter_map(plain::qualified).flatten().collect();
-        Named { columns: text_array(&columns), ..Named::of(&named) }
+        NamedThings { columns: text_array(&columns), ..NamedThings::of(&named) }
     }
 }

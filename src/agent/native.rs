@@ -4,7 +4,7 @@
 use super::error::Result;
 use super::shape::{Column, TableShape};
 use super::state::queue;
-use super::{Event, SAMPLE, Watched, trigger_function, trigger_functions, trigger_prefix};
+use super::{SAMPLE, TriggerEvent, WatchedTable, trigger_function, trigger_functions, trigger_prefix};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::keys::ordered::Ordered;
@@ -80,8 +80,8 @@ pub fn function(plan: &Plan, ordinal: i32) -> String {
 }
 
 /// A trigger for rows. Columns are told by their numbers in this table, so that renaming one breaks no writer.
-pub fn trigger(plan: &Plan, watched: Watched<'_>, event: Event) -> String {
-    let Watched { shape, shard_by: by, ordinal, .. } = watched;
+pub fn trigger(plan: &Plan, watched: WatchedTable<'_>, event: TriggerEvent) -> String {
+    let WatchedTable { shape, shard_by: by, ordinal, .. } = watched;
     let table = &shape.name;
     let buckets = match &plan.scope {
         Scope::Buckets { count, .. } => count.get(),
@@ -100,7 +100,7 @@ pub fn trigger(plan: &Plan, watched: Watched<'_>, event: Event) -> String {
         event.name(),
         arguments.join(", ")
     );
-    if event != Event::Insert {
+    if event != TriggerEvent::Insert {
         return trigger;
     }
     // One that never fires, whose condition keeps these columns from being dropped or given another type, as those of

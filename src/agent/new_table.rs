@@ -14,7 +14,7 @@ const ALL: Duration = Duration::from_secs(5);
 
 /// What the shards that could be asked have said.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum SaidByShards {
     /// One of them has the table, with the column.
     Fits,
     /// A shard has something else of that name, in words.
@@ -28,7 +28,7 @@ pub enum Said {
 }
 
 /// Those of this database first, then by libpq, until one has it.
-pub fn look(table: &TableName, column: Option<&str>, mut shards: Vec<Shard>) -> Said {
+pub fn look(table: &TableName, column: Option<&str>, mut shards: Vec<Shard>) -> SaidByShards {
     shards.retain(|shard| shard.holds_rows() && shard.is_active());
     shards.sort_by_key(|shard| (shard.conninfo.is_some(), shard.shard_index));
     let deadline = Instant::now() + ALL;
@@ -43,12 +43,12 @@ pub fn look(table: &TableName, column: Option<&str>, mut shards: Vec<Shard>) -> 
             None => asked.push(shard.shard_key),
             Some((kind, has_column)) if kind.is_empty() => {
                 let shard = shard.shard_key;
-                return if has_column { Said::Fits } else { Said::NoColumn { shard } };
+                return if has_column { SaidByShards::Fits } else { SaidByShards::NoColumn { shard } };
             }
-            Some((kind, _)) => return Said::Other { shard: shard.shard_key, kind },
+            Some((kind, _)) => return SaidByShards::Other { shard: shard.shard_key, kind },
         }
     }
-    if asked.is_empty() { Said::Nothing } else { Said::Missing { asked } }
+    if asked.is_empty() { SaidByShards::Nothing } else { SaidByShards::Missing { asked } }
 }
 
 /// Words for what has the name there, and whether it has the column.

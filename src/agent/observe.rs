@@ -6,7 +6,7 @@ use super::session::Side;
 use super::shape::Observation;
 use super::stamp::{self, LISTS};
 use crate::agent;
-use crate::agent::named::Named;
+use crate::agent::named::NamedThings;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::quote::text_array;
@@ -107,7 +107,7 @@ fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let named = Named::by(plan, side);
+    let named = NamedThings::by(plan, side);
     [
         text_array(&schemas),
         text_array(&names),

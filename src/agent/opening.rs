@@ -51,7 +51,7 @@ pub struct Opening<'a> {
 }
 
 /// What the shard has said.
-pub struct Opened {
+pub struct OpenedSession {
     /// It has the secret.
     pub knows: bool,
     /// It is to be given the hash of the extension that the shard has.
@@ -94,7 +94,7 @@ impl Opening<'_> {
     }
 
     /// Begins a session with it.
-    pub fn begin(&self, connection: &mut Connection) -> Result<Opened, RemoteError> {
+    pub fn begin(&self, connection: &mut Connection) -> Result<OpenedSession, RemoteError> {
         let is_known = strangers::is_known(connection.shard());
         let rows = connection.run(&self.message(connection.server_version(), is_known))?.rows;
         let mut cells = rows.into_iter().next().unwrap_or_default().into_iter();
@@ -107,6 +107,6 @@ impl Opening<'_> {
         }
         connection.set_instance(instance);
         connection.keep_alive(idle_limit() / 4);
-        Ok(Opened { knows: knows.as_deref() == Some("t"), installed })
+        Ok(OpenedSession { knows: knows.as_deref() == Some("t"), installed })
     }
 }

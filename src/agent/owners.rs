@@ -2,7 +2,7 @@
 //! follows from it is not known here.
 
 use super::catalogs;
-use super::named::Named;
+use super::named::NamedThings;
 use crate::agent;
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::{literal, text_array};
@@ -89,7 +89,7 @@ pub fn number_of(session: &mut Connection, role: &str) -> Result<i64, Failure> {
 
 /// What is found on a side.
 #[derive(Default)]
-pub struct Found {
+pub struct CodeFindings {
     pub code: Vec<Code>,
     /// Roles that own tables and are no superusers, where the mover is one.
     pub lesser: Vec<String>,
@@ -100,8 +100,8 @@ pub fn find_in(
     connection: &mut Connection,
     (schemas, tables): (Vec<String>, Vec<String>),
     trusted: &[String],
-    named: &Named,
-) -> Result<Found, RemoteError> {
+    named: &NamedThings,
+) -> Result<CodeFindings, RemoteError> {
     let lists = [&schemas, &tables, &trusted.to_vec()].map(|list| text_array(list));
     // Asked of some sessions twice: before and after a wait for writers.
     let rows = catalogs::ask_again(
@@ -119,7 +119,7 @@ pub fn find_in(
             Some(&named.columns),
         ],
     )?;
-    let mut found = Found::default();
+    let mut found = CodeFindings::default();
     for row in rows.rows {
         match row.as_slice() {
             [Some(owner), Some(what), Some(called_by), Some(others)] => found.code.push(Code {
@@ -141,7 +141,7 @@ pub fn refuse(
     tables: (Vec<String>, Vec<String>),
     trusted: &[String],
 ) -> Result<(), Failure> {
-    let found = find_in(connection, tables, trusted, &Named::none())?;
+    let found = find_in(connection, tables, trusted, &NamedThings::none())?;
     let Some(first) = found.code.first() else { return Ok(()) };
     let text =
         format!("on shard \"{}\" the mover would run untrusted code: {}", connection.shard(), first.text());

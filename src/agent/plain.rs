@@ -5,7 +5,7 @@
 
 /// A part of an expression.
 #[derive(Debug, PartialEq, Eq)]
-enum Token {
+enum ExpressionToken {
     /// A text in quotes.
     Text,
     /// A word, or a name in quotes, and what was called by it if a parenthesis follows.
@@ -43,7 +43,7 @@ const REFUSED: [&str; 12] = [
     "returning",
 ];
 
-fn tokens(text: &str, author: Author) -> Option<Vec<Token>> {
+fn tokens(text: &str, author: Author) -> Option<Vec<ExpressionToken>> {
     let chars: Vec<char> = text.chars().collect();
     // As the server has it: no letter beyond ASCII is a blank.
     let is_word = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii() || c == '_' || c == '$';
@@ -53,15 +53,15 @@ fn tokens(text: &str, author: Author) -> Option<Vec<Token>> {
         match c {
             '\'' => {
                 // What follows an escape string in quotes is one, too.
-                if found.last() == Some(&Token::Text) {
+                if found.last() == Some(&ExpressionToken::Text) {
                     return None;
                 }
                 at = quoted(&chars, at, '\'', author)?;
-                found.push(Token::Text);
+                found.push(ExpressionToken::Text);
             }
             '"' => {
                 let end = quoted(&chars, at, '"', author)?;
-                found.push(Token::Word(chars[at..end].iter().collect()));
+                found.push(ExpressionToken::Word(chars[at..end].iter().collect()));
                 at = end;
             }
             ';' | '\\' | '\0' => return None,
@@ -70,8 +70,8 @@ fn tokens(text: &str, author: Author) -> Option<Vec<Token>> {
             '-' if next == Some('-') => return None,
             '/' if next == Some('*') => return None,
             '$' => return None,
-            '(' => (at, _) = (at + 1, found.push(Token::Open)),
-            ')' => (at, _) = (at + 1, found.push(Token::Close)),
+            '(' => (at, _) = (at + 1, found.push(ExpressionToken::Open)),
+            ')' => (at, _) = (at + 1, found.push(ExpressionToken::Close)),
             c if is_word(c) => {
                 let end = (at..chars.len()).find(|n| !is_word(chars[*n])).unwrap_or(chars.len());
                 let word: String = chars[at..end].iter().collect();
@@ -80,21 +80,21 @@ fn tokens(text: &str, author: Author) -> Option<Vec<Token>> {
                     let is_escape = author == Author::Operator && word.eq_ignore_ascii_case("e");
                     if is_escape {
                         at = escaped(&chars, end)?;
-                        found.push(Token::Text);
+                        found.push(ExpressionToken::Text);
                         continue;
                     }
                     if author == Author::Server || word.len() == 1 {
                         return None;
                     }
                 }
-                found.push(Token::Word(word.to_ascii_lowercase()));
+                found.push(ExpressionToken::Word(word.to_ascii_lowercase()));
                 at = end;
             }
             // A blank for servers from 17 on alone.
             '\u{b}' => return None,
             c if c.is_ascii_whitespace() => at += 1,
-            '.' => (at, _) = (at + 1, found.push(Token::Dot)),
-            _ => (at, _) = (at + 1, found.push(Token::Other(c))),
+            '.' => (at, _) = (at + 1, found.push(ExpressionToken::Dot)),
+            _ => (at, _) = (at + 1, found.push(ExpressionToken::Other(c))),
         }
     }
     Some(found)
@@ -130,58 +130,63 @@ fn escaped(chars: &[char], from: usize) -> Option<usize> {
 /// A name with its schema, and whether a parenthesis follows it: a type's name with one may be a
 /// function.
 #[derive(PartialEq, Eq)]
-pub struct Name {
+pub struct PlainName {
     pub text: String,
     is_qualified: bool,
     pub is_called: bool,
 }
 
-fn names_of(tokens: &[Token]) -> Vec<Name> {
-    let mut found: Vec<Name> = Vec::new();
+fn names_of(tokens: &[ExpressionToken]) -> Vec<PlainName> {
+    let mut found: Vec<PlainName> = Vec::new();
     for (n, token) in tokens.iter().enumerate() {
-        let Token::Word(word) = token else { continue };
-        let is_called = tokens.get(n + 1) == Some(&Token::Open);
-        let goes_on = n > 1 && tokens[n - 1] == Token::Dot && matches!(tokens[n - 2], Token::Word(_));
+        let ExpressionToken::Word(word) = token else { continue };
+        let is_called = tokens.get(n + 1) == Some(&ExpressionToken::Open);
+        let goes_on = n > 1
+            && tokens[n - 1] == ExpressionToken::Dot
+            && matches!(tokens[n - 2], ExpressionToken::Word(_));
         match found.last_mut() {
             Some(last) if goes_on => {
                 last.text += &format!(".{word}");
                 (last.is_qualified, last.is_called) = (true, is_called);
             }
-            _ => found.push(Name { text: word.clone(), is_qualified: false, is_called }),
+            _ => found.push(PlainName { text: word.clone(), is_qualified: false, is_called }),
         }
     }
     found
 }
 
-fn is_number(name: &Name) -> bool {
+fn is_number(name: &PlainName) -> bool {
     name.text.chars().all(|c| c.is_ascii_digit() || c == '.' || c == 'e')
 }
 
 /// Whether every dot is in a name or a number. Behind a value the server takes what stands
 /// there for a function of it, whatever the value is: `('x').pg_read_file`.
-fn has_plain_dots(tokens: &[Token]) -> bool {
-    let is_word = |n: usize| matches!(tokens.get(n), Some(Token::Word(_)));
+fn has_plain_dots(tokens: &[ExpressionToken]) -> bool {
+    let is_word = |n: usize| matches!(tokens.get(n), Some(ExpressionToken::Word(_)));
     let is_plain = |n: usize| n > 0 && is_word(n - 1) && is_word(n + 1);
-    (0..tokens.len()).filter(|n| tokens[*n] == Token::Dot).all(is_plain)
+    (0..tokens.len()).filter(|n| tokens[*n] == ExpressionToken::Dot).all(is_plain)
 }
 
 /// Whether a text is one expression that calls nothing, and names nothing in a schema, but
 /// what `is_known` knows: as it is written, with its schema.
-pub fn is_expression(text: &str, is_known: impl Fn(&Name) -> bool) -> bool {
+pub fn is_expression(text: &str, is_known: impl Fn(&PlainName) -> bool) -> bool {
     let Some(tokens) = tokens(text, Author::Server) else { return false };
     let mut depth = 0_usize;
     for token in &tokens {
         match token {
-            Token::Open => depth += 1,
-            Token::Close => match depth.checked_sub(1) {
+            ExpressionToken::Open => depth += 1,
+            ExpressionToken::Close => match depth.checked_sub(1) {
                 Some(less) => depth = less,
                 None => return false,
             },
-            Token::Word(word) if REFUSED.contains(&word.as_str()) => return false,
-            Token::Word(_) | Token::Text | Token::Dot | Token::Other(_) => {}
+            ExpressionToken::Word(word) if REFUSED.contains(&word.as_str()) => return false,
+            ExpressionToken::Word(_)
+            | ExpressionToken::Text
+            | ExpressionToken::Dot
+            | ExpressionToken::Other(_) => {}
         }
     }
-    let is_plain = |name: &Name| {
+    let is_plain = |name: &PlainName| {
         let is_word = !name.is_qualified && (!name.is_called || NO_CALL.contains(&name.text.as_str()));
         is_word || is_number(name) || is_known(name)
     };
@@ -189,7 +194,7 @@ pub fn is_expression(text: &str, is_known: impl Fn(&Name) -> bool) -> bool {
 }
 
 /// The names that a text calls, and those that it names in a schema.
-pub fn known_names(text: &str) -> Vec<Name> {
+pub fn known_names(text: &str) -> Vec<PlainName> {
     let names = names_of(&tokens(text, Author::Server).unwrap_or_default());
     names.into_iter().filter(|name| name.is_called || name.is_qualified).collect()
 }
@@ -208,17 +213,20 @@ const BEFORE_VALUES: [&str; 11] =
 
 /// Whether a word is the row `t` of which a column is meant: no function, no type and no
 /// operator of a schema that somebody has called so.
-fn is_of_row(tokens: &[Token], n: usize) -> bool {
+fn is_of_row(tokens: &[ExpressionToken], n: usize) -> bool {
     let before = n.checked_sub(1).and_then(|before| tokens.get(before));
     let is_value = match before {
-        None | Some(Token::Open) => true,
-        Some(Token::Other(c)) => *c != ':',
-        Some(Token::Word(word)) => BEFORE_VALUES.contains(&word.as_str()),
-        Some(Token::Close | Token::Dot | Token::Text) => false,
+        None | Some(ExpressionToken::Open) => true,
+        Some(ExpressionToken::Other(c)) => *c != ':',
+        Some(ExpressionToken::Word(word)) => BEFORE_VALUES.contains(&word.as_str()),
+        Some(ExpressionToken::Close | ExpressionToken::Dot | ExpressionToken::Text) => false,
     };
-    let is_column = matches!(tokens.get(n + 2), Some(Token::Word(_)))
-        && !matches!(tokens.get(n + 3), Some(Token::Open | Token::Text | Token::Dot));
-    is_value && is_column && matches!(&tokens[n], Token::Word(word) if plain(word) == "t")
+    let is_column = matches!(tokens.get(n + 2), Some(ExpressionToken::Word(_)))
+        && !matches!(
+            tokens.get(n + 3),
+            Some(ExpressionToken::Open | ExpressionToken::Text | ExpressionToken::Dot)
+        );
+    is_value && is_column && matches!(&tokens[n], ExpressionToken::Word(word) if plain(word) == "t")
 }
 
 /// What an operator's expression may name in schemas, by functions, operators or types that
@@ -226,14 +234,16 @@ fn is_of_row(tokens: &[Token], n: usize) -> bool {
 pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
     let tokens = tokens(text, Author::Operator)?;
     let name = |n: usize| match tokens.get(n) {
-        Some(Token::Word(word)) if !word.starts_with(|c: char| c.is_ascii_digit()) => Some(plain(word)),
+        Some(ExpressionToken::Word(word)) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
+            Some(plain(word))
+        }
         _ => None,
     };
     let at: Vec<usize> = (0..tokens.len())
-        .filter(|n| tokens.get(n + 1) == Some(&Token::Dot) && !is_of_row(&tokens, *n))
+        .filter(|n| tokens.get(n + 1) == Some(&ExpressionToken::Dot) && !is_of_row(&tokens, *n))
         .collect();
     // A server whose letters are single bytes makes capitals beyond ASCII small, by its locale.
-    let is_folded = |n: usize| matches!(tokens.get(n), Some(Token::Word(word)) if !word.starts_with('"') && !word.is_ascii());
+    let is_folded = |n: usize| matches!(tokens.get(n), Some(ExpressionToken::Word(word)) if !word.starts_with('"') && !word.is_ascii());
     if at.iter().any(|n| is_folded(*n) || is_folded(n + 2)) {
         return None;
     }
@@ -247,7 +257,7 @@ pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
 /// Whether an operator's expression holds a query: none reads a table without one of these
 /// words, and neither is a name that has no quotes.
 pub fn has_query(text: &str) -> bool {
-    let is_query = |token: &Token| matches!(token, Token::Word(word) if word == "select" || word == "table");
+    let is_query = |token: &ExpressionToken| matches!(token, ExpressionToken::Word(word) if word == "select" || word == "table");
     tokens(text, Author::Operator).is_none_or(|tokens| tokens.iter().any(is_query))
 }
 

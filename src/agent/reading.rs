@@ -21,7 +21,7 @@ const READING: &str = include_str!("../../sql/agent/reading.sql");
 
 /// What is locked, and what is not.
 #[derive(Deserialize, PartialEq, Eq, Default)]
-pub struct Locked {
+pub struct LockedTables {
     /// Qualified and quoted, without their partitions.
     names: BTreeSet<String>,
     /// With their partitions, by their numbers.
@@ -31,7 +31,7 @@ pub struct Locked {
     pub closed: BTreeSet<usize>,
 }
 
-impl Locked {
+impl LockedTables {
     /// Whether a table that is asked was looked at under its lock.
     pub fn has(&self, name: &str) -> bool {
         self.held.values().any(|held| held == name)
@@ -50,7 +50,7 @@ impl Locked {
     }
 }
 
-fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<Locked> {
+fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<LockedTables> {
     let found = catalogs::ask_again(connection, "reading", READING, &[Some(&lists[0]), Some(&lists[1])])?;
     let told = serde_json::from_str(found.scalar().unwrap_or_default());
     Ok(told.map_err(|error| RemoteError::unreadable(connection.shard(), error))?)
@@ -63,7 +63,7 @@ pub fn begin(
     connection: &mut Connection,
     (schemas, tables): (&[String], &[String]),
     patience: Duration,
-) -> Result<Locked> {
+) -> Result<LockedTables> {
     let lists = [schemas, tables].map(text_array);
     short_lock::again(patience, || {
         let to_lock = ask(connection, &lists)?;
@@ -101,7 +101,7 @@ pub fn begin_all(
     connection: &mut Connection,
     (schemas, tables): (&[String], &[String]),
     patience: Duration,
-) -> Result<Locked> {
+) -> Result<LockedTables> {
     let locked = begin(connection, (schemas, tables), patience)?;
     let Some(position) = locked.closed.first() else { return Ok(locked) };
     connection.run("ROLLBACK")?;

@@ -3,7 +3,7 @@
 
 use super::shape::{Column, TableShape};
 use super::state::queue;
-use super::{Event, SAMPLE, key_arguments, key_values};
+use super::{SAMPLE, TriggerEvent, key_arguments, key_values};
 use crate::remote::quote::{ident, literal};
 use crate::remote::template::{fill, number, sql, word};
 
@@ -70,11 +70,11 @@ fn key_numbers(shape: &TableShape) -> String {
 
 /// The triggers of a table on its origin.
 pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
-    let trigger = |event: Event| {
+    let trigger = |event: TriggerEvent| {
         let has = |version: &str| match event {
-            Event::Insert => version == "NEW",
-            Event::Delete => version == "OLD",
-            Event::Update | Event::Truncate => true,
+            TriggerEvent::Insert => version == "NEW",
+            TriggerEvent::Delete => version == "OLD",
+            TriggerEvent::Update | TriggerEvent::Truncate => true,
         };
         let value = |version: &str, column: &String| {
             if has(version) { format!("{version}.{}", ident(column)) } else { "NULL".to_owned() }
@@ -96,7 +96,7 @@ pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
             key_numbers(shape)
         )
     };
-    Event::ROW.map(trigger).join("; ")
+    TriggerEvent::ROW.map(trigger).join("; ")
 }
 
 /// The trigger of a copy.

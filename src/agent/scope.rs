@@ -3,7 +3,7 @@
 
 use super::session_hash::AGENT;
 use super::shape::Column;
-use super::types::Family;
+use super::types::TypeFamily;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
@@ -126,7 +126,7 @@ impl Scope {
     pub fn arriving(&self, column: &Column) -> String {
         let value = arriving(column);
         match self {
-            Scope::Keys(keys) if keys.len() > LISTED_KEYS && column.family() != Some(Family::Numeric) => {
+            Scope::Keys(keys) if keys.len() > LISTED_KEYS && column.family() != Some(TypeFamily::Numeric) => {
                 let names = keys.iter().map(|key| (key.clone(), serde_json::Value::Null));
                 let object = serde_json::Value::Object(names.collect());
                 // Not a cast where that could be somebody's own.

@@ -22,7 +22,7 @@ static ASKED: LazyLock<String> = LazyLock::new(|| {
 
 /// What a side's tables look like now, in the session's snapshot, but for how large they are: that may be older.
 pub fn look(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
-    let mut seen = Seen::default();
+    let mut seen = SeenTables::default();
     let asked = seen.statements(connection, plan, side)?;
     let answers = connection.run_for_each(&asked)?;
     seen.read(connection, plan, side, &answers.into_iter().next().unwrap_or_default())
@@ -30,7 +30,7 @@ pub fn look(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Obse
 
 /// One side's tables as a session saw them.
 #[derive(Default)]
-pub struct Seen {
+pub struct SeenTables {
     /// None: nobody has seen them, or there is more to be looked at each time.
     known: Option<Observation>,
     /// What is known was seen by this session.
@@ -38,7 +38,7 @@ pub struct Seen {
     is_new: bool,
 }
 
-impl Seen {
+impl SeenTables {
     /// The statements that ask whether they are as they were, or else what they are like, of which one gives rows: to be
     /// sent with others.
     pub fn statements(&mut self, connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {

@@ -1,7 +1,7 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
 use super::error::{Result, SplitError};
-use super::opening::{Opened, Opening};
+use super::opening::{OpenedSession, Opening};
 use super::{credential, place, session_hash};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
@@ -116,7 +116,7 @@ fn open_by(
     params: &Params,
     timeout: Duration,
     opening: &Opening<'_>,
-) -> std::result::Result<(Connection, Opened), RemoteError> {
+) -> std::result::Result<(Connection, OpenedSession), RemoteError> {
     let timeout = PATIENCE.get().map_or(timeout, |patience| patience.min(timeout));
     let _said = wait::said();
     wait::report_as(WorkerStatus::Connecting, &format!("connecting to shard \"{}\"", shard.shard_key));
@@ -181,13 +181,13 @@ impl LocalEndpoint {
 
 /// By what a shard knows sessions of the mover: the hash, which it stores, and the secret.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct SessionSecret<'a> {
     pub token: &'a str,
     pub secret: &'a str,
 }
 
 /// A session that guards let pass.
-pub fn open_as(shard: &Shard, purpose: &str, known: Known<'_>, replica: bool) -> Result<Connection> {
+pub fn open_as(shard: &Shard, purpose: &str, known: SessionSecret<'_>, replica: bool) -> Result<Connection> {
     open_known(shard, purpose, known, replica, false).map(|(session, _)| session)
 }
 
@@ -196,10 +196,10 @@ pub fn open_as(shard: &Shard, purpose: &str, known: Known<'_>, replica: bool) ->
 fn open_known(
     shard: &Shard,
     purpose: &str,
-    known: Known<'_>,
+    known: SessionSecret<'_>,
     replica: bool,
     hashes: bool,
-) -> Result<(Connection, Opened)> {
+) -> Result<(Connection, OpenedSession)> {
     let secret = known.secret;
     let opening = Opening { token: Some(known.token), replica, hashes };
     let mut params = parameters(shard, purpose)?;
@@ -243,7 +243,7 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         Side::Target => &plan.target,
     };
     let purpose = format!("split {} {purpose}", plan.id);
-    let known = Known { token: &plan.token, secret: &plan.secret };
+    let known = SessionSecret { token: &plan.token, secret: &plan.secret };
     let hashes = plan.scope.strategy().buckets().is_some();
     let (mut connection, opened) = open_known(shard, &purpose, known, side == Side::Target, hashes)?;
     if let Some(schema) = &opened.installed {

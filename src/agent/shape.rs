@@ -51,12 +51,12 @@ pub struct TableShape {
     /// What would change rows that are copied into it, or keep them from what it promises.
     pub hazards: Option<String>,
     /// Its keys, unique and exclusion constraints.
-    pub promises: Option<Vec<Promise>>,
+    pub promises: Option<Vec<Exclusion>>,
 }
 
 /// A constraint by which two rows of a table exclude each other.
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Promise {
+pub struct Exclusion {
     pub name: String,
     pub says: String,
     pub columns: Vec<String>,
@@ -84,7 +84,7 @@ pub struct Column {
     /// What the type is made of; None for the server's own.
     pub signature: Option<String>,
     /// The types in which that ends.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TypePart>,
     /// None: that of the type.
     pub collation: Option<String>,
     /// What the collation takes for equal, where that is not the same bytes.
@@ -100,7 +100,7 @@ pub struct Column {
 
 /// A type that is not made of others.
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct TypePart {
     /// As the server writes it; of an extension: without a schema.
     pub name: String,
     pub kind: String,
@@ -186,9 +186,9 @@ impl TableShape {
         &self,
         other: &TableShape,
         is_own: impl Fn(&str) -> bool,
-    ) -> Option<(&Promise, &'static str)> {
+    ) -> Option<(&Exclusion, &'static str)> {
         let given = other.promises.as_deref().unwrap_or_default();
-        let why = |promise: &Promise| {
+        let why = |promise: &Exclusion| {
             if given.iter().any(|other| other.says == promise.says) {
                 promise.columns.iter().any(|column| is_own(column)).then_some("of a generated column")
             } else {

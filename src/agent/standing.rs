@@ -7,8 +7,8 @@ use super::look_up::{key_of, known_types, ordered};
 use super::scope::bucket_for_writers;
 use super::session_hash::AGENT;
 use super::shape::{Column, TableShape};
-use super::state::standing::{self as state, Standing};
-use super::types::Family;
+use super::state::standing::{self as state, KeyGuard};
+use super::types::TypeFamily;
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
@@ -35,7 +35,7 @@ impl Arrival {
     }
 }
 
-impl Standing {
+impl KeyGuard {
     /// Of a table by its number: one that becomes a partition of another has its own beside the clones of the other's.
     pub fn trigger_name(&self, arrival: Arrival, shape: &TableShape) -> String {
         format!("{}{}_{}", self.trigger_prefix(), arrival.letter(), shape.oid.as_deref().unwrap_or_default())
@@ -84,8 +84,8 @@ impl Standing {
         match self.entries {
             Strategy::Directory => {
                 let collate = match column.family() {
-                    Some(Family::Text | Family::Enum(_)) | None => " COLLATE pg_catalog.\"C\"",
-                    Some(Family::Integer | Family::Numeric | Family::Uuid) => "",
+                    Some(TypeFamily::Text | TypeFamily::Enum(_)) | None => " COLLATE pg_catalog.\"C\"",
+                    Some(TypeFamily::Integer | TypeFamily::Numeric | TypeFamily::Uuid) => "",
                 };
                 format!("1 FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) ({}{collate})", key_of(column))
             }
@@ -110,7 +110,7 @@ impl Standing {
 
 /// Writes the look-up for a type of column, whose query has been run: a function's text is only
 /// read when a writer calls it. In a transaction.
-pub fn write_look_up(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<()> {
+pub fn write_look_up(connection: &mut Connection, guard: &KeyGuard, column: &Column) -> Result<()> {
     if let Some(functions) = guard.entries.scope(&[]).functions(AGENT) {
         connection.run(&functions)?;
     }
@@ -124,7 +124,7 @@ pub fn write_look_up(connection: &mut Connection, guard: &Standing, column: &Col
 }
 
 /// Drops what a guard without triggers has left. In a transaction.
-pub fn drop_objects(connection: &mut Connection, guard: &Standing) -> Result<()> {
+pub fn drop_objects(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     let function = guard.function();
     for column in known_types(connection, &function)? {
         connection.run(&format!("DROP FUNCTION shardmaster_agent.{function}({})", column.base))?;

@@ -1,7 +1,7 @@
 //! Which types can do what in a split: a list of what tests have shown to be right. A
 //! type that is not in it is refused before anything moves.
 
-use super::shape::{Column, Part};
+use super::shape::{Column, TypePart};
 
 /// How values come over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Travel {
 
 /// What a type can be in a primary key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum KeyFitness {
     /// Equal values have equal bytes.
     Plain,
     /// Its equality is one of its own.
@@ -27,7 +27,7 @@ pub enum Key {
 
 /// Values that routing takes for the same key, whatever the columns' types are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Family {
+pub enum TypeFamily {
     Integer,
     Numeric,
     Text,
@@ -36,37 +36,37 @@ pub enum Family {
     Enum(String),
 }
 
-impl Family {
+impl TypeFamily {
     /// The type that a redirect's table and its look-ups compare keys of the family as.
     pub fn compared_as(&self) -> &'static str {
         match self {
-            Family::Integer | Family::Numeric => "pg_catalog.numeric",
-            Family::Text | Family::Enum(_) => "pg_catalog.text",
-            Family::Uuid => "pg_catalog.uuid",
+            TypeFamily::Integer | TypeFamily::Numeric => "pg_catalog.numeric",
+            TypeFamily::Text | TypeFamily::Enum(_) => "pg_catalog.text",
+            TypeFamily::Uuid => "pg_catalog.uuid",
         }
     }
 }
 
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownTypes {
     pub name: &'static str,
     pub travel: Travel,
-    pub key: Key,
+    pub key: KeyFitness,
     pub note: &'static str,
     /// Its values mean something on the server that gave them, and nothing or something else on another.
     pub of_one_server: bool,
 }
 
-const fn known(name: &'static str, travel: Travel, key: Key) -> Known {
+const fn known(name: &'static str, travel: Travel, key: KeyFitness) -> KnownTypes {
     noted(name, travel, key, "")
 }
 
-const fn noted(name: &'static str, travel: Travel, key: Key, note: &'static str) -> Known {
-    Known { name, travel, key, note, of_one_server: false }
+const fn noted(name: &'static str, travel: Travel, key: KeyFitness, note: &'static str) -> KnownTypes {
+    KnownTypes { name, travel, key, note, of_one_server: false }
 }
 
-const fn of_one_server(name: &'static str, key: Key, note: &'static str) -> Known {
-    Known { name, travel: Travel::Text, key, note, of_one_server: true }
+const fn of_one_server(name: &'static str, key: KeyFitness, note: &'static str) -> KnownTypes {
+    KnownTypes { name, travel: Travel::Text, key, note, of_one_server: true }
 }
 
 const OF_CATALOG: &str =
@@ -75,125 +75,125 @@ const OF_TRANSACTIONS: &str =
     "the source's transactions, rows or log, copied as they are: a remark of the check";
 
 /// The server's own types, as they are written without length and precision.
-pub const BUILTIN: &[Known] = &[
-    known("smallint", Travel::Binary, Key::Plain),
-    known("integer", Travel::Binary, Key::Plain),
-    known("bigint", Travel::Binary, Key::Plain),
-    noted("numeric", Travel::Binary, Key::Own, "PostgreSQL 13 has no infinity and refuses it"),
-    known("real", Travel::Binary, Key::Own),
-    known("double precision", Travel::Binary, Key::Own),
-    known("boolean", Travel::Binary, Key::Plain),
-    known("text", Travel::Binary, Key::Plain),
-    known("character varying", Travel::Binary, Key::Plain),
-    known("character", Travel::Binary, Key::Own),
+pub const BUILTIN: &[KnownTypes] = &[
+    known("smallint", Travel::Binary, KeyFitness::Plain),
+    known("integer", Travel::Binary, KeyFitness::Plain),
+    known("bigint", Travel::Binary, KeyFitness::Plain),
+    noted("numeric", Travel::Binary, KeyFitness::Own, "PostgreSQL 13 has no infinity and refuses it"),
+    known("real", Travel::Binary, KeyFitness::Own),
+    known("double precision", Travel::Binary, KeyFitness::Own),
+    known("boolean", Travel::Binary, KeyFitness::Plain),
+    known("text", Travel::Binary, KeyFitness::Plain),
+    known("character varying", Travel::Binary, KeyFitness::Plain),
+    known("character", Travel::Binary, KeyFitness::Own),
     noted(
         "\"char\"",
         Travel::Text,
-        Key::Plain,
+        KeyFitness::Plain,
         "not between versions before 16 and from 16, which write it differently",
     ),
-    known("name", Travel::Text, Key::Own),
-    known("bytea", Travel::Binary, Key::Plain),
-    known("uuid", Travel::Binary, Key::Plain),
-    known("date", Travel::Binary, Key::Plain),
-    known("time without time zone", Travel::Binary, Key::Plain),
-    known("time with time zone", Travel::Binary, Key::Own),
-    known("timestamp without time zone", Travel::Binary, Key::Plain),
-    known("timestamp with time zone", Travel::Binary, Key::Plain),
-    noted("interval", Travel::Text, Key::Own, "versions before 17 have no infinity and refuse it"),
-    known("json", Travel::Binary, Key::No),
-    known("jsonb", Travel::Binary, Key::Own),
-    known("jsonpath", Travel::Text, Key::No),
-    known("xml", Travel::Text, Key::No),
-    known("inet", Travel::Binary, Key::Own),
-    known("cidr", Travel::Binary, Key::Own),
-    known("macaddr", Travel::Binary, Key::Own),
-    known("macaddr8", Travel::Text, Key::Own),
-    known("bit", Travel::Text, Key::Own),
-    known("bit varying", Travel::Text, Key::Own),
-    noted("money", Travel::Text, Key::Own, "where lc_monetary is the same on both servers"),
-    known("point", Travel::Text, Key::No),
-    known("line", Travel::Text, Key::No),
-    known("lseg", Travel::Text, Key::No),
-    known("box", Travel::Text, Key::No),
-    known("path", Travel::Text, Key::No),
-    known("polygon", Travel::Text, Key::No),
-    known("circle", Travel::Text, Key::No),
-    known("tsvector", Travel::Text, Key::Own),
-    known("tsquery", Travel::Text, Key::Own),
-    known("int4range", Travel::Text, Key::Own),
-    known("int8range", Travel::Text, Key::Own),
-    known("numrange", Travel::Text, Key::Own),
-    known("tsrange", Travel::Text, Key::Own),
-    known("tstzrange", Travel::Text, Key::Own),
-    known("daterange", Travel::Text, Key::Own),
-    known("int4multirange", Travel::Text, Key::Own),
-    known("int8multirange", Travel::Text, Key::Own),
-    known("nummultirange", Travel::Text, Key::Own),
-    known("tsmultirange", Travel::Text, Key::Own),
-    known("tstzmultirange", Travel::Text, Key::Own),
-    known("datemultirange", Travel::Text, Key::Own),
-    of_one_server("pg_lsn", Key::Own, OF_TRANSACTIONS),
-    of_one_server("pg_snapshot", Key::No, OF_TRANSACTIONS),
-    of_one_server("txid_snapshot", Key::No, OF_TRANSACTIONS),
-    of_one_server("xid", Key::No, OF_TRANSACTIONS),
-    of_one_server("xid8", Key::Own, OF_TRANSACTIONS),
-    of_one_server("cid", Key::No, OF_TRANSACTIONS),
-    of_one_server("tid", Key::Own, OF_TRANSACTIONS),
-    known("refcursor", Travel::Text, Key::No),
-    of_one_server("oid", Key::Plain, OF_CATALOG),
-    of_one_server("regclass", Key::Own, OF_CATALOG),
-    of_one_server("regcollation", Key::Own, OF_CATALOG),
-    of_one_server("regconfig", Key::Own, OF_CATALOG),
-    of_one_server("regdictionary", Key::Own, OF_CATALOG),
-    of_one_server("regnamespace", Key::Own, OF_CATALOG),
-    of_one_server("regoper", Key::Own, OF_CATALOG),
-    of_one_server("regoperator", Key::Own, OF_CATALOG),
-    of_one_server("regproc", Key::Own, OF_CATALOG),
-    of_one_server("regprocedure", Key::Own, OF_CATALOG),
-    of_one_server("regrole", Key::Own, OF_CATALOG),
-    of_one_server("regtype", Key::Own, OF_CATALOG),
-    noted("aclitem", Travel::Never, Key::No, "names roles, which may differ on the target"),
-    noted("gtsvector", Travel::Never, Key::No, "cannot be read back"),
-    noted("pg_brin_bloom_summary", Travel::Never, Key::No, "cannot be read back"),
-    noted("pg_brin_minmax_multi_summary", Travel::Never, Key::No, "cannot be read back"),
-    noted("pg_dependencies", Travel::Never, Key::No, "cannot be read back"),
-    noted("pg_mcv_list", Travel::Never, Key::No, "cannot be read back"),
-    noted("pg_ndistinct", Travel::Never, Key::No, "cannot be read back"),
-    noted("pg_node_tree", Travel::Never, Key::No, "cannot be read back"),
+    known("name", Travel::Text, KeyFitness::Own),
+    known("bytea", Travel::Binary, KeyFitness::Plain),
+    known("uuid", Travel::Binary, KeyFitness::Plain),
+    known("date", Travel::Binary, KeyFitness::Plain),
+    known("time without time zone", Travel::Binary, KeyFitness::Plain),
+    known("time with time zone", Travel::Binary, KeyFitness::Own),
+    known("timestamp without time zone", Travel::Binary, KeyFitness::Plain),
+    known("timestamp with time zone", Travel::Binary, KeyFitness::Plain),
+    noted("interval", Travel::Text, KeyFitness::Own, "versions before 17 have no infinity and refuse it"),
+    known("json", Travel::Binary, KeyFitness::No),
+    known("jsonb", Travel::Binary, KeyFitness::Own),
+    known("jsonpath", Travel::Text, KeyFitness::No),
+    known("xml", Travel::Text, KeyFitness::No),
+    known("inet", Travel::Binary, KeyFitness::Own),
+    known("cidr", Travel::Binary, KeyFitness::Own),
+    known("macaddr", Travel::Binary, KeyFitness::Own),
+    known("macaddr8", Travel::Text, KeyFitness::Own),
+    known("bit", Travel::Text, KeyFitness::Own),
+    known("bit varying", Travel::Text, KeyFitness::Own),
+    noted("money", Travel::Text, KeyFitness::Own, "where lc_monetary is the same on both servers"),
+    known("point", Travel::Text, KeyFitness::No),
+    known("line", Travel::Text, KeyFitness::No),
+    known("lseg", Travel::Text, KeyFitness::No),
+    known("box", Travel::Text, KeyFitness::No),
+    known("path", Travel::Text, KeyFitness::No),
+    known("polygon", Travel::Text, KeyFitness::No),
+    known("circle", Travel::Text, KeyFitness::No),
+    known("tsvector", Travel::Text, KeyFitness::Own),
+    known("tsquery", Travel::Text, KeyFitness::Own),
+    known("int4range", Travel::Text, KeyFitness::Own),
+    known("int8range", Travel::Text, KeyFitness::Own),
+    known("numrange", Travel::Text, KeyFitness::Own),
+    known("tsrange", Travel::Text, KeyFitness::Own),
+    known("tstzrange", Travel::Text, KeyFitness::Own),
+    known("daterange", Travel::Text, KeyFitness::Own),
+    known("int4multirange", Travel::Text, KeyFitness::Own),
+    known("int8multirange", Travel::Text, KeyFitness::Own),
+    known("nummultirange", Travel::Text, KeyFitness::Own),
+    known("tsmultirange", Travel::Text, KeyFitness::Own),
+    known("tstzmultirange", Travel::Text, KeyFitness::Own),
+    known("datemultirange", Travel::Text, KeyFitness::Own),
+    of_one_server("pg_lsn", KeyFitness::Own, OF_TRANSACTIONS),
+    of_one_server("pg_snapshot", KeyFitness::No, OF_TRANSACTIONS),
+    of_one_server("txid_snapshot", KeyFitness::No, OF_TRANSACTIONS),
+    of_one_server("xid", KeyFitness::No, OF_TRANSACTIONS),
+    of_one_server("xid8", KeyFitness::Own, OF_TRANSACTIONS),
+    of_one_server("cid", KeyFitness::No, OF_TRANSACTIONS),
+    of_one_server("tid", KeyFitness::Own, OF_TRANSACTIONS),
+    known("refcursor", Travel::Text, KeyFitness::No),
+    of_one_server("oid", KeyFitness::Plain, OF_CATALOG),
+    of_one_server("regclass", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regcollation", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regconfig", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regdictionary", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regnamespace", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regoper", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regoperator", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regproc", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regprocedure", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regrole", KeyFitness::Own, OF_CATALOG),
+    of_one_server("regtype", KeyFitness::Own, OF_CATALOG),
+    noted("aclitem", Travel::Never, KeyFitness::No, "names roles, which may differ on the target"),
+    noted("gtsvector", Travel::Never, KeyFitness::No, "cannot be read back"),
+    noted("pg_brin_bloom_summary", Travel::Never, KeyFitness::No, "cannot be read back"),
+    noted("pg_brin_minmax_multi_summary", Travel::Never, KeyFitness::No, "cannot be read back"),
+    noted("pg_dependencies", Travel::Never, KeyFitness::No, "cannot be read back"),
+    noted("pg_mcv_list", Travel::Never, KeyFitness::No, "cannot be read back"),
+    noted("pg_ndistinct", Travel::Never, KeyFitness::No, "cannot be read back"),
+    noted("pg_node_tree", Travel::Never, KeyFitness::No, "cannot be read back"),
 ];
 
 /// Types of extensions: (extension, type). All travel as text.
-pub const EXTENSIONS: &[(&str, &str, Key)] = &[
-    ("citext", "citext", Key::Own),
-    ("cube", "cube", Key::Own),
-    ("hstore", "hstore", Key::Own),
-    ("intarray", "query_int", Key::No),
-    ("isn", "ean13", Key::Own),
-    ("isn", "isbn13", Key::Own),
-    ("isn", "ismn13", Key::Own),
-    ("isn", "issn13", Key::Own),
-    ("isn", "isbn", Key::Own),
-    ("isn", "ismn", Key::Own),
-    ("isn", "issn", Key::Own),
-    ("isn", "upc", Key::Own),
-    ("lo", "lo", Key::Plain),
-    ("ltree", "ltree", Key::Own),
-    ("ltree", "lquery", Key::No),
-    ("ltree", "ltxtquery", Key::No),
-    ("seg", "seg", Key::Own),
+pub const EXTENSIONS: &[(&str, &str, KeyFitness)] = &[
+    ("citext", "citext", KeyFitness::Own),
+    ("cube", "cube", KeyFitness::Own),
+    ("hstore", "hstore", KeyFitness::Own),
+    ("intarray", "query_int", KeyFitness::No),
+    ("isn", "ean13", KeyFitness::Own),
+    ("isn", "isbn13", KeyFitness::Own),
+    ("isn", "ismn13", KeyFitness::Own),
+    ("isn", "issn13", KeyFitness::Own),
+    ("isn", "isbn", KeyFitness::Own),
+    ("isn", "ismn", KeyFitness::Own),
+    ("isn", "issn", KeyFitness::Own),
+    ("isn", "upc", KeyFitness::Own),
+    ("lo", "lo", KeyFitness::Plain),
+    ("ltree", "ltree", KeyFitness::Own),
+    ("ltree", "lquery", KeyFitness::No),
+    ("ltree", "ltxtquery", KeyFitness::No),
+    ("seg", "seg", KeyFitness::Own),
 ];
 
-fn builtin(name: &str) -> Option<&'static Known> {
+fn builtin(name: &str) -> Option<&'static KnownTypes> {
     BUILTIN.iter().find(|known| known.name == name)
 }
 
-impl Part {
+impl TypePart {
     /// None: nothing is known of it.
     fn travel(&self) -> Option<Travel> {
         match (&self.extension, self.kind.as_str()) {
             (Some(extension), _) => {
-                let is_it = |known: &&(&str, &str, Key)| known.0 == extension && known.1 == self.name;
+                let is_it = |known: &&(&str, &str, KeyFitness)| known.0 == extension && known.1 == self.name;
                 EXTENSIONS.iter().find(is_it).map(|_| Travel::Text)
             }
             (None, "e") => Some(Travel::Text),
@@ -217,12 +217,12 @@ impl Part {
         }
     }
 
-    fn key(&self) -> Option<Key> {
+    fn key(&self) -> Option<KeyFitness> {
         match (&self.extension, self.kind.as_str()) {
             (Some(extension), _) => {
                 EXTENSIONS.iter().find(|k| k.0 == extension && k.1 == self.name).map(|known| known.2)
             }
-            (None, "e") => Some(Key::Own),
+            (None, "e") => Some(KeyFitness::Own),
             (None, _) if self.builtin => builtin(&self.name).map(|known| known.key),
             (None, _) => None,
         }
@@ -232,12 +232,12 @@ impl Part {
 impl Column {
     /// Whether its values can be read back on another server: by the part that cannot,
     /// if there is one.
-    pub fn cannot_travel(&self) -> Option<&Part> {
+    pub fn cannot_travel(&self) -> Option<&TypePart> {
         self.parts.iter().find(|part| !matches!(part.travel(), Some(Travel::Binary | Travel::Text)))
     }
 
     /// The part whose values mean something on one server only, if there is one: in an array, a range or a composite, too.
-    pub fn of_one_server(&self) -> Option<&Part> {
+    pub fn of_one_server(&self) -> Option<&TypePart> {
         self.parts.iter().find(|part| part.is_of_one_server())
     }
 
@@ -250,14 +250,14 @@ impl Column {
 
     /// Whether it can be in a primary key whose rows are to be found again: by the part
     /// that cannot, if there is one.
-    pub fn cannot_be_key(&self) -> Option<&Part> {
-        self.parts.iter().find(|part| !matches!(part.key(), Some(Key::Plain | Key::Own)))
+    pub fn cannot_be_key(&self) -> Option<&TypePart> {
+        self.parts.iter().find(|part| !matches!(part.key(), Some(KeyFitness::Plain | KeyFitness::Own)))
     }
 
     /// Whether equal values have equal bytes, and are of a type with one form.
     pub fn is_plain_key(&self) -> bool {
         let name = if self.base == "bpchar" { "character" } else { self.base.as_str() };
-        self.equality.is_none() && builtin(name).is_some_and(|known| known.key == Key::Plain)
+        self.equality.is_none() && builtin(name).is_some_and(|known| known.key == KeyFitness::Plain)
     }
 
     /// Blanks at the end of its values count for nothing.
@@ -266,15 +266,15 @@ impl Column {
     }
 
     /// None: not a type of shard-by columns.
-    pub fn family(&self) -> Option<Family> {
+    pub fn family(&self) -> Option<TypeFamily> {
         if self.is_enum {
-            return Some(Family::Enum(self.base.clone()));
+            return Some(TypeFamily::Enum(self.base.clone()));
         }
         match self.base.as_str() {
-            "smallint" | "integer" | "bigint" => Some(Family::Integer),
-            "numeric" => Some(Family::Numeric),
-            "text" | "character varying" | "character" | "bpchar" => Some(Family::Text),
-            "uuid" => Some(Family::Uuid),
+            "smallint" | "integer" | "bigint" => Some(TypeFamily::Integer),
+            "numeric" => Some(TypeFamily::Numeric),
+            "text" | "character varying" | "character" | "bpchar" => Some(TypeFamily::Text),
+            "uuid" => Some(TypeFamily::Uuid),
             _ => None,
         }
     }
@@ -292,20 +292,20 @@ mod tests {
         }
     }
 
-    fn key(key: Key) -> &'static str {
+    fn key(key: KeyFitness) -> &'static str {
         match key {
-            Key::Plain => "by bytes",
-            Key::Own => "by its own equality",
-            Key::No => "no",
+            KeyFitness::Plain => "by bytes",
+            KeyFitness::Own => "by its own equality",
+            KeyFitness::No => "no",
         }
     }
 
     fn shard_by(name: &str) -> &'static str {
         let column = Column { base: name.into(), ..Column::default() };
         match column.family() {
-            Some(Family::Integer | Family::Text | Family::Uuid) => "directory, hash, range",
-            Some(Family::Numeric) => "directory",
-            Some(Family::Enum(_)) | None => "no",
+            Some(TypeFamily::Integer | TypeFamily::Text | TypeFamily::Uuid) => "directory, hash, range",
+            Some(TypeFamily::Numeric) => "directory",
+            Some(TypeFamily::Enum(_)) | None => "no",
         }
     }
 

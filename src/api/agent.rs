@@ -1,7 +1,7 @@
 //! What is left on the shards: the redirect of a finished split, the identity of the
 //! master, the orphans of one that is no more.
 
-use super::rows::Rows;
+use super::rows::RowSet;
 use super::{STAYS, on_primary, outside_transaction, row};
 use crate::clean;
 use crate::error::required;
@@ -33,16 +33,16 @@ pub fn shard_adopt(
     shard_key: default!(Option<String>, "NULL"),
     dry_run: default!(Option<bool>, "false"),
     keep_routes: default!(Option<Vec<Option<i64>>>, "NULL"),
-) -> Result<Rows<row::Adopted>, ErrorReport> {
+) -> Result<RowSet<row::Adopted>, ErrorReport> {
     on_primary("shard_adopt")?;
     let dry_run = required(dry_run, "dry_run")?;
     outside_transaction("shard_adopt", STAYS)?;
     let numbers = keep_routes.unwrap_or_default().into_iter().map(|number| required(number, "keep_routes"));
     let keep_routes = numbers.collect::<Result<Vec<i64>, _>>()?;
-    let call = adopt::Call { shard_key: shard_key.as_deref(), dry_run, keep_routes: &keep_routes };
+    let call = adopt::AdoptCall { shard_key: shard_key.as_deref(), dry_run, keep_routes: &keep_routes };
     let rows = adopt::run(call)?;
-    Ok(Rows::new(rows.into_iter().map(|row| {
-        let adopt::Row { said_by, keyspace, key, routed_to, moved_to, split_id, version, action } = row;
+    Ok(RowSet::new(rows.into_iter().map(|row| {
+        let adopt::AdoptRow { said_by, keyspace, key, routed_to, moved_to, split_id, version, action } = row;
         (said_by, keyspace, key, routed_to, moved_to, split_id, version, clean::said(&action))
     })))
 }

@@ -2,11 +2,11 @@
 
 use super::arguments::{invalid, names_of, patience};
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::execution;
 use crate::error::required;
-use crate::execution::{self as carried_out, Request};
+use crate::execution::{self as carried_out, ExecutionRequest};
 use crate::query::run::require_fit;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -54,7 +54,7 @@ pub fn shard_execution_begin_by(
     if two_phase && wave > 1 {
         return Err(invalid("wave", "in two phases all shards run it in parallel").into());
     }
-    Ok(carried_out::begin(&Request {
+    Ok(carried_out::begin(&ExecutionRequest {
         statement: &required(sql, "sql")?,
         keyspace: &required(keyspace, "keyspace")?,
         shards: shards.map(|names| names_of(names, "shards")).transpose()?.as_deref(),
@@ -105,8 +105,8 @@ pub fn shard_execute_abandon(
 
 #[pg_extern(stable, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_executions(execution_id: default!(Option<i64>, "NULL")) -> Rows<row::Execution> {
-    Rows::new(execution::list(execution_id).into_iter().map(|one| {
+pub fn shard_executions(execution_id: default!(Option<i64>, "NULL")) -> RowSet<row::Execution> {
+    RowSet::new(execution::list(execution_id).into_iter().map(|one| {
         (
             one.execution,
             one.shard,

@@ -3,7 +3,7 @@
 use super::on_primary;
 use crate::catalog::{outdated, shard};
 use crate::error::{Failure, required};
-use crate::gateway::{self, Request, service};
+use crate::gateway::{self, GatewayRequest, service};
 use crate::routing::after_start;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -31,7 +31,7 @@ pub fn shard_gateway_config(
     key_from: default!(Option<String>, "'header:X-Shard-Key'"),
     listen: default!(Option<String>, "'127.0.0.1:8080'"),
 ) -> Result<String, ErrorReport> {
-    let request = Request {
+    let request = GatewayRequest {
         gateway: required(gateway, "gateway")?,
         keyspace: required(keyspace, "keyspace")?,
         key_from: required(key_from, "key_from")?,

@@ -1,7 +1,7 @@
 //! Routing as it is and as it was.
 
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::catalog::{keyspace, routing, routing_history};
 use crate::error::{Failure, required};
 use crate::routing::{RoutingError, rollback};
@@ -12,9 +12,9 @@ use pgrx::prelude::*;
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_entries(
     keyspace: default!(Option<String>, "'default'"),
-) -> Result<Rows<row::Entry>, ErrorReport> {
+) -> Result<RowSet<row::Entry>, ErrorReport> {
     let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
-    Ok(Rows::new(
+    Ok(RowSet::new(
         routing::entries(&keyspace.name)
             .into_iter()
             .map(|e| (e.key, e.bucket, e.lower, e.upper, e.read_shard, e.write_shard, e.status, e.version)),
@@ -32,9 +32,9 @@ pub fn shard_routing_version(keyspace: default!(Option<String>, "'default'")) ->
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_routing_history(
     keyspace: default!(Option<String>, "'default'"),
-) -> Result<Rows<row::RoutingHistory>, ErrorReport> {
+) -> Result<RowSet<row::RoutingHistory>, ErrorReport> {
     let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
-    Ok(Rows::new(routing_history::history(&keyspace.name).into_iter().map(|h| {
+    Ok(RowSet::new(routing_history::history(&keyspace.name).into_iter().map(|h| {
         (h.version, h.changed_at, h.key, h.from_shard, h.to_shard, h.reason, h.changed_by, h.split_id)
     })))
 }

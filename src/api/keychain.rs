@@ -3,7 +3,7 @@
 use super::json_text::JsonText;
 use super::on_primary;
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::catalog::caller::Caller;
 use crate::catalog::keychain;
 use crate::error::required;
@@ -64,8 +64,8 @@ pub fn shard_keychain_rotate() -> Result<i64, ErrorReport> {
 
 #[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_credentials() -> Rows<row::Credential> {
-    Rows::new(keychain::list().into_iter().map(|listed| {
+pub fn shard_credentials() -> RowSet<row::Credential> {
+    RowSet::new(keychain::list().into_iter().map(|listed| {
         let key = seal::key_id(&listed.credential.sealed);
         let credential = listed.credential;
         (credential.alias, credential.kind, listed.shards, key, listed.set_by, listed.updated_at)

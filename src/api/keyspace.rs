@@ -3,7 +3,7 @@
 use super::on_primary;
 use crate::api::regtype::RegType;
 use crate::catalog::caller::Caller;
-use crate::catalog::table_policy::{self, Listed};
+use crate::catalog::table_policy::{self, ListedTable};
 use crate::catalog::{keyspace, lookup};
 use crate::error::{Failure, required};
 use crate::lookups;
@@ -106,11 +106,12 @@ pub fn shard_tables(
 > {
     let keyspace = required(keyspace, "keyspace")?;
     if let Some(lookup) = lookup::find(&keyspace) {
-        let row = |source: lookup::Source| (source.table_name, Some(source.column), "lookup".to_owned());
+        let row =
+            |source: lookup::LookupSource| (source.table_name, Some(source.column), "lookup".to_owned());
         return Ok(TableIterator::new(lookup.source.into_iter().map(row).collect::<Vec<_>>()));
     }
     let keyspace = keyspace::find(&keyspace).map_err(Failure::from)?;
-    let row = |listed: Listed| -> TableRow {
+    let row = |listed: ListedTable| -> TableRow {
         (listed.table_name, listed.shard_by, listed.policy.as_str().to_owned())
     };
     Ok(TableIterator::new(table_policy::all(&keyspace.name).into_iter().map(row).collect::<Vec<_>>()))

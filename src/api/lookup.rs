@@ -2,7 +2,7 @@
 
 use super::on_primary;
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::catalog::lookup as catalog;
 use crate::error::{Failure, required};
 use crate::lookups;
@@ -69,8 +69,8 @@ pub fn shard_lookup_conflicts(
 
 #[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_lookups() -> Rows<row::Lookup> {
-    Rows::new(catalog::shown().into_iter().map(|shown| {
+pub fn shard_lookups() -> RowSet<row::Lookup> {
+    RowSet::new(catalog::shown().into_iter().map(|shown| {
         (
             shown.lookup,
             shown.of,

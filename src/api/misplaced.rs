@@ -3,7 +3,7 @@
 use super::arguments::{names_of, patience};
 use super::query::raise;
 use crate::error::{Failure, required};
-use crate::query::misplaced::{Asked, Count, Counts};
+use crate::query::misplaced::{Count, Counts, MisplacedQuery};
 use crate::query::run::require_fit;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -60,20 +60,21 @@ fn begin(
     keyspace: Option<String>,
     shards: Option<Vec<Option<String>>>,
     timeout: Option<Interval>,
-) -> Result<Found, Failure> {
+) -> Result<MisplacedFound, Failure> {
     let keyspace = required(keyspace, "keyspace")?;
     let shards = shards.map(|names| names_of(names, "shards")).transpose()?;
-    let asked = Asked { keyspace: &keyspace, shards: shards.as_deref(), timeout: patience(timeout)? };
-    Ok(Found { counts: Some(asked.begin()?), batch: Vec::new().into_iter() })
+    let asked =
+        MisplacedQuery { keyspace: &keyspace, shards: shards.as_deref(), timeout: patience(timeout)? };
+    Ok(MisplacedFound { counts: Some(asked.begin()?), batch: Vec::new().into_iter() })
 }
 
-struct Found {
+struct MisplacedFound {
     /// None: all shards have answered, and nothing is open any more.
     counts: Option<Counts>,
     batch: std::vec::IntoIter<Count>,
 }
 
-impl Iterator for Found {
+impl Iterator for MisplacedFound {
     type Item = Count;
 
     fn next(&mut self) -> Option<Count> {

@@ -2,11 +2,11 @@
 
 use super::arguments::{invalid, names_of, patience};
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::misplaced_run::{self, Action, Deletes};
 use crate::error::{Failure, required};
-use crate::misplaced::{self, Request};
+use crate::misplaced::{self, MoveRequest};
 use crate::query::run::require_fit;
 use crate::routing::after_start;
 use pgrx::datum::Interval;
@@ -35,7 +35,7 @@ pub fn shard_misplaced_begin(
     let action = action_of(&required(action, "action")?)?;
     let keyspace = required(keyspace, "keyspace")?;
     after_start::wait(&keyspace).map_err(Failure::from)?;
-    Ok(misplaced::begin(Request {
+    Ok(misplaced::begin(MoveRequest {
         action,
         shard: &required(shard, "shard")?,
         keys: required(keys, "keys")?,
@@ -82,8 +82,8 @@ pub fn shard_misplaced_abandon(
 
 #[pg_extern(stable, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_misplaced_runs(run_id: default!(Option<i64>, "NULL")) -> Rows<row::MisplacedRun> {
-    Rows::new(misplaced_run::list(run_id).into_iter().map(|one| {
+pub fn shard_misplaced_runs(run_id: default!(Option<i64>, "NULL")) -> RowSet<row::MisplacedRun> {
+    RowSet::new(misplaced_run::list(run_id).into_iter().map(|one| {
         (
             one.run,
             one.action,

@@ -2,10 +2,10 @@
 
 use super::on_primary;
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::error::{Failure, required};
 use crate::placement::choose::PlacementStrategy;
-use crate::placement::slot::Request;
+use crate::placement::slot::SlotRequest;
 use crate::placement::{PlacementError, quota, report, reserve, settle, sweep};
 use crate::routing::place;
 use pgrx::datum::Interval;
@@ -38,15 +38,15 @@ pub fn shard_reserve_slot(
     tenant_id: Option<String>,
     lease: default!(Option<Interval>, "'5 min'"),
     strategy: default!(Option<String>, "'fill_first'"),
-) -> Result<Rows<row::ReservedSlot>, ErrorReport> {
+) -> Result<RowSet<row::ReservedSlot>, ErrorReport> {
     on_primary("shard_reserve_slot")?;
     let (kind, key) = (named(kind, "kind")?, named(logical_key, "logical_key")?);
     let tenant = named(tenant_id, "tenant_id")?;
     let lease_seconds = lease_seconds(lease)?;
     let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
-    let request = Request { kind: &kind, key: &key, tenant: &tenant, lease_seconds };
+    let request = SlotRequest { kind: &kind, key: &key, tenant: &tenant, lease_seconds };
     let made = reserve::reserve(&request, strategy).map_err(Failure::from)?;
-    Ok(Rows::once((made.id, made.shard_key, made.slot_no, made.status, made.lease_expires_at)))
+    Ok(RowSet::once((made.id, made.shard_key, made.slot_no, made.status, made.lease_expires_at)))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -96,8 +96,8 @@ pub fn shard_expire_leases() -> Result<i64, ErrorReport> {
 
 #[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_capacity(kind: default!(Option<String>, "NULL")) -> Result<Rows<row::Capacity>, ErrorReport> {
-    Ok(Rows::new(report::capacity(kind.as_deref()).into_iter().map(|c| {
+pub fn shard_capacity(kind: default!(Option<String>, "NULL")) -> Result<RowSet<row::Capacity>, ErrorReport> {
+    Ok(RowSet::new(report::capacity(kind.as_deref()).into_iter().map(|c| {
         (c.shard_key, c.status, c.capacity, c.minted, c.free, c.leased, c.confirmed, c.available, c.kind)
     })))
 }
@@ -120,8 +120,8 @@ pub fn shard_tenant_usage(
     tenant_id: default!(Option<String>, "NULL"),
     since: default!(Option<TimestampWithTimeZone>, "NULL"),
     until: default!(Option<TimestampWithTimeZone>, "NULL"),
-) -> Rows<row::TenantUsage> {
-    Rows::new(
+) -> RowSet<row::TenantUsage> {
+    RowSet::new(
         report::usage(tenant_id.as_deref(), since, until)
             .into_iter()
             .map(|u| (u.kind, u.leased, u.confirmed, u.quota, u.slot_seconds, u.tenant_id)),

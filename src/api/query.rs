@@ -3,12 +3,12 @@
 use super::arguments::{invalid, names_of, patience};
 use super::on_primary;
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, SqlState, required};
 use crate::query::login;
-use crate::query::record::{AS_SENT, ERROR, Json, Shape, report};
-use crate::query::run::{Event, Query, Running, Statement, require_fit};
+use crate::query::record::{AS_SENT, ERROR, Json, RecordShape, report};
+use crate::query::run::{Query, QueryEvent, RunningQuery, Statement, require_fit};
 use crate::server::settings;
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::datum::{Datum, Interval};
@@ -62,8 +62,8 @@ fn require_superuser(caller: &Caller) -> Result<(), Failure> {
 
 #[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_logins() -> Rows<row::Login> {
-    Rows::new(
+pub fn shard_logins() -> RowSet<row::Login> {
+    RowSet::new(
         login::list()
             .into_iter()
             .map(|one| (one.role, one.shard, one.username, one.credential_alias, one.set_by, one.updated_at)),
@@ -71,7 +71,7 @@ pub fn shard_logins() -> Rows<row::Login> {
 }
 
 /// What a caller has said beside the statement.
-struct Terms {
+struct QueryTerms {
     statement: String,
     keyspace: String,
     shards: Option<Vec<String>>,
@@ -79,14 +79,14 @@ struct Terms {
     reports: bool,
 }
 
-impl Terms {
+impl QueryTerms {
     fn of(
         statement: Option<String>,
         keyspace: Option<String>,
         shards: Option<Vec<Option<String>>>,
         timeout: Option<Interval>,
         on_error: Option<String>,
-    ) -> Result<Terms, Failure> {
+    ) -> Result<QueryTerms, Failure> {
         let reports = match required(on_error, "on_error")?.as_str() {
             "raise" => false,
             "report" => true,
@@ -94,7 +94,7 @@ impl Terms {
                 return Err(invalid("on_error", &format!("\"{other}\" is not one of \"raise\", \"report\"")));
             }
         };
-        Ok(Terms {
+        Ok(QueryTerms {
             statement: required(statement, "sql")?,
             keyspace: required(keyspace, "keyspace")?,
             shards: shards.map(|names| names_of(names, "shards")).transpose()?,
@@ -103,7 +103,7 @@ impl Terms {
         })
     }
 
-    fn begin(&self, select: &str) -> Result<Running, Failure> {
+    fn begin(&self, select: &str) -> Result<RunningQuery, Failure> {
         Query {
             statement: Statement::Given(&self.statement),
             select,
@@ -129,13 +129,13 @@ pub fn shard_query_json(
     on_error: default!(Option<String>, "'raise'"),
 ) -> Result<SetOfIterator<'static, Json>, ErrorReport> {
     require_fit("shard_query_json")?;
-    let running =
-        Terms::of(sql, keyspace, shards, timeout, on_error)?.begin("pg_catalog.row_to_json(answer.*)")?;
+    let running = QueryTerms::of(sql, keyspace, shards, timeout, on_error)?
+        .begin("pg_catalog.row_to_json(answer.*)")?;
     Ok(SetOfIterator::new(JsonRows(Some(running))))
 }
 
 /// None: all shards have answered, and nothing is open any more.
-struct JsonRows(Option<Running>);
+struct JsonRows(Option<RunningQuery>);
 
 impl Iterator for JsonRows {
     type Item = Json;
@@ -143,12 +143,12 @@ impl Iterator for JsonRows {
     fn next(&mut self) -> Option<Json> {
         let running = self.0.as_mut()?;
         match running.next() {
-            Some(Event::Row(_, row)) => Some(Json::Row(row)),
-            Some(Event::Failed(shard, failure)) if running.reports() => {
+            Some(QueryEvent::Row(_, row)) => Some(Json::Row(row)),
+            Some(QueryEvent::Failed(shard, failure)) if running.reports() => {
                 let report = report(&shard, &failure).into_string().unwrap_or_default();
                 CString::new(format!("{{\"{ERROR}\": {report}}}")).ok().map(Json::Text)
             }
-            Some(Event::Failed(_, failure)) => {
+            Some(QueryEvent::Failed(_, failure)) => {
                 self.0 = None;
                 raise(failure)
             }
@@ -192,7 +192,7 @@ fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     require_fit("shard_query")?;
     // SAFETY: called by the server, with the arguments that the declaration names.
     unsafe {
-        let terms = Terms::of(
+        let terms = QueryTerms::of(
             pg_getarg(fcinfo, 0),
             pg_getarg(fcinfo, 1),
             pg_getarg(fcinfo, 2),
@@ -200,7 +200,7 @@ fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
             pg_getarg(fcinfo, 4),
         )?;
         let store = Store::of(fcinfo)?;
-        let mut shape = Shape::of(store.description, terms.reports)?;
+        let mut shape = RecordShape::of(store.description, terms.reports)?;
         let mut running = terms.begin("*")?;
         settings::with(&AS_SENT, || collect(&mut running, &mut shape, store.rows))?;
     }
@@ -210,8 +210,8 @@ fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
 /// # Safety
 /// Where a function puts its rows, which have that shape.
 unsafe fn collect(
-    running: &mut Running,
-    shape: &mut Shape,
+    running: &mut RunningQuery,
+    shape: &mut RecordShape,
     rows: *mut pg_sys::Tuplestorestate,
 ) -> Result<(), Failure> {
     let mut for_a_row = PgMemoryContexts::new("row of a shard");
@@ -219,9 +219,9 @@ unsafe fn collect(
         // SAFETY: as the caller promises; what is made of a row is in its own memory.
         unsafe {
             let tuple = for_a_row.switch_to(|_| match &event {
-                Event::Row(number, row) => shape.row((*number, running.shard(*number)), row),
-                Event::Failed(shard, failure) if running.reports() => Ok(shape.failed(shard, failure)),
-                Event::Failed(_, failure) => Err(failure.clone()),
+                QueryEvent::Row(number, row) => shape.row((*number, running.shard(*number)), row),
+                QueryEvent::Failed(shard, failure) if running.reports() => Ok(shape.failed(shard, failure)),
+                QueryEvent::Failed(_, failure) => Err(failure.clone()),
             })?;
             pg_sys::tuplestore_puttuple(rows, tuple);
             for_a_row.reset();

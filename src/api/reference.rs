@@ -1,8 +1,8 @@
 //! Reference tables: where each shard is.
 
 use super::row;
-use super::rows::Rows;
-use crate::catalog::reference::{self, Listed};
+use super::rows::RowSet;
+use crate::catalog::reference::{self, ListedReference};
 use crate::error::required;
 use crate::reference as follow;
 use pgrx::datum::Interval;
@@ -10,7 +10,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::time::Duration;
 
-type Line = (
+type ReferenceLine = (
     name!(keyspace, String),
     name!(table_name, String),
     name!(origin, String),
@@ -23,11 +23,11 @@ type Line = (
 
 #[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_reference_tables(keyspace: default!(Option<String>, "NULL")) -> Rows<row::ReferenceTable> {
-    let line = |l: Listed| -> Line {
+pub fn shard_reference_tables(keyspace: default!(Option<String>, "NULL")) -> RowSet<row::ReferenceTable> {
+    let line = |l: ListedReference| -> ReferenceLine {
         (l.keyspace, l.table_name, l.origin, l.shard, l.state, l.lag, l.error, l.hint)
     };
-    Rows::new(reference::list(keyspace.as_deref()).into_iter().map(line))
+    RowSet::new(reference::list(keyspace.as_deref()).into_iter().map(line))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

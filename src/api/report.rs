@@ -2,15 +2,15 @@
 
 use super::status;
 use crate::report;
-use crate::report::section::Standing;
+use crate::report::section::ReportItem;
 use pgrx::prelude::*;
 
 /// Everything as one page of HTML.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_report() -> String {
-    let standing = |(name, value, is_ok)| Standing { name, value, is_ok };
-    let standing: Vec<Standing> = status::items().into_iter().map(standing).collect();
+    let standing = |(name, value, is_ok)| ReportItem { name, value, is_ok };
+    let standing: Vec<ReportItem> = status::items().into_iter().map(standing).collect();
     report::page(&standing)
 }
 

@@ -1,7 +1,7 @@
 //! Which shard holds a key: what clients call.
 
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, required};
 use crate::routing::found::Intent;
@@ -55,10 +55,10 @@ pub fn shard_route_range(
     upper: Option<&str>,
     intent: default!(Option<&str>, "'write'"),
     keyspace: default!(Option<&str>, "'default'"),
-) -> Result<Rows<row::RouteRange>, ErrorReport> {
+) -> Result<RowSet<row::RouteRange>, ErrorReport> {
     let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
     let parts = route_range::route((lower, upper), intent, required(keyspace, "keyspace")?)?;
-    Ok(Rows::new(parts.into_iter().map(|part| {
+    Ok(RowSet::new(parts.into_iter().map(|part| {
         let route = part.route;
         (part.lower, part.upper, route.shard_key, route.conninfo, route.version, route.namespace)
     })))

@@ -11,7 +11,7 @@ use pgrx::prelude::*;
 use pgrx::{PgTupleDesc, pg_sys};
 
 /// Columns of a type that `sql/rows.sql` creates.
-pub trait Row {
+pub trait RowType {
     type Columns: RetAbi + 'static;
     /// What the function returns, as SQL.
     const RETURNS: &'static str;
@@ -20,22 +20,22 @@ pub trait Row {
 }
 
 /// What a function returns that is declared `RETURNS SETOF` the type of `R`.
-pub struct Rows<R: Row>(TableIterator<'static, R::Columns>);
+pub struct RowSet<R: RowType>(TableIterator<'static, R::Columns>);
 
-type Table<R> = TableIterator<'static, <R as Row>::Columns>;
+type SetTable<R> = TableIterator<'static, <R as RowType>::Columns>;
 
-impl<R: Row> Rows<R> {
+impl<R: RowType> RowSet<R> {
     pub fn new(rows: impl IntoIterator<Item = R::Columns> + 'static) -> Self {
-        Rows(TableIterator::new(rows))
+        RowSet(TableIterator::new(rows))
     }
 
     pub fn once(row: R::Columns) -> Self {
-        Rows(TableIterator::once(row))
+        RowSet(TableIterator::once(row))
     }
 }
 
 // SAFETY: names a type that the extension's scripts create before its functions.
-unsafe impl<R: Row> SqlTranslatable for Rows<R> {
+unsafe impl<R: RowType> SqlTranslatable for RowSet<R> {
     const TYPE_IDENT: &'static str = R::RETURNS;
     // Of this extension it would have to be one that pgrx itself creates.
     const TYPE_ORIGIN: TypeOrigin = TypeOrigin::External;
@@ -46,9 +46,9 @@ unsafe impl<R: Row> SqlTranslatable for Rows<R> {
 
 // SAFETY: all is what a TableIterator does, which asks the server for the result's columns, whether they
 // are those of a type or of RETURNS TABLE, as an older version's catalog has them.
-unsafe impl<R: Row> RetAbi for Rows<R> {
+unsafe impl<R: RowType> RetAbi for RowSet<R> {
     type Item = R::Columns;
-    type Ret = <Table<R> as RetAbi>::Ret;
+    type Ret = <SetTable<R> as RetAbi>::Ret;
 
     unsafe fn check_fcinfo_and_prepare(fcinfo: pg_sys::FunctionCallInfo) -> CallCx {
         // SAFETY: as the caller promises.
@@ -56,7 +56,7 @@ unsafe impl<R: Row> RetAbi for Rows<R> {
             if (*(*fcinfo).flinfo).fn_extra.is_null() {
                 check::<R>(fcinfo).unwrap_or_report();
             }
-            Table::<R>::check_fcinfo_and_prepare(fcinfo)
+            SetTable::<R>::check_fcinfo_and_prepare(fcinfo)
         }
     }
 
@@ -66,7 +66,7 @@ unsafe impl<R: Row> RetAbi for Rows<R> {
 
     unsafe fn box_ret_in_fcinfo(fcinfo: pg_sys::FunctionCallInfo, ret: Self::Ret) -> pg_sys::Datum {
         // SAFETY: as the caller promises.
-        unsafe { Table::<R>::box_ret_in_fcinfo(fcinfo, ret) }
+        unsafe { SetTable::<R>::box_ret_in_fcinfo(fcinfo, ret) }
     }
 
     unsafe fn fill_fcinfo_fcx(&self, fcinfo: pg_sys::FunctionCallInfo) {
@@ -81,12 +81,12 @@ unsafe impl<R: Row> RetAbi for Rows<R> {
 
     unsafe fn ret_from_fcinfo_fcx(fcinfo: pg_sys::FunctionCallInfo) -> Self::Ret {
         // SAFETY: as the caller promises.
-        unsafe { Table::<R>::ret_from_fcinfo_fcx(fcinfo) }
+        unsafe { SetTable::<R>::ret_from_fcinfo_fcx(fcinfo) }
     }
 
     unsafe fn finish_call_fcinfo(fcinfo: pg_sys::FunctionCallInfo) {
         // SAFETY: as the caller promises.
-        unsafe { Table::<R>::finish_call_fcinfo(fcinfo) }
+        unsafe { SetTable::<R>::finish_call_fcinfo(fcinfo) }
     }
 }
 
@@ -95,7 +95,7 @@ unsafe impl<R: Row> RetAbi for Rows<R> {
 ///
 /// # Safety
 /// `fcinfo` is that of a call under way.
-unsafe fn check<R: Row>(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), pg_sys::panic::ErrorReport> {
+unsafe fn check<R: RowType>(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), pg_sys::panic::ErrorReport> {
     let mut description = std::ptr::null_mut();
     // SAFETY: as the caller says; the description is a copy.
     let found = unsafe {
@@ -119,7 +119,7 @@ macro_rules! row {
     ($name:ident, $sql:literal, $($column:ident: $type:ty),+ $(,)?) => {
         pub enum $name {}
 
-        impl $crate::api::rows::Row for $name {
+        impl $crate::api::rows::RowType for $name {
             type Columns = ($($type,)+);
             const RETURNS: &'static str = concat!("SETOF shardmaster.", $sql);
 

@@ -4,9 +4,9 @@ use super::arguments::{names_of, patience};
 use super::on_primary;
 use crate::error::required;
 use crate::query::run::require_fit;
-use crate::schema::copy::Copy;
+use crate::schema::copy::SchemaCopy;
 use crate::schema::diff;
-use crate::schema::plan::Wanted;
+use crate::schema::plan::SchemaWanted;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -60,12 +60,15 @@ pub fn shard_schema_copy(
     require_fit("shard_schema_copy")?;
     let (from, to, keyspace) =
         (required(from, "from")?, required(to, "to")?, required(keyspace, "keyspace")?);
-    let copy = Copy {
+    let copy = SchemaCopy {
         from: &from,
         to: &to,
         keyspace: &keyspace,
         also: &names_of(also.unwrap_or_default(), "also")?,
-        wanted: Wanted { secondary: required(secondary, "secondary")?, rights: required(rights, "rights")? },
+        wanted: SchemaWanted {
+            secondary: required(secondary, "secondary")?,
+            rights: required(rights, "rights")?,
+        },
         dry_run: required(dry_run, "dry_run")?,
         timeout: patience(timeout)?,
     };

@@ -1,14 +1,14 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::cutover_request::Wishes;
-use crate::catalog::settlement::Terms;
-use crate::catalog::split::Map;
+use crate::catalog::settlement::FinishTerms;
+use crate::catalog::split::ColumnMap;
 use crate::catalog::split_state::row::read as read_state;
 use crate::error::{Failure, SqlState, required};
-use crate::split::figures::{self, Known};
+use crate::split::figures::{self, KnownFigures};
 use crate::split::lifecycle::work;
 use crate::split::{injection_points, lifecycle, plan};
 use pgrx::datum::{Interval, TimestampWithTimeZone};
@@ -29,10 +29,10 @@ pub fn shard_split_plan(
     let source = required(source, "source")?;
     let target = required(target, "target")?;
     let keyspace = required(keyspace, "keyspace")?;
-    Ok(plan::create(plan::Request {
+    Ok(plan::create(plan::PlanRequest {
         source: &source,
         target: &target,
-        what: plan::What::Named(required(tenants, "tenants")?),
+        what: plan::PlannedScope::Named(required(tenants, "tenants")?),
         description: description.as_deref(),
         keyspace: &keyspace,
     })?)
@@ -50,10 +50,10 @@ pub fn shard_split_plan_range(
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_split_plan_range")?;
-    Ok(plan::create(plan::Request {
+    Ok(plan::create(plan::PlanRequest {
         source: &required(source, "source")?,
         target: &required(target, "target")?,
-        what: plan::What::Range(lower, upper),
+        what: plan::PlannedScope::Range(lower, upper),
         description: description.as_deref(),
         keyspace: &required(keyspace, "keyspace")?,
     })?)
@@ -68,10 +68,10 @@ pub fn shard_split_plan_all(
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_split_plan_all")?;
-    Ok(plan::create(plan::Request {
+    Ok(plan::create(plan::PlanRequest {
         source: &required(source, "source")?,
         target: &required(target, "target")?,
-        what: plan::What::All,
+        what: plan::PlannedScope::All,
         description: description.as_deref(),
         keyspace: &required(keyspace, "keyspace")?,
     })?)
@@ -87,7 +87,7 @@ pub fn shard_split_map(
     expression: Option<String>,
 ) -> Result<(), ErrorReport> {
     on_primary("shard_split_map")?;
-    let map = Map { column: required(column_name, "column_name")?, expression };
+    let map = ColumnMap { column: required(column_name, "column_name")?, expression };
     Ok(lifecycle::map(required(split_id, "split_id")?, &required(table_name, "table_name")?, &map)?)
 }
 
@@ -242,7 +242,7 @@ pub fn shard_split_settle_for(
     if queue_bytes.is_some_and(|bytes| bytes < 0) {
         return Err(invalid("queue_bytes", "it must not be negative").into());
     }
-    let terms = (age.is_some() || queue_bytes.is_some()).then_some(Terms { age, queue_bytes });
+    let terms = (age.is_some() || queue_bytes.is_some()).then_some(FinishTerms { age, queue_bytes });
     Ok(lifecycle::settle_for(required(split_id, "split_id")?, terms.as_ref())?)
 }
 
@@ -309,8 +309,8 @@ fn shard_split_lifecycle() -> TableIterator<
 )]
 #[search_path(pg_catalog, pg_temp)]
 #[allow(clippy::type_complexity)]
-fn shard_split_figures(split_id: Option<i64>) -> Result<Rows<row::SplitFigures>, ErrorReport> {
-    let row = |(id, known): (i64, Known)| match known {
+fn shard_split_figures(split_id: Option<i64>) -> Result<RowSet<row::SplitFigures>, ErrorReport> {
+    let row = |(id, known): (i64, KnownFigures)| match known {
         Ok(now) => {
             let lag = Some(now.lag.as_secs_f64());
             let is_behind = Some(now.is_behind());
@@ -318,7 +318,7 @@ fn shard_split_figures(split_id: Option<i64>) -> Result<Rows<row::SplitFigures>,
         }
         Err(problem) => (id, None, None, None, None, Some(problem), None),
     };
-    Ok(Rows::new(figures::now(split_id)?.into_iter().map(row)))
+    Ok(RowSet::new(figures::now(split_id)?.into_iter().map(row)))
 }
 
 /// What the procedure shard_split_run asks for next on the way to a phase; NULL: it is

@@ -1,7 +1,7 @@
 //! The check before a split, for people: what it comes to, and what is worth a look.
 
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{split, split_state};
 use crate::error::required;
@@ -14,7 +14,7 @@ use pgrx::prelude::*;
 pub fn shard_split_check(
     split_id: Option<i64>,
     with_ok: default!(Option<bool>, "false"),
-) -> Result<Rows<row::SplitCheck>, ErrorReport> {
+) -> Result<RowSet<row::SplitCheck>, ErrorReport> {
     let mut plan = split::load(required(split_id, "split_id")?)?;
     let state = split_state::row::read(plan.id)?;
     if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
@@ -25,7 +25,7 @@ pub fn shard_split_check(
     // It is no finding: who counts those that are not well does not count it.
     let first = std::iter::once(("summary".to_owned(), None, summary, None, None));
     let shown = findings.into_iter().filter(move |f| with_ok || !f.ok || f.hint.is_some());
-    Ok(Rows::new(first.chain(shown.map(|f| (f.name, Some(f.ok), f.detail, f.hint, f.object)))))
+    Ok(RowSet::new(first.chain(shown.map(|f| (f.name, Some(f.ok), f.detail, f.hint, f.object)))))
 }
 
 extension_sql_file!(

@@ -8,7 +8,7 @@ use crate::keychain::error::KeychainError;
 use crate::keychain::{master_key, seal};
 use crate::placement::sweep;
 use crate::server::preload::preloaded;
-use crate::server::process::Kind;
+use crate::server::process::WorkerKind;
 use crate::server::{database as this_database, sql};
 use crate::words::counted;
 use crate::worker::services::SERVICES;
@@ -35,7 +35,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
 
 pub fn items() -> Vec<Item> {
     let mut items = vec![version(), preload(), database()];
-    items.extend([worker(Kind::Launcher), worker(Kind::Coordinator)]);
+    items.extend([worker(WorkerKind::Launcher), worker(WorkerKind::Coordinator)]);
     items.extend(SERVICES.iter().filter(|service| (service.has_work)()).map(|service| worker(service.kind)));
     items.extend([split_workers(), slots()]);
     items.extend(leases());
@@ -103,7 +103,7 @@ fn database() -> Item {
 }
 
 /// The one process of its kind, and its last sign of life.
-fn worker(kind: Kind) -> Item {
+fn worker(kind: WorkerKind) -> Item {
     let found = sql::read_one(
         "SELECT pid, pg_catalog.to_char(state_change, 'YYYY-MM-DD HH24:MI:SS TZ'), query
            FROM pg_catalog.pg_stat_activity
@@ -112,14 +112,14 @@ fn worker(kind: Kind) -> Item {
         |row| (row.value::<i32>(1), row.get::<String>(2), row.get::<String>(3)),
     );
     let name = match kind {
-        Kind::Launcher => "launcher",
-        Kind::Coordinator => "coordinator",
-        Kind::Sweeper => "lease expirer",
-        Kind::Settler => "two-phase recovery",
-        Kind::Looker => "lookup worker",
-        Kind::References => "reference-table worker",
-        Kind::Inquirer => "inquirer",
-        Kind::Split(_) => "split worker",
+        WorkerKind::Launcher => "launcher",
+        WorkerKind::Coordinator => "coordinator",
+        WorkerKind::Sweeper => "lease expirer",
+        WorkerKind::Settler => "two-phase recovery",
+        WorkerKind::Looker => "lookup worker",
+        WorkerKind::References => "reference-table worker",
+        WorkerKind::Inquirer => "inquirer",
+        WorkerKind::Split(_) => "split worker",
     };
     match found {
         Some((pid, Some(seen), doing)) => {
@@ -205,7 +205,7 @@ fn credentials() -> Option<Item> {
         Ok(keys) => keys,
         Err(error) => return Some(item("keychain", format!("{error}. {}", error.hint()), false)),
     };
-    let is_wrong = |listed: &keychain::Listed| {
+    let is_wrong = |listed: &keychain::ListedCredential| {
         let credential = &listed.credential;
         seal::open(&keys, &credential.alias, &credential.kind, &credential.sealed).err()
     };
@@ -293,7 +293,7 @@ const LATE: f64 = 60.0;
 
 /// Lookup indexes that are not filled, or late, and what is left of others.
 fn lookups_of_shards() -> Vec<Item> {
-    let describe = |shown: lookup::Shown| {
+    let describe = |shown: lookup::ShownLookup| {
         let name = format!("lookup index \"{}\" on shard \"{}\"", shown.lookup, shown.shard_key?);
         let lag = shown.lag_seconds.filter(|_| shown.waiting.unwrap_or(0) > 0).unwrap_or(0.0);
         let why = shown.error.map(|text| format!(": {text}")).unwrap_or_default();
@@ -314,12 +314,12 @@ fn lookups_of_shards() -> Vec<Item> {
 
 /// Shards that do not follow the origin of their reference tables.
 fn references() -> Vec<Item> {
-    let describe = |behind: reference::Listed| {
+    let describe = |behind: reference::ListedReference| {
         let why = behind.error.map(|text| format!(": {text}")).unwrap_or_default();
         let name = format!("reference table {} on shard {}", behind.table_name, behind.shard);
         item(name, format!("{}{why}", behind.state), behind.state != "failed" && behind.state != "away")
     };
-    let is_behind = |listed: &reference::Listed| listed.state != "following";
+    let is_behind = |listed: &reference::ListedReference| listed.state != "following";
     let behind = reference::list(None).into_iter().filter(is_behind).map(describe);
     behind.chain(reference::dropped().into_iter().map(dropped_reference)).collect()
 }
@@ -334,7 +334,7 @@ fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -
 
 /// Key guards that are not what their shards need.
 fn guards() -> Vec<Item> {
-    let describe = |guard: standing_guard::Listed| {
+    let describe = |guard: standing_guard::ListedGuard| {
         let name = format!("guard of keyspace \"{}\" on shard \"{}\"", guard.keyspace, guard.shard);
         let todo = match guard.state.as_str() {
             "removing" => "call shard_guard_remove() again, unless a session is running it".to_owned(),

@@ -2,10 +2,10 @@
 
 use super::arguments::{invalid, patience};
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::error::{Failure, required};
 use crate::query::run::require_fit;
-use crate::query::top::{Asked, By, Silent, Top};
+use crate::query::top::{Silent, Top, TopOrder, TopQuery};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -21,7 +21,7 @@ pub fn shard_top(
     most: default!(Option<i32>, "20"),
     by: default!(Option<String>, "'rows'"),
     timeout: default!(Option<Interval>, "'30 s'"),
-) -> Result<Rows<row::Top>, ErrorReport> {
+) -> Result<RowSet<row::Top>, ErrorReport> {
     require_fit("shard_top")?;
     let keyspace = required(keyspace, "keyspace")?;
     let most = required(most, "most")?;
@@ -29,18 +29,18 @@ pub fn shard_top(
         return Err(invalid("most", &format!("{most} is not between 1 and {MOST}")).into());
     }
     let by = required(by, "by")?;
-    let by = By::parse(&by).ok_or_else(|| {
+    let by = TopOrder::parse(&by).ok_or_else(|| {
         let failure: Failure = invalid("by", &format!("unrecognized figure \"{by}\""));
         failure.hint("Figures are rows, bytes and writes.")
     })?;
     let (most, timeout) = (most as usize, patience(timeout)?);
-    let asked = Asked { keyspace: &keyspace, shard: shard.as_deref(), most, by, timeout };
+    let asked = TopQuery { keyspace: &keyspace, shard: shard.as_deref(), most, by, timeout };
     let (top, silent) = asked.ask()?;
-    Ok(Rows::new(silent.into_iter().map(of_silent).chain(top.into_iter().map(of_key))))
+    Ok(RowSet::new(silent.into_iter().map(of_silent).chain(top.into_iter().map(of_key))))
 }
 
 #[allow(clippy::type_complexity)]
-type Line = (
+type TopLine = (
     Option<String>,
     String,
     Option<i64>,
@@ -52,7 +52,7 @@ type Line = (
     Option<String>,
 );
 
-fn of_key(top: Top) -> Line {
+fn of_key(top: Top) -> TopLine {
     let Top { shard, found, routed_to } = top;
     let share = (found.share * 10.0).round() / 10.0;
     let figures = (Some(found.rows), Some(found.rows_error), Some(found.bytes), Some(found.writes));
@@ -60,7 +60,7 @@ fn of_key(top: Top) -> Line {
 }
 
 /// It is told first: whatever follows is not all.
-fn of_silent(silent: Silent) -> Line {
+fn of_silent(silent: Silent) -> TopLine {
     (None, silent.shard, None, None, None, None, None, None, Some(silent.why.message))
 }
 

@@ -2,14 +2,14 @@
 
 use super::on_primary;
 use super::row;
-use super::rows::Rows;
+use super::rows::RowSet;
 use crate::agent::check;
 use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard};
 use crate::error::{Failure, required};
 use crate::guard::inspect;
 use crate::remote::conninfo::Conninfo;
-use crate::routing::endpoint::Given;
+use crate::routing::endpoint::GivenEndpoint;
 use crate::routing::topology;
 use crate::server::database;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -45,7 +45,7 @@ pub fn shard_add(
         capacity,
         namespace: required(namespace, "namespace")?,
     };
-    let given = Given {
+    let given = GivenEndpoint {
         conninfo,
         client_conninfo,
         read_conninfo,
@@ -89,7 +89,7 @@ pub fn shard_set_endpoint(
 ) -> Result<(), ErrorReport> {
     on_primary("shard_set_endpoint")?;
     let shard_key = required(shard_key, "shard_key")?;
-    let given = Given {
+    let given = GivenEndpoint {
         conninfo,
         client_conninfo,
         read_conninfo,
@@ -232,9 +232,9 @@ type TopologyRow = (
 
 #[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_topology() -> Result<Rows<row::Topology>, ErrorReport> {
+pub fn shard_topology() -> Result<RowSet<row::Topology>, ErrorReport> {
     let rows = shard::all().into_iter().map(topology_row).collect::<Result<Vec<_>, Failure>>()?;
-    Ok(Rows::new(rows))
+    Ok(RowSet::new(rows))
 }
 
 /// A shard without a connection string is this database, and has neither host nor port.

@@ -1,10 +1,10 @@
 //! The current entry of a name, by the index of `shardmaster.routing_entry` itself.
 
-use crate::server::index_scan::{Index, Row, Unusable, Xid};
+use crate::server::index_scan::{IndexedRow, TextIndex, Unusable, Xid};
 use std::collections::HashMap;
 
 thread_local! {
-    static CURRENT: Index = const { Index::new(
+    static CURRENT: TextIndex = const { TextIndex::new(
         (c"routing_entry", c"routing_entry_current_key"),
         &[c"key", c"keyspace"],
         Some(c"valid_to"),
@@ -33,11 +33,11 @@ pub struct CurrentEntry {
 /// As a statement would find it that begins now. None: there is none of this name.
 pub fn find(keyspace: &str, name: &str) -> Result<Option<CurrentEntry>, Unusable> {
     let mut found = None;
-    Index::rows(&CURRENT, std::iter::once([name, keyspace]), |_, row| found = from_row(row))?;
+    TextIndex::rows(&CURRENT, std::iter::once([name, keyspace]), |_, row| found = from_row(row))?;
     Ok(found)
 }
 
-fn from_row(row: &Row) -> Option<CurrentEntry> {
+fn from_row(row: &IndexedRow) -> Option<CurrentEntry> {
     Some(CurrentEntry {
         read_shard: row.text(READ_SHARD)?,
         write_shard: row.text(WRITE_SHARD)?,
@@ -51,7 +51,7 @@ fn from_row(row: &Row) -> Option<CurrentEntry> {
 pub fn written_to(keyspace: &str, names: &[String]) -> Result<HashMap<String, String>, Unusable> {
     let mut found = HashMap::new();
     let keys = names.iter().map(|name| [name.as_str(), keyspace]);
-    Index::rows(&CURRENT, keys, |[name, _], row| {
+    TextIndex::rows(&CURRENT, keys, |[name, _], row| {
         found.extend(row.text(WRITE_SHARD).map(|shard| (name.to_owned(), shard)));
     })?;
     Ok(found)

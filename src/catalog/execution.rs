@@ -9,7 +9,7 @@ use pgrx::prelude::TimestampWithTimeZone;
 
 /// How far a shard is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum ExecutionState {
     Waiting,
     /// The statement may be under way. In a transaction: and no COMMIT was sent.
     Running,
@@ -25,62 +25,90 @@ pub enum State {
 }
 
 /// What may become of what.
-const CHANGES: &[(State, &[State])] = &[
-    (State::Waiting, &[State::Running, State::Failed, State::Unknown, State::Abandoned]),
+const CHANGES: &[(ExecutionState, &[ExecutionState])] = &[
     (
-        State::Running,
+        ExecutionState::Waiting,
         &[
-            State::Prepared,
-            State::Committing,
-            State::Done,
-            State::Failed,
-            State::Unknown,
-            State::Waiting,
-            State::Abandoned,
+            ExecutionState::Running,
+            ExecutionState::Failed,
+            ExecutionState::Unknown,
+            ExecutionState::Abandoned,
         ],
     ),
-    (State::Prepared, &[State::Committing, State::Failed, State::Unknown, State::Waiting, State::Abandoned]),
-    (State::Committing, &[State::Done, State::Failed, State::Unknown, State::Waiting, State::Abandoned]),
-    (State::Failed, &[State::Waiting, State::Unknown, State::Abandoned]),
-    (State::Unknown, &[State::Waiting, State::Abandoned]),
-    (State::Done, &[]),
-    (State::Abandoned, &[]),
+    (
+        ExecutionState::Running,
+        &[
+            ExecutionState::Prepared,
+            ExecutionState::Committing,
+            ExecutionState::Done,
+            ExecutionState::Failed,
+            ExecutionState::Unknown,
+            ExecutionState::Waiting,
+            ExecutionState::Abandoned,
+        ],
+    ),
+    (
+        ExecutionState::Prepared,
+        &[
+            ExecutionState::Committing,
+            ExecutionState::Failed,
+            ExecutionState::Unknown,
+            ExecutionState::Waiting,
+            ExecutionState::Abandoned,
+        ],
+    ),
+    (
+        ExecutionState::Committing,
+        &[
+            ExecutionState::Done,
+            ExecutionState::Failed,
+            ExecutionState::Unknown,
+            ExecutionState::Waiting,
+            ExecutionState::Abandoned,
+        ],
+    ),
+    (ExecutionState::Failed, &[ExecutionState::Waiting, ExecutionState::Unknown, ExecutionState::Abandoned]),
+    (ExecutionState::Unknown, &[ExecutionState::Waiting, ExecutionState::Abandoned]),
+    (ExecutionState::Done, &[]),
+    (ExecutionState::Abandoned, &[]),
 ];
 
 /// A statement that may be under way on a shard, or may have been done, as SQL.
 const HELD: &str = "state IN ('running', 'prepared', 'committing', 'unknown')";
 
-impl State {
+impl ExecutionState {
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Waiting => "waiting",
-            State::Running => "running",
-            State::Prepared => "prepared",
-            State::Committing => "committing",
-            State::Done => "done",
-            State::Failed => "failed",
-            State::Unknown => "unknown",
-            State::Abandoned => "abandoned",
+            ExecutionState::Waiting => "waiting",
+            ExecutionState::Running => "running",
+            ExecutionState::Prepared => "prepared",
+            ExecutionState::Committing => "committing",
+            ExecutionState::Done => "done",
+            ExecutionState::Failed => "failed",
+            ExecutionState::Unknown => "unknown",
+            ExecutionState::Abandoned => "abandoned",
         }
     }
 
-    fn parse(text: &str) -> Option<State> {
+    fn parse(text: &str) -> Option<ExecutionState> {
         CHANGES.iter().map(|(state, _)| *state).find(|state| state.as_str() == text)
     }
 
     /// Of one in two phases: something may be open on the shard, which holds locks there.
     pub fn is_open(self) -> bool {
-        matches!(self, State::Running | State::Prepared | State::Committing)
+        matches!(self, ExecutionState::Running | ExecutionState::Prepared | ExecutionState::Committing)
     }
 
     /// From which states it may be come to.
     fn before(self) -> Vec<String> {
-        let leads = |(from, to): &(State, &[State])| to.contains(&self).then(|| from.as_str().to_owned());
+        let leads = |(from, to): &(ExecutionState, &[ExecutionState])| {
+            to.contains(&self).then(|| from.as_str().to_owned())
+        };
         CHANGES.iter().filter_map(leads).collect()
     }
 }
 
-pub struct New<'a> {
+pub struct NewExecution<'a> {
     pub keyspace: &'a str,
     pub statement: &'a str,
     pub wave: i32,
@@ -111,7 +139,7 @@ pub struct Execution {
 
 /// A session on a shard.
 #[derive(Clone, Debug)]
-pub struct Backend {
+pub struct ShardBackend {
     pub username: String,
     pub pid: i32,
     /// Seconds, as that server writes them.
@@ -119,10 +147,10 @@ pub struct Backend {
 }
 
 /// One shard of an execution.
-pub struct Place {
+pub struct ExecutionPlace {
     pub shard: String,
-    pub state: State,
-    pub backend: Option<Backend>,
+    pub state: ExecutionState,
+    pub backend: Option<ShardBackend>,
     pub transaction: Option<Transaction>,
     /// Of its prepared transaction.
     pub gid: Option<String>,
@@ -131,7 +159,7 @@ pub struct Place {
 }
 
 /// One for people.
-pub struct Listed {
+pub struct ListedExecution {
     pub execution: i64,
     pub shard: String,
     pub state: String,
@@ -144,7 +172,7 @@ pub struct Listed {
     pub gid: Option<String>,
 }
 
-pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
+pub fn insert(new: &NewExecution<'_>, shards: &[String]) -> i64 {
     let id = sql::write_returning(
         "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, started_by, two_phase, login_role, master)
          VALUES ($1, $2, $3, $4, $5, $6::oid IS NOT NULL, $6::oid::regrole, $7) RETURNING id",
@@ -229,15 +257,15 @@ pub fn login_role(id: i64) -> Option<(pg_sys::Oid, String)> {
 }
 
 /// In the order in which they are to run it.
-pub fn places(id: i64) -> Vec<Place> {
+pub fn places(id: i64) -> Vec<ExecutionPlace> {
     sql::read_latest(
         "SELECT shard, state, username, pid, backend_start, xid, system_identifier, timeline, flushed, gid
            FROM shardmaster.execution_shard WHERE execution_id = $1 ORDER BY position",
         &[id.into()],
-        |row| Place {
+        |row| ExecutionPlace {
             shard: row.value(1),
-            state: State::parse(&row.value::<String>(2)).unwrap_or(State::Unknown),
-            backend: row.get(4).map(|pid| Backend {
+            state: ExecutionState::parse(&row.value::<String>(2)).unwrap_or(ExecutionState::Unknown),
+            backend: row.get(4).map(|pid| ShardBackend {
                 username: row.get(3).unwrap_or_default(),
                 pid,
                 start: row.get(5).unwrap_or_default(),
@@ -255,7 +283,13 @@ pub fn places(id: i64) -> Vec<Place> {
 }
 
 /// Of a shard that is in another state than one that leads there nothing is changed, which is an error.
-fn change(id: i64, shard: &str, to: State, set: &str, more: Vec<Option<String>>) -> Result<(), Failure> {
+fn change(
+    id: i64,
+    shard: &str,
+    to: ExecutionState,
+    set: &str,
+    more: Vec<Option<String>>,
+) -> Result<(), Failure> {
     let changed = sql::write(
         &format!(
             "UPDATE shardmaster.execution_shard
@@ -277,15 +311,15 @@ const NOTHING: &str =
     timeline = NULL, flushed = NULL, gid = NULL, affected = NULL, error_code = NULL, error_message = NULL";
 
 pub fn waits(id: i64, shard: &str) -> Result<(), Failure> {
-    change(id, shard, State::Waiting, NOTHING, vec![])
+    change(id, shard, ExecutionState::Waiting, NOTHING, vec![])
 }
 
-pub fn runs(id: i64, shard: &str, backend: &Backend) -> Result<(), Failure> {
+pub fn runs(id: i64, shard: &str, backend: &ShardBackend) -> Result<(), Failure> {
     let more =
         vec![Some(backend.username.clone()), Some(backend.pid.to_string()), Some(backend.start.clone())];
     let set =
         "username = $5[1], pid = $5[2]::int, backend_start = $5[3], error_code = NULL, error_message = NULL";
-    change(id, shard, State::Running, set, more)
+    change(id, shard, ExecutionState::Running, set, more)
 }
 
 /// Before the shard can have a prepared transaction of that name, which no other attempt has, nor another master.
@@ -302,19 +336,25 @@ pub fn will_prepare(id: i64, shard: &str, system_identifier: &str) -> Option<Str
 }
 
 pub fn is_prepared(id: i64, shard: &str, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
-    is_there(id, shard, State::Prepared, transaction, rows)
+    is_there(id, shard, ExecutionState::Prepared, transaction, rows)
 }
 
 /// That a prepared one is to commit, whatever comes.
 pub fn decides(id: i64, shard: &str) -> Result<(), Failure> {
-    change(id, shard, State::Committing, "error_code = NULL, error_message = NULL", vec![])
+    change(id, shard, ExecutionState::Committing, "error_code = NULL, error_message = NULL", vec![])
 }
 
 pub fn commits(id: i64, shard: &str, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
-    is_there(id, shard, State::Committing, transaction, rows)
+    is_there(id, shard, ExecutionState::Committing, transaction, rows)
 }
 
-fn is_there(id: i64, shard: &str, to: State, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
+fn is_there(
+    id: i64,
+    shard: &str,
+    to: ExecutionState,
+    transaction: &Transaction,
+    rows: u64,
+) -> Result<(), Failure> {
     let Transaction { xid, system_identifier, timeline, flushed } = transaction.clone();
     let more = [xid, system_identifier, timeline, flushed, rows.to_string()].map(Some).to_vec();
     let set =
@@ -325,13 +365,13 @@ fn is_there(id: i64, shard: &str, to: State, transaction: &Transaction, rows: u6
 /// None: as many rows as were known before.
 pub fn is_done(id: i64, shard: &str, rows: Option<u64>) -> Result<(), Failure> {
     let set = "affected = coalesce($5[1]::bigint, affected), error_code = NULL, error_message = NULL";
-    change(id, shard, State::Done, set, vec![rows.map(|rows| rows.to_string())])?;
+    change(id, shard, ExecutionState::Done, set, vec![rows.map(|rows| rows.to_string())])?;
     is_over(id);
     Ok(())
 }
 
 /// `Failed` or `Unknown`.
-pub fn ends_badly(id: i64, shard: &str, to: State, why: &Failure) -> Result<(), Failure> {
+pub fn ends_badly(id: i64, shard: &str, to: ExecutionState, why: &Failure) -> Result<(), Failure> {
     let why = why.cleaned();
     let more = vec![Some(why.sqlstate.as_str().to_owned()), Some(why.message)];
     change(id, shard, to, "affected = NULL, error_code = $5[1], error_message = $5[2]", more)
@@ -351,19 +391,19 @@ pub fn abandon(id: i64) {
     sql::write(
         "UPDATE shardmaster.execution_shard SET state = 'abandoned', changed_at = pg_catalog.clock_timestamp()
           WHERE execution_id = $1 AND state = ANY ($2)",
-        &[id.into(), State::Abandoned.before().into()],
+        &[id.into(), ExecutionState::Abandoned.before().into()],
     );
     is_over(id);
 }
 
-pub fn list(id: Option<i64>) -> Vec<Listed> {
+pub fn list(id: Option<i64>) -> Vec<ListedExecution> {
     sql::read(
         "SELECT e.id, s.shard, s.state, e.statement, s.affected, s.error_code, s.error_message, e.started_by, s.changed_at, s.gid
            FROM shardmaster.execution e JOIN shardmaster.execution_shard s ON s.execution_id = e.id
           WHERE $1 IS NULL OR e.id = $1
           ORDER BY e.id, s.position",
         &[id.into()],
-        |row| Listed {
+        |row| ListedExecution {
             execution: row.value(1),
             shard: row.value(2),
             state: row.value(3),

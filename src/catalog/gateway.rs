@@ -4,7 +4,7 @@ use super::shard::POSTGRES;
 use crate::server::sql;
 
 /// A shard, as a gateway sees it.
-pub struct Backend {
+pub struct GatewayBackend {
     pub index: i32,
     pub shard_key: String,
     /// Not disabled.
@@ -13,19 +13,19 @@ pub struct Backend {
     pub service: Option<String>,
 }
 
-impl Backend {
+impl GatewayBackend {
     pub fn takes_requests(&self) -> bool {
         self.is_open && self.service.is_some()
     }
 }
 
 /// All shards that hold rows, by shard_index.
-pub fn backends() -> Vec<Backend> {
+pub fn backends() -> Vec<GatewayBackend> {
     sql::read(
         "SELECT shard_index, shard_key, status <> 'disabled', service FROM shardmaster.shard
           WHERE kind = $1 ORDER BY shard_index",
         &[POSTGRES.into()],
-        |row| Backend {
+        |row| GatewayBackend {
             index: row.value(1),
             shard_key: row.value(2),
             is_open: row.value(3),
@@ -34,7 +34,7 @@ pub fn backends() -> Vec<Backend> {
     )
 }
 
-pub struct Entry {
+pub struct GatewayEntry {
     pub key: String,
     pub lower: Option<String>,
     pub upper: Option<String>,
@@ -42,14 +42,14 @@ pub struct Entry {
 }
 
 /// The entries of one version.
-pub struct Entries {
+pub struct GatewayEntries {
     pub version: i64,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<GatewayEntry>,
 }
 
 /// Where the rows are now: until a cutover has decided, on its source. One query, so that
 /// all entries are of one version.
-pub fn entries(keyspace: &str) -> Entries {
+pub fn entries(keyspace: &str) -> GatewayEntries {
     let mut version = 0;
     let entries = sql::read(
         "SELECT coalesce((SELECT max(v.version) FROM shardmaster.routing_version v WHERE v.keyspace = $1), 0),
@@ -61,10 +61,10 @@ pub fn entries(keyspace: &str) -> Entries {
         &[keyspace.into()],
         |row| {
             version = row.value(1);
-            Some(Entry { key: row.get(2)?, lower: row.get(3), upper: row.get(4), shard_index: row.value(5) })
+            Some(GatewayEntry { key: row.get(2)?, lower: row.get(3), upper: row.get(4), shard_index: row.value(5) })
         },
     );
-    Entries { version, entries: entries.into_iter().flatten().collect() }
+    GatewayEntries { version, entries: entries.into_iter().flatten().collect() }
 }
 
 /// Where clients of a shard connect to.

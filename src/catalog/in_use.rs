@@ -83,7 +83,7 @@ pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
 }
 
 /// An active split of a keyspace of which a table is to be taken out.
-pub struct Holder {
+pub struct KeyspaceSplit {
     pub split: i64,
     /// Nothing of it is on a shard, and no worker is at it: it is planned, or its start has failed.
     pub is_planned: bool,
@@ -96,14 +96,14 @@ const IS_PLANNED: &str = "phase = 'planning' AND reverse_of IS NULL AND (goal = 
     AND NOT EXISTS (SELECT 1 FROM shardmaster.split_ledger l WHERE l.split_id = split_plan.id AND l.removed_at IS NULL)";
 
 /// All of them. Their rows are locked: none is started before the transaction ends.
-pub fn holders_of_table(keyspace: &str, table: &str) -> Vec<Holder> {
+pub fn holders_of_table(keyspace: &str, table: &str) -> Vec<KeyspaceSplit> {
     let query = format!(
         "SELECT id, {IS_PLANNED},
                 EXISTS (SELECT 1 FROM shardmaster.split_table t WHERE t.split_id = split_plan.id AND t.table_name = $2),
                 EXISTS (SELECT 1 FROM shardmaster.split_table t WHERE t.split_id = split_plan.id AND t.table_name <> $2)
            FROM shardmaster.split_plan WHERE keyspace = $1 AND {IS_ACTIVE} ORDER BY id FOR UPDATE"
     );
-    sql::write_returning(&query, &[keyspace.into(), table.into()], |row| Holder {
+    sql::write_returning(&query, &[keyspace.into(), table.into()], |row| KeyspaceSplit {
         split: row.value(1),
         is_planned: row.value(2),
         has_table: row.value(3),

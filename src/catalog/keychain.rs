@@ -5,22 +5,22 @@ use crate::server::sql::{self, Row};
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::TimestampWithTimeZone;
 
-pub struct Credential {
+pub struct StoredCredential {
     pub alias: String,
     pub kind: String,
     pub sealed: Vec<u8>,
 }
 
 /// One for people: who has set it and when, and which shards use it.
-pub struct Listed {
-    pub credential: Credential,
+pub struct ListedCredential {
+    pub credential: StoredCredential,
     pub set_by: String,
     pub updated_at: TimestampWithTimeZone,
     pub shards: Vec<String>,
 }
 
-fn from_row(row: &Row<'_>) -> Credential {
-    Credential { alias: row.value(1), kind: row.value(2), sealed: row.value(3) }
+fn from_row(row: &Row<'_>) -> StoredCredential {
+    StoredCredential { alias: row.value(1), kind: row.value(2), sealed: row.value(3) }
 }
 
 /// Its kind; it neither goes nor changes its kind before the transaction ends.
@@ -30,7 +30,7 @@ pub fn lock_kind(alias: &str) -> Option<String> {
 }
 
 /// For a change, or its end.
-pub fn lock(alias: &str) -> Option<Credential> {
+pub fn lock(alias: &str) -> Option<StoredCredential> {
     let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain WHERE alias = $1 FOR UPDATE";
     sql::write_returning(query, &[alias.into()], |row| from_row(&row)).into_iter().next()
 }
@@ -54,13 +54,13 @@ pub fn count_latest() -> usize {
 }
 
 /// All, in the order of their aliases.
-pub fn lock_all() -> Vec<Credential> {
+pub fn lock_all() -> Vec<StoredCredential> {
     let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain ORDER BY alias FOR UPDATE";
     sql::write_returning(query, &[], |row| from_row(&row))
 }
 
 /// One that there was not; false: by now there is, and what it is has to be looked at.
-pub fn insert(credential: &Credential, caller: &Caller) -> bool {
+pub fn insert(credential: &StoredCredential, caller: &Caller) -> bool {
     let query = "INSERT INTO shardmaster.keychain (alias, auth_kind, sealed, set_by) VALUES ($1, $2, $3, $4)
                  ON CONFLICT (alias) DO NOTHING RETURNING true";
     sql::write_returning(query, &values(credential, caller), |row| row.value(1))
@@ -69,13 +69,13 @@ pub fn insert(credential: &Credential, caller: &Caller) -> bool {
 }
 
 /// One that is locked.
-pub fn replace(credential: &Credential, caller: &Caller) {
+pub fn replace(credential: &StoredCredential, caller: &Caller) {
     let query = "UPDATE shardmaster.keychain
                     SET auth_kind = $2, sealed = $3, set_by = $4, updated_at = clock_timestamp() WHERE alias = $1";
     sql::write(query, &values(credential, caller));
 }
 
-fn values<'a>(credential: &'a Credential, caller: &'a Caller) -> [DatumWithOid<'a>; 4] {
+fn values<'a>(credential: &'a StoredCredential, caller: &'a Caller) -> [DatumWithOid<'a>; 4] {
     [
         credential.alias.as_str().into(),
         credential.kind.as_str().into(),
@@ -151,13 +151,13 @@ pub fn shards_with(alias: &str) -> Vec<String> {
     )
 }
 
-pub fn list() -> Vec<Listed> {
+pub fn list() -> Vec<ListedCredential> {
     sql::read(
         "SELECT k.alias, k.auth_kind, k.sealed, k.set_by, k.updated_at,
                 ARRAY(SELECT s.shard_key FROM shardmaster.shard s WHERE s.credential_alias = k.alias ORDER BY s.shard_index)
            FROM shardmaster.keychain k ORDER BY k.alias",
         &[],
-        |row| Listed {
+        |row| ListedCredential {
             credential: from_row(&row),
             set_by: row.value(4),
             updated_at: row.value(5),

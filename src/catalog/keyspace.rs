@@ -3,7 +3,7 @@
 
 use super::shard_decision;
 use crate::keys::key_type::KeyType;
-use crate::keys::strategy::{Kind, Missing, Strategy};
+use crate::keys::strategy::{MissingArgument, Strategy, StrategyKind};
 use crate::server::sql::{self, Row};
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -32,16 +32,16 @@ fn unknown(name: &str) -> UnknownKeyspace {
 
 impl Strategy {
     pub fn from_catalog(strategy: &str, buckets: Option<i32>, key_type: Option<KeyType>) -> Strategy {
-        let Some(kind) = Kind::from_name(strategy) else {
+        let Some(kind) = StrategyKind::from_name(strategy) else {
             error!("unknown strategy \"{strategy}\" in the catalog")
         };
         let buckets = buckets.and_then(|n| NonZeroU32::new(n.unsigned_abs()));
         match kind.with(key_type.and_then(KeyType::ordered), buckets) {
             Ok(strategy) => strategy,
-            Err(Missing::Order) => {
+            Err(MissingArgument::Order) => {
                 error!("a keyspace of strategy {strategy} whose key type has no order")
             }
-            Err(Missing::Buckets) => error!("a keyspace of strategy {strategy} without buckets"),
+            Err(MissingArgument::Buckets) => error!("a keyspace of strategy {strategy} without buckets"),
         }
     }
 }
@@ -61,9 +61,9 @@ impl Keyspace {
 }
 
 /// A keyspace whose row this transaction has locked.
-pub struct Locked(Keyspace);
+pub struct LockedKeyspace(Keyspace);
 
-impl std::ops::Deref for Locked {
+impl std::ops::Deref for LockedKeyspace {
     type Target = Keyspace;
 
     fn deref(&self) -> &Keyspace {
@@ -93,7 +93,7 @@ pub fn all() -> Vec<Keyspace> {
 /// Takes the lock first, then reads. The row is also written, once in a transaction: a
 /// REPEATABLE READ transaction that comes later gets 40001 instead of acting on what it
 /// saw before.
-pub fn lock(name: &str) -> Result<Locked, UnknownKeyspace> {
+pub fn lock(name: &str) -> Result<LockedKeyspace, UnknownKeyspace> {
     let query = format!(
         "SELECT {COLUMNS}, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
            FROM shardmaster.keyspace WHERE name = $1 FOR NO KEY UPDATE"
@@ -108,7 +108,7 @@ pub fn lock(name: &str) -> Result<Locked, UnknownKeyspace> {
             &[name.into()],
         );
     }
-    Ok(Locked(keyspace))
+    Ok(LockedKeyspace(keyspace))
 }
 
 /// Locks every keyspace, in the order of their names: for what no routing change and no
@@ -165,7 +165,7 @@ pub fn insert(name: &str, key_type: KeyType, strategy: Strategy) -> bool {
         == 1
 }
 
-pub fn set_key_type(keyspace: &Locked, key_type: KeyType) {
+pub fn set_key_type(keyspace: &LockedKeyspace, key_type: KeyType) {
     sql::write(
         "UPDATE shardmaster.keyspace SET key_type = $2 WHERE name = $1",
         &[keyspace.name.as_str().into(), key_type.name().into()],
@@ -173,7 +173,7 @@ pub fn set_key_type(keyspace: &Locked, key_type: KeyType) {
 }
 
 /// Removes the keyspace with the history of its routing.
-pub fn delete(keyspace: &Locked) {
+pub fn delete(keyspace: &LockedKeyspace) {
     for query in [
         "DELETE FROM shardmaster.routing_entry WHERE keyspace = $1",
         "DELETE FROM shardmaster.routing_version WHERE keyspace = $1",
@@ -184,7 +184,7 @@ pub fn delete(keyspace: &Locked) {
 }
 
 /// Whether any split, also one long finished, belongs to the keyspace.
-pub fn has_splits(keyspace: &Locked) -> bool {
+pub fn has_splits(keyspace: &LockedKeyspace) -> bool {
     // What was taken over from shards is told to them with later ones, of a keyspace as it is.
     let adopted = if shard_decision::is_here() {
         "SELECT 1 FROM shardmaster.adopted_decision WHERE keyspace = $1 AND NOT routes_kept"

@@ -10,18 +10,18 @@ use pgrx::prelude::TimestampWithTimeZone;
 #[derive(Debug, Clone)]
 pub struct Login {
     pub username: String,
-    pub credential: Option<Credential>,
+    pub credential: Option<LoginCredential>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Credential {
+pub struct LoginCredential {
     pub alias: String,
     pub kind: String,
     pub sealed: Vec<u8>,
 }
 
 /// One for people.
-pub struct Listed {
+pub struct ListedLogin {
     /// By its name; by its number where it is gone.
     pub role: String,
     /// None: all shards for which nothing else is said.
@@ -61,7 +61,7 @@ pub fn of(role: pg_sys::Oid, shard: &Shard) -> Option<Login> {
         &[role.into(), shard.id.into()],
         |row| Login {
             username: row.value(1),
-            credential: row.get::<String>(2).map(|alias| Credential {
+            credential: row.get::<String>(2).map(|alias| LoginCredential {
                 alias,
                 kind: row.value(3),
                 sealed: row.value(4),
@@ -99,14 +99,14 @@ pub fn delete(role: &str, shard: Option<&Shard>) -> bool {
     ) > 0
 }
 
-pub fn list() -> Vec<Listed> {
+pub fn list() -> Vec<ListedLogin> {
     sql::read(
         "SELECT coalesce(r.rolname::text, l.role::oid::text), s.shard_key, l.username, l.credential_alias, l.set_by, l.updated_at
            FROM shardmaster.shard_login l
            LEFT JOIN pg_catalog.pg_roles r ON r.oid = l.role LEFT JOIN shardmaster.shard s ON s.id = l.shard_id
           ORDER BY 1, s.shard_index NULLS FIRST",
         &[],
-        |row| Listed {
+        |row| ListedLogin {
             role: row.value(1),
             shard: row.get(2),
             username: row.value(3),

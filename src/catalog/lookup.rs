@@ -2,7 +2,7 @@
 //! each is with each shard. Their pairs are in `lookup_entry.rs`.
 
 use super::caller::Caller;
-use super::keyspace::Locked;
+use super::keyspace::LockedKeyspace;
 use super::said;
 use super::shard::POSTGRES;
 use super::table_policy::TableName;
@@ -16,7 +16,7 @@ pub const STRATEGY: &str = "lookup";
 
 /// Where the keys of a lookup index are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct LookupSource {
     /// As the table policy has it.
     pub table_name: String,
     pub table: TableName,
@@ -37,7 +37,7 @@ pub struct Lookup {
     pub epoch: i64,
     pub swept: i64,
     /// None: no table was added yet.
-    pub source: Option<Source>,
+    pub source: Option<LookupSource>,
 }
 
 const QUERY: &str = "SELECT l.name, l.of_keyspace, l.key_type, k.key_type, l.epoch, l.swept, l.table_name, parse_ident(l.table_name),
@@ -50,7 +50,7 @@ fn from_row(row: &Row<'_>) -> Lookup {
     let source = row.get::<String>(7).and_then(|table_name| {
         let mut parts: Vec<String> = row.value(8);
         let name = parts.pop().unwrap_or_default();
-        Some(Source {
+        Some(LookupSource {
             table_name,
             table: TableName { schema: parts.pop(), name },
             column: row.get(9)?,
@@ -98,7 +98,7 @@ pub fn lock_names() {
     sql::write("LOCK TABLE shardmaster.lookup IN SHARE ROW EXCLUSIVE MODE", &[]);
 }
 
-pub fn insert(name: &str, of: &Locked, key_type: KeyType) {
+pub fn insert(name: &str, of: &LockedKeyspace, key_type: KeyType) {
     sql::write(
         "INSERT INTO shardmaster.lookup (name, of_keyspace, key_type) VALUES ($1, $2, $3)",
         &[name.into(), of.name.as_str().into(), key_type.name().into()],
@@ -160,36 +160,36 @@ pub fn by_column(split: i64, table: &str, column: &str) -> Option<String> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum LookupState {
     /// Nobody has looked there yet.
     New,
     Filling,
     Filled,
 }
 
-impl State {
-    fn from_catalog(text: &str) -> State {
+impl LookupState {
+    fn from_catalog(text: &str) -> LookupState {
         match text {
-            "filled" => State::Filled,
-            "filling" => State::Filling,
-            _ => State::New,
+            "filled" => LookupState::Filled,
+            "filling" => LookupState::Filling,
+            _ => LookupState::New,
         }
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            State::New => "new",
-            State::Filling => "filling",
-            State::Filled => "filled",
+            LookupState::New => "new",
+            LookupState::Filling => "filling",
+            LookupState::Filled => "filled",
         }
     }
 }
 
 /// How far a lookup index is with a shard.
 #[derive(Debug, Clone)]
-pub struct Progress {
+pub struct LookupProgress {
     pub shard_key: String,
-    pub state: State,
+    pub state: LookupState,
     pub steps: i64,
     pub place: Option<String>,
     pub shape: Option<String>,
@@ -220,24 +220,24 @@ pub fn add_shards(lookup: &str) {
 }
 
 /// How far it is with all shards that take part.
-pub fn progress(lookup: &str) -> Vec<Progress> {
+pub fn progress(lookup: &str) -> Vec<LookupProgress> {
     read_progress(lookup, None)
 }
 
 /// The same of one shard.
-pub fn progress_of(lookup: &str, shard_key: &str) -> Option<Progress> {
+pub fn progress_of(lookup: &str, shard_key: &str) -> Option<LookupProgress> {
     read_progress(lookup, Some(shard_key)).into_iter().next()
 }
 
-fn read_progress(lookup: &str, shard_key: Option<&str>) -> Vec<Progress> {
+fn read_progress(lookup: &str, shard_key: Option<&str>) -> Vec<LookupProgress> {
     sql::read(
         "SELECT l.shard_key, l.state, l.steps, l.place, l.shape
            FROM shardmaster.lookup_shard l JOIN shardmaster.shard s ON s.shard_key = l.shard_key
           WHERE l.lookup = $1 AND s.status <> 'disabled' AND ($2 IS NULL OR l.shard_key = $2) ORDER BY s.shard_index",
         &[lookup.into(), shard_key.into()],
-        |row| Progress {
+        |row| LookupProgress {
             shard_key: row.value(1),
-            state: State::from_catalog(&row.value::<String>(2)),
+            state: LookupState::from_catalog(&row.value::<String>(2)),
             steps: row.value(3),
             place: row.get(4),
             shape: row.get(5),
@@ -266,7 +266,7 @@ pub fn look_anew(lookup: &Lookup, shards: &BTreeSet<String>) {
 }
 
 /// Writes down how far it is. False: the lookup index, or its table, is no more, and nothing is to be done for it.
-pub fn store(lookup: &Lookup, progress: &Progress) -> bool {
+pub fn store(lookup: &Lookup, progress: &LookupProgress) -> bool {
     let Some(source) = &lookup.source else { return false };
     sql::write(
         "UPDATE shardmaster.lookup_shard s SET state = $3, steps = $4, place = $5, shape = $6
@@ -455,7 +455,7 @@ pub fn assignments_done(ids: &[i64]) {
 }
 
 /// What shard_lookups() shows of a lookup index and a shard.
-pub struct Shown {
+pub struct ShownLookup {
     pub lookup: String,
     pub of: String,
     pub table_name: Option<String>,
@@ -470,7 +470,7 @@ pub struct Shown {
     pub is_failing: bool,
 }
 
-pub fn shown() -> Vec<Shown> {
+pub fn shown() -> Vec<ShownLookup> {
     sql::read(
         "SELECT l.name, l.of_keyspace, l.table_name, l.column_name, p.shard_key,
                 CASE WHEN p.state = 'filled' AND l.epoch > l.swept THEN 'sweeping' ELSE p.state END, p.waiting,
@@ -481,7 +481,7 @@ pub fn shown() -> Vec<Shown> {
            LEFT JOIN (shardmaster.lookup_shard p JOIN shardmaster.shard s ON s.shard_key = p.shard_key) ON p.lookup = l.name
           ORDER BY l.name, s.shard_index",
         &[],
-        |row| Shown {
+        |row| ShownLookup {
             lookup: row.value(1),
             of: row.value(2),
             table_name: row.get(3),

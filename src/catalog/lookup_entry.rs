@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// A key and an owner, both in their canonical forms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pair {
+pub struct LookupPair {
     pub key: String,
     pub owner: String,
 }
@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// What a lookup index knows of a key.
-pub struct Known {
+pub struct KnownKey {
     pub of: String,
     pub key_type: String,
     pub owner: Option<String>,
@@ -35,8 +35,8 @@ pub struct Known {
 }
 
 /// None: there is no lookup index of this name.
-pub fn owner(lookup: &str, key: &str) -> Option<Known> {
-    let known = sql::read_prepared(&OWNER, &[lookup.into(), key.into()], |row| Known {
+pub fn owner(lookup: &str, key: &str) -> Option<KnownKey> {
+    let known = sql::read_prepared(&OWNER, &[lookup.into(), key.into()], |row| KnownKey {
         of: row.value(1),
         key_type: row.value(2),
         owner: row.get(3),
@@ -45,25 +45,25 @@ pub fn owner(lookup: &str, key: &str) -> Option<Known> {
     known.into_iter().next()
 }
 
-fn columns(pairs: &[&Pair]) -> (Vec<String>, Vec<String>) {
+fn columns(pairs: &[&LookupPair]) -> (Vec<String>, Vec<String>) {
     pairs.iter().map(|pair| (pair.key.clone(), pair.owner.clone())).unzip()
 }
 
 /// These have a row. Of one key several may have. What is known already costs nothing; a claim is fulfilled, but not one that
 /// was made beside the row.
-pub fn set(lookup: &Lookup, pairs: &BTreeSet<&Pair>) {
-    let mut left: Vec<&Pair> = pairs.iter().copied().collect();
+pub fn set(lookup: &Lookup, pairs: &BTreeSet<&LookupPair>) {
+    let mut left: Vec<&LookupPair> = pairs.iter().copied().collect();
     while !left.is_empty() {
         // One statement cannot change a row twice.
         let mut keys = BTreeSet::new();
-        let (now, later): (Vec<&Pair>, Vec<&Pair>) =
+        let (now, later): (Vec<&LookupPair>, Vec<&LookupPair>) =
             left.into_iter().partition(|pair| keys.insert(pair.key.as_str()));
         set_distinct(lookup, &now);
         left = later;
     }
 }
 
-fn set_distinct(lookup: &Lookup, pairs: &[&Pair]) {
+fn set_distinct(lookup: &Lookup, pairs: &[&LookupPair]) {
     let (keys, owners) = columns(pairs);
     sql::write(
         "WITH wanted AS (
@@ -86,7 +86,7 @@ fn set_distinct(lookup: &Lookup, pairs: &[&Pair]) {
 
 /// These had no row when their shards were asked, which was not before `asked`. What is claimed, and has had none yet or was claimed
 /// beside it, stays until its shard is asked after the lease's end.
-pub fn unset(lookup: &Lookup, pairs: &[&Pair], asked: TimestampWithTimeZone) {
+pub fn unset(lookup: &Lookup, pairs: &[&LookupPair], asked: TimestampWithTimeZone) {
     if pairs.is_empty() {
         return;
     }
@@ -115,13 +115,13 @@ pub fn unset(lookup: &Lookup, pairs: &[&Pair], asked: TimestampWithTimeZone) {
 
 /// Claims whose leases have ended and for which no row is known, from behind a key on. They are their owners' until the owner's
 /// shard has been asked: a row may have been committed within the lease that nobody has seen.
-pub fn ended_claims(lookup: &str, after: Option<&str>, most: i64) -> Vec<Pair> {
+pub fn ended_claims(lookup: &str, after: Option<&str>, most: i64) -> Vec<LookupPair> {
     sql::read(
         "SELECT e.key, e.owner FROM shardmaster.lookup_entry e
           WHERE e.lookup = $1 AND NOT e.has_row AND e.claimed_until <= clock_timestamp() AND ($2 IS NULL OR e.key COLLATE \"C\" > $2)
           ORDER BY e.key COLLATE \"C\" LIMIT $3",
         &[lookup.into(), after.into(), most.into()],
-        |row| Pair { key: row.value(1), owner: row.value(2) },
+        |row| LookupPair { key: row.value(1), owner: row.value(2) },
     )
 }
 
@@ -162,7 +162,7 @@ pub fn of_owner(lookup: &str, owner: &str, after: Option<&str>, most: i64) -> Ve
 }
 
 /// Pairs that nobody has looked at since an epoch began, from behind a pair on.
-pub fn older(lookup: &Lookup, after: Option<&Pair>, most: i64) -> Vec<Pair> {
+pub fn older(lookup: &Lookup, after: Option<&LookupPair>, most: i64) -> Vec<LookupPair> {
     let (key, owner) = after.map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
     sql::read(
         "SELECT p.key, p.owner FROM (
@@ -175,12 +175,12 @@ pub fn older(lookup: &Lookup, after: Option<&Pair>, most: i64) -> Vec<Pair> {
                ORDER BY c.key, c.owner LIMIT $4)) AS p
           ORDER BY p.key, p.owner LIMIT $4",
         &[lookup.name.as_str().into(), lookup.epoch.into(), key.into(), most.into(), owner.into()],
-        |row| Pair { key: row.value(1), owner: row.value(2) },
+        |row| LookupPair { key: row.value(1), owner: row.value(2) },
     )
 }
 
 /// Pairs that stay as they are in this epoch: claims without a row.
-pub fn looked_at(lookup: &Lookup, pairs: &[&Pair]) {
+pub fn looked_at(lookup: &Lookup, pairs: &[&LookupPair]) {
     let (keys, owners) = columns(pairs);
     sql::write(
         "UPDATE shardmaster.lookup_entry e SET epoch = $4 FROM unnest($2::text[], $3::text[]) AS w (key, owner)
@@ -192,7 +192,11 @@ pub fn looked_at(lookup: &Lookup, pairs: &[&Pair]) {
 /// Claims a key for an owner; until when. None: its row is there already, as of the last look; the claim is kept beside it
 /// all the same, since the row may have gone since. Where another owner has a row, which waits for the end of a claim, none is
 /// made or prolonged.
-pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<TimestampWithTimeZone>, Taken> {
+pub fn claim(
+    lookup: &Lookup,
+    pair: &LookupPair,
+    seconds: f64,
+) -> Result<Option<TimestampWithTimeZone>, ClaimRefusal> {
     let args = [
         lookup.name.as_str().into(),
         pair.key.as_str().into(),
@@ -216,21 +220,21 @@ pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<Timest
 }
 
 /// Why a key cannot be claimed.
-pub enum Taken {
+pub enum ClaimRefusal {
     /// It is another owner's.
     Owned,
     /// This owner's lease has ended, and his shard has not been asked for the row since.
     Ended { owner: String },
 }
 
-fn taken(lookup: &Lookup, pair: &Pair) -> Taken {
+fn taken(lookup: &Lookup, pair: &LookupPair) -> ClaimRefusal {
     let ended = sql::read_latest(
         "SELECT e.owner FROM shardmaster.lookup_entry e
           WHERE e.lookup = $1 AND e.key = $2 AND e.owner <> $3 AND NOT e.has_row AND e.claimed_until <= clock_timestamp()",
         &[lookup.name.as_str().into(), pair.key.as_str().into(), pair.owner.as_str().into()],
         |row| row.value(1),
     );
-    ended.into_iter().next().map_or(Taken::Owned, |owner| Taken::Ended { owner })
+    ended.into_iter().next().map_or(ClaimRefusal::Owned, |owner| ClaimRefusal::Ended { owner })
 }
 
 /// A key that more than one owner has: an owner that does not have it in routing, and who has.

@@ -6,23 +6,23 @@ use crate::server::sql;
 
 /// One batch of rows, on both shards.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct DoubtedBatch {
     /// The transaction by which they come.
     pub arrived: Transaction,
     /// And that by which they leave; None: nothing of it could be asked after a crash.
     pub left: Option<Transaction>,
 }
 
-pub struct Doubt {
+pub struct MoveDoubt {
     pub run: i64,
-    pub way: Way,
+    pub way: DoubtedBatch,
     /// That the run had, of those that belong there.
     pub keys: Vec<String>,
     /// How many rows of each.
     pub tables: Vec<(String, u64)>,
 }
 
-pub fn insert(run: i64, routed_to: &str, way: &Way, table: &str, rows: u64) {
+pub fn insert(run: i64, routed_to: &str, way: &DoubtedBatch, table: &str, rows: u64) {
     let Transaction { xid, system_identifier, timeline, flushed } = way.arrived.clone();
     sql::write(
         "INSERT INTO shardmaster.misplaced_doubt (run_id, table_name, routed_to, xid, system_identifier, timeline, flushed, rows, left_by)
@@ -52,7 +52,7 @@ fn of_texts(texts: Vec<String>) -> Option<Transaction> {
 }
 
 /// Of runs that took rows from one shard to another, whatever has become of them.
-pub fn between(keyspace: &str, shard: &str, routed_to: &str) -> Vec<Doubt> {
+pub fn between(keyspace: &str, shard: &str, routed_to: &str) -> Vec<MoveDoubt> {
     sql::read(
         "SELECT d.run_id, d.xid, min(d.system_identifier), min(d.timeline), min(d.flushed),
                 ARRAY(SELECT k.key FROM shardmaster.misplaced_key k WHERE k.run_id = d.run_id AND k.routed_to = d.routed_to),
@@ -69,9 +69,9 @@ pub fn between(keyspace: &str, shard: &str, routed_to: &str) -> Vec<Doubt> {
                 timeline: row.value(4),
                 flushed: row.value(5),
             };
-            Doubt {
+            MoveDoubt {
                 run: row.value(1),
-                way: Way { arrived, left: row.get(9).and_then(of_texts) },
+                way: DoubtedBatch { arrived, left: row.get(9).and_then(of_texts) },
                 keys: row.value(6),
                 tables: tables.into_iter().zip(rows.into_iter().map(i64::unsigned_abs)).collect(),
             }

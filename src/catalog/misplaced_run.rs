@@ -1,7 +1,7 @@
 //! `shardmaster.misplaced_run` and what belongs to it: rows on the wrong shard that are moved or deleted, and the keys that
 //! are held meanwhile.
 
-use super::execution::Backend;
+use super::execution::ShardBackend;
 use crate::error::{Failure, SqlState};
 use crate::server::sql;
 use pgrx::prelude::TimestampWithTimeZone;
@@ -55,7 +55,7 @@ impl Action {
 
 /// How one ends; none begins again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum RunEnd {
     Done,
     Failed,
     /// Its session was gone, and another one has taken its place.
@@ -63,20 +63,20 @@ pub enum End {
     Abandoned,
 }
 
-impl End {
+impl RunEnd {
     pub fn as_str(self) -> &'static str {
         match self {
-            End::Done => "done",
-            End::Failed => "failed",
-            End::Interrupted => "interrupted",
-            End::Abandoned => "abandoned",
+            RunEnd::Done => "done",
+            RunEnd::Failed => "failed",
+            RunEnd::Interrupted => "interrupted",
+            RunEnd::Abandoned => "abandoned",
         }
     }
 }
 
 /// A key, in its canonical form.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct RunKey {
     pub key: String,
     /// None: it is in no range.
     pub entry: Option<String>,
@@ -84,7 +84,7 @@ pub struct Key {
 }
 
 /// One table of one of them, for people.
-pub struct Listed {
+pub struct ListedRun {
     pub run: i64,
     pub action: String,
     pub keyspace: String,
@@ -102,7 +102,7 @@ pub struct Listed {
 }
 
 /// Under the keyspace's lock: from its commit on it holds the keys.
-pub fn insert(action: Action, keyspace: &str, shard: &str, keys: &[Key], started_by: &str) -> i64 {
+pub fn insert(action: Action, keyspace: &str, shard: &str, keys: &[RunKey], started_by: &str) -> i64 {
     let id = sql::write_returning(
         "INSERT INTO shardmaster.misplaced_run (action, keyspace, shard, started_by) VALUES ($1, $2, $3, $4) RETURNING id",
         &[action.as_str().into(), keyspace.into(), shard.into(), started_by.into()],
@@ -195,7 +195,7 @@ pub fn is_running(id: i64) -> Result<bool, Failure> {
     })
 }
 
-pub fn works_by(id: i64, shard: &str, backend: &Backend) {
+pub fn works_by(id: i64, shard: &str, backend: &ShardBackend) {
     sql::write(
         "INSERT INTO shardmaster.misplaced_session (run_id, shard, username, pid, backend_start) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (run_id, shard) DO UPDATE SET username = excluded.username, pid = excluded.pid, backend_start = excluded.backend_start",
@@ -210,11 +210,11 @@ pub fn works_by(id: i64, shard: &str, backend: &Backend) {
 }
 
 /// Sessions that may be left, by shard.
-pub fn sessions(id: i64) -> Vec<(String, Backend)> {
+pub fn sessions(id: i64) -> Vec<(String, ShardBackend)> {
     sql::read(
         "SELECT shard, username, pid, backend_start FROM shardmaster.misplaced_session WHERE run_id = $1 ORDER BY shard",
         &[id.into()],
-        |row| (row.value(1), Backend { username: row.value(2), pid: row.value(3), start: row.value(4) }),
+        |row| (row.value(1), ShardBackend { username: row.value(2), pid: row.value(3), start: row.value(4) }),
     )
 }
 
@@ -228,7 +228,7 @@ pub fn count(id: i64, table: &str, moved: u64, deleted: u64) {
 }
 
 /// Its keys are free again. False: it has ended before.
-pub fn ends(id: i64, end: End, why: Option<&Failure>) -> bool {
+pub fn ends(id: i64, end: RunEnd, why: Option<&Failure>) -> bool {
     let why = why.map(Failure::cleaned);
     sql::write(
         "UPDATE shardmaster.misplaced_run
@@ -243,7 +243,7 @@ pub fn ends(id: i64, end: End, why: Option<&Failure>) -> bool {
     ) == 1
 }
 
-pub fn list(id: Option<i64>) -> Vec<Listed> {
+pub fn list(id: Option<i64>) -> Vec<ListedRun> {
     sql::read(
         "SELECT r.id, r.action, r.keyspace, r.shard, (SELECT count(*) FROM shardmaster.misplaced_key k WHERE k.run_id = r.id),
                 r.state, t.table_name, t.moved, t.deleted, r.error_code, r.error_message, r.started_by, r.started_at, r.changed_at
@@ -251,7 +251,7 @@ pub fn list(id: Option<i64>) -> Vec<Listed> {
           WHERE $1 IS NULL OR r.id = $1
           ORDER BY r.id, t.table_name COLLATE \"C\"",
         &[id.into()],
-        |row| Listed {
+        |row| ListedRun {
             run: row.value(1),
             action: row.value(2),
             keyspace: row.value(3),

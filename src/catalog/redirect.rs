@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Whose entries of a redirect they are. A split and its reverse split have one token, the splits of
 /// another master may have the same numbers.
 #[derive(Clone, Copy)]
-pub struct By<'a> {
+pub struct RedirectOwner<'a> {
     pub split: i64,
     pub token: &'a str,
 }
@@ -356,7 +356,7 @@ pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
 
 /// The shard of which this master knows why it refuses keys of a split. One that it has lost may
 /// have been the reverse split of one that it has.
-pub fn known_at(by: By<'_>) -> Option<String> {
+pub fn known_at(by: RedirectOwner<'_>) -> Option<String> {
     sql::read_one(
         &format!(
             "SELECT source_shard FROM shardmaster.split_plan

@@ -1,6 +1,6 @@
 //! Reference tables: which sets of them there are, and how far each shard is.
 
-use super::keyspace::Locked;
+use super::keyspace::LockedKeyspace;
 use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::table_policy::TableName;
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 /// How far a shard is with a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum ReferenceState {
     /// A table has not been there as a whole yet.
     Filling,
     Following,
@@ -24,13 +24,13 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl ReferenceState {
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Filling => "filling",
-            State::Following => "following",
-            State::Away => "away",
-            State::Failed => "failed",
+            ReferenceState::Filling => "filling",
+            ReferenceState::Following => "following",
+            ReferenceState::Away => "away",
+            ReferenceState::Failed => "failed",
         }
     }
 }
@@ -54,16 +54,16 @@ impl Member {
 /// A shard, whose code the mover may run there, and what of it was said by a role that may not say it of this very
 /// database.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ReferencePlace {
     pub shard: Shard,
     pub trusted: Vec<String>,
     pub unsaid: Option<Unsaid>,
 }
 
-impl Place {
+impl ReferencePlace {
     /// What sessions there go by.
-    fn is_as(&self, before: &Place) -> bool {
-        let by = |place: &Place| {
+    fn is_as(&self, before: &ReferencePlace) -> bool {
+        let by = |place: &ReferencePlace| {
             (place.shard.conninfo.clone(), place.shard.namespace.clone(), place.trusted.clone())
         };
         by(self) == by(before) && self.unsaid.is_some() == before.unsaid.is_some()
@@ -72,22 +72,22 @@ impl Place {
 
 /// Reference tables of a keyspace with one origin.
 #[derive(Clone, Debug)]
-pub struct Set {
+pub struct ReferenceSet {
     pub id: i64,
     pub keyspace: String,
-    pub origin: Place,
+    pub origin: ReferencePlace,
     pub token: String,
     pub secret: String,
     pub tables: Vec<Member>,
     /// Taken out of the keyspace: shards may still have something of them.
     pub dropped: Vec<Member>,
     /// The shards that have copies, or are to have them.
-    pub copies: Vec<Place>,
+    pub copies: Vec<ReferencePlace>,
     /// Tables that copies have had as a whole, by their numbers, as far as this master knows.
     pub filled: BTreeMap<String, Vec<i32>>,
 }
 
-impl Set {
+impl ReferenceSet {
     /// Tables of the set that a copy has had as a whole, as this master remembers it.
     pub fn remembered(&self, shard_key: &str) -> Vec<Member> {
         let filled = self.filled.get(shard_key).map(Vec::as_slice).unwrap_or_default();
@@ -95,9 +95,10 @@ impl Set {
     }
 
     /// Whether all its shards are where they were, with the same words about them.
-    pub fn is_where(&self, before: &Set) -> bool {
-        let places =
-            |set: &Set| -> Vec<Place> { std::iter::once(&set.origin).chain(&set.copies).cloned().collect() };
+    pub fn is_where(&self, before: &ReferenceSet) -> bool {
+        let places = |set: &ReferenceSet| -> Vec<ReferencePlace> {
+            std::iter::once(&set.origin).chain(&set.copies).cloned().collect()
+        };
         let known = places(before);
         places(self).iter().all(|place| {
             known
@@ -109,7 +110,7 @@ impl Set {
 }
 
 /// A table is in a set from now on, which has none of this name.
-pub fn add(keyspace: &Locked, origin: &str, table: &TableName) {
+pub fn add(keyspace: &LockedKeyspace, origin: &str, table: &TableName) {
     sql::write(
         "WITH s AS (SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)
          INSERT INTO shardmaster.reference_set (keyspace, origin, token, secret)
@@ -136,7 +137,7 @@ fn has_tokens() -> bool {
 }
 
 /// A table of whichever set is in none any more; shards are told by the worker.
-pub fn remove(keyspace: &Locked, table: &TableName) {
+pub fn remove(keyspace: &LockedKeyspace, table: &TableName) {
     sql::write(
         "UPDATE shardmaster.reference_table t SET dropped = true
            FROM shardmaster.reference_set s
@@ -179,7 +180,7 @@ pub fn copied_to(shard_key: &str) -> Vec<String> {
 }
 
 /// All sets; shards that have come since have a row of each from now on.
-pub fn sets() -> Result<Vec<Set>, Failure> {
+pub fn sets() -> Result<Vec<ReferenceSet>, Failure> {
     add_copies();
     let heads = sql::read(
         "SELECT id, keyspace, origin, token, secret FROM shardmaster.reference_set ORDER BY id",
@@ -193,11 +194,11 @@ pub fn sets() -> Result<Vec<Set>, Failure> {
         let origin = shard::by_key(&origin)?;
         let filled: BTreeMap<String, Vec<i32>> = filled_of(id).into_iter().collect();
         let copies = filled.keys().map(|key| Ok(place(&keyspace, shard::by_key(key)?, &origin)));
-        let copies = copies.collect::<Result<Vec<Place>, Failure>>()?;
+        let copies = copies.collect::<Result<Vec<ReferencePlace>, Failure>>()?;
         // Whatever goes there comes from here.
         let other = copies.first().map_or_else(|| origin.clone(), |copy| copy.shard.clone());
         let origin = place(&keyspace, origin, &other);
-        Ok(Set { id, keyspace, origin, token, secret, tables, dropped, copies, filled })
+        Ok(ReferenceSet { id, keyspace, origin, token, secret, tables, dropped, copies, filled })
     };
     heads.into_iter().map(set).collect()
 }
@@ -219,8 +220,12 @@ fn add_copies() {
     sql::write(&add, &kind());
 }
 
-fn place(keyspace: &str, shard: Shard, other: &Shard) -> Place {
-    Place { trusted: trusted_owner::of(&shard), unsaid: naming::unsaid(keyspace, &shard, other), shard }
+fn place(keyspace: &str, shard: Shard, other: &Shard) -> ReferencePlace {
+    ReferencePlace {
+        trusted: trusted_owner::of(&shard),
+        unsaid: naming::unsaid(keyspace, &shard, other),
+        shard,
+    }
 }
 
 fn members(id: i64) -> Vec<(Member, bool)> {
@@ -250,7 +255,7 @@ fn filled_of(id: i64) -> Vec<(String, Vec<i32>)> {
 }
 
 /// A table of a keyspace.
-pub struct Followed {
+pub struct FollowedTable {
     pub keyspace: String,
     pub name: TableName,
     pub origin: String,
@@ -258,7 +263,7 @@ pub struct Followed {
     pub is_dropped: bool,
 }
 
-pub fn all_tables() -> Vec<Followed> {
+pub fn all_tables() -> Vec<FollowedTable> {
     let rows = sql::read(
         "SELECT s.keyspace, t.table_name, s.origin, t.dropped
            FROM shardmaster.reference_set s JOIN shardmaster.reference_table t ON t.set_id = s.id
@@ -267,7 +272,7 @@ pub fn all_tables() -> Vec<Followed> {
         |row| (row.value(1), row.value::<String>(2), row.value(3), row.value(4)),
     );
     let parsed = |(keyspace, name, origin, is_dropped): (String, String, String, bool)| {
-        Some(Followed { keyspace, name: TableName::parse(&name)?, origin, is_dropped })
+        Some(FollowedTable { keyspace, name: TableName::parse(&name)?, origin, is_dropped })
     };
     rows.into_iter().filter_map(parsed).collect()
 }
@@ -295,7 +300,7 @@ pub fn catch_up_generation(set: i64, generation: i64) {
 
 /// What a worker has to tell of a shard.
 pub struct Report<'a> {
-    pub state: State,
+    pub state: ReferenceState,
     /// Tables that are there as a whole; None: it was not seen.
     pub filled: Option<&'a [i32]>,
     /// When it was as its origin, by this server's clock; None: as before.
@@ -395,7 +400,7 @@ pub fn unfilled(keyspace: &str, shards: &[String]) -> Option<(String, String, Op
 }
 
 /// A line of `shard_reference_tables()`.
-pub struct Listed {
+pub struct ListedReference {
     pub keyspace: String,
     pub table_name: String,
     pub origin: String,
@@ -406,7 +411,7 @@ pub struct Listed {
     pub hint: Option<String>,
 }
 
-pub fn list(keyspace: Option<&str>) -> Vec<Listed> {
+pub fn list(keyspace: Option<&str>) -> Vec<ListedReference> {
     sql::read_again(
         "SELECT s.keyspace, t.table_name, s.origin, c.shard_key,
                 CASE WHEN t.ordinal <> ALL (c.filled) AND c.state = 'following' THEN 'filling' ELSE c.state END,
@@ -417,7 +422,7 @@ pub fn list(keyspace: Option<&str>) -> Vec<Listed> {
           WHERE $1 IS NULL OR s.keyspace = $1
           ORDER BY s.keyspace COLLATE \"C\", t.table_name COLLATE \"C\", c.shard_key COLLATE \"C\"",
         &[keyspace.into()],
-        |row| Listed {
+        |row| ListedReference {
             keyspace: row.value(1),
             table_name: row.value(2),
             origin: row.value(3),
@@ -431,7 +436,7 @@ pub fn list(keyspace: Option<&str>) -> Vec<Listed> {
 }
 
 /// A copy that is waited for.
-pub struct Behind {
+pub struct CopyBehind {
     pub shard: String,
     pub state: String,
     pub failure: Option<(String, Option<String>)>,
@@ -464,7 +469,7 @@ pub fn holds_up(keyspace: &str, shard_key: &str, by: TimestampWithTimeZone) -> O
 }
 
 /// The first shard that is not known to have what was committed on an origin by then; one that has failed before others.
-pub fn behind(keyspace: &str, by: TimestampWithTimeZone) -> Option<Behind> {
+pub fn behind(keyspace: &str, by: TimestampWithTimeZone) -> Option<CopyBehind> {
     sql::read_one_again(
         &format!(
             "SELECT w.shard_key, coalesce(c.state, 'filling'), c.error, c.hint
@@ -476,7 +481,7 @@ pub fn behind(keyspace: &str, by: TimestampWithTimeZone) -> Option<Behind> {
             lacks("$2")
         ),
         &[keyspace.into(), by.into(), shard::POSTGRES.into()],
-        |row| Behind {
+        |row| CopyBehind {
             shard: row.value(1),
             state: row.value(2),
             failure: row.get::<String>(3).map(|text| (text, row.get(4))),

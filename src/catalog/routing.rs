@@ -2,16 +2,16 @@
 //! here is set-based: what a call costs depends on the keys that it names.
 
 use super::current_entry;
-use super::keyspace::{Keyspace, Locked};
+use super::keyspace::{Keyspace, LockedKeyspace};
 use crate::keys::interval::{self, Interval};
 use crate::keys::ordered::Ordered;
-use crate::keys::strategy::Lookup;
+use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
 use std::collections::HashMap;
 
 /// What a new routing version says of itself.
 #[derive(Default)]
-pub struct Change<'a> {
+pub struct RoutingChange<'a> {
     pub reason: Option<&'a str>,
     pub split_id: Option<i64>,
     /// At least this one: a number that a shard knows and this master has lost.
@@ -105,11 +105,11 @@ pub fn any_key_on(shard_key: &str) -> Option<(String, String)> {
 /// One new version: closes the entries of `old` keys and opens those of the `new` ones,
 /// given as keys and, in the same order, shards.
 pub fn insert_version(
-    keyspace: &Locked,
+    keyspace: &LockedKeyspace,
     old: &[String],
     new: (&[String], &[String]),
     version: i64,
-    change: &Change<'_>,
+    change: &RoutingChange<'_>,
 ) {
     sql::write(
         "INSERT INTO shardmaster.routing_version (keyspace, version, reason, split_id) VALUES ($1, $2, $3, $4)",
@@ -127,7 +127,7 @@ pub fn insert_version(
 }
 
 /// A closed entry says where its rows were: what a cutover had set in place is undone.
-fn close(keyspace: &Locked, old: &[String], new: &[String], version: i64, unassigns: bool) {
+fn close(keyspace: &LockedKeyspace, old: &[String], new: &[String], version: i64, unassigns: bool) {
     sql::write(
         "UPDATE shardmaster.routing_entry
             SET valid_to = $3, write_shard = read_shard, reads_from = NULL, status = 'active', unassigned = NOT key = ANY ($4) AND $5
@@ -142,7 +142,7 @@ fn close(keyspace: &Locked, old: &[String], new: &[String], version: i64, unassi
     );
 }
 
-fn insert(keyspace: &Locked, new: (&[String], &[String]), version: i64) {
+fn insert(keyspace: &LockedKeyspace, new: (&[String], &[String]), version: i64) {
     let (mut lowers, mut uppers, mut spans) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
     if let Some(of) = keyspace.strategy.order() {
         for interval in new.0.iter().filter_map(|name| Interval::parse(name, of)) {
@@ -209,8 +209,8 @@ pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry>
 /// range.
 pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
     match keyspace.strategy.entry(key) {
-        Lookup::Named(name) => Some(name),
-        Lookup::Covering(of) => sql::read_one(
+        EntryLookup::Named(name) => Some(name),
+        EntryLookup::Covering(of) => sql::read_one(
             "SELECT CASE WHEN upper(span) > $1 THEN key END FROM shardmaster.routing_entry
               WHERE valid_to IS NULL AND span IS NOT NULL AND lower(span) <= $1 ORDER BY lower(span) DESC LIMIT 1",
             &[interval::position(&keyspace.name, of, Some(key)).into()],
@@ -222,18 +222,18 @@ pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
 
 /// An entry of routing by its number, and the shard that has the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RoutingPlace {
     pub entry: i64,
     pub shard: String,
 }
 
 /// Where the rows of keys are, which are in their canonical form; what is routed nowhere is left out.
-pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, Place> {
+pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, RoutingPlace> {
     let (mut names, mut positions) = (Vec::new(), Vec::new());
     for key in keys {
         match keyspace.strategy.entry(key) {
-            Lookup::Named(name) => names.push((key, name)),
-            Lookup::Covering(of) => {
+            EntryLookup::Named(name) => names.push((key, name)),
+            EntryLookup::Covering(of) => {
                 let position = interval::position(&keyspace.name, of, Some(key));
                 positions.push(position.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
             }
@@ -249,17 +249,17 @@ pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, Place> {
                    ORDER BY lower(l.span) DESC LIMIT 1) AS e
               WHERE e.upper > decode(k.position, 'hex')",
             &[keys.to_vec().into(), positions.into()],
-            |row| (row.value(1), Place { entry: row.value(2), shard: row.value(3) }),
+            |row| (row.value(1), RoutingPlace { entry: row.value(2), shard: row.value(3) }),
         )
         .into_iter()
         .collect();
     }
     let wanted: Vec<String> = names.iter().map(|(_, name)| name.clone()).collect();
-    let entries: HashMap<String, Place> = sql::read(
+    let entries: HashMap<String, RoutingPlace> = sql::read(
         "SELECT key, id, read_shard FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL",
         &[keyspace.name.as_str().into(), wanted.into()],
-        |row| (row.value(1), Place { entry: row.value(2), shard: row.value(3) }),
+        |row| (row.value(1), RoutingPlace { entry: row.value(2), shard: row.value(3) }),
     )
     .into_iter()
     .collect();
@@ -271,7 +271,7 @@ pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, Place> {
 
 /// Writes of the keys are held back and will go to the target; reads go on at the source.
 /// In place, no version; calling it again changes nothing.
-pub fn set_moving(keyspace: &Locked, keys: &[String], target: &str) {
+pub fn set_moving(keyspace: &LockedKeyspace, keys: &[String], target: &str) {
     sql::write(
         "UPDATE shardmaster.routing_entry SET write_shard = $3, status = 'disabled'
           WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL
@@ -281,7 +281,7 @@ pub fn set_moving(keyspace: &Locked, keys: &[String], target: &str) {
 }
 
 /// Writes go to the source again. In place, no version.
-pub fn set_back(keyspace: &Locked, keys: &[String], source: &str) {
+pub fn set_back(keyspace: &LockedKeyspace, keys: &[String], source: &str) {
     sql::write(
         "UPDATE shardmaster.routing_entry SET write_shard = read_shard, status = 'active'
           WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL AND read_shard = $3
@@ -292,7 +292,7 @@ pub fn set_back(keyspace: &Locked, keys: &[String], source: &str) {
 
 /// Reads of the keys go to a shard that follows the one that has their rows; None: to that one
 /// again. In place, no version.
-pub fn set_reads(keyspace: &Locked, keys: &[String], shard: Option<&str>) {
+pub fn set_reads(keyspace: &LockedKeyspace, keys: &[String], shard: Option<&str>) {
     sql::write(
         "UPDATE shardmaster.routing_entry SET reads_from = $3
           WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL AND reads_from IS DISTINCT FROM $3",
@@ -301,7 +301,7 @@ pub fn set_reads(keyspace: &Locked, keys: &[String], shard: Option<&str>) {
 }
 
 /// A current entry.
-pub struct Entry {
+pub struct RoutingEntry {
     pub key: Option<String>,
     pub bucket: Option<i32>,
     pub lower: Option<String>,
@@ -313,14 +313,14 @@ pub struct Entry {
     pub version: i64,
 }
 
-pub fn entries(keyspace: &str) -> Vec<Entry> {
+pub fn entries(keyspace: &str) -> Vec<RoutingEntry> {
     sql::read(
         "SELECT CASE WHEN bucket IS NULL AND span IS NULL THEN key END, bucket, lower, upper,
                 coalesce(reads_from, read_shard), write_shard, status, valid_from
            FROM shardmaster.routing_entry WHERE keyspace = $1 AND valid_to IS NULL
           ORDER BY bucket, lower(span), key COLLATE \"C\"",
         &[keyspace.into()],
-        |row| Entry {
+        |row| RoutingEntry {
             key: row.get(1),
             bucket: row.get(2),
             lower: row.get(3),

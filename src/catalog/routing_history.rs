@@ -2,7 +2,7 @@
 
 use super::keyspace::Keyspace;
 use crate::keys::interval;
-use crate::keys::strategy::Lookup;
+use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
 use pgrx::prelude::*;
 
@@ -61,8 +61,8 @@ pub fn shard_at(keyspace: &Keyspace, key: &str, version: i64) -> Option<String> 
         )
     };
     match keyspace.strategy.entry(key) {
-        Lookup::Named(name) => by_name(name),
-        Lookup::Covering(of) => sql::read_one(
+        EntryLookup::Named(name) => by_name(name),
+        EntryLookup::Covering(of) => sql::read_one(
             "SELECT read_shard FROM shardmaster.routing_entry
               WHERE span @> $1 AND int8range(valid_from, valid_to) @> $2",
             &[interval::position(&keyspace.name, of, Some(key)).into(), version.into()],
@@ -76,8 +76,8 @@ pub fn shards_at(keyspace: &Keyspace, keys: &[String], version: i64) -> Vec<Opti
     let (mut names, mut positions) = (Vec::new(), Vec::new());
     for (ordinal, key) in keys.iter().enumerate() {
         match keyspace.strategy.entry(key) {
-            Lookup::Named(name) => names.push((ordinal, name)),
-            Lookup::Covering(of) => {
+            EntryLookup::Named(name) => names.push((ordinal, name)),
+            EntryLookup::Covering(of) => {
                 positions.push((ordinal, interval::position(&keyspace.name, of, Some(key))));
             }
         }

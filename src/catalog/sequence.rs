@@ -7,7 +7,7 @@ use crate::server::sql;
 
 /// A sequence as it was named; without a schema: in each shard's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedSequence {
     pub schema: Option<String>,
     pub name: String,
     /// The role that has named it.
@@ -16,14 +16,14 @@ pub struct Named {
     pub role: Option<String>,
 }
 
-impl Named {
+impl NamedSequence {
     pub fn quoted(&self) -> String {
         TableName { schema: self.schema.clone(), name: self.name.clone() }.quoted()
     }
 }
 
 /// Of a keyspace, by name. A catalog that is not updated yet has none.
-pub fn of(keyspace: &str) -> Vec<Named> {
+pub fn of(keyspace: &str) -> Vec<NamedSequence> {
     let is_there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.keyspace_sequence') IS NOT NULL";
     if sql::read_one(is_there, &[], |_| ()).is_none() {
         return Vec::new();
@@ -38,7 +38,7 @@ pub fn of(keyspace: &str) -> Vec<Named> {
     });
     let named = |(name, named_by, role): (String, String, Option<String>)| {
         let TableName { schema, name } = TableName::parse(&name)?;
-        Some(Named { schema, name, named_by, role })
+        Some(NamedSequence { schema, name, named_by, role })
     };
     rows.into_iter().filter_map(named).collect()
 }

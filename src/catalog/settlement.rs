@@ -6,7 +6,7 @@ use pgrx::datum::Interval;
 
 /// Whichever comes first; one of them at least.
 #[derive(Debug)]
-pub struct Terms {
+pub struct FinishTerms {
     /// After the cutover.
     pub age: Option<Interval>,
     /// Of the reverse split's queue.
@@ -24,7 +24,7 @@ pub const IS_DUE: &str = "EXISTS (SELECT 1 FROM shardmaster.split_settle s
                                                         AND (v.differing > 0 OR v.differed > 0 OR v.status IN ('pending', 'running'))))";
 
 /// Takes the place of what was said before.
-pub fn set(id: i64, terms: &Terms) {
+pub fn set(id: i64, terms: &FinishTerms) {
     sql::write(
         "INSERT INTO shardmaster.split_settle (split_id, age, queue_bytes) VALUES ($1, $2, $3)
          ON CONFLICT (split_id) DO UPDATE

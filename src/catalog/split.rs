@@ -35,13 +35,13 @@ pub struct Plan {
     pub token: String,
     /// By which its sessions are known, of which shards have the hash alone.
     pub secret: String,
-    pub tables: Vec<Policy>,
+    pub tables: Vec<PlannedTable>,
     /// Tables of other keyspaces where its shards are.
     pub other_tables: Vec<OtherTable>,
     /// Tables of the keyspace of which no row moves.
     pub keyless: Vec<Keyless>,
     /// Sequences that its clients draw from by their names.
-    pub sequences: Vec<sequence::Named>,
+    pub sequences: Vec<sequence::NamedSequence>,
     /// Roles of the source and of the target whose code the mover may run.
     pub trusted: [Vec<String>; 2],
     /// What of the source and of the target was said by roles that may not say it of this very
@@ -61,7 +61,7 @@ impl Plan {
 
 /// A table policy as it was at planning.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct PlannedTable {
     pub ordinal: i32,
     /// As given: `name` or `schema.name`.
     pub table_name: String,
@@ -70,12 +70,12 @@ pub struct Policy {
     pub name: String,
     pub shard_by: String,
     /// Columns that are computed, or left out.
-    pub maps: Vec<Map>,
+    pub maps: Vec<ColumnMap>,
 }
 
 /// How one column of a table comes over.
 #[derive(Clone, Debug)]
-pub struct Map {
+pub struct ColumnMap {
     pub column: String,
     /// SQL over a row of the source. None: the column is left out.
     pub expression: Option<String>,
@@ -148,7 +148,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
 
 /// What is left of a finished split: where its redirect is, and how it is known there. Its
 /// target may be gone.
-pub struct Left {
+pub struct FinishedSplit {
     pub id: i64,
     pub keyspace: String,
     pub source: Shard,
@@ -156,13 +156,13 @@ pub struct Left {
     pub key_type: Option<KeyType>,
 }
 
-impl Left {
-    pub fn by(&self) -> redirect::By<'_> {
-        redirect::By { split: self.id, token: &self.token }
+impl FinishedSplit {
+    pub fn by(&self) -> redirect::RedirectOwner<'_> {
+        redirect::RedirectOwner { split: self.id, token: &self.token }
     }
 }
 
-pub fn left(id: i64) -> Result<Left, Failure> {
+pub fn left(id: i64) -> Result<FinishedSplit, Failure> {
     let head = sql::read_one(
         "SELECT keyspace, source_shard, token FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
@@ -170,11 +170,11 @@ pub fn left(id: i64) -> Result<Left, Failure> {
     );
     let (keyspace, source, token) = head.ok_or_else(|| row::unknown(id))?;
     let key_type = keyspace::find(&keyspace)?.key_type;
-    Ok(Left { id, keyspace, source: shard::by_key(&source)?, token, key_type })
+    Ok(FinishedSplit { id, keyspace, source: shard::by_key(&source)?, token, key_type })
 }
 
 /// Says how a column of one of the split's tables comes over; false: no such table.
-pub fn set_map(id: i64, table: &str, map: &Map) -> bool {
+pub fn set_map(id: i64, table: &str, map: &ColumnMap) -> bool {
     let is_itself = |text: &String| *text == map.column || *text == ident(&map.column);
     if map.expression.as_ref().is_some_and(is_itself) {
         sql::write(
@@ -206,38 +206,38 @@ pub fn mapped_table(id: i64) -> Option<String> {
     sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
 }
 
-fn maps(id: i64, table: &str) -> Vec<Map> {
+fn maps(id: i64, table: &str) -> Vec<ColumnMap> {
     sql::read(
         "SELECT column_name, expression FROM shardmaster.split_map WHERE split_id = $1 AND table_name = $2
           ORDER BY column_name",
         &[id.into(), table.into()],
-        |row| Map { column: row.value(1), expression: row.get(2) },
+        |row| ColumnMap { column: row.value(1), expression: row.get(2) },
     )
 }
 
-fn policies(id: i64) -> Vec<Policy> {
+fn policies(id: i64) -> Vec<PlannedTable> {
     let query = "SELECT ordinal, table_name, parse_ident(table_name), shard_by
                    FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal";
     with_maps(id, sql::read(query, &[id.into()], policy))
 }
 
 /// The tables of a plan that was rolled back, were it begun again: those that its keyspace has now.
-pub fn policies_anew(id: i64, keyspace: &str) -> Vec<Policy> {
+pub fn policies_anew(id: i64, keyspace: &str) -> Vec<PlannedTable> {
     let query =
         "SELECT row_number() OVER (ORDER BY table_name)::int, table_name, parse_ident(table_name), shard_by
                    FROM shardmaster.table_policy WHERE keyspace = $1 AND policy = 'sharded' ORDER BY 1";
     with_maps(id, sql::read(query, &[keyspace.into()], policy))
 }
 
-fn policy(row: Row<'_>) -> Policy {
+fn policy(row: Row<'_>) -> PlannedTable {
     let mut parts = row.value::<Vec<String>>(3);
     let name = parts.pop().unwrap_or_default();
     let (ordinal, table_name, shard_by) = (row.value(1), row.value(2), row.value(4));
-    Policy { ordinal, table_name, schema: parts.pop(), name, shard_by, maps: Vec::new() }
+    PlannedTable { ordinal, table_name, schema: parts.pop(), name, shard_by, maps: Vec::new() }
 }
 
-fn with_maps(id: i64, policies: Vec<Policy>) -> Vec<Policy> {
-    let of = |policy: Policy| Policy { maps: maps(id, &policy.table_name), ..policy };
+fn with_maps(id: i64, policies: Vec<PlannedTable>) -> Vec<PlannedTable> {
+    let of = |policy: PlannedTable| PlannedTable { maps: maps(id, &policy.table_name), ..policy };
     policies.into_iter().map(of).collect()
 }
 

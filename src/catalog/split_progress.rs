@@ -65,7 +65,7 @@ pub fn entered(id: i64, phase: Phase) {
 }
 
 /// What a step has found and done.
-pub struct Step {
+pub struct ProgressStep {
     pub rows_copied: i64,
     /// Of the blocks of all tables.
     pub percent: f64,
@@ -79,7 +79,7 @@ pub struct Step {
     pub queue_bytes: i64,
 }
 
-pub fn step(id: i64, step: &Step) {
+pub fn step(id: i64, step: &ProgressStep) {
     sql::write(
         "UPDATE shardmaster.split_progress
             SET total_rows_copied = $2, percent = round($3::numeric, 1), last_event_id = greatest(last_event_id, $4),
@@ -187,7 +187,7 @@ pub fn failed(id: i64, phase: Phase, message: &str) {
 }
 
 /// How far one table is.
-pub struct Table {
+pub struct ProgressTable {
     pub ordinal: i32,
     /// "start", "end", or what lies between.
     pub position: String,
@@ -198,8 +198,8 @@ pub struct Table {
 }
 
 /// Writes down those that are further than before, or had an error: of many tables few change in a step.
-pub fn tables(id: i64, tables: &[Table]) {
-    fn of<T>(tables: &[Table], what: impl Fn(&Table) -> T) -> Vec<T> {
+pub fn tables(id: i64, tables: &[ProgressTable]) {
+    fn of<T>(tables: &[ProgressTable], what: impl Fn(&ProgressTable) -> T) -> Vec<T> {
         tables.iter().map(what).collect()
     }
     sql::write(

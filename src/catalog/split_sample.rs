@@ -1,7 +1,7 @@
 //! The table `split_sample`: what a split's worker has measured, at some moments. As many of a
 //! split of an hour as of one of a month: the longer it runs, the further they are apart.
 
-use super::split_progress::Step;
+use super::split_progress::ProgressStep;
 use crate::server::sql;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Hardly a cost to a worker of many steps in a second: most of them are not noted.
-pub fn note(id: i64, step: &Step, changes_applied: i64) {
+pub fn note(id: i64, step: &ProgressStep, changes_applied: i64) {
     let is_early = |(of, at): (i64, Instant)| of == id && at.elapsed() < APART;
     if LAST.get().is_some_and(is_early) {
         return;

@@ -2,7 +2,7 @@
 //! and how far their guards are. Whoever routes something to a shard reads them under the
 //! keyspace's lock, under which they come: nobody misses one that is there.
 
-use super::keyspace::Locked;
+use super::keyspace::LockedKeyspace;
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
 use super::table_policy::TableName;
@@ -10,7 +10,7 @@ use crate::server::sql::{self, Row};
 
 /// How far a guard is. Each is committed before the next one begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum GuardStage {
     /// Whoever assigns from now on tells the shard, which may know of nothing yet.
     Begun,
     /// The shard has a list with nothing on it, and no trigger that reads it.
@@ -26,19 +26,26 @@ pub enum Stage {
     Left,
 }
 
-impl Stage {
-    const ALL: [Stage; 7] =
-        [Stage::Begun, Stage::Made, Stage::Listing, Stage::Fitting, Stage::Stands, Stage::Going, Stage::Left];
+impl GuardStage {
+    const ALL: [GuardStage; 7] = [
+        GuardStage::Begun,
+        GuardStage::Made,
+        GuardStage::Listing,
+        GuardStage::Fitting,
+        GuardStage::Stands,
+        GuardStage::Going,
+        GuardStage::Left,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
-            Stage::Begun => "begun",
-            Stage::Made => "made",
-            Stage::Listing => "listing",
-            Stage::Fitting => "fitting",
-            Stage::Stands => "stands",
-            Stage::Going => "going",
-            Stage::Left => "left",
+            GuardStage::Begun => "begun",
+            GuardStage::Made => "made",
+            GuardStage::Listing => "listing",
+            GuardStage::Fitting => "fitting",
+            GuardStage::Stands => "stands",
+            GuardStage::Going => "going",
+            GuardStage::Left => "left",
         }
     }
 }
@@ -46,7 +53,7 @@ impl Stage {
 pub struct StandingGuard {
     pub shard_key: String,
     pub keyspace: String,
-    pub stage: Stage,
+    pub stage: GuardStage,
     /// The last entry that is on the list, or the last table that has triggers.
     pub listed_to: Option<String>,
     /// That have triggers, or are to get them.
@@ -65,7 +72,7 @@ fn from_row(row: &Row<'_>) -> StandingGuard {
     StandingGuard {
         shard_key: row.value(1),
         keyspace: row.value(2),
-        stage: Stage::ALL.into_iter().find(|known| known.as_str() == stage).unwrap_or(Stage::Begun),
+        stage: GuardStage::ALL.into_iter().find(|known| known.as_str() == stage).unwrap_or(GuardStage::Begun),
         listed_to: row.get(4),
         tables: row.value(5),
         is_new: row.value(6),
@@ -74,7 +81,7 @@ fn from_row(row: &Row<'_>) -> StandingGuard {
 }
 
 /// Begins one, or begins it anew: what is on the shard already stays, and is gone through again.
-pub fn begin(keyspace: &Locked, shard_key: &str) {
+pub fn begin(keyspace: &LockedKeyspace, shard_key: &str) {
     sql::write(
         "INSERT INTO shardmaster.standing_guard (keyspace, shard_key) VALUES ($1, $2)
          ON CONFLICT (keyspace, shard_key) DO UPDATE
@@ -93,7 +100,7 @@ pub fn lock(keyspace: &str, shard_key: &str) -> Option<StandingGuard> {
         .next()
 }
 
-pub fn set_stage(guard: &StandingGuard, stage: Stage, listed_to: Option<&str>) {
+pub fn set_stage(guard: &StandingGuard, stage: GuardStage, listed_to: Option<&str>) {
     sql::write(
         "UPDATE shardmaster.standing_guard
             SET stage = $3, listed_to = $4, changed_by = pg_catalog.pg_current_xact_id()
@@ -160,7 +167,7 @@ pub fn forget_left(shard_key: &str) -> Vec<String> {
 }
 
 /// The same of a keyspace; their shards.
-pub fn forget_left_of_keyspace(keyspace: &Locked) -> Vec<String> {
+pub fn forget_left_of_keyspace(keyspace: &LockedKeyspace) -> Vec<String> {
     sql::write_returning(
         "DELETE FROM shardmaster.standing_guard WHERE keyspace = $1 AND stage = 'left' RETURNING shard_key",
         &[keyspace.name.as_str().into()],
@@ -186,7 +193,7 @@ pub fn of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
 }
 
 /// One as the view `shard_guard` shows it.
-pub struct Listed {
+pub struct ListedGuard {
     pub shard: String,
     pub keyspace: String,
     pub state: String,
@@ -195,12 +202,12 @@ pub struct Listed {
 }
 
 /// Those of which something is still to be done.
-pub fn not_standing() -> Vec<Listed> {
+pub fn not_standing() -> Vec<ListedGuard> {
     sql::read(
         "SELECT shard_key, keyspace, state, not_guarded FROM shardmaster.shard_guard
           WHERE state <> 'guarded' ORDER BY keyspace, shard_key",
         &[],
-        |row| Listed {
+        |row| ListedGuard {
             shard: row.value(1),
             keyspace: row.value(2),
             state: row.value(3),
@@ -260,12 +267,12 @@ fn address(shard: &Shard) -> String {
 impl StandingGuard {
     /// Whether the shard is to have a list that whoever routes something there tells.
     pub fn is_made(&self) -> bool {
-        matches!(self.stage, Stage::Listing | Stage::Fitting | Stage::Stands)
+        matches!(self.stage, GuardStage::Listing | GuardStage::Fitting | GuardStage::Stands)
     }
 
     /// Whether nothing is left to be done of it.
     pub fn is_whole(&self) -> bool {
-        self.stage == Stage::Stands
+        self.stage == GuardStage::Stands
     }
 
     /// Whether a shard is where the guard is: one namespace of one database has many names.

@@ -2,7 +2,7 @@
 //! writes them, and their shard-by column by its plain name.
 
 use super::caller::Caller;
-use super::keyspace::Locked;
+use super::keyspace::LockedKeyspace;
 use super::{place, said};
 use crate::server::sql;
 use pgrx::pg_sys;
@@ -99,7 +99,7 @@ impl Policy {
 
 /// A table of a keyspace, whatever its policy.
 #[derive(Debug, Clone)]
-pub struct Listed {
+pub struct ListedTable {
     pub table_name: String,
     /// None: it is not sharded.
     pub shard_by: Option<String>,
@@ -108,7 +108,7 @@ pub struct Listed {
     pub origin: Option<String>,
 }
 
-impl Listed {
+impl ListedTable {
     /// Whether every shard has it.
     pub fn is_everywhere(&self) -> bool {
         match self.policy {
@@ -130,12 +130,12 @@ pub struct TablePolicy {
 }
 
 /// All tables of a keyspace by name.
-pub fn all(keyspace: &str) -> Vec<Listed> {
+pub fn all(keyspace: &str) -> Vec<ListedTable> {
     sql::read(
         "SELECT p.table_name, p.shard_by, p.policy, p.origin
            FROM shardmaster.table_policy p WHERE p.keyspace = $1 ORDER BY p.table_name COLLATE \"C\"",
         &[keyspace.into()],
-        |row| Listed {
+        |row| ListedTable {
             table_name: row.value(1),
             shard_by: row.get(2),
             // The table's constraint knows no other.
@@ -216,7 +216,7 @@ pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> 
 /// Keyspace and name of a policy that means the table by another name, or in another
 /// keyspace: without a schema it is in the namespace of every shard. Nobody adds a table
 /// between this look and the end of the transaction.
-pub fn find_other(keyspace: &Locked, table: &TableName) -> Option<(String, String)> {
+pub fn find_other(keyspace: &LockedKeyspace, table: &TableName) -> Option<(String, String)> {
     sql::write("LOCK TABLE shardmaster.table_policy IN SHARE ROW EXCLUSIVE MODE", &[]);
     sql::read_one(
         "SELECT p.keyspace, p.table_name
@@ -253,7 +253,7 @@ pub fn find_same_in(namespace: &str) -> Option<(String, String)> {
 }
 
 /// False: the keyspace has this table already.
-pub fn insert(keyspace: &Locked, new: &Listed, caller: &Caller) -> bool {
+pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> bool {
     sql::write_returning(
         "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by, policy, origin)
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
@@ -272,7 +272,7 @@ pub fn insert(keyspace: &Locked, new: &Listed, caller: &Caller) -> bool {
 }
 
 /// False: the keyspace has no such table.
-pub fn delete(keyspace: &Locked, table: &TableName) -> bool {
+pub fn delete(keyspace: &LockedKeyspace, table: &TableName) -> bool {
     sql::write_returning(
         "DELETE FROM shardmaster.table_policy WHERE keyspace = $1 AND table_name = $2 RETURNING 1",
         &[keyspace.name.as_str().into(), table.quoted().into()],
@@ -283,7 +283,7 @@ pub fn delete(keyspace: &Locked, table: &TableName) -> bool {
 }
 
 /// What this database knows of a table's shard-by column.
-pub enum Column {
+pub enum ShardByColumn {
     /// No local shard has the table here.
     TableUnknown,
     /// The table is here, without such a column.
@@ -292,7 +292,7 @@ pub enum Column {
 }
 
 /// Looks where the shards that are this very database keep the table.
-pub fn column_here(table: &TableName, column: &str) -> Column {
+pub fn column_here(table: &TableName, column: &str) -> ShardByColumn {
     let found = sql::read_one(
         "SELECT a.atttypid
            FROM shardmaster.shard s
@@ -306,8 +306,8 @@ pub fn column_here(table: &TableName, column: &str) -> Column {
         |row| row.get::<pg_sys::Oid>(1),
     );
     match found {
-        None => Column::TableUnknown,
-        Some(None) => Column::Missing,
-        Some(Some(oid)) => Column::Type(oid),
+        None => ShardByColumn::TableUnknown,
+        Some(None) => ShardByColumn::Missing,
+        Some(Some(oid)) => ShardByColumn::Type(oid),
     }
 }

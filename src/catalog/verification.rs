@@ -8,20 +8,20 @@ use crate::server::sql;
 pub const MOST_DIFFERENCES: i64 = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
+pub enum VerificationStatus {
     Pending,
     Running,
     Passed,
     Differs,
 }
 
-impl Status {
+impl VerificationStatus {
     fn as_str(self) -> &'static str {
         match self {
-            Status::Pending => "pending",
-            Status::Running => "running",
-            Status::Passed => "passed",
-            Status::Differs => "differs",
+            VerificationStatus::Pending => "pending",
+            VerificationStatus::Running => "running",
+            VerificationStatus::Passed => "passed",
+            VerificationStatus::Differs => "differs",
         }
     }
 }
@@ -32,23 +32,23 @@ pub struct Verification {
     pub ordinal: i32,
     /// Which request it serves.
     pub request: i64,
-    pub status: Status,
+    pub status: VerificationStatus,
     pub position: String,
     pub rows: i64,
     pub bytes: i64,
     pub differing: i64,
-    pub example: Option<Difference>,
+    pub example: Option<RowDifference>,
 }
 
 /// A row that is not the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct RowDifference {
     /// The values of its key, as text.
     pub key: Vec<String>,
     pub what: String,
 }
 
-impl Difference {
+impl RowDifference {
     /// The key as people read it.
     pub fn text(&self) -> String {
         clean::said(&format!("({})", self.key.join(",")))
@@ -153,7 +153,7 @@ pub fn outstanding(id: i64) -> Vec<Verification> {
         |row| Verification {
             ordinal: row.value(1),
             request: row.value(2),
-            status: if row.value(3) { Status::Running } else { Status::Pending },
+            status: if row.value(3) { VerificationStatus::Running } else { VerificationStatus::Pending },
             position: row.value(4),
             rows: row.value(5),
             bytes: row.value(6),
@@ -164,8 +164,8 @@ pub fn outstanding(id: i64) -> Vec<Verification> {
 }
 
 /// What was compared since the last call; nothing if it was asked for anew meanwhile.
-pub fn store(id: i64, table: &Verification, found: &[Difference]) {
-    let is_done = matches!(table.status, Status::Passed | Status::Differs);
+pub fn store(id: i64, table: &Verification, found: &[RowDifference]) {
+    let is_done = matches!(table.status, VerificationStatus::Passed | VerificationStatus::Differs);
     let stored = sql::write(
         "UPDATE shardmaster.split_verification
             SET status = $4, \"position\" = $5, rows_compared = $6, bytes = $7, differing = $8,
@@ -182,7 +182,7 @@ pub fn store(id: i64, table: &Verification, found: &[Difference]) {
             table.rows.into(),
             table.bytes.into(),
             table.differing.into(),
-            table.example.as_ref().map(Difference::text).into(),
+            table.example.as_ref().map(RowDifference::text).into(),
             table.example.as_ref().map(|example| clean::said(&example.what)).into(),
             is_done.into(),
         ],

@@ -6,7 +6,7 @@ use super::run::Wave;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution;
 use crate::error::Failure;
-use crate::server::process::{self, Kind};
+use crate::server::process::{self, WorkerKind};
 use crate::server::session_lock::SessionLock;
 use crate::server::{database, wait, wake};
 use pgrx::prelude::*;
@@ -46,7 +46,7 @@ impl Lock {
 fn is_free_or_settled(id: i64) -> bool {
     let Some(holder) = Caller::as_owner(|_| execution::holder(id, SPACE)) else { return true };
     let workers = process::of_database(database::id());
-    workers.iter().any(|worker| worker.kind == Kind::Settler && worker.pid == holder)
+    workers.iter().any(|worker| worker.kind == WorkerKind::Settler && worker.pid == holder)
 }
 
 impl Drop for Lock {
@@ -57,9 +57,9 @@ impl Drop for Lock {
     }
 }
 
-pub struct Held {
+pub struct HeldExecution {
     pub id: i64,
-    pub stage: Stage,
+    pub stage: ExecutionStage,
     /// What the next step raises.
     pub failure: Option<Failure>,
     /// What is raised once nothing is left that can be done.
@@ -69,7 +69,7 @@ pub struct Held {
     commits: u64,
 }
 
-pub enum Stage {
+pub enum ExecutionStage {
     Between,
     /// Written down as running, and nothing was asked.
     Open(Wave),
@@ -82,15 +82,15 @@ pub enum Stage {
 }
 
 thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<HeldExecution>> = const { RefCell::new(None) };
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
     /// How many transactions of this session have committed.
     static COMMITS: Cell<u64> = const { Cell::new(0) };
 }
 
-impl Held {
+impl HeldExecution {
     /// No other session may have it.
-    pub fn take(id: i64, patience: Duration) -> Result<Held, Failure> {
+    pub fn take(id: i64, patience: Duration) -> Result<HeldExecution, Failure> {
         drop(HELD.take());
         if !REGISTERED.replace(true) {
             // SAFETY: the callback is a function of this library, which is never unloaded.
@@ -101,7 +101,7 @@ impl Held {
         }
         let lock =
             Lock::take_behind_worker(id, patience).ok_or_else(|| Failure::from(ExecutionError::Busy(id)))?;
-        Ok(Held { id, stage: Stage::Between, failure: None, later: None, lock, commits: 0 })
+        Ok(HeldExecution { id, stage: ExecutionStage::Between, failure: None, later: None, lock, commits: 0 })
     }
 
     /// Until the next step, or the end of a transaction that fails.
@@ -111,8 +111,8 @@ impl Held {
     }
 
     /// What the step before has written down is committed: a shard does nothing of which the master may know nothing.
-    pub fn back(id: i64) -> Result<Held, Failure> {
-        let is_it = |held: &Held| {
+    pub fn back(id: i64) -> Result<HeldExecution, Failure> {
+        let is_it = |held: &HeldExecution| {
             held.id == id
                 && held.commits < COMMITS.get()
                 && held.lock.0.as_ref().is_some_and(SessionLock::is_kept)

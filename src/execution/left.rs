@@ -5,7 +5,7 @@ use super::held::{Lock, SPACE};
 use super::recovery;
 use super::two_phase::Reason;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, State};
+use crate::catalog::execution::{self, ExecutionState};
 use crate::error::Failure;
 use crate::server::txn::in_one;
 use std::time::Duration;
@@ -13,15 +13,16 @@ use std::time::Duration;
 /// Nothing is decided: it is undone on all shards, and those that have failed say why.
 pub fn give_up(id: i64, reasons: Vec<Reason>, first: Failure, timeout: Duration) -> Result<Failure, Failure> {
     let (unknown, failed): (Vec<Reason>, Vec<Reason>) =
-        reasons.into_iter().partition(|(_, state, _)| *state == State::Unknown);
+        reasons.into_iter().partition(|(_, state, _)| *state == ExecutionState::Unknown);
     Caller::as_owner(|_| {
         unknown.iter().try_for_each(|(shard, state, why)| execution::ends_badly(id, shard, *state, why))
     })?;
     let unreached = recovery::settle(id, timeout, false)?;
     Caller::as_owner(|_| {
         let places = execution::places(id);
-        let waits =
-            |shard: &str| places.iter().any(|place| place.shard == shard && place.state == State::Waiting);
+        let waits = |shard: &str| {
+            places.iter().any(|place| place.shard == shard && place.state == ExecutionState::Waiting)
+        };
         failed
             .iter()
             .filter(|(shard, ..)| waits(shard))

@@ -21,19 +21,19 @@ mod two_phase;
 pub use left::{any_left, look_again, orphans, settle_left, to_look_at};
 
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Execution, New, State};
+use crate::catalog::execution::{self, Execution, ExecutionState, NewExecution};
 use crate::catalog::{keyspace, said};
 use crate::error::Failure;
 use crate::query::login;
 use crate::query::run::chosen;
 use crate::server::sql;
 use error::ExecutionError;
-use held::{Held, Stage};
+use held::{ExecutionStage, HeldExecution};
 use run::Wave;
 use shards::{require_no_run, require_no_split};
 use std::time::Duration;
 
-pub struct Request<'a> {
+pub struct ExecutionRequest<'a> {
     pub statement: &'a str,
     pub keyspace: &'a str,
     /// None: all active ones.
@@ -49,7 +49,7 @@ pub struct Request<'a> {
 }
 
 /// Writes down what is to be done.
-pub fn begin(request: &Request<'_>) -> Result<i64, Failure> {
+pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
     statement::require_fit(request.statement)?;
     durably();
     Caller::as_owner(|caller| {
@@ -64,7 +64,7 @@ pub fn begin(request: &Request<'_>) -> Result<i64, Failure> {
             require_no_split(&shard.shard_key)?;
             require_no_run(&shard.shard_key)?;
         }
-        let new = New {
+        let new = NewExecution {
             keyspace: request.keyspace,
             statement: request.statement,
             wave: request.wave,
@@ -99,7 +99,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
             Err(Failure::from(ExecutionError::Others { id, role: found.started_by }))
         }
     })?;
-    let mut held = Held::take(id, timeout)?;
+    let mut held = HeldExecution::take(id, timeout)?;
     require_own(&found, retry)?;
     let taken = take_up(&found, retry, timeout).map_err(|why| error::of_execution(id, why))?;
     held.later = taken.unreached.map(|why| error::of_execution(id, why));
@@ -127,14 +127,14 @@ fn require_own(found: &Execution, is_said: bool) -> Result<(), Failure> {
 }
 
 /// What is in the way of going on.
-struct Taken {
+struct ExecutionObstacle {
     /// Why the first shard is as it was.
     unreached: Option<Failure>,
     /// The first shard of which nobody knows.
     unknown: Option<String>,
 }
 
-fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, Failure> {
+fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<ExecutionObstacle, Failure> {
     let places = Caller::as_owner(|_| execution::places(found.id));
     let mut unreached = if found.two_phase {
         recovery::settle(found.id, timeout, true)?
@@ -146,7 +146,8 @@ fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, F
     }
     // What was not heard of is known by now.
     for place in Caller::as_owner(|_| execution::places(found.id)) {
-        let runs_again = place.state == State::Failed || retry && place.state == State::Unknown;
+        let runs_again =
+            place.state == ExecutionState::Failed || retry && place.state == ExecutionState::Unknown;
         if !runs_again {
             continue;
         }
@@ -157,16 +158,19 @@ fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, F
             }
         }
     }
-    Ok(Taken { unreached, unknown: first_unknown(found.id).filter(|_| !retry) })
+    Ok(ExecutionObstacle { unreached, unknown: first_unknown(found.id).filter(|_| !retry) })
 }
 
 /// What has not been done as far as this master knows may have been, where it lacks its last words.
 fn doubt(id: i64) -> Result<(), Failure> {
     Caller::as_owner(|_| {
         let places = execution::places(id);
-        for place in places.iter().filter(|place| matches!(place.state, State::Waiting | State::Failed)) {
+        for place in places
+            .iter()
+            .filter(|place| matches!(place.state, ExecutionState::Waiting | ExecutionState::Failed))
+        {
             let why = ExecutionError::Lacking(place.shard.clone()).into();
-            execution::ends_badly(id, &place.shard, State::Unknown, &why)?;
+            execution::ends_badly(id, &place.shard, ExecutionState::Unknown, &why)?;
         }
         if !places.iter().any(|place| place.state.is_open()) {
             execution::is_whole(id);
@@ -177,13 +181,13 @@ fn doubt(id: i64) -> Result<(), Failure> {
 
 fn first_unknown(id: i64) -> Option<String> {
     let places = Caller::as_owner(|_| execution::places(id));
-    places.into_iter().find(|place| place.state == State::Unknown).map(|place| place.shard)
+    places.into_iter().find(|place| place.state == ExecutionState::Unknown).map(|place| place.shard)
 }
 
 /// Does what comes next, which is to be committed; false: all is done. What has failed is raised by the step after
 /// it, so that it is known by then.
 pub fn step(id: i64, timeout: Duration) -> Result<bool, Failure> {
-    let mut held = Held::back(id)?;
+    let mut held = HeldExecution::back(id)?;
     if let Some(failure) = held.failure.take() {
         return Err(failure);
     }
@@ -201,44 +205,44 @@ pub fn step(id: i64, timeout: Duration) -> Result<bool, Failure> {
     Ok(goes_on)
 }
 
-type Next = Option<(Stage, Option<Failure>)>;
+type NextStep = Option<(ExecutionStage, Option<Failure>)>;
 
-fn next(held: &mut Held, timeout: Duration) -> Result<Next, Failure> {
-    match std::mem::replace(&mut held.stage, Stage::Between) {
-        Stage::Between => {
+fn next(held: &mut HeldExecution, timeout: Duration) -> Result<NextStep, Failure> {
+    match std::mem::replace(&mut held.stage, ExecutionStage::Between) {
+        ExecutionStage::Between => {
             let Some(mut wave) = Wave::open(held.id, timeout)? else { return Ok(None) };
             if wave.execution.two_phase {
                 wave.require_slots()?;
             }
             let failure = wave.write_down()?;
-            Ok(Some((Stage::Open(wave), failure)))
+            Ok(Some((ExecutionStage::Open(wave), failure)))
         }
-        Stage::Open(mut wave) if wave.execution.two_phase => match wave.prepare()? {
-            None => Ok(Some((Stage::Prepared(wave), None))),
+        ExecutionStage::Open(mut wave) if wave.execution.two_phase => match wave.prepare()? {
+            None => Ok(Some((ExecutionStage::Prepared(wave), None))),
             Some(failure) => {
                 let failure = left::give_up(held.id, wave.into_reasons(), failure, timeout)?;
-                Ok(Some((Stage::Between, Some(failure))))
+                Ok(Some((ExecutionStage::Between, Some(failure))))
             }
         },
-        Stage::Open(mut wave) => {
+        ExecutionStage::Open(mut wave) => {
             let failure = wave.run()?;
-            Ok(Some((Stage::Ran(wave, failure), None)))
+            Ok(Some((ExecutionStage::Ran(wave, failure), None)))
         }
         // Those that have done it commit, whatever has become of others beside them.
-        Stage::Ran(mut wave, failure) => {
+        ExecutionStage::Ran(mut wave, failure) => {
             let later = wave.commit()?;
-            Ok(Some((Stage::Between, failure.or(later))))
+            Ok(Some((ExecutionStage::Between, failure.or(later))))
         }
-        Stage::Prepared(mut wave) => {
+        ExecutionStage::Prepared(mut wave) => {
             wave.decide()?;
-            Ok(Some((Stage::Decided(wave), None)))
+            Ok(Some((ExecutionStage::Decided(wave), None)))
         }
-        Stage::Decided(mut wave) => {
+        ExecutionStage::Decided(mut wave) => {
             let is_known = wave.commit_prepared()?;
             drop(wave);
             let failure = if is_known { None } else { recovery::settle(held.id, timeout, false)? };
             let unknown = first_unknown(held.id).map(|shard| ExecutionError::Unknown { id: held.id, shard });
-            Ok(Some((Stage::Between, failure.or(unknown.map(Failure::from)))))
+            Ok(Some((ExecutionStage::Between, failure.or(unknown.map(Failure::from)))))
         }
     }
 }
@@ -248,7 +252,7 @@ fn next(held: &mut Held, timeout: Duration) -> Result<Next, Failure> {
 pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     let found = Caller::as_owner(|_| execution::find(id))?;
-    let _held = Held::take(id, timeout)?;
+    let _held = HeldExecution::take(id, timeout)?;
     require_own(&found, force)?;
     let unreached = if found.two_phase {
         recovery::settle(id, timeout, false).map_err(|why| error::of_execution(id, why))?

@@ -6,21 +6,21 @@ use super::error::{ExecutionError, not_settled};
 use super::points;
 use super::shards::ways_back;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Place, State};
+use crate::catalog::execution::{self, ExecutionPlace, ExecutionState};
 use crate::error::Failure;
 use crate::query::opening::Manners;
-use crate::query::sessions::{Sessions, end_of};
+use crate::query::sessions::{QuerySessions, end_of};
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
-use crate::remote::transaction::{FLUSH, Fate, IDENTITY};
+use crate::remote::transaction::{FLUSH, IDENTITY, TransactionFate};
 use crate::server::txn::in_one;
 use std::time::{Duration, Instant};
 
 /// What a shard has of it.
 #[derive(Clone)]
-enum Found {
+enum FoundTransaction {
     /// A prepared transaction, whatever server it is by now.
     Prepared,
     Committed,
@@ -30,13 +30,13 @@ enum Found {
     Lost(Failure),
 }
 
-struct Left {
+struct UnsettledExecution {
     id: i64,
-    places: Vec<Place>,
-    sessions: Sessions,
+    places: Vec<ExecutionPlace>,
+    sessions: QuerySessions,
     /// Which place each session is of.
     of: Vec<usize>,
-    found: Vec<Found>,
+    found: Vec<FoundTransaction>,
     held_up: Vec<Option<Failure>>,
     is_decided: bool,
     /// This master may lack its last words, a decision among them.
@@ -50,15 +50,17 @@ struct Left {
 pub fn settle(id: i64, timeout: Duration, again: bool) -> Result<Option<Failure>, Failure> {
     let (found, places) =
         in_one(|| Caller::as_owner(|_| execution::find(id).map(|found| (found, execution::places(id)))))?;
-    let (open, others): (Vec<Place>, Vec<Place>) =
+    let (open, others): (Vec<ExecutionPlace>, Vec<ExecutionPlace>) =
         places.into_iter().partition(|place| place.state.is_open());
     let are_all = others.is_empty();
-    let done = others.into_iter().filter(|place| again && place.state == State::Done && place.gid.is_some());
-    let places: Vec<Place> = open.into_iter().chain(done).collect();
+    let done = others
+        .into_iter()
+        .filter(|place| again && place.state == ExecutionState::Done && place.gid.is_some());
+    let places: Vec<ExecutionPlace> = open.into_iter().chain(done).collect();
     if places.is_empty() {
         return Ok(None);
     }
-    let mut left = Left::open(id, places, timeout)?;
+    let mut left = UnsettledExecution::open(id, places, timeout)?;
     left.may_lack = found.may_be_behind;
     left.are_all = are_all;
     left.end_sessions(Instant::now() + timeout)?;
@@ -70,8 +72,8 @@ pub fn settle(id: i64, timeout: Duration, again: bool) -> Result<Option<Failure>
     left.record()
 }
 
-impl Left {
-    fn open(id: i64, places: Vec<Place>, timeout: Duration) -> Result<Left, Failure> {
+impl UnsettledExecution {
+    fn open(id: i64, places: Vec<ExecutionPlace>, timeout: Duration) -> Result<UnsettledExecution, Failure> {
         let names: Vec<String> = places.iter().map(|place| place.shard.clone()).collect();
         let (mut ways, mut of) = (Vec::new(), Vec::new());
         let mut held_up: Vec<Option<Failure>> = names.iter().map(|_| None).collect();
@@ -89,9 +91,9 @@ impl Left {
                 (Err(why), _) => held_up[at] = Some(why),
             }
         }
-        let sessions = Sessions::open_each(ways, &in_one(Manners::of_caller), timeout)?;
-        let found = names.iter().map(|_| Found::Gone).collect();
-        Ok(Left {
+        let sessions = QuerySessions::open_each(ways, &in_one(Manners::of_caller), timeout)?;
+        let found = names.iter().map(|_| FoundTransaction::Gone).collect();
+        Ok(UnsettledExecution {
             id,
             places,
             sessions,
@@ -107,9 +109,9 @@ impl Left {
     /// Asks the shard of each place that has a question and is not held up; answers by places.
     fn ask(
         &mut self,
-        question: impl Fn(&Place, &Found) -> Option<String>,
+        question: impl Fn(&ExecutionPlace, &FoundTransaction) -> Option<String>,
     ) -> Result<Vec<Option<Rows>>, Failure> {
-        let Left { places, sessions, of, found, held_up, .. } = self;
+        let UnsettledExecution { places, sessions, of, found, held_up, .. } = self;
         for (number, why, _) in sessions.failures() {
             held_up[of[number]].get_or_insert(why);
         }
@@ -133,7 +135,7 @@ impl Left {
         let mut is_left: Vec<bool> = self.places.iter().map(|place| place.backend.is_some()).collect();
         loop {
             let wanted: Vec<String> = self.names(&is_left);
-            let is_wanted = |place: &Place| wanted.contains(&place.shard);
+            let is_wanted = |place: &ExecutionPlace| wanted.contains(&place.shard);
             let answers =
                 self.ask(|place, _| place.backend.as_ref().filter(|_| is_wanted(place)).map(end_of))?;
             for (at, answer) in answers.iter().enumerate() {
@@ -181,16 +183,19 @@ impl Left {
 
     /// One that has committed was told so, also where this master, restored or failed over, knows nothing of it.
     fn decide(&mut self) -> Result<(), Failure> {
-        let is_told = self.found.iter().any(|found| matches!(found, Found::Committed));
-        self.is_decided =
-            is_told || self.places.iter().any(|place| matches!(place.state, State::Committing | State::Done));
+        let is_told = self.found.iter().any(|found| matches!(found, FoundTransaction::Committed));
+        self.is_decided = is_told
+            || self
+                .places
+                .iter()
+                .any(|place| matches!(place.state, ExecutionState::Committing | ExecutionState::Done));
         if !self.is_decided {
             self.leave_what_may_be_decided();
             return Ok(());
         }
-        for place in self.places.iter_mut().filter(|place| place.state == State::Prepared) {
+        for place in self.places.iter_mut().filter(|place| place.state == ExecutionState::Prepared) {
             in_one(|| Caller::as_owner(|_| execution::decides(self.id, &place.shard)))?;
-            place.state = State::Committing;
+            place.state = ExecutionState::Committing;
         }
         Ok(())
     }
@@ -201,16 +206,16 @@ impl Left {
         let says = |at: usize| {
             self.held_up[at].is_none()
                 && match self.found[at] {
-                    Found::Prepared | Found::Committed => true,
-                    Found::Gone => self.places[at].transaction.is_some(),
-                    Found::Lost(_) => false,
+                    FoundTransaction::Prepared | FoundTransaction::Committed => true,
+                    FoundTransaction::Gone => self.places[at].transaction.is_some(),
+                    FoundTransaction::Lost(_) => false,
                 }
         };
         if !self.may_lack || self.are_all && (0..self.places.len()).all(says) {
             return;
         }
         for (at, place) in self.places.iter().enumerate() {
-            if let (Found::Prepared, Some(gid)) = (&self.found[at], &place.gid) {
+            if let (FoundTransaction::Prepared, Some(gid)) = (&self.found[at], &place.gid) {
                 let (shard, gid) = (place.shard.clone(), gid.clone());
                 self.held_up[at].get_or_insert(ExecutionError::Undecided { shard, gid }.into());
             }
@@ -219,33 +224,40 @@ impl Left {
 
     fn end(&mut self) -> Result<(), Failure> {
         self.ask(|place, found| match (found, place.state, &place.gid) {
-            (Found::Prepared, State::Committing | State::Done, Some(gid)) => {
+            (FoundTransaction::Prepared, ExecutionState::Committing | ExecutionState::Done, Some(gid)) => {
                 Some(format!("COMMIT PREPARED {}", literal(gid)))
             }
-            (Found::Prepared, _, Some(gid)) => Some(format!("ROLLBACK PREPARED {}", literal(gid))),
-            (Found::Prepared | Found::Committed | Found::Gone | Found::Lost(_), ..) => None,
+            (FoundTransaction::Prepared, _, Some(gid)) => Some(format!("ROLLBACK PREPARED {}", literal(gid))),
+            (
+                FoundTransaction::Prepared
+                | FoundTransaction::Committed
+                | FoundTransaction::Gone
+                | FoundTransaction::Lost(_),
+                ..,
+            ) => None,
         })?;
         self.look()?;
         // Whoever has told it so, or this, may not have waited for its standbys.
-        self.ask(|_, found| matches!(found, Found::Committed).then(|| FLUSH.to_owned())).map(drop)
+        self.ask(|_, found| matches!(found, FoundTransaction::Committed).then(|| FLUSH.to_owned())).map(drop)
     }
 
     fn record(self) -> Result<Option<Failure>, Failure> {
-        let Left { id, places, found, held_up, may_lack, .. } = self;
+        let UnsettledExecution { id, places, found, held_up, may_lack, .. } = self;
         let mut first = None;
         in_one(|| {
             Caller::as_owner(|_| {
                 for ((place, found), held_up) in places.iter().zip(found).zip(held_up) {
                     let shard = &place.shard;
-                    let is_decided = matches!(place.state, State::Committing | State::Done);
+                    let is_decided = matches!(place.state, ExecutionState::Committing | ExecutionState::Done);
                     // It was done there, and is asked once more another time.
-                    if place.state == State::Done && !matches!(found, Found::Prepared) {
+                    if place.state == ExecutionState::Done && !matches!(found, FoundTransaction::Prepared) {
                         continue;
                     }
-                    let unknown = |why: Failure| execution::ends_badly(id, shard, State::Unknown, &why);
+                    let unknown =
+                        |why: Failure| execution::ends_badly(id, shard, ExecutionState::Unknown, &why);
                     match (held_up, found) {
                         // Nobody knows whether it was decided, and the hint says how to find out.
-                        (Some(why), Found::Prepared) if may_lack && !is_decided => {
+                        (Some(why), FoundTransaction::Prepared) if may_lack && !is_decided => {
                             execution::is_held_up(id, shard, &why);
                             first.get_or_insert(why);
                         }
@@ -253,20 +265,22 @@ impl Left {
                             execution::is_held_up(id, shard, &why);
                             first.get_or_insert(not_settled(why, is_decided));
                         }
-                        (None, Found::Prepared) => {
+                        (None, FoundTransaction::Prepared) => {
                             let why = ExecutionError::InProgress(shard.clone()).into();
                             execution::is_held_up(id, shard, &why);
                             first.get_or_insert(not_settled(why, is_decided));
                         }
-                        (None, Found::Committed) => execution::is_done(id, shard, None)?,
-                        (None, Found::Gone) if is_decided => {
+                        (None, FoundTransaction::Committed) => execution::is_done(id, shard, None)?,
+                        (None, FoundTransaction::Gone) if is_decided => {
                             unknown(ExecutionError::EndedElsewhere(shard.clone()).into())?;
                         }
-                        (None, Found::Lost(why)) if is_decided => unknown(why)?,
-                        (None, Found::Gone | Found::Lost(_)) if may_lack => {
+                        (None, FoundTransaction::Lost(why)) if is_decided => unknown(why)?,
+                        (None, FoundTransaction::Gone | FoundTransaction::Lost(_)) if may_lack => {
                             unknown(ExecutionError::Lacking(shard.clone()).into())?;
                         }
-                        (None, Found::Gone | Found::Lost(_)) => execution::waits(id, shard)?,
+                        (None, FoundTransaction::Gone | FoundTransaction::Lost(_)) => {
+                            execution::waits(id, shard)?
+                        }
                     }
                 }
                 Ok(first)
@@ -275,7 +289,7 @@ impl Left {
     }
 }
 
-fn question_of(place: &Place) -> String {
+fn question_of(place: &ExecutionPlace) -> String {
     let of_transaction = match &place.transaction {
         Some(transaction) => transaction.columns(),
         None => IDENTITY.to_owned(),
@@ -286,13 +300,13 @@ fn question_of(place: &Place) -> String {
     )
 }
 
-fn found_in(place: &Place, rows: &Rows) -> Result<Found, Failure> {
+fn found_in(place: &ExecutionPlace, rows: &Rows) -> Result<FoundTransaction, Failure> {
     let unreadable = || RemoteError::unreadable(&place.shard, "what is prepared").into();
     let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
     let [Some(is_prepared), of_transaction @ ..] = cells.as_slice() else { return Err(unreadable()) };
     let Some(Some(system)) = of_transaction.first() else { return Err(unreadable()) };
     if *is_prepared == "t" {
-        return Ok(Found::Prepared);
+        return Ok(FoundTransaction::Prepared);
     }
     // What is prepared on another server is there, whoever has made the name lead here.
     let is_elsewhere = place.system_identifier.as_deref().is_some_and(|known| known != *system);
@@ -300,13 +314,15 @@ fn found_in(place: &Place, rows: &Rows) -> Result<Found, Failure> {
         return Err(ExecutionError::OtherServer(place.shard.clone()).into());
     }
     // Of one that was not known to be prepared nothing was decided.
-    let Some(transaction) = &place.transaction else { return Ok(Found::Gone) };
+    let Some(transaction) = &place.transaction else { return Ok(FoundTransaction::Gone) };
     let shard = place.shard.clone();
     Ok(match transaction.fate(of_transaction).ok_or_else(unreadable)? {
-        Fate::OtherServer => Found::Lost(ExecutionError::OtherServer(shard).into()),
-        Fate::Committed => Found::Committed,
-        Fate::Aborted => Found::Gone,
-        Fate::InProgress => return Err(ExecutionError::InProgress(shard).into()),
-        Fate::NotGiven | Fate::Forgotten => Found::Lost(ExecutionError::Forgotten(shard).into()),
+        TransactionFate::OtherServer => FoundTransaction::Lost(ExecutionError::OtherServer(shard).into()),
+        TransactionFate::Committed => FoundTransaction::Committed,
+        TransactionFate::Aborted => FoundTransaction::Gone,
+        TransactionFate::InProgress => return Err(ExecutionError::InProgress(shard).into()),
+        TransactionFate::NotGiven | TransactionFate::Forgotten => {
+            FoundTransaction::Lost(ExecutionError::Forgotten(shard).into())
+        }
     })
 }

@@ -1,15 +1,15 @@
 //! Shards that run a statement beside each other, step by step.
 
 use super::error::ExecutionError;
-use super::settle::{self, Fate};
+use super::settle::{self, PreparedFate};
 use super::shards::{require_beginners_login, require_no_run, require_no_split, ways};
 use super::statement;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Backend, Execution, State};
+use crate::catalog::execution::{self, Execution, ExecutionState, ShardBackend};
 use crate::error::{Failure, SqlState};
 use crate::query::opening::Manners;
 use crate::query::run::schemas_of;
-use crate::query::sessions::Sessions;
+use crate::query::sessions::QuerySessions;
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::result::Rows;
@@ -47,9 +47,9 @@ pub fn after() -> String {
 }
 
 /// One shard of it.
-pub struct Lane {
+pub struct ExecutionLane {
     pub shard: String,
-    backend: Option<Backend>,
+    backend: Option<ShardBackend>,
     pub rows: u64,
     /// It is to commit.
     pub transaction: Option<Transaction>,
@@ -59,13 +59,13 @@ pub struct Lane {
     pub system_identifier: String,
     pub failure: Option<Failure>,
     /// What a failure makes of it: `Unknown` where no session's end undoes it.
-    pub fails_as: State,
+    pub fails_as: ExecutionState,
 }
 
 pub struct Wave {
     pub execution: Execution,
-    sessions: Sessions,
-    pub lanes: Vec<Lane>,
+    sessions: QuerySessions,
+    pub lanes: Vec<ExecutionLane>,
     timeout: Duration,
 }
 
@@ -74,7 +74,8 @@ impl Wave {
     pub fn open(id: i64, timeout: Duration) -> Result<Option<Wave>, Failure> {
         let (execution, names, schemas) = Caller::as_owner(|_| {
             let execution = execution::find(id)?;
-            let waiting = execution::places(id).into_iter().filter(|place| place.state == State::Waiting);
+            let waiting =
+                execution::places(id).into_iter().filter(|place| place.state == ExecutionState::Waiting);
             let most = if execution.two_phase { usize::MAX } else { execution.wave };
             let names: Vec<String> = waiting.map(|place| place.shard).take(most).collect();
             let schemas = schemas_of(&execution.keyspace);
@@ -86,14 +87,14 @@ impl Wave {
         if execution.two_phase {
             require_beginners_login(id)?;
         }
-        let sessions = Sessions::open(
+        let sessions = QuerySessions::open(
             ways(&execution, &names, timeout)?,
             &schemas,
             &Manners::of_caller(),
             timeout,
             true,
         )?;
-        let lane = |shard| Lane {
+        let lane = |shard| ExecutionLane {
             shard,
             backend: None,
             rows: 0,
@@ -101,7 +102,7 @@ impl Wave {
             gid: None,
             system_identifier: String::new(),
             failure: None,
-            fails_as: State::Failed,
+            fails_as: ExecutionState::Failed,
         };
         let lanes = names.into_iter().map(lane).collect();
         let mut wave = Wave { execution, sessions, lanes, timeout };
@@ -126,7 +127,7 @@ impl Wave {
                     lane.failure = Some(ExecutionError::OtherSchema { shard, namespace }.into());
                 }
                 (Some(pid), Some(start)) => {
-                    lane.backend = Some(Backend { username, pid, start: start.clone() });
+                    lane.backend = Some(ShardBackend { username, pid, start: start.clone() });
                 }
                 _ => lane.failure = Some(RemoteError::unreadable(&lane.shard, "its identity").into()),
             }
@@ -168,7 +169,7 @@ impl Wave {
     /// Writes down what has become of each of them; the first failure.
     pub fn record(
         &self,
-        good: impl Fn(i64, &Lane) -> Result<(), Failure>,
+        good: impl Fn(i64, &ExecutionLane) -> Result<(), Failure>,
     ) -> Result<Option<Failure>, Failure> {
         Caller::as_owner(|_| {
             for lane in &self.lanes {
@@ -216,7 +217,7 @@ impl Wave {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let xid = |answers: &[Option<Rows>]| Some(answers.get(number)?.as_ref()?.scalar()?.to_owned());
             if lane.failure.is_none() && (xid(&begun).is_none() || xid(&begun) != xid(&after)) {
-                lane.fails_as = State::Unknown;
+                lane.fails_as = ExecutionState::Unknown;
                 lane.failure = Some(ExecutionError::OtherTransaction(lane.shard.clone()).into());
             }
             opened.push(after.get(number).and_then(Option::as_ref).map(cells).unwrap_or_default());
@@ -249,7 +250,7 @@ impl Wave {
         }
         let names: Vec<String> = left.iter().map(|number| self.lanes[*number].shard.clone()).collect();
         let ways = ways(&self.execution, &names, self.timeout)?;
-        let mut others = Sessions::open(ways, &[], &Manners::of_caller(), self.timeout, true)?;
+        let mut others = QuerySessions::open(ways, &[], &Manners::of_caller(), self.timeout, true)?;
         let open = |at: usize| opened.get(*left.get(at)?);
         let xid = |at: usize| open(at)?.first().cloned();
         let answers = others.ask(|at| {
@@ -290,7 +291,7 @@ impl Wave {
             let state = lane.failure.as_ref().map(|failure| failure.sqlstate.as_str().to_owned());
             let may_have_committed = statement::may_commit(&self.execution.statement);
             if state.is_some_and(|state| is_done[number] || may_have_committed || !is_undone(&state)) {
-                lane.fails_as = State::Unknown;
+                lane.fails_as = ExecutionState::Unknown;
             }
         }
         self.record(|id, lane| execution::is_done(id, &lane.shard, Some(lane.rows)))
@@ -312,22 +313,22 @@ impl Wave {
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.transaction.is_some()) {
             let status = answers.get(number).and_then(Option::as_ref).and_then(Rows::scalar);
             let fate = match status {
-                Some("committed") => Ok(Fate::Committed),
+                Some("committed") => Ok(PreparedFate::Committed),
                 _ => settle::one(&self.execution, &lane.shard, self.timeout),
             };
             let rolled_back = || ExecutionError::RolledBack(lane.shard.clone()).into();
             let why = lane.failure.clone();
             let failure = Caller::as_owner(|_| match fate {
-                Ok(Fate::Committed) => {
+                Ok(PreparedFate::Committed) => {
                     execution::is_done(self.execution.id, &lane.shard, None).map(|()| None)
                 }
-                Ok(Fate::Aborted) => {
+                Ok(PreparedFate::Aborted) => {
                     let why = why.unwrap_or_else(rolled_back);
-                    execution::ends_badly(self.execution.id, &lane.shard, State::Failed, &why)
+                    execution::ends_badly(self.execution.id, &lane.shard, ExecutionState::Failed, &why)
                         .map(|()| Some(why))
                 }
-                Ok(Fate::Unknown(why)) => {
-                    execution::ends_badly(self.execution.id, &lane.shard, State::Unknown, &why)
+                Ok(PreparedFate::Unknown(why)) => {
+                    execution::ends_badly(self.execution.id, &lane.shard, ExecutionState::Unknown, &why)
                         .map(|()| Some(why))
                 }
                 // It stays as it is: whoever resumes asks again.

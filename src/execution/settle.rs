@@ -4,19 +4,19 @@
 use super::error::ExecutionError;
 use super::shards::ways;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Backend, Execution, Place, State};
+use crate::catalog::execution::{self, Execution, ExecutionPlace, ExecutionState, ShardBackend};
 use crate::error::Failure;
 use crate::query::opening::Manners;
-use crate::query::sessions::{Sessions, end_of};
+use crate::query::sessions::{QuerySessions, end_of};
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
-use crate::remote::transaction::{FLUSH, Fate as Said, Transaction};
+use crate::remote::transaction::{FLUSH, Transaction, TransactionFate as Said};
 use std::time::{Duration, Instant};
 
 /// Of one transaction, for good.
-pub enum Fate {
+pub enum PreparedFate {
     Committed,
     Aborted,
     Unknown(Failure),
@@ -24,15 +24,22 @@ pub enum Fate {
 
 /// All of an execution of which it was not heard. Why the first of those is as it was whose shard does not say: the
 /// others do not wait for it.
-pub fn all(execution: &Execution, places: &[Place], timeout: Duration) -> Result<Option<Failure>, Failure> {
+pub fn all(
+    execution: &Execution,
+    places: &[ExecutionPlace],
+    timeout: Duration,
+) -> Result<Option<Failure>, Failure> {
     let mut first = None;
-    for place in places.iter().filter(|place| matches!(place.state, State::Running | State::Committing)) {
+    for place in places
+        .iter()
+        .filter(|place| matches!(place.state, ExecutionState::Running | ExecutionState::Committing))
+    {
         let fate = one(execution, &place.shard, timeout);
         let (id, shard) = (execution.id, &place.shard);
         Caller::as_owner(|_| match fate {
-            Ok(Fate::Committed) => execution::is_done(id, shard, None),
-            Ok(Fate::Aborted) => execution::waits(id, shard),
-            Ok(Fate::Unknown(why)) => execution::ends_badly(id, shard, State::Unknown, &why),
+            Ok(PreparedFate::Committed) => execution::is_done(id, shard, None),
+            Ok(PreparedFate::Aborted) => execution::waits(id, shard),
+            Ok(PreparedFate::Unknown(why)) => execution::ends_badly(id, shard, ExecutionState::Unknown, &why),
             Err(why) => {
                 execution::is_held_up(id, shard, &why);
                 first.get_or_insert(why);
@@ -45,14 +52,14 @@ pub fn all(execution: &Execution, places: &[Place], timeout: Duration) -> Result
 
 /// Before it runs once more where it has failed: whatever session of it is left works for nobody, and might still do it. What
 /// it has prepared somebody has to end.
-pub fn end_left(execution: &Execution, place: &Place, timeout: Duration) -> Result<(), Failure> {
+pub fn end_left(execution: &Execution, place: &ExecutionPlace, timeout: Duration) -> Result<(), Failure> {
     if place.backend.is_none() && place.gid.is_none() {
         return Ok(());
     }
     let ways = ways(execution, std::slice::from_ref(&place.shard), timeout)?;
-    let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
+    let mut sessions = QuerySessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
     let deadline = Instant::now() + timeout;
-    let mut asked = Asked { sessions: &mut sessions, shard: &place.shard, deadline };
+    let mut asked = SettleQuestion { sessions: &mut sessions, shard: &place.shard, deadline };
     if let Some(backend) = &place.backend {
         asked.end(backend)?;
     }
@@ -69,44 +76,48 @@ pub fn end_left(execution: &Execution, place: &Place, timeout: Duration) -> Resu
 }
 
 /// As it is written down.
-pub fn one(execution: &Execution, shard: &str, timeout: Duration) -> Result<Fate, Failure> {
+pub fn one(execution: &Execution, shard: &str, timeout: Duration) -> Result<PreparedFate, Failure> {
     let places = Caller::as_owner(|_| execution::places(execution.id));
     let Some(place) = places.into_iter().find(|place| place.shard == shard) else {
-        return Ok(Fate::Aborted);
+        return Ok(PreparedFate::Aborted);
     };
     let ways = ways(execution, &[shard.to_owned()], timeout)?;
-    let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
-    let mut asked = Asked { sessions: &mut sessions, shard, deadline: Instant::now() + timeout };
+    let mut sessions = QuerySessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
+    let mut asked = SettleQuestion { sessions: &mut sessions, shard, deadline: Instant::now() + timeout };
     match (&place.transaction, &place.backend) {
         (Some(transaction), backend) => asked.transaction(transaction, backend.as_ref()),
         (None, Some(backend)) => {
             asked.end(backend)?;
             // No COMMIT was sent.
             if execution.in_transaction {
-                Ok(Fate::Aborted)
+                Ok(PreparedFate::Aborted)
             } else {
-                Ok(Fate::Unknown(ExecutionError::Interrupted(shard.to_owned()).into()))
+                Ok(PreparedFate::Unknown(ExecutionError::Interrupted(shard.to_owned()).into()))
             }
         }
-        (None, None) => Ok(Fate::Aborted),
+        (None, None) => Ok(PreparedFate::Aborted),
     }
 }
 
-struct Asked<'a> {
-    sessions: &'a mut Sessions,
+struct SettleQuestion<'a> {
+    sessions: &'a mut QuerySessions,
     shard: &'a str,
     deadline: Instant,
 }
 
-impl Asked<'_> {
+impl SettleQuestion<'_> {
     fn ask(&mut self, question: String) -> Result<Rows, Failure> {
         let answers = self.sessions.ask(|_| Some(Question::Own(question.clone())))?;
         let answer = answers.into_iter().next().flatten();
         Ok(answer.ok_or_else(|| RemoteError::unreadable(self.shard, "nothing"))?)
     }
 
-    fn transaction(&mut self, transaction: &Transaction, backend: Option<&Backend>) -> Result<Fate, Failure> {
-        let unknown = |why: ExecutionError| Ok(Fate::Unknown(why.into()));
+    fn transaction(
+        &mut self,
+        transaction: &Transaction,
+        backend: Option<&ShardBackend>,
+    ) -> Result<PreparedFate, Failure> {
+        let unknown = |why: ExecutionError| Ok(PreparedFate::Unknown(why.into()));
         loop {
             let found = self.ask(format!("SELECT {}", transaction.columns()))?;
             let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
@@ -115,8 +126,8 @@ impl Asked<'_> {
             };
             match fate {
                 // A commit behind it waits for the disk and for standbys that it may not have waited for.
-                Said::Committed => return self.ask(FLUSH.to_owned()).map(|_| Fate::Committed),
-                Said::Aborted => return Ok(Fate::Aborted),
+                Said::Committed => return self.ask(FLUSH.to_owned()).map(|_| PreparedFate::Committed),
+                Said::Aborted => return Ok(PreparedFate::Aborted),
                 Said::InProgress => {}
                 Said::NotGiven | Said::Forgotten => {
                     return unknown(ExecutionError::Forgotten(self.shard.to_owned()));
@@ -131,7 +142,7 @@ impl Asked<'_> {
     }
 
     /// Returns once there is no such session.
-    fn end(&mut self, backend: &Backend) -> Result<(), Failure> {
+    fn end(&mut self, backend: &ShardBackend) -> Result<(), Failure> {
         let question = end_of(backend);
         while !self.ask(question.clone())?.rows.is_empty() {
             self.pause()?;

@@ -5,7 +5,7 @@ use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution};
 use crate::catalog::{in_use, misplaced_run, shard};
 use crate::error::Failure;
-use crate::query::login::{self, Entrance, Way};
+use crate::query::login::{self, Entrance, LoginWay};
 use crate::query::run::chosen;
 use crate::server::txn::in_one;
 use pgrx::pg_sys;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// With the caller's login on shards by their names; of one in two phases with that of whoever has begun it, since a
 /// prepared transaction is ended by whoever has made it.
-pub fn ways(execution: &Execution, shards: &[String], timeout: Duration) -> Result<Vec<Way>, Failure> {
+pub fn ways(execution: &Execution, shards: &[String], timeout: Duration) -> Result<Vec<LoginWay>, Failure> {
     Caller::as_owner(|caller| {
         let role = if execution.two_phase { beginner(execution.id)? } else { login::role_of(caller)? };
         chosen(Some(shards))?.iter().map(|shard| login::entrance(&role, shard, timeout)).collect()
@@ -22,7 +22,7 @@ pub fn ways(execution: &Execution, shards: &[String], timeout: Duration) -> Resu
 
 /// How a shard is reached for what is left there of one in two phases, also where it is disabled. In a session's
 /// transaction, or a worker's own.
-pub fn ways_back(id: i64, shards: &[String], timeout: Duration) -> Vec<Result<Way, Failure>> {
+pub fn ways_back(id: i64, shards: &[String], timeout: Duration) -> Vec<Result<LoginWay, Failure>> {
     let known: Vec<Result<(Entrance, String), Failure>> = in_one(|| {
         Caller::as_owner(|_| {
             let role = beginner(id);

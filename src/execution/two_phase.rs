@@ -5,9 +5,9 @@
 
 use super::error::ExecutionError;
 use super::points;
-use super::run::{Lane, Wave, after, cells};
+use super::run::{ExecutionLane, Wave, after, cells};
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, State};
+use crate::catalog::execution::{self, ExecutionState};
 use crate::error::Failure;
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
@@ -40,7 +40,7 @@ fn is_short_of(short: &str, xid: &str) -> bool {
 }
 
 /// A shard that has failed, what that makes of it, and why.
-pub type Reason = (String, State, Failure);
+pub type Reason = (String, ExecutionState, Failure);
 
 impl Wave {
     /// A shard that could not prepare it fails before anything is done. Shards of one server share what is free there.
@@ -129,7 +129,7 @@ impl Wave {
 
     /// Why it is not to commit; its sessions end.
     pub fn into_reasons(self) -> Vec<Reason> {
-        let reason = |lane: Lane| lane.failure.map(|why| (lane.shard, lane.fails_as, why));
+        let reason = |lane: ExecutionLane| lane.failure.map(|why| (lane.shard, lane.fails_as, why));
         self.lanes.into_iter().filter_map(reason).collect()
     }
 
@@ -142,7 +142,7 @@ impl Wave {
     }
 }
 
-impl Lane {
+impl ExecutionLane {
     /// `opened`: its transaction before, and where that was.
     fn note_prepared(&mut self, opened: &[String], answer: Option<&Rows>) {
         if self.failure.is_some() {

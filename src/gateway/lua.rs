@@ -1,9 +1,9 @@
 //! What the Lua modules of `clients/lua` are given, and the modules themselves: a
 //! configuration needs no other file.
 
-use super::map::{Map, upstream};
+use super::map::{KeyspaceMap, upstream};
 use super::text::indented;
-use crate::catalog::gateway::{Backend, Entries, Entry};
+use crate::catalog::gateway::{GatewayBackend, GatewayEntries, GatewayEntry};
 use crate::catalog::keyspace::Keyspace;
 use crate::keys::strategy::Strategy;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ const MODULES: [(&str, &str); 4] = [
 const LINE: usize = 1000;
 
 /// A chunk that returns the keyspace's function from keys to places.
-pub fn module(map: &Map) -> String {
+pub fn module(map: &KeyspaceMap) -> String {
     let mut text = preload();
     let _ = write!(text, "return require(\"shardmaster.route\") {}", space(map));
     text
@@ -37,7 +37,7 @@ pub fn preload() -> String {
 }
 
 /// The table that `shardmaster.route` takes.
-pub fn space(map: &Map) -> String {
+pub fn space(map: &KeyspaceMap) -> String {
     let mut text = format!(
         "{{\n    strategy = \"{}\", key_type = \"{}\",",
         map.keyspace.strategy.name(),
@@ -67,9 +67,10 @@ pub fn space(map: &Map) -> String {
 }
 
 /// Lines of words for a string: the finders of `shardmaster.route` say which words.
-pub fn entries(keyspace: &Keyspace, places: &[Backend], found: &Entries) -> Vec<String> {
+pub fn entries(keyspace: &Keyspace, places: &[GatewayBackend], found: &GatewayEntries) -> Vec<String> {
     let numbers: HashMap<i32, usize> = places.iter().zip(1..).map(|(place, n)| (place.index, n)).collect();
-    let place = |entry: &Entry| numbers.get(&entry.shard_index).copied().unwrap_or_default().to_string();
+    let place =
+        |entry: &GatewayEntry| numbers.get(&entry.shard_index).copied().unwrap_or_default().to_string();
     let bound = |bound: &Option<String>| bound.as_deref().map_or("*".to_owned(), word);
     let mut lines = vec![String::new()];
     for entry in &found.entries {

@@ -1,21 +1,21 @@
 //! What a configuration is written from.
 
-use crate::catalog::gateway::Backend;
+use crate::catalog::gateway::GatewayBackend;
 use crate::catalog::keyspace::Keyspace;
 use std::fmt::Write;
 
 /// A keyspace with its entries and the places that they name.
-pub struct Map {
+pub struct KeyspaceMap {
     pub keyspace: Keyspace,
     pub version: i64,
-    pub backends: Vec<Backend>,
+    pub backends: Vec<GatewayBackend>,
     /// Words for the Lua module `shardmaster.route`.
     pub entries: Vec<String>,
 }
 
 /// The name of a shard's group of replicas. nginx ignores the case of such names, so it
 /// holds no capitals.
-pub fn upstream(keyspace: &Keyspace, place: &Backend) -> String {
+pub fn upstream(keyspace: &Keyspace, place: &GatewayBackend) -> String {
     let mut name = String::from("shardmaster_");
     for byte in keyspace.name.bytes() {
         if byte.is_ascii_lowercase() || byte.is_ascii_digit() {

@@ -10,17 +10,17 @@ mod pgbouncer;
 pub mod service;
 mod text;
 
-use crate::catalog::gateway::{self, Backend};
+use crate::catalog::gateway::{self, GatewayBackend};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::error::{Failure, SqlState};
 use address::Address;
 use key_source::KeySource;
-use map::Map;
+use map::KeyspaceMap;
 use std::collections::HashSet;
 use text::{Config, invalid, shown};
 
 /// What a configuration is asked for.
-pub struct Request {
+pub struct GatewayRequest {
     pub gateway: String,
     pub keyspace: String,
     pub key_from: String,
@@ -28,11 +28,11 @@ pub struct Request {
 }
 
 /// Whether keys are in it: PgBouncer knows of databases alone.
-pub fn has_routes(request: &Request) -> bool {
+pub fn has_routes(request: &GatewayRequest) -> bool {
     request.gateway != "pgbouncer"
 }
 
-pub fn config(request: &Request) -> Result<Config, Failure> {
+pub fn config(request: &GatewayRequest) -> Result<Config, Failure> {
     let keyspace = keyspace::find(&request.keyspace)?;
     let key_from = KeySource::parse(&request.key_from)?;
     let listen = Address::parse_listen(&request.listen)?;
@@ -52,17 +52,18 @@ pub fn config(request: &Request) -> Result<Config, Failure> {
 }
 
 fn with_map(
-    request: &Request,
+    request: &GatewayRequest,
     keyspace: Keyspace,
-    write: impl FnOnce(&Map) -> String,
+    write: impl FnOnce(&KeyspaceMap) -> String,
 ) -> Result<Config, Failure> {
     // In this order: a shard that an entry names is among those that are read after it.
     let found = gateway::entries(&keyspace.name);
     let places = gateway::backends();
     let entries = lua::entries(&keyspace, &places, &found);
-    let map = Map { version: found.version, keyspace, backends: places, entries };
+    let map = KeyspaceMap { version: found.version, keyspace, backends: places, entries };
     let used: HashSet<i32> = found.entries.iter().map(|entry| entry.shard_index).collect();
-    let without = |place: &&Backend| place.is_open && place.service.is_none() && used.contains(&place.index);
+    let without =
+        |place: &&GatewayBackend| place.is_open && place.service.is_none() && used.contains(&place.index);
     let names: Vec<String> =
         map.backends.iter().filter(without).map(|place| shown(&place.shard_key)).collect();
     let warning = (!names.is_empty()).then(|| {
@@ -75,7 +76,7 @@ fn with_map(
 }
 
 /// Says in the gateway's own files what they are and how they were made.
-fn heading(request: &Request, map: &Map) -> String {
+fn heading(request: &GatewayRequest, map: &KeyspaceMap) -> String {
     let comment = if request.gateway == "lua" { "--" } else { "#" };
     let quote = |text: &String| format!("'{}'", shown(text).trim_matches('"').replace('\'', "''"));
     let mut arguments = vec![quote(&request.gateway), quote(&request.keyspace)];

@@ -4,7 +4,7 @@
 use super::address::Address;
 use super::key_source::KeySource;
 use super::lua;
-use super::map::{Map, upstream};
+use super::map::{KeyspaceMap, upstream};
 use super::text::{indented, shown};
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use std::fmt::Write;
 const KEEPALIVE: u32 = 32;
 
 /// For http { }: the services.
-pub fn upstreams(map: &Map) -> String {
+pub fn upstreams(map: &KeyspaceMap) -> String {
     let mut text = String::new();
     for place in map.backends.iter().filter(|place| place.takes_requests()) {
         let replicas = place.service.as_deref().unwrap_or_default();
@@ -31,7 +31,7 @@ pub fn upstreams(map: &Map) -> String {
 }
 
 /// For a location: sets $shardmaster_upstream and $shardmaster_shard, or refuses.
-pub fn location(map: &Map, key_from: &KeySource) -> String {
+pub fn location(map: &KeyspaceMap, key_from: &KeySource) -> String {
     // nginx loads a configuration into a new Lua machine: a name is enough.
     let name = format!("shardmaster.keyspace.{}", shown(&map.keyspace.name));
     let name = lua::quoted(&name);
@@ -72,7 +72,7 @@ if ($shardmaster_refused = "unserved") {{ return 503 "the shard of the key in {m
 }
 
 /// For http { }: everything, for a configuration that has no server of its own to put it into.
-pub fn server(map: &Map, key_from: &KeySource, listen: &Address) -> String {
+pub fn server(map: &KeyspaceMap, key_from: &KeySource, listen: &Address) -> String {
     let (upstreams, listen) = (upstreams(map), listen.as_str());
     let location = indented(&location(map, key_from), 8);
     format!(

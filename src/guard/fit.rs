@@ -5,7 +5,7 @@ use super::error::GuardError;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::types::Family;
+use crate::agent::types::TypeFamily;
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{self, TableName};
@@ -15,10 +15,10 @@ use crate::keys::ordered::Ordered;
 use crate::remote::{Connection, RemoteError};
 
 /// In the order of their names.
-pub struct Tables(Vec<(String, TableShape, Column)>);
+pub struct GuardedTables(Vec<(String, TableShape, Column)>);
 
-impl Tables {
-    pub fn look(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<Tables> {
+impl GuardedTables {
+    pub fn look(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<GuardedTables> {
         let policies = table_policy::list(&keyspace.name);
         if policies.is_empty() {
             return Err(Failure::from(GuardError::NoTables(keyspace.name.clone())).into());
@@ -46,7 +46,7 @@ impl Tables {
         }
         require_alike(&tables, shard, keyspace)?;
         tables.sort_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
-        Ok(Tables(tables))
+        Ok(GuardedTables(tables))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &TableShape, &Column)> {
@@ -77,9 +77,9 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
     }
     let fits = match keyspace.strategy.of() {
         None => true,
-        Some(Ordered::BigInt) => family == Family::Integer,
-        Some(Ordered::Text) => family == Family::Text,
-        Some(Ordered::Uuid) => family == Family::Uuid,
+        Some(Ordered::BigInt) => family == TypeFamily::Integer,
+        Some(Ordered::Text) => family == TypeFamily::Text,
+        Some(Ordered::Uuid) => family == TypeFamily::Uuid,
     };
     let is_told = keyspace.key_type().tells_apart(column.is_padded(), keyspace.strategy.is_directory());
     if fits && is_told {

@@ -1,9 +1,9 @@
 //! What a shard has of guards, beside what this master knows: for `shard_check()`.
 
-use crate::agent::check::{Found, found};
+use crate::agent::check::{ShardFinding, found};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
-use crate::agent::state::standing::{self as state, Standing};
+use crate::agent::state::standing::{self as state, KeyGuard};
 use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::standing_guard::{self, StandingGuard};
@@ -24,7 +24,7 @@ const ASLEEP: &str = "Run ALTER TABLE ... ENABLE ALWAYS TRIGGER for each. Then s
 const AGAIN: &str = "Call shard_guard_install() again, or shard_guard_remove().";
 
 /// A finding for each guard. Of a shard that does not answer nothing.
-pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
+pub fn run(shard_key: &str) -> std::result::Result<Vec<ShardFinding>, Failure> {
     let shard = shard::by_key(shard_key)?;
     let Ok(mut session) = session::open_within(&shard, "check", PATIENCE) else { return Ok(Vec::new()) };
     session.set_deadline(Some(Instant::now() + PATIENCE));
@@ -34,7 +34,7 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
 }
 
 /// Triggers of splits, guards and whatever else that somebody has disabled: what they are to see or refuse passes.
-fn asleep(session: &mut Connection) -> Result<Option<Found>> {
+fn asleep(session: &mut Connection) -> Result<Option<ShardFinding>> {
     let answer = session.run(
         "SELECT count(*) OVER (), format('%I on %s', t.tgname, t.tgrelid::regclass) FROM pg_trigger t
           WHERE starts_with(t.tgname, '00_shardmaster') AND t.tgenabled <> 'A' AND NOT t.tgisinternal
@@ -52,8 +52,8 @@ fn asleep(session: &mut Connection) -> Result<Option<Found>> {
     Ok(Some(found("triggers", false, detail, ASLEEP)))
 }
 
-fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<Found>> {
-    let there: Vec<Standing> =
+fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<ShardFinding>> {
+    let there: Vec<KeyGuard> =
         state::all(session)?.into_iter().filter(|guard| guard.namespace == shard.namespace).collect();
     let known = standing_guard::keyspaces_of_shard(&shard.shard_key);
     let keyspaces: BTreeSet<String> = there.iter().map(|guard| guard.keyspace.clone()).chain(known).collect();
@@ -80,9 +80,9 @@ fn compared(
     session: &mut Connection,
     shard: &Shard,
     item: &str,
-    there: &Standing,
+    there: &KeyGuard,
     known: &StandingGuard,
-) -> Result<Found> {
+) -> Result<ShardFinding> {
     let rows = session.run(&format!("SELECT count(*) FROM {}", there.table()))?;
     let entries = number::count(session.shard(), "the number of entries on a guard's list", rows.scalar())?;
     let guarded: BTreeSet<(String, String)> = triggers::guarded_tables(session, there)?.into_iter().collect();

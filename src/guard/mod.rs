@@ -18,12 +18,12 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::shares_locks;
 use crate::agent::session;
 use crate::agent::state::master;
-use crate::agent::state::standing::{self as state, Standing};
+use crate::agent::state::standing::{self as state, KeyGuard};
 use crate::agent::{schema, standing};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::standing_guard::{self, Stage, StandingGuard};
+use crate::catalog::standing_guard::{self, GuardStage, StandingGuard};
 use crate::catalog::table_policy;
 use crate::catalog::{event, outdated, split};
 use crate::error::Failure;
@@ -33,7 +33,7 @@ use crate::server::injection::{Point, reach_in_session};
 use crate::split::install;
 use crate::split::table::triggers;
 use error::GuardError;
-use fit::Tables;
+use fit::GuardedTables;
 use std::collections::BTreeSet;
 
 /// Entries of one step, so that no transaction of the master is open for long.
@@ -50,7 +50,7 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
     open(&shard)
         .and_then(|mut session| {
             shared::require_none(&mut session, &shard, &of)?;
-            Tables::look(&mut session, &shard, &of)
+            GuardedTables::look(&mut session, &shard, &of)
         })
         .map_err(SplitError::into_failure)?;
     // First, as its steps lock them.
@@ -67,10 +67,10 @@ pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::resul
     let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
     let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
     if force {
-        standing_guard::set_stage(&guard, Stage::Left, None);
+        standing_guard::set_stage(&guard, GuardStage::Left, None);
         told(&guard, "forgotten");
     } else {
-        standing_guard::set_stage(&guard, Stage::Going, None)
+        standing_guard::set_stage(&guard, GuardStage::Going, None)
     }
     Ok(())
 }
@@ -90,19 +90,19 @@ pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Resu
         return Err(GuardError::NotCommitted.into());
     }
     let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
-    if removes != (guard.stage == Stage::Going) {
+    if removes != (guard.stage == GuardStage::Going) {
         let (shard, keyspace) = (shard_key.to_owned(), keyspace.to_owned());
         return Err(GuardError::Opposed { shard, keyspace, removes }.into());
     }
     let (shard, of) = (shard::by_key(shard_key)?, keyspace::find(keyspace)?);
     let next = match guard.stage {
-        Stage::Begun => make(&guard, &shard, &of),
-        Stage::Made => return wait_for_others(&guard),
-        Stage::Listing => list(&guard, &shard, &of),
-        Stage::Fitting => fit(&guard, &shard, &of),
-        Stage::Stands => Ok(false),
-        Stage::Going => remove(&guard, &shard),
-        Stage::Left => Err(Failure::from(none()).into()),
+        GuardStage::Begun => make(&guard, &shard, &of),
+        GuardStage::Made => return wait_for_others(&guard),
+        GuardStage::Listing => list(&guard, &shard, &of),
+        GuardStage::Fitting => fit(&guard, &shard, &of),
+        GuardStage::Stands => Ok(false),
+        GuardStage::Going => remove(&guard, &shard),
+        GuardStage::Left => Err(Failure::from(none()).into()),
     };
     next.map_err(|error| {
         let mut failure = error.into_failure();
@@ -123,7 +123,7 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     reach(&points::BEGUN)?;
     let mut session = open(shard)?;
     shared::require_none(&mut session, shard, keyspace)?;
-    let tables = Tables::look(&mut session, shard, keyspace)?;
+    let tables = GuardedTables::look(&mut session, shard, keyspace)?;
     drop_unfit(&mut session, shard, keyspace, &tables)?;
     let identity = split::identity();
     session.run("BEGIN")?;
@@ -141,14 +141,19 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
         state::create_list(&mut session, &there, column)?;
     }
     schema::commit(&mut session)?;
-    standing_guard::set_stage(guard, Stage::Made, None);
+    standing_guard::set_stage(guard, GuardStage::Made, None);
     reach(&points::MADE)?;
     Ok(true)
 }
 
 /// One of an installation before whose list has keys of another type than the tables have by now
 /// goes, its triggers first: what looks into such a list fails in each writer.
-fn drop_unfit(session: &mut Connection, shard: &Shard, keyspace: &Keyspace, tables: &Tables) -> Result<()> {
+fn drop_unfit(
+    session: &mut Connection,
+    shard: &Shard,
+    keyspace: &Keyspace,
+    tables: &GuardedTables,
+) -> Result<()> {
     let Some((_, column)) = tables.first() else { return Ok(()) };
     let Some(there) = state::find(session, &shard.namespace, &keyspace.name)? else { return Ok(()) };
     state::require_same(&there, keyspace.strategy)?;
@@ -163,7 +168,7 @@ fn drop_unfit(session: &mut Connection, shard: &Shard, keyspace: &Keyspace, tabl
 
 /// By another name of the place it goes with that one's guard; a copy of another shard, or one
 /// that has another name by now, takes it over.
-fn require_own(session: &mut Connection, shard: &Shard, there: &Standing) -> Result<()> {
+fn require_own(session: &mut Connection, shard: &Shard, there: &KeyGuard) -> Result<()> {
     let Some(guard) = standing_guard::lock(&there.keyspace, &there.shard) else { return Ok(()) };
     let is_it = match guard.is_at(shard) {
         Sameness::Same => true,
@@ -178,7 +183,7 @@ fn require_own(session: &mut Connection, shard: &Shard, there: &Standing) -> Res
     }
 }
 
-fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<Standing> {
+fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<KeyGuard> {
     let found = state::find(session, &shard.namespace, &keyspace.name)?;
     let gone = || GuardError::Gone { shard: shard.shard_key.clone(), keyspace: keyspace.name.clone() };
     let found = found.ok_or_else(|| Failure::from(gone()))?;
@@ -189,7 +194,7 @@ fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result
 /// Until whoever had the keyspace's lock while there was no list has committed, or given up.
 fn wait_for_others(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
     keyspace::lock(&guard.keyspace)?;
-    standing_guard::set_stage(guard, Stage::Listing, None);
+    standing_guard::set_stage(guard, GuardStage::Listing, None);
     Ok(true)
 }
 
@@ -212,9 +217,9 @@ fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     let is_whole = most.is_none_or(|most| (routed.len() as i64) < most);
     if is_whole {
         session.run(&format!("ANALYZE {}", there.table()))?;
-        standing_guard::set_stage(guard, Stage::Fitting, None);
+        standing_guard::set_stage(guard, GuardStage::Fitting, None);
     } else {
-        standing_guard::set_stage(guard, Stage::Listing, routed.last().map(String::as_str));
+        standing_guard::set_stage(guard, GuardStage::Listing, routed.last().map(String::as_str));
     }
     reach(&points::LISTED)?;
     Ok(true)
@@ -247,7 +252,7 @@ fn hold_tables(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
     let now = table_policy::list(&keyspace.name).into_iter().map(|policy| policy.table_name);
     let tables: BTreeSet<String> = guard.tables.iter().cloned().chain(now).collect();
     standing_guard::set_tables(guard, &tables.into_iter().collect::<Vec<_>>());
-    standing_guard::set_stage(guard, Stage::Fitting, Some(""));
+    standing_guard::set_stage(guard, GuardStage::Fitting, Some(""));
     Ok(true)
 }
 
@@ -256,13 +261,13 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     let Some(done) = guard.listed_to.as_deref() else { return Ok(hold_tables(guard)?) };
     let mut session = open(shard)?;
     let there = there(&mut session, shard, keyspace)?;
-    let tables = Tables::look(&mut session, shard, keyspace)?;
+    let tables = GuardedTables::look(&mut session, shard, keyspace)?;
     let is_next =
         |name: &str| name.as_bytes() > done.as_bytes() && guard.tables.iter().any(|held| held == name);
     let Some((name, shape, column)) = tables.iter().find(|(name, _, _)| is_next(name)) else {
         let shapes: Vec<_> = tables.iter().map(|(_, shape, _)| shape).collect();
         triggers::drop_strays(&mut session, &there, &shapes)?;
-        standing_guard::set_stage(guard, Stage::Stands, None);
+        standing_guard::set_stage(guard, GuardStage::Stands, None);
         told(guard, "stands");
         return Ok(false);
     };
@@ -276,7 +281,7 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     standing::write_look_up(&mut session, &there, column)?;
     session.run("COMMIT")?;
     triggers::install_standing(&mut session, &there, shape, column)?;
-    standing_guard::set_stage(guard, Stage::Fitting, Some(name));
+    standing_guard::set_stage(guard, GuardStage::Fitting, Some(name));
     reach(&points::FITTED)?;
     Ok(true)
 }

@@ -5,18 +5,18 @@ use super::error::ImportError;
 use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
 use crate::query::between::Hidden;
-use crate::query::run::{Event, Query, Statement};
-use crate::remote::fan_out::Row;
+use crate::query::run::{Query, QueryEvent, Statement};
+use crate::remote::fan_out::ShardRow;
 use crate::remote::template::{fill, texts};
 use crate::server::sql;
 use pgrx::spi::quote_identifier;
 use std::time::Duration;
 
 /// Of one table.
-pub struct Columns(pub Vec<Column>);
+pub struct TableColumns(pub Vec<ImportColumn>);
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct Column {
+pub struct ImportColumn {
     pub name: String,
     /// As SQL writes it, with its collation.
     pub kind: String,
@@ -32,7 +32,7 @@ pub fn of_shard(
     keyspace: &str,
     tables: &[TableName],
     timeout: Duration,
-) -> Result<Vec<Columns>, Failure> {
+) -> Result<Vec<TableColumns>, Failure> {
     let statement = |namespace: &str, _: &[&Hidden]| {
         let schemas = tables.iter().map(|table| table.schema.clone().unwrap_or_else(|| namespace.to_owned()));
         let names = tables.iter().map(|table| table.name.clone());
@@ -51,11 +51,11 @@ pub fn of_shard(
         whole: false,
     }
     .begin()?;
-    let mut found: Vec<Vec<Column>> = tables.iter().map(|_| Vec::new()).collect();
+    let mut found: Vec<Vec<ImportColumn>> = tables.iter().map(|_| Vec::new()).collect();
     while let Some(event) = running.next() {
         let row = match event {
-            Event::Row(_, row) => row,
-            Event::Failed(_, failure) => return Err(failure),
+            QueryEvent::Row(_, row) => row,
+            QueryEvent::Failed(_, failure) => return Err(failure),
         };
         let read = of_row(&row).and_then(|(number, column)| Some((found.get_mut(number)?, column)));
         let Some((columns, column)) = read.filter(|(columns, _)| columns.len() < MOST) else {
@@ -68,17 +68,17 @@ pub fn of_shard(
             return Err(ImportError::NotThere { shard: shard.to_owned(), table: table.quoted() }.into());
         }
     }
-    Ok(found.into_iter().map(Columns).collect())
+    Ok(found.into_iter().map(TableColumns).collect())
 }
 
-fn of_row(row: &Row) -> Option<(usize, Column)> {
+fn of_row(row: &ShardRow) -> Option<(usize, ImportColumn)> {
     let text = |column| row.value(column).map(|value| value.to_string_lossy().into_owned());
     let number = text(0)?.parse::<usize>().ok()?.checked_sub(1)?;
     let name = text(1).filter(|name| !name.is_empty() && name.len() <= NAME)?;
     let kind = text(2).and_then(|number| number.parse().ok());
     let modifier = text(3).and_then(|modifier| modifier.parse().ok()).unwrap_or(-1);
     let collation = text(4);
-    Some((number, Column { name, kind: kind_of(kind, modifier, collation.as_deref()) }))
+    Some((number, ImportColumn { name, kind: kind_of(kind, modifier, collation.as_deref()) }))
 }
 
 /// No operator of the caller's is used. A type of the server's own has one number everywhere; one of a newer server is none here.

@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 
 /// Words for the shards, with values between them that are known where the query runs: one less than there are texts.
-pub struct Words {
+pub struct ConditionWords {
     pub texts: Vec<String>,
     pub values: Vec<*mut pg_sys::Node>,
 }
 
-impl Words {
-    fn text(text: impl Into<String>) -> Words {
-        Words { texts: vec![text.into()], values: Vec::new() }
+impl ConditionWords {
+    fn text(text: impl Into<String>) -> ConditionWords {
+        ConditionWords { texts: vec![text.into()], values: Vec::new() }
     }
 
-    fn value(value: *mut pg_sys::Node) -> Words {
-        Words { texts: vec![String::new(), String::new()], values: vec![value] }
+    fn value(value: *mut pg_sys::Node) -> ConditionWords {
+        ConditionWords { texts: vec![String::new(), String::new()], values: vec![value] }
     }
 
-    pub fn then(mut self, next: Words) -> Words {
+    pub fn then(mut self, next: ConditionWords) -> ConditionWords {
         let mut texts = next.texts.into_iter();
         if let (Some(last), Some(first)) = (self.texts.last_mut(), texts.next()) {
             last.push_str(&first);
@@ -31,16 +31,16 @@ impl Words {
         self
     }
 
-    pub fn joined(all: Vec<Words>, between: &str) -> Words {
+    pub fn joined(all: Vec<ConditionWords>, between: &str) -> ConditionWords {
         let mut all = all.into_iter();
-        let first = all.next().unwrap_or_else(|| Words::text(""));
-        all.fold(first, |words, next| words.then(Words::text(between)).then(next))
+        let first = all.next().unwrap_or_else(|| ConditionWords::text(""));
+        all.fold(first, |words, next| words.then(ConditionWords::text(between)).then(next))
     }
 }
 
 /// A column has a value, or one of a list.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct Key {
+pub struct KeyCondition {
     pub column: i16,
     /// Which one of the values.
     pub value: usize,
@@ -48,21 +48,21 @@ pub struct Key {
 }
 
 /// A condition as shards look at it, and what it says of one column alone.
-pub struct Condition {
-    pub words: Words,
+pub struct ImportCondition {
+    pub words: ConditionWords,
     /// The column has one of these values, the only one of the words.
-    pub key: Option<Key>,
+    pub key: Option<KeyCondition>,
 }
 
 /// Where columns of a query are the table's.
-pub struct Columns<'a> {
+pub struct QueryColumns<'a> {
     pub relation: i32,
     /// The name of a column by its number, as shards are asked for it.
     pub name: &'a dyn Fn(i16) -> Option<String>,
 }
 
 /// A column of the table, its type and its collation.
-struct Column {
+struct ConditionColumn {
     words: String,
     number: i16,
     kind: pg_sys::Oid,
@@ -117,21 +117,21 @@ unsafe fn is_a(node: *mut pg_sys::Node, tag: pg_sys::NodeTag) -> bool {
     !node.is_null() && unsafe { (*node).type_ } == tag
 }
 
-impl Columns<'_> {
+impl QueryColumns<'_> {
     /// None: shards are not asked for it.
     ///
     /// # Safety
     /// A condition of a query that is being planned.
-    pub unsafe fn condition(&self, node: *mut pg_sys::Node) -> Option<Condition> {
+    pub unsafe fn condition(&self, node: *mut pg_sys::Node) -> Option<ImportCondition> {
         // SAFETY: as the caller promises.
         unsafe { self.within(node, DEEPEST) }
     }
 
     /// One that has no more than that many others around each other.
-    unsafe fn within(&self, node: *mut pg_sys::Node, depth: u32) -> Option<Condition> {
+    unsafe fn within(&self, node: *mut pg_sys::Node, depth: u32) -> Option<ImportCondition> {
         // SAFETY: as of `condition`; the tag says what a node is.
         unsafe {
-            let plain = |words: Words| Condition { words, key: None };
+            let plain = |words: ConditionWords| ImportCondition { words, key: None };
             match (*node).type_ {
                 pg_sys::NodeTag::T_OpExpr => self.comparison(node.cast()),
                 pg_sys::NodeTag::T_ScalarArrayOpExpr => self.one_of(node.cast()),
@@ -143,7 +143,7 @@ impl Columns<'_> {
         }
     }
 
-    unsafe fn comparison(&self, node: *mut pg_sys::OpExpr) -> Option<Condition> {
+    unsafe fn comparison(&self, node: *mut pg_sys::OpExpr) -> Option<ImportCondition> {
         // SAFETY: as of `condition`.
         unsafe {
             let args = PgList::<pg_sys::Node>::from_pg((*node).args);
@@ -161,19 +161,20 @@ impl Columns<'_> {
             if TEXTS.contains(&column.kind) && (operator != "=" || !is_by_bytes((*node).inputcollid)) {
                 return None;
             }
-            let key = (operator == "=").then_some(Key { column: column.number, value: 0, is_list: false });
+            let key =
+                (operator == "=").then_some(KeyCondition { column: column.number, value: 0, is_list: false });
             let operator = format!(" OPERATOR(pg_catalog.{operator}) ");
-            let (column, value) = (Words::text(column.words), Words::value(value));
+            let (column, value) = (ConditionWords::text(column.words), ConditionWords::value(value));
             let words = if is_turned {
-                value.then(Words::text(operator)).then(column)
+                value.then(ConditionWords::text(operator)).then(column)
             } else {
-                column.then(Words::text(operator)).then(value)
+                column.then(ConditionWords::text(operator)).then(value)
             };
-            Some(Condition { words, key })
+            Some(ImportCondition { words, key })
         }
     }
 
-    unsafe fn one_of(&self, node: *mut pg_sys::ScalarArrayOpExpr) -> Option<Condition> {
+    unsafe fn one_of(&self, node: *mut pg_sys::ScalarArrayOpExpr) -> Option<ImportCondition> {
         // SAFETY: as of `condition`.
         unsafe {
             let args = PgList::<pg_sys::Node>::from_pg((*node).args);
@@ -183,15 +184,15 @@ impl Columns<'_> {
             if !fits || !is_value(list) || TEXTS.contains(&of) && !is_by_bytes((*node).inputcollid) {
                 return None;
             }
-            let words = Words::text(format!("{} OPERATOR(pg_catalog.=) ANY (", column.words));
-            Some(Condition {
-                words: words.then(Words::value(list)).then(Words::text(")")),
-                key: Some(Key { column: column.number, value: 0, is_list: true }),
+            let words = ConditionWords::text(format!("{} OPERATOR(pg_catalog.=) ANY (", column.words));
+            Some(ImportCondition {
+                words: words.then(ConditionWords::value(list)).then(ConditionWords::text(")")),
+                key: Some(KeyCondition { column: column.number, value: 0, is_list: true }),
             })
         }
     }
 
-    unsafe fn null_test(&self, node: *mut pg_sys::NullTest) -> Option<Words> {
+    unsafe fn null_test(&self, node: *mut pg_sys::NullTest) -> Option<ConditionWords> {
         // SAFETY: as of `condition`.
         unsafe {
             let column = self.column((*node).arg.cast()).filter(|_| !(*node).argisrow)?;
@@ -199,35 +200,39 @@ impl Columns<'_> {
                 pg_sys::NullTestType::IS_NULL => "IS NULL",
                 _ => "IS NOT NULL",
             };
-            Some(Words::text(format!("{} {is}", column.words)))
+            Some(ConditionWords::text(format!("{} {is}", column.words)))
         }
     }
 
     /// Of NOT a column's alone: turned around, a row too many would be one too few.
-    unsafe fn all_of(&self, node: *mut pg_sys::BoolExpr, depth: u32) -> Option<Words> {
+    unsafe fn all_of(&self, node: *mut pg_sys::BoolExpr, depth: u32) -> Option<ConditionWords> {
         // SAFETY: as of `condition`.
         unsafe {
             let args = PgList::<pg_sys::Node>::from_pg((*node).args);
             let between = match (*node).boolop {
                 pg_sys::BoolExprType::AND_EXPR => " AND ",
                 pg_sys::BoolExprType::OR_EXPR => " OR ",
-                _ => return Some(Words::text("NOT ").then(self.truth(args.get_ptr(0)?)?)),
+                _ => return Some(ConditionWords::text("NOT ").then(self.truth(args.get_ptr(0)?)?)),
             };
             let parts = args.iter_ptr().map(|arg| Some(self.within(arg, depth)?.words));
-            let parts: Vec<Words> = parts.collect::<Option<_>>()?;
-            Some(Words::text("(").then(Words::joined(parts, between)).then(Words::text(")")))
+            let parts: Vec<ConditionWords> = parts.collect::<Option<_>>()?;
+            Some(
+                ConditionWords::text("(")
+                    .then(ConditionWords::joined(parts, between))
+                    .then(ConditionWords::text(")")),
+            )
         }
     }
 
     /// A column that is true.
-    unsafe fn truth(&self, node: *mut pg_sys::Node) -> Option<Words> {
+    unsafe fn truth(&self, node: *mut pg_sys::Node) -> Option<ConditionWords> {
         // SAFETY: as of `condition`.
         let column = unsafe { self.column(node) }?;
-        (column.kind == pg_sys::BOOLOID).then(|| Words::text(column.words))
+        (column.kind == pg_sys::BOOLOID).then(|| ConditionWords::text(column.words))
     }
 
     /// A varchar is compared as the text that it is.
-    unsafe fn column(&self, node: *mut pg_sys::Node) -> Option<Column> {
+    unsafe fn column(&self, node: *mut pg_sys::Node) -> Option<ConditionColumn> {
         // SAFETY: as of `condition`.
         unsafe {
             if is_a(node, pg_sys::NodeTag::T_RelabelType) {
@@ -246,7 +251,7 @@ impl Columns<'_> {
             // What has come as a text is seen as one on the shard: an enum has no `=` of texts there, and a row of
             // NULLs is NULL. Of a text it is nothing.
             let words = if TEXTS.contains(&kind) { format!("{name}::pg_catalog.text") } else { name };
-            Some(Column { words, number: (*var).varattno, kind })
+            Some(ConditionColumn { words, number: (*var).varattno, kind })
         }
     }
 }

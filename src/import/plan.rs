@@ -1,19 +1,19 @@
 //! What a scan of a foreign table asks the shards for: made with the query's plan, kept in it.
 
-use super::condition::{Columns, Condition, Key, Words};
+use super::condition::{ConditionWords, ImportCondition, KeyCondition, QueryColumns};
 use crate::remote::quote::ident;
 use pgrx::{PgList, pg_sys};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 
 #[derive(Serialize, Deserialize)]
-pub struct Plan {
+pub struct ImportPlan {
     /// Columns that the query needs, by their numbers.
     pub columns: Vec<i16>,
     /// What follows WHERE: texts with a value between each two; none: all rows.
     pub texts: Vec<String>,
     /// Conditions by which one shard alone may have the rows.
-    pub keys: Vec<Key>,
+    pub keys: Vec<KeyCondition>,
 }
 
 /// Rows of a table of which nothing is known.
@@ -57,7 +57,7 @@ pub unsafe fn make(
     // SAFETY: as the caller promises; conditions of a scan are in nodes of the planner's.
     unsafe {
         let name = |number: i16| column_name(table, number).map(|name| format!("r.{}", ident(&name)));
-        let from = Columns { relation: i32::try_from((*relation).relid).unwrap_or(0), name: &name };
+        let from = QueryColumns { relation: i32::try_from((*relation).relid).unwrap_or(0), name: &name };
         let mut conditions = Vec::new();
         for info in PgList::<pg_sys::RestrictInfo>::from_pg(clauses).iter_ptr() {
             if !(*info).pseudoconstant {
@@ -65,7 +65,7 @@ pub unsafe fn make(
             }
         }
         let columns = needed(relation, clauses);
-        let (plan, values) = Plan::of(columns, conditions);
+        let (plan, values) = ImportPlan::of(columns, conditions);
         let own = pg_sys::extract_actual_clauses(clauses, false);
         let nothing = std::ptr::null_mut();
         pg_sys::make_foreignscan(
@@ -114,18 +114,18 @@ unsafe fn needed(relation: *mut pg_sys::RelOptInfo, clauses: *mut pg_sys::List) 
     }
 }
 
-impl Plan {
-    fn of(columns: Vec<i16>, conditions: Vec<Condition>) -> (Plan, PgList<pg_sys::Node>) {
+impl ImportPlan {
+    fn of(columns: Vec<i16>, conditions: Vec<ImportCondition>) -> (ImportPlan, PgList<pg_sys::Node>) {
         let (mut keys, mut all, mut count) = (Vec::new(), Vec::new(), 0);
         for condition in conditions {
-            keys.extend(condition.key.map(|key| Key { value: count, ..key }));
+            keys.extend(condition.key.map(|key| KeyCondition { value: count, ..key }));
             count += condition.words.values.len();
             all.push(condition.words);
         }
-        let words = Words::joined(all, " AND ");
+        let words = ConditionWords::joined(all, " AND ");
         let mut values = PgList::new();
         words.values.iter().for_each(|value| values.push(*value));
-        (Plan { columns, texts: words.texts, keys }, values)
+        (ImportPlan { columns, texts: words.texts, keys }, values)
     }
 
     /// As a plan keeps it, which may be copied.
@@ -141,7 +141,7 @@ impl Plan {
 
     /// # Safety
     /// A plan's list that `into_list` has made.
-    pub unsafe fn from_list(list: *mut pg_sys::List) -> Option<Plan> {
+    pub unsafe fn from_list(list: *mut pg_sys::List) -> Option<ImportPlan> {
         // SAFETY: as the caller promises.
         unsafe {
             let node = PgList::<pg_sys::Node>::from_pg(list).get_ptr(0)?;

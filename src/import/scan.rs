@@ -1,9 +1,9 @@
 //! A scan of a foreign table: a question to the shards that may have its rows, begun with the first row that is asked for.
 
-use super::condition::{self, Key};
+use super::condition::{self, KeyCondition};
 use super::error::ImportError;
 use super::options::Options;
-use super::plan::Plan;
+use super::plan::ImportPlan;
 use super::text;
 use crate::catalog::caller::Caller;
 use crate::catalog::table_policy::{self, TableName};
@@ -11,9 +11,9 @@ use crate::catalog::{keyspace, routing_history};
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
 use crate::query::between::{self, Hidden};
-use crate::query::record::{self, Seen};
-use crate::query::run::{Event, Query, Running, Statement, require_fit};
-use crate::remote::fan_out::Row;
+use crate::query::record::{self, SeenShards};
+use crate::query::run::{Query, QueryEvent, RunningQuery, Statement, require_fit};
+use crate::remote::fan_out::ShardRow;
 use crate::server::{settings, sql};
 use pgrx::datum::FromDatum;
 use pgrx::{PgList, pg_sys};
@@ -24,26 +24,26 @@ const TRIES: usize = 3;
 
 /// What a scan reads into: the columns of its table.
 pub struct Scan {
-    plan: Plan,
+    plan: ImportPlan,
     options: Options,
     /// Of the query's values, evaluated where the scan begins.
     values: *mut pg_sys::List,
-    columns: Vec<Column>,
+    columns: Vec<ScanColumn>,
     /// No setting says how its values are read.
     is_plain: bool,
     meta: *mut pg_sys::AttInMetadata,
-    state: State,
-    compared: Seen,
+    state: ScanState,
+    compared: SeenShards,
 }
 
-enum State {
+enum ScanState {
     New,
-    Running(Box<Running>),
+    Running(Box<RunningQuery>),
     Done,
 }
 
 /// A column that the query needs.
-struct Column {
+struct ScanColumn {
     /// From zero.
     position: usize,
     name: String,
@@ -51,7 +51,7 @@ struct Column {
 }
 
 /// A value of the query, as shards and as routes know it.
-struct Value {
+struct QueryValue {
     kind: pg_sys::Oid,
     /// None: NULL.
     text: Option<String>,
@@ -66,7 +66,7 @@ impl Scan {
         // SAFETY: as the caller promises.
         unsafe {
             let scan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
-            let plan = Plan::from_list((*scan).fdw_private).ok_or(ImportError::NoPlan)?;
+            let plan = ImportPlan::from_list((*scan).fdw_private).ok_or(ImportError::NoPlan)?;
             let table = (*node).ss.ss_currentRelation;
             let meta = pg_sys::TupleDescGetAttInMetadata((*table).rd_att);
             let columns = columns_of(&plan, (*table).rd_att);
@@ -80,8 +80,8 @@ impl Scan {
                 columns,
                 is_plain,
                 meta,
-                state: State::New,
-                compared: Seen::default(),
+                state: ScanState::New,
+                compared: SeenShards::default(),
             })
         }
     }
@@ -93,12 +93,12 @@ impl Scan {
     }
 
     pub fn restart(&mut self) {
-        self.state = State::New;
+        self.state = ScanState::New;
         self.compared.clear();
     }
 
     pub fn end(&mut self) {
-        self.state = State::Done;
+        self.state = ScanState::Done;
     }
 
     fn names(&self) -> Vec<String> {
@@ -110,14 +110,14 @@ impl Scan {
     /// # Safety
     /// Called by the executor for a row of the node.
     pub unsafe fn next(&mut self, node: *mut pg_sys::ForeignScanState) -> Result<bool, Failure> {
-        if matches!(self.state, State::New) {
+        if matches!(self.state, ScanState::New) {
             // SAFETY: as the caller promises.
             let values = unsafe { self.evaluated(node) };
-            self.state = State::Running(Box::new(self.ask(&values)?));
+            self.state = ScanState::Running(Box::new(self.ask(&values)?));
         }
-        let State::Running(running) = &mut self.state else { return Ok(false) };
+        let ScanState::Running(running) = &mut self.state else { return Ok(false) };
         match running.next() {
-            Some(Event::Row(number, row)) => {
+            Some(QueryEvent::Row(number, row)) => {
                 if self.compared.is_new(number) {
                     require_alike(&self.columns, running.shard(number), &row)?;
                 }
@@ -125,8 +125,8 @@ impl Scan {
                 unsafe { self.fill((*node).ss.ss_ScanTupleSlot, &row) };
                 Ok(true)
             }
-            Some(Event::Failed(_, failure)) => {
-                self.state = State::Done;
+            Some(QueryEvent::Failed(_, failure)) => {
+                self.state = ScanState::Done;
                 Err(failure)
             }
             None => {
@@ -136,7 +136,7 @@ impl Scan {
                         require_alike(&self.columns, running.shard(number), &row)?;
                     }
                 }
-                self.state = State::Done;
+                self.state = ScanState::Done;
                 Ok(false)
             }
         }
@@ -144,7 +144,7 @@ impl Scan {
 
     /// # Safety
     /// In the memory of a row, with the node's empty slot.
-    unsafe fn fill(&self, slot: *mut pg_sys::TupleTableSlot, row: &Row) {
+    unsafe fn fill(&self, slot: *mut pg_sys::TupleTableSlot, row: &ShardRow) {
         // SAFETY: as the caller promises; positions are those of the table's columns, of which the slot has all.
         unsafe {
             let count = usize::try_from((*(*self.meta).tupdesc).natts).unwrap_or(0);
@@ -174,17 +174,17 @@ impl Scan {
 
     /// # Safety
     /// As of `next`.
-    unsafe fn evaluated(&self, node: *mut pg_sys::ForeignScanState) -> Vec<Value> {
+    unsafe fn evaluated(&self, node: *mut pg_sys::ForeignScanState) -> Vec<QueryValue> {
         // SAFETY: as the caller promises: states of expressions, in their order.
         unsafe {
             let context = (*node).ss.ps.ps_ExprContext;
             let states = PgList::<pg_sys::ExprState>::from_pg(self.values);
-            states.iter_ptr().map(|state| Value::of(state, context)).collect()
+            states.iter_ptr().map(|state| QueryValue::of(state, context)).collect()
         }
     }
 
     /// Asks the shards that may have rows.
-    fn ask(&self, values: &[Value]) -> Result<Running, Failure> {
+    fn ask(&self, values: &[QueryValue]) -> Result<RunningQuery, Failure> {
         require_fit("shard_query")?;
         let (table, shard_by) = Caller::as_owner(|caller| self.require_readable(caller))?;
         let texts: Vec<String> =
@@ -213,7 +213,7 @@ impl Scan {
         statement: &dyn Fn(&str, &[&Hidden]) -> String,
         table: &TableName,
         shards: Option<&[String]>,
-    ) -> Result<Running, Failure> {
+    ) -> Result<RunningQuery, Failure> {
         Query {
             statement: Statement::Made(statement),
             select: "*",
@@ -239,14 +239,14 @@ impl Scan {
         named.ok_or_else(|| ImportError::NoTable { table: table.clone(), keyspace: keyspace.clone() }.into())
     }
 
-    fn is_called(&self, key: Key, name: &str) -> bool {
+    fn is_called(&self, key: KeyCondition, name: &str) -> bool {
         let position = usize::try_from(key.column - 1).ok();
         self.columns.iter().any(|column| Some(column.position) == position && column.name == name)
     }
 
     /// Shards that a value's keys are routed to, and of which version; None: any shard may have its rows, as one of them is
     /// routed nowhere, or is no key.
-    fn shards_of(&self, value: &Value) -> Result<(i64, Option<Vec<String>>), Failure> {
+    fn shards_of(&self, value: &QueryValue) -> Result<(i64, Option<Vec<String>>), Failure> {
         Caller::as_owner(|_| {
             let found = keyspace::find(&self.options.keyspace)?;
             let version = keyspace::latest_version(&found.name);
@@ -259,7 +259,7 @@ impl Scan {
 }
 
 /// Whether a shard's columns are of the table's types.
-fn require_alike(columns: &[Column], shard: &str, row: &Row) -> Result<(), Failure> {
+fn require_alike(columns: &[ScanColumn], shard: &str, row: &ShardRow) -> Result<(), Failure> {
     let declared: Vec<u32> = columns.iter().map(|column| column.kind.to_u32()).collect();
     record::require_cast_alike(&declared, shard, row)
 }
@@ -268,7 +268,7 @@ fn require_alike(columns: &[Column], shard: &str, row: &Row) -> Result<(), Failu
 ///
 /// # Safety
 /// A description of the table.
-unsafe fn columns_of(plan: &Plan, description: pg_sys::TupleDesc) -> Vec<Column> {
+unsafe fn columns_of(plan: &ImportPlan, description: pg_sys::TupleDesc) -> Vec<ScanColumn> {
     // SAFETY: as the caller promises.
     let description = unsafe { pgrx::PgTupleDesc::from_pg_copy(description) };
     let is_needed = |number: i16| plan.columns.contains(&0) || plan.columns.contains(&number);
@@ -276,7 +276,7 @@ unsafe fn columns_of(plan: &Plan, description: pg_sys::TupleDesc) -> Vec<Column>
     for (position, attribute) in description.iter().enumerate() {
         if !attribute.attisdropped && is_needed(attribute.attnum) {
             let name = attribute.name().to_owned();
-            columns.push(Column { position, name, kind: attribute.atttypid });
+            columns.push(ScanColumn { position, name, kind: attribute.atttypid });
         }
     }
     columns
@@ -297,10 +297,10 @@ fn may_ask(caller: &Caller) -> bool {
     .unwrap_or(false)
 }
 
-impl Value {
+impl QueryValue {
     /// # Safety
     /// An expression of a scan, and its context.
-    unsafe fn of(state: *mut pg_sys::ExprState, context: *mut pg_sys::ExprContext) -> Value {
+    unsafe fn of(state: *mut pg_sys::ExprState, context: *mut pg_sys::ExprContext) -> QueryValue {
         // SAFETY: as the caller promises.
         unsafe {
             let kind = pg_sys::exprType((*state).expr.cast());
@@ -310,13 +310,13 @@ impl Value {
                 Some(evaluate) => {
                     pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut is_null))
                 }
-                None => return Value { kind, text: None, items: None },
+                None => return QueryValue { kind, text: None, items: None },
             };
             if is_null {
-                return Value { kind, text: None, items: None };
+                return QueryValue { kind, text: None, items: None };
             }
             let items = items_of(datum, kind);
-            Value { kind, text: Some(text::of_value(datum, kind)), items }
+            QueryValue { kind, text: Some(text::of_value(datum, kind)), items }
         }
     }
 
@@ -355,7 +355,7 @@ const TEXTUAL: [pg_sys::Oid; 9] = [
 /// The texts of an array's elements, of types that keys have.
 unsafe fn items_of(datum: pg_sys::Datum, kind: pg_sys::Oid) -> Option<Vec<Option<String>>> {
     let numbers = |numbers: Vec<Option<i64>>| numbers.into_iter().map(|n| n.map(|n| n.to_string())).collect();
-    // SAFETY: as of `Value::of`: an array of that type.
+    // SAFETY: as of `QueryValue::of`: an array of that type.
     unsafe {
         match kind {
             pg_sys::TEXTARRAYOID | pg_sys::VARCHARARRAYOID => Vec::<Option<String>>::from_datum(datum, false),

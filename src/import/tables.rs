@@ -1,7 +1,7 @@
 //! Foreign tables for the tables of a keyspace: made where there are none, and made alike where shards have other columns by
 //! now. All of it as whoever calls, and in his transaction.
 
-use super::columns::{self, Column, Columns};
+use super::columns::{self, ImportColumn, TableColumns};
 use super::error::ImportError;
 use super::options::Options;
 use crate::catalog::caller::Caller;
@@ -63,7 +63,7 @@ impl Import<'_> {
         Ok((tables, first.shard_key))
     }
 
-    fn make(&self, table: &TableName, columns: &Columns) -> Result<Imported, Failure> {
+    fn make(&self, table: &TableName, columns: &TableColumns) -> Result<Imported, Failure> {
         let name = format!("{}.{}", quote_identifier(self.schema), quote_identifier(&table.name));
         let change = match found(self.schema, &table.name) {
             None => {
@@ -80,7 +80,7 @@ impl Import<'_> {
         Ok(Imported { table: name, change })
     }
 
-    fn statement(&self, name: &str, table: &TableName, columns: &Columns) -> String {
+    fn statement(&self, name: &str, table: &TableName, columns: &TableColumns) -> String {
         let list: Vec<String> = columns
             .0
             .iter()
@@ -139,14 +139,14 @@ fn found(schema: &str, name: &str) -> Option<pg_sys::Oid> {
     )
 }
 
-fn columns_there(relation: pg_sys::Oid) -> Vec<Column> {
+fn columns_there(relation: pg_sys::Oid) -> Vec<ImportColumn> {
     sql::read(
         "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod),
                 (SELECT ' COLLATE pg_catalog.' || quote_ident(c.collname) FROM pg_collation c
                   WHERE c.oid = a.attcollation AND c.collname IN ('C', 'POSIX') AND c.collnamespace = 'pg_catalog'::regnamespace)
            FROM pg_attribute a WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
         &[relation.into()],
-        |row| Column {
+        |row| ImportColumn {
             name: row.value(1),
             kind: row.value::<String>(2) + row.get::<String>(3).as_deref().unwrap_or_default(),
         },
@@ -155,8 +155,9 @@ fn columns_there(relation: pg_sys::Oid) -> Vec<Column> {
 
 /// What makes the columns that are there the wanted ones. A view that needs one that goes, or becomes of another type, is
 /// an error of the server.
-fn differences(table: &str, there: &[Column], wanted: &[Column]) -> Vec<String> {
-    let of = |columns: &[Column], name: &str| columns.iter().find(|column| column.name == name).cloned();
+fn differences(table: &str, there: &[ImportColumn], wanted: &[ImportColumn]) -> Vec<String> {
+    let of =
+        |columns: &[ImportColumn], name: &str| columns.iter().find(|column| column.name == name).cloned();
     let alter = |what: String| format!("ALTER FOREIGN TABLE {table} {what}");
     let mut statements = Vec::new();
     for column in there.iter().filter(|column| of(wanted, &column.name).is_none()) {

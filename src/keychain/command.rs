@@ -13,9 +13,9 @@ use zeroize::Zeroizing;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Runs and, with all that it has started, ends when this is dropped, on errors and interrupts too.
-struct Running(Child);
+struct RunningCommand(Child);
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Ok(group) = i32::try_from(self.0.id()) {
             // SAFETY: a signal to the group of a process that this has started and not waited for
@@ -29,11 +29,11 @@ impl Drop for Running {
 /// Until when whoever asks waits for all that is run for one credential; None: as long as each of it
 /// may take.
 #[derive(Clone, Copy, Default)]
-pub struct Patience(Option<Instant>);
+pub struct CommandDeadline(Option<Instant>);
 
-impl Patience {
-    pub fn of(limit: Option<Duration>) -> Patience {
-        Patience(limit.map(|limit| Instant::now() + limit))
+impl CommandDeadline {
+    pub fn of(limit: Option<Duration>) -> CommandDeadline {
+        CommandDeadline(limit.map(|limit| Instant::now() + limit))
     }
 
     /// What is left of a time.
@@ -46,7 +46,7 @@ impl Patience {
 pub fn output(mut command: Command, limit: Duration, most: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     let until = Instant::now() + limit;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    let mut running = Running(command.spawn().map_err(|error| format!("cannot be run: {error}"))?);
+    let mut running = RunningCommand(command.spawn().map_err(|error| format!("cannot be run: {error}"))?);
     let Some(mut pipe) = running.0.stdout.take() else { return Err("has no output".to_owned()) };
     let mut all = Zeroizing::new(Vec::with_capacity(most + 1));
     let mut piece = Zeroizing::new([0; 4096]);
@@ -83,7 +83,7 @@ fn is_readable(descriptor: i32) -> bool {
     unsafe { libc::poll(&mut asked, 1, 0) > 0 }
 }
 
-fn ended(running: &mut Running, until: Instant) -> Option<ExitStatus> {
+fn ended(running: &mut RunningCommand, until: Instant) -> Option<ExitStatus> {
     while Instant::now() < until {
         if let Some(status) = running.0.try_wait().ok()? {
             return Some(status);

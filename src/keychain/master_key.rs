@@ -1,6 +1,6 @@
 //! The keys that credentials are sealed under: read anew each time, and kept by nobody.
 
-use super::command::{self, Patience};
+use super::command::{self, CommandDeadline};
 use super::error::KeychainError;
 use super::plain_file;
 use super::seal::{KEY_BYTES, MasterKey};
@@ -23,11 +23,11 @@ const MOST_BYTES: usize = 8 << 10;
 
 /// All of them, a line each: the first one seals, each opens what it has sealed.
 pub fn all() -> Result<Vec<MasterKey>, KeychainError> {
-    all_within(Patience::default())
+    all_within(CommandDeadline::default())
 }
 
 /// The same for whoever waits no longer than that for the command.
-pub fn all_within(patience: Patience) -> Result<Vec<MasterKey>, KeychainError> {
+pub fn all_within(patience: CommandDeadline) -> Result<Vec<MasterKey>, KeychainError> {
     let (text, whence) = match (guc::master_key_file(), guc::master_key_command()) {
         (Some(path), _) => (file(Path::new(&path))?, format!("file \"{path}\"")),
         (None, Some(shell)) => {

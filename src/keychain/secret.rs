@@ -1,7 +1,7 @@
 //! What a credential is made of: fields by name, held to those of its kind.
 
 use super::error::KeychainError;
-use super::kind::Kind;
+use super::kind::CredentialKind;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::str::Chars;
@@ -15,7 +15,7 @@ pub struct Secret(BTreeMap<String, Zeroizing<String>>);
 impl Secret {
     /// Reads a JSON object. No error repeats any of it: whoever mixes a name and a value up has put
     /// the secret where a name belongs.
-    pub fn of(kind: &'static Kind, json: &[u8]) -> Result<Secret, KeychainError> {
+    pub fn of(kind: &'static CredentialKind, json: &[u8]) -> Result<Secret, KeychainError> {
         let invalid = |problem: String| KeychainError::Secret { kind: kind.name, problem };
         let Ok(fields) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(json) else {
             return Err(invalid("it is not a JSON object, or is nested too deeply".to_owned()));

@@ -9,7 +9,7 @@ pub const NAME: &[u8] = b"shard_credential_set";
 
 /// What a text is made of, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token<'a> {
+enum StatementToken<'a> {
     Word(&'a [u8]),
     /// In double quotes, without them.
     Name(&'a [u8]),
@@ -84,35 +84,35 @@ impl<'a> Tokens<'a> {
 }
 
 impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+    type Item = StatementToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<StatementToken<'a>> {
         self.skip();
         let first = *self.0.first()?;
         if first == b'\'' {
             self.quoted(b'\'', false);
-            return Some(Token::Literal);
+            return Some(StatementToken::Literal);
         }
         if first == b'"' {
-            return Some(Token::Name(self.quoted(b'"', false)));
+            return Some(StatementToken::Name(self.quoted(b'"', false)));
         }
         if first == b'$'
             && let Some(body) = self.body()
         {
-            return Some(Token::Body(body));
+            return Some(StatementToken::Body(body));
         }
         if !is_of_word(first) || first == b'$' {
             self.take(1);
-            return Some(Token::Sign(first));
+            return Some(StatementToken::Sign(first));
         }
         let end = self.0.iter().position(|byte| !is_of_word(*byte)).unwrap_or(self.0.len());
         let word = self.take(end);
         // E'..' alone has escapes; of U&'..' only the sign stands between.
         if word.eq_ignore_ascii_case(b"e") && self.0.first() == Some(&b'\'') {
             self.quoted(b'\'', true);
-            return Some(Token::Literal);
+            return Some(StatementToken::Literal);
         }
-        Some(Token::Word(word))
+        Some(StatementToken::Word(word))
     }
 }
 
@@ -132,19 +132,19 @@ fn calls_within(text: &[u8]) -> bool {
     let (mut is_first, mut is_do) = (true, false);
     while let Some(token) = tokens.next() {
         let is_name = match token {
-            Token::Word(word) => word.eq_ignore_ascii_case(NAME),
-            Token::Name(name) => name == NAME,
-            Token::Literal | Token::Body(_) | Token::Sign(_) => false,
+            StatementToken::Word(word) => word.eq_ignore_ascii_case(NAME),
+            StatementToken::Name(name) => name == NAME,
+            StatementToken::Literal | StatementToken::Body(_) | StatementToken::Sign(_) => false,
         };
-        if is_name && tokens.clone().next() == Some(Token::Sign(b'(')) {
+        if is_name && tokens.clone().next() == Some(StatementToken::Sign(b'(')) {
             return true;
         }
         match token {
-            Token::Word(word) if is_first => is_do = word.eq_ignore_ascii_case(b"do"),
-            Token::Body(body) if is_do && calls_within(body) => return true,
+            StatementToken::Word(word) if is_first => is_do = word.eq_ignore_ascii_case(b"do"),
+            StatementToken::Body(body) if is_do && calls_within(body) => return true,
             _ => {}
         }
-        is_first = token == Token::Sign(b';');
+        is_first = token == StatementToken::Sign(b';');
         is_do &= !is_first;
     }
     false
@@ -154,18 +154,18 @@ fn calls_within(text: &[u8]) -> bool {
 pub fn executes(text: &[u8]) -> bool {
     let mut tokens = Tokens(text);
     while let Some(token) = tokens.next() {
-        if !matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(b"execute")) {
+        if !matches!(token, StatementToken::Word(word) if word.eq_ignore_ascii_case(b"execute")) {
             continue;
         }
         match tokens.clone().next() {
-            Some(Token::Word(word)) => {
+            Some(StatementToken::Word(word)) => {
                 let others: [&[u8]; 4] = [b"on", b"function", b"procedure", b"format"];
                 if !others.iter().any(|other| word.eq_ignore_ascii_case(other)) {
                     return true;
                 }
             }
-            Some(Token::Name(_)) | None => return true,
-            Some(Token::Literal | Token::Body(_) | Token::Sign(_)) => {}
+            Some(StatementToken::Name(_)) | None => return true,
+            Some(StatementToken::Literal | StatementToken::Body(_) | StatementToken::Sign(_)) => {}
         }
     }
     false

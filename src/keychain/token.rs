@@ -1,9 +1,9 @@
 //! Tokens that live shortly: of a file that somebody else renews, of a command, or of a cloud's own
 //! way to get them.
 
-use super::command::{self, Patience};
+use super::command::{self, CommandDeadline};
 use super::error::KeychainError;
-use super::kind::Token;
+use super::kind::TokenSource;
 use super::secret::Secret;
 use super::{master_key, plain_file};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub struct Account<'a> {
     pub user: &'a str,
 }
 
-struct Kept {
+struct KeptToken {
     sealed: Vec<u8>,
     whose: [String; 3],
     token: Zeroizing<String>,
@@ -37,7 +37,7 @@ struct Kept {
 }
 
 thread_local! {
-    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<KeptToken>> = const { RefCell::new(None) };
 }
 
 /// What was refused is asked for anew the next time.
@@ -47,14 +47,14 @@ pub fn forget() {
 
 /// The token of a credential, which is told from others by its sealed form.
 pub fn of(
-    token: Token,
+    token: TokenSource,
     secret: &Secret,
     sealed: &[u8],
     account: &Account<'_>,
-    patience: Patience,
+    patience: CommandDeadline,
 ) -> Result<Zeroizing<String>, KeychainError> {
     let field = |name| secret.get(name).unwrap_or_default();
-    if token == Token::File {
+    if token == TokenSource::File {
         return one_line(&read_file(field("file"))?);
     }
     let whose = [account.host, account.port, account.user].map(str::to_owned);
@@ -66,12 +66,17 @@ pub fn of(
         return Ok(token);
     }
     let said = match token {
-        Token::Aws => run(aws(secret, account), "aws", patience)?,
-        Token::Gcp => access_token(&run(gcp(secret), "curl", patience)?)?,
+        TokenSource::Aws => run(aws(secret, account), "aws", patience)?,
+        TokenSource::Gcp => access_token(&run(gcp(secret), "curl", patience)?)?,
         _ => run(shell(field("command"), account), "the command", patience)?,
     };
     let token = one_line(&said)?;
-    KEPT.set(Some(Kept { sealed: sealed.to_owned(), whose, token: token.clone(), since: Instant::now() }));
+    KEPT.set(Some(KeptToken {
+        sealed: sealed.to_owned(),
+        whose,
+        token: token.clone(),
+        since: Instant::now(),
+    }));
     Ok(token)
 }
 
@@ -79,7 +84,11 @@ fn wrong(problem: String) -> KeychainError {
     KeychainError::Token(problem)
 }
 
-fn run(mut command: Command, name: &str, patience: Patience) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn run(
+    mut command: Command,
+    name: &str,
+    patience: CommandDeadline,
+) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     // What others have written need not know what opens the whole keychain.
     command.env_remove(master_key::VARIABLE);
     command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)

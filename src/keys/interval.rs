@@ -19,12 +19,12 @@ pub struct Interval {
 }
 
 /// The bytes of an interval's bounds behind the name of its keyspace.
-pub struct Span {
+pub struct KeySpan {
     pub lower: Vec<u8>,
     pub upper: Vec<u8>,
 }
 
-impl Span {
+impl KeySpan {
     pub fn lower_hex(&self) -> String {
         hex(&self.lower)
     }
@@ -71,7 +71,7 @@ impl Interval {
         }
     }
 
-    pub fn span(&self, keyspace: &str, of: Ordered) -> Span {
+    pub fn span(&self, keyspace: &str, of: Ordered) -> KeySpan {
         let lower = position(keyspace, of, self.lower.as_deref());
         let upper = match &self.upper {
             Some(upper) => position(keyspace, of, Some(upper)),
@@ -81,7 +81,7 @@ impl Interval {
                 behind_all
             }
         };
-        Span { lower, upper }
+        KeySpan { lower, upper }
     }
 
     /// What the entry is called: `[10,20)`, texts in quotes, open bounds left out.

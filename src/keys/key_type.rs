@@ -111,14 +111,14 @@ impl KeyType {
     }
 
     pub fn is_text(self) -> bool {
-        self.family() == Family::Text
+        self.family() == KeyFamily::Text
     }
 
-    fn family(self) -> Family {
+    fn family(self) -> KeyFamily {
         match self {
-            KeyType::SmallInt | KeyType::Integer | KeyType::BigInt | KeyType::Numeric => Family::Number,
-            KeyType::Text | KeyType::VarChar | KeyType::Char => Family::Text,
-            KeyType::Uuid => Family::Uuid,
+            KeyType::SmallInt | KeyType::Integer | KeyType::BigInt | KeyType::Numeric => KeyFamily::Number,
+            KeyType::Text | KeyType::VarChar | KeyType::Char => KeyFamily::Text,
+            KeyType::Uuid => KeyFamily::Uuid,
         }
     }
 
@@ -174,7 +174,7 @@ fn text(number: i64) -> Cow<'static, str> {
 }
 
 #[derive(PartialEq, Eq)]
-enum Family {
+enum KeyFamily {
     Number,
     Text,
     Uuid,

@@ -22,7 +22,7 @@ pub enum Scope {
 }
 
 /// The entries of a scope.
-pub enum Entries<'a> {
+pub enum ScopeEntries<'a> {
     Named(&'a [String]),
     Ranges(Ordered, &'a [Interval]),
 }
@@ -46,10 +46,10 @@ impl Scope {
     }
 
     /// What moves by its entries' names, or the ranges that do.
-    pub fn entries(&self) -> Entries<'_> {
+    pub fn entries(&self) -> ScopeEntries<'_> {
         match self {
-            Scope::Keys(names) | Scope::Buckets { buckets: names, .. } => Entries::Named(names),
-            Scope::Ranges { of, ranges } => Entries::Ranges(*of, ranges),
+            Scope::Keys(names) | Scope::Buckets { buckets: names, .. } => ScopeEntries::Named(names),
+            Scope::Ranges { of, ranges } => ScopeEntries::Ranges(*of, ranges),
         }
     }
 

@@ -19,7 +19,7 @@ pub enum Strategy {
 
 /// A strategy by its name alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum StrategyKind {
     Directory,
     Hash,
     Range,
@@ -27,37 +27,37 @@ pub enum Kind {
 
 /// What a kind needs to be a strategy, and was not given.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingArgument {
     /// Keys of the type have none.
     Order,
     Buckets,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Directory, Kind::Hash, Kind::Range];
+impl StrategyKind {
+    pub const ALL: [StrategyKind; 3] = [StrategyKind::Directory, StrategyKind::Hash, StrategyKind::Range];
 
     /// As SQL and the catalog call it.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Directory => "directory",
-            Kind::Hash => "hash",
-            Kind::Range => "range",
+            StrategyKind::Directory => "directory",
+            StrategyKind::Hash => "hash",
+            StrategyKind::Range => "range",
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub fn from_name(name: &str) -> Option<StrategyKind> {
+        StrategyKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Of keys with an order, if they have one, and so many buckets, if that is said.
-    pub fn with(self, of: Option<Ordered>, buckets: Option<NonZeroU32>) -> Result<Strategy, Missing> {
+    pub fn with(self, of: Option<Ordered>, buckets: Option<NonZeroU32>) -> Result<Strategy, MissingArgument> {
         Ok(match self {
-            Kind::Directory => Strategy::Directory,
-            Kind::Hash => {
-                let of = of.ok_or(Missing::Order)?;
-                Strategy::Hash { of, buckets: buckets.ok_or(Missing::Buckets)? }
+            StrategyKind::Directory => Strategy::Directory,
+            StrategyKind::Hash => {
+                let of = of.ok_or(MissingArgument::Order)?;
+                Strategy::Hash { of, buckets: buckets.ok_or(MissingArgument::Buckets)? }
             }
-            Kind::Range => Strategy::Range { of: of.ok_or(Missing::Order)? },
+            StrategyKind::Range => Strategy::Range { of: of.ok_or(MissingArgument::Order)? },
         })
     }
 }
@@ -73,7 +73,7 @@ pub enum Slot<'a> {
 
 /// Where the entry of a key is to be looked for.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Lookup {
+pub enum EntryLookup {
     /// By its name.
     Named(String),
     /// Among ranges in this order: the one that the key is in.
@@ -84,11 +84,11 @@ pub enum Lookup {
 const KEYS: &str = "keys";
 
 impl Strategy {
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> StrategyKind {
         match self {
-            Strategy::Directory => Kind::Directory,
-            Strategy::Hash { .. } => Kind::Hash,
-            Strategy::Range { .. } => Kind::Range,
+            Strategy::Directory => StrategyKind::Directory,
+            Strategy::Hash { .. } => StrategyKind::Hash,
+            Strategy::Range { .. } => StrategyKind::Range,
         }
     }
 
@@ -116,11 +116,11 @@ impl Strategy {
     }
 
     /// Of a key in its canonical form.
-    pub fn entry(self, key: &str) -> Lookup {
+    pub fn entry(self, key: &str) -> EntryLookup {
         match self {
-            Strategy::Directory => Lookup::Named(key.to_owned()),
-            Strategy::Hash { buckets, of } => Lookup::Named(of.bucket(key, buckets).to_string()),
-            Strategy::Range { of } => Lookup::Covering(of),
+            Strategy::Directory => EntryLookup::Named(key.to_owned()),
+            Strategy::Hash { buckets, of } => EntryLookup::Named(of.bucket(key, buckets).to_string()),
+            Strategy::Range { of } => EntryLookup::Covering(of),
         }
     }
 
@@ -186,13 +186,13 @@ mod tests {
     #[test]
     fn a_kind_is_known_by_its_name_and_needs_what_its_strategy_has() {
         let (of, buckets) = (Some(Ordered::Text), NonZeroU32::new(4));
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        for kind in StrategyKind::ALL {
+            assert_eq!(StrategyKind::from_name(kind.name()), Some(kind));
             assert_eq!(kind.with(of, buckets).map(Strategy::kind), Ok(kind));
         }
-        assert_eq!(Kind::Hash.with(None, None), Err(Missing::Order));
-        assert_eq!(Kind::Hash.with(of, None), Err(Missing::Buckets));
-        assert_eq!(Kind::Range.with(None, buckets), Err(Missing::Order));
+        assert_eq!(StrategyKind::Hash.with(None, None), Err(MissingArgument::Order));
+        assert_eq!(StrategyKind::Hash.with(of, None), Err(MissingArgument::Buckets));
+        assert_eq!(StrategyKind::Range.with(None, buckets), Err(MissingArgument::Order));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Asks a shard which pairs it has rows with.
 
-use super::columns::Compared;
-use super::session::Sessions;
+use super::columns::ComparedAs;
+use super::session::LookupSessions;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::lookup::Watched;
-use crate::catalog::lookup::Source;
-use crate::catalog::lookup_entry::Pair;
+use crate::agent::lookup::WatchedColumn;
+use crate::catalog::lookup::LookupSource;
+use crate::catalog::lookup_entry::LookupPair;
 use crate::catalog::shard::{self, Shard};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -16,15 +16,15 @@ const TYPES: &str = include_str!("../../sql/lookup/types.sql");
 
 /// Which of the pairs a shard has; None: it has no such table, so no rows.
 pub fn ask(
-    sessions: &mut Sessions,
-    source: &Source,
+    sessions: &mut LookupSessions,
+    source: &LookupSource,
     shard_key: &str,
-    pairs: &[&Pair],
+    pairs: &[&LookupPair],
 ) -> Result<Option<Vec<bool>>> {
     let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
     let watched = source.on(&shard);
     let mut found = vec![false; pairs.len()];
-    let asked: Vec<Asked<'_>> = pairs.iter().copied().enumerate().collect();
+    let asked: Vec<NumberedPair<'_>> = pairs.iter().copied().enumerate().collect();
     if !find(sessions, (&shard, &watched), &asked, &mut found)? {
         return Ok(None);
     }
@@ -36,14 +36,14 @@ pub fn ask(
 }
 
 /// A pair, by its number.
-type Asked<'a> = (usize, &'a Pair);
+type NumberedPair<'a> = (usize, &'a LookupPair);
 
 /// Marks those that have a row. In halves where the shard's encoding lacks a letter of one: no row has that one, and the
 /// others are asked for all the same. False: there is no such table.
 fn find(
-    sessions: &mut Sessions,
-    (shard, watched): (&Shard, &Watched),
-    asked: &[Asked<'_>],
+    sessions: &mut LookupSessions,
+    (shard, watched): (&Shard, &WatchedColumn),
+    asked: &[NumberedPair<'_>],
     found: &mut [bool],
 ) -> Result<bool> {
     const NO_SUCH_LETTER: &str = "22P05";
@@ -54,7 +54,7 @@ fn find(
             .iter()
             .copied()
             .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner));
-        let possible: Vec<Asked<'_>> = possible.collect();
+        let possible: Vec<NumberedPair<'_>> = possible.collect();
         let (keys, owners): (Vec<String>, Vec<String>) =
             possible.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
         let lists = [text_array(&keys), text_array(&owners)];
@@ -84,15 +84,15 @@ fn find(
 
 /// How both columns are compared.
 struct Types {
-    key: Compared,
-    by: Compared,
+    key: ComparedAs,
+    by: ComparedAs,
     /// An index leads with the keys.
     has_index: bool,
 }
 
 /// Which of the pairs there are, by their numbers. A key has few rows, an owner may have all of them, whatever the planner
 /// knows of that: where there is an index of keys the owner is compared in a way that no index serves.
-fn query(watched: &Watched, types: &Types) -> String {
+fn query(watched: &WatchedColumn, types: &Types) -> String {
     let by = format!("t.{}", ident(&watched.shard_by));
     let is_owners = if types.has_index {
         format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast)
@@ -109,12 +109,12 @@ fn query(watched: &Watched, types: &Types) -> String {
 }
 
 /// None: there is no such table.
-fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>> {
+fn types(connection: &mut Connection, watched: &WatchedColumn) -> Result<Option<Types>> {
     let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
     let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
     let answer = connection.query(TYPES, &parameters)?;
     let Some(row) = answer.rows.first() else { return Ok(None) };
-    let compared = |name: Option<&Option<String>>| Compared::by_name(name?.as_deref()?);
+    let compared = |name: Option<&Option<String>>| ComparedAs::by_name(name?.as_deref()?);
     match (compared(row.first()), compared(row.get(1))) {
         (Some(key), Some(by)) => {
             let has_index = row.get(2).is_some_and(|answer| answer.as_deref() == Some("t"));

@@ -1,14 +1,14 @@
 //! Keys that were assigned, moved, or taken out of routing: what is where they are by now may have been written there before
 //! by nobody's route, or where they were before anybody had looked.
 
-use super::fill::Stream;
-use super::session::Sessions;
+use super::fill::FillStream;
+use super::session::LookupSessions;
 use super::settle::{self, BATCH};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup as agent;
 use crate::catalog::keyspace;
-use crate::catalog::lookup::{self, Lookup, Source};
-use crate::catalog::lookup_entry::{self, Pair};
+use crate::catalog::lookup::{self, Lookup, LookupSource};
+use crate::catalog::lookup_entry::{self, LookupPair};
 use crate::catalog::{routing, shard};
 use crate::error::Failure;
 use crate::guc;
@@ -31,7 +31,7 @@ struct Own {
 
 impl Own {
     /// The next pairs; none: there are no more.
-    fn page(&mut self, lookup: &Lookup, owners: &[String]) -> BTreeSet<Pair> {
+    fn page(&mut self, lookup: &Lookup, owners: &[String]) -> BTreeSet<LookupPair> {
         let mut page = BTreeSet::new();
         while let Some(owner) = owners.get(self.owner).filter(|_| page.len() < BATCH) {
             let most = BATCH - page.len();
@@ -41,7 +41,7 @@ impl Own {
             } else {
                 self.key = keys.last().cloned();
             }
-            page.extend(keys.into_iter().map(|key| Pair { key, owner: owner.clone() }));
+            page.extend(keys.into_iter().map(|key| LookupPair { key, owner: owner.clone() }));
         }
         page
     }
@@ -56,7 +56,7 @@ pub struct Assigned {
     own: Option<Own>,
     /// Where rows of theirs are to be looked for.
     shards: Vec<String>,
-    stream: Option<Box<Stream>>,
+    stream: Option<Box<FillStream>>,
     errors: u32,
 }
 
@@ -89,7 +89,12 @@ impl Assigned {
     }
 
     /// Settles some pairs; false: it is through.
-    pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
+    pub fn step(
+        &mut self,
+        sessions: &mut LookupSessions,
+        lookup: &Lookup,
+        source: &LookupSource,
+    ) -> Result<bool> {
         match self.try_step(sessions, lookup, source) {
             Err(error) if self.errors < ATTEMPTS => {
                 self.errors += 1;
@@ -113,7 +118,12 @@ impl Assigned {
         })
     }
 
-    fn try_step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
+    fn try_step(
+        &mut self,
+        sessions: &mut LookupSessions,
+        lookup: &Lookup,
+        source: &LookupSource,
+    ) -> Result<bool> {
         if let Some(own) = &self.own {
             let mut next = own.clone();
             let page = transaction(|| next.page(lookup, &self.owners));
@@ -155,7 +165,7 @@ impl Assigned {
         // Where nothing is captured yet the fill finds them.
         if let Some(capture) = agent::find(connection, &source.token, &shard.namespace)? {
             let watched = source.on(&shard);
-            let stream = Stream::open(sessions, &shard, &watched, capture, Some(&self.owners))?;
+            let stream = FillStream::open(sessions, &shard, &watched, capture, Some(&self.owners))?;
             self.stream = stream.map(Box::new);
         }
         self.shards.pop();

@@ -1,7 +1,7 @@
 //! How keys are compared with columns of shards, which may be of another type of the same family.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::lookup::{Shape, Watched};
+use crate::agent::lookup::{LookupShape, WatchedColumn};
 use crate::catalog::lookup::Lookup;
 use crate::catalog::shard::Shard;
 use crate::error::SqlState;
@@ -9,15 +9,15 @@ use crate::keys::key_type::KeyType;
 
 /// What the values of a column are compared as.
 #[derive(Clone, Copy)]
-pub struct Compared {
+pub struct ComparedAs {
     pub key_type: KeyType,
     /// As casts to it are written. Integers of all sizes are compared with each other, by indexes as well.
     pub cast: &'static str,
 }
 
-impl Compared {
+impl ComparedAs {
     /// By the name of the column's type; None: keys are of no such type.
-    pub fn by_name(name: &str) -> Option<Compared> {
+    pub fn by_name(name: &str) -> Option<ComparedAs> {
         let (key_type, cast) = match name.strip_prefix("pg_catalog.")? {
             "int2" | "int4" | "int8" => (KeyType::BigInt, "pg_catalog.int8"),
             "numeric" => (KeyType::Numeric, "pg_catalog.\"numeric\""),
@@ -27,7 +27,7 @@ impl Compared {
             "uuid" => (KeyType::Uuid, "pg_catalog.uuid"),
             _ => return None,
         };
-        Some(Compared { key_type, cast })
+        Some(ComparedAs { key_type, cast })
     }
 
     /// Whether a row may have the value: a cast of any other one would be an error.
@@ -37,13 +37,13 @@ impl Compared {
 }
 
 /// Refuses a table whose columns are by now of types that have other values than the lookup index's.
-pub fn require(lookup: &Lookup, shape: &Shape, watched: &Watched, shard: &Shard) -> Result<()> {
+pub fn require(lookup: &Lookup, shape: &LookupShape, watched: &WatchedColumn, shard: &Shard) -> Result<()> {
     let columns = [
         (&watched.column, &shape.key_type, lookup.key_type),
         (&watched.shard_by, &shape.owner_type, lookup.owner_type),
     ];
     for (column, name, wanted) in columns {
-        if !Compared::by_name(name).is_some_and(|found| wanted.takes(found.key_type, true)) {
+        if !ComparedAs::by_name(name).is_some_and(|found| wanted.takes(found.key_type, true)) {
             let (is, wanted) = (name.trim_start_matches("pg_catalog."), wanted.name());
             return Err(SplitError::failed(
                 SqlState::UNSUPPORTED,

@@ -2,10 +2,10 @@
 
 use super::settle::LONGEST;
 use crate::catalog::caller::Caller;
-use crate::catalog::keyspace::{self, Keyspace, Locked};
+use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
 use crate::catalog::lookup::{self, Lookup};
-use crate::catalog::lookup_entry::{self, Conflict, Pair, Taken};
-use crate::catalog::table_policy::{self, Column, Policy};
+use crate::catalog::lookup_entry::{self, ClaimRefusal, Conflict, LookupPair};
+use crate::catalog::table_policy::{self, Policy, ShardByColumn};
 use crate::catalog::{name, routing};
 use crate::error::{Failure, SqlState, required};
 use crate::guc;
@@ -49,7 +49,7 @@ pub fn add(
 }
 
 /// The lookup index with its keyspace locked: whoever changes one, or drops it, does the same. None: there is none of this name.
-fn lock(name: &str) -> Result<Option<(Locked, Lookup)>, Failure> {
+fn lock(name: &str) -> Result<Option<(LockedKeyspace, Lookup)>, Failure> {
     let Some(of) = lookup::of(name) else { return Ok(None) };
     let of = keyspace::lock(&of)?;
     Ok(lookup::find(name).map(|lookup| (of, lookup)))
@@ -99,12 +99,12 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
         return Err(invalid("shard_by", "this column has keys of the other keyspace".to_owned()));
     }
     let here = match table_policy::column_here(&table, &column) {
-        Column::Missing => {
+        ShardByColumn::Missing => {
             return Err(Failure::from(RoutingError::UnknownColumn { column, table: quoted })
                 .hint("Give a column of the table, as it is written there."));
         }
-        Column::TableUnknown => None,
-        Column::Type(oid) => Some(oid),
+        ShardByColumn::TableUnknown => None,
+        ShardByColumn::Type(oid) => Some(oid),
     };
     for found in [*key_type, here].into_iter().flatten() {
         let found = KeyType::from_oid(found).map_err(RoutingError::from)?;
@@ -165,7 +165,7 @@ pub fn claim(
     seconds: f64,
 ) -> Result<Option<TimestampWithTimeZone>, Failure> {
     let lookup = require(name)?;
-    let pair = Pair {
+    let pair = LookupPair {
         key: lookup.key_type.canonical(key).into_owned(),
         owner: lookup.owner_type.canonical(owner).into_owned(),
     };
@@ -198,15 +198,15 @@ pub fn claim(
     Ok(until)
 }
 
-fn refused(of: &Keyspace, lookup: &Lookup, pair: &Pair, taken: Taken) -> Failure {
+fn refused(of: &Keyspace, lookup: &Lookup, pair: &LookupPair, taken: ClaimRefusal) -> Failure {
     let (key, name) = (&pair.key, &lookup.name);
     match taken {
-        Taken::Owned => Failure::new(
+        ClaimRefusal::Owned => Failure::new(
             SqlState(*b"23505"),
             format!("key \"{key}\" of lookup index \"{name}\" belongs to another owner"),
         )
         .hint("shard_lookup() shows its owner, and shard_lookup_conflicts() who else has it."),
-        Taken::Ended { owner } => {
+        ClaimRefusal::Ended { owner } => {
             let place = routing::places(of, std::slice::from_ref(&owner)).remove(&owner);
             let shard = place.map_or(String::new(), |place| format!(" \"{}\"", place.shard));
             Failure::new(

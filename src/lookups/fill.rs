@@ -1,13 +1,13 @@
 //! Rows of a table as a stream of pairs, read in one snapshot: all of them, or those of some owners.
 
-use super::columns::Compared;
+use super::columns::ComparedAs;
 use super::points;
-use super::session::{Look, Sessions};
+use super::session::{LookupSessions, SessionLook};
 use super::settle::{self, BATCH, LONGEST};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::lookup::{self as agent, Capture, Shape, Watched};
+use crate::agent::lookup::{self as agent, Capture, LookupShape, WatchedColumn};
 use crate::catalog::lookup::Lookup;
-use crate::catalog::lookup_entry::Pair;
+use crate::catalog::lookup_entry::LookupPair;
 use crate::catalog::shard::Shard;
 use crate::catalog::trusted_owner;
 use crate::remote::Connection;
@@ -24,41 +24,41 @@ const LATER: usize = 10_000;
 /// How long a cursor stays open that brings nothing on: its snapshot and its lock are in others' way.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub struct Stream {
+pub struct FillStream {
     shard: String,
     /// With the cursor; None: all has been read.
     reading: Option<Connection>,
     /// What the table was when it was opened.
-    pub shape: Shape,
+    pub shape: LookupShape,
     /// What has been read, and is not settled yet.
-    batch: BTreeSet<Pair>,
+    batch: BTreeSet<LookupPair>,
     /// What somebody has locked.
-    later: BTreeSet<Pair>,
+    later: BTreeSet<LookupPair>,
     /// Since when nothing could be settled.
     stuck: Option<Instant>,
 }
 
-impl Stream {
+impl FillStream {
     /// None: there is no such table. Its lock is there before its snapshot, so that nothing truncates or rewrites the table
     /// in between.
     pub fn open(
-        sessions: &mut Sessions,
+        sessions: &mut LookupSessions,
         shard: &Shard,
-        watched: &Watched,
+        watched: &WatchedColumn,
         capture: Capture,
         owners: Option<&[String]>,
-    ) -> Result<Option<Stream>> {
+    ) -> Result<Option<FillStream>> {
         // One that does not answer is left alone for a while.
         sessions.of(shard)?;
-        let mut connection = Sessions::patient(shard)?;
+        let mut connection = LookupSessions::patient(shard)?;
         let (table, key, by) = (watched.qualified(), ident(&watched.column), ident(&watched.shard_by));
         let trusted = transaction(|| trusted_owner::of(shard));
         let how = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        if !Look::default().begin(&mut connection, watched, &trusted, how)? {
+        if !SessionLook::default().begin(&mut connection, watched, &trusted, how)? {
             return Ok(None);
         }
         let Some(shape) = agent::shape(&mut connection, watched, capture)? else { return Ok(None) };
-        let of = match (owners, Compared::by_name(&shape.owner_type)) {
+        let of = match (owners, ComparedAs::by_name(&shape.owner_type)) {
             (Some(owners), Some(compared)) => {
                 let owners: Vec<String> =
                     owners.iter().filter(|owner| compared.may_have(owner)).cloned().collect();
@@ -77,7 +77,7 @@ impl Stream {
             short(&key),
             short(&by)
         ))?;
-        Ok(Some(Stream {
+        Ok(Some(FillStream {
             shard: shard.shard_key.clone(),
             reading: Some(connection),
             shape,
@@ -92,7 +92,7 @@ impl Stream {
     }
 
     /// Settles the next pairs; false: there are none left. After a `Retry` the same ones again.
-    pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup) -> Result<bool> {
+    pub fn step(&mut self, sessions: &mut LookupSessions, lookup: &Lookup) -> Result<bool> {
         let outcome = self.try_step(sessions, lookup);
         match outcome {
             Err(_) => self.stuck.get_or_insert_with(Instant::now),
@@ -106,7 +106,7 @@ impl Stream {
         self.reading.is_some() && self.stuck.is_some_and(|since| since.elapsed() >= PATIENCE)
     }
 
-    fn try_step(&mut self, sessions: &mut Sessions, lookup: &Lookup) -> Result<bool> {
+    fn try_step(&mut self, sessions: &mut LookupSessions, lookup: &Lookup) -> Result<bool> {
         if self.batch.is_empty() {
             match &mut self.reading {
                 Some(connection) if self.later.len() < LATER => {
@@ -137,19 +137,19 @@ impl Stream {
 }
 
 /// Those that are under way and may have been captured by nobody: the fill begins after their end.
-pub struct Earlier(String);
+pub struct EarlierTransactions(String);
 
-impl Earlier {
-    pub fn now(connection: &mut Connection) -> Result<Earlier> {
+impl EarlierTransactions {
+    pub fn now(connection: &mut Connection) -> Result<EarlierTransactions> {
         let snapshot = connection.run("SELECT pg_current_snapshot()")?;
         match snapshot.scalar() {
-            Some(text) => Ok(Earlier(text.to_owned())),
+            Some(text) => Ok(EarlierTransactions(text.to_owned())),
             None => Err(SplitError::Retry(format!("a snapshot of shard \"{}\"", connection.shard()))),
         }
     }
 
     /// Who of them has written to the table, and still runs. None: nobody.
-    pub fn left(&self, connection: &mut Connection, watched: &Watched) -> Result<Option<String>> {
+    pub fn left(&self, connection: &mut Connection, watched: &WatchedColumn) -> Result<Option<String>> {
         let answer = connection.query(EARLIER, &[Some(&self.0), Some(&watched.qualified())])?;
         let [Some(count), Some(who)] = answer.rows.first().map_or(&[][..], Vec::as_slice) else {
             return Ok(None);

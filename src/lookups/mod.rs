@@ -30,4 +30,4 @@ mod settle;
 
 pub use define::{add, claim, conflicts, drop, table_add, table_drop};
 pub use removal::clean;
-pub use run::{Turns, has_work};
+pub use run::{LookupTurns, has_work};

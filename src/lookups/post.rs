@@ -2,14 +2,14 @@
 //! queue the master has committed, and whatever else may have been missed raises the epoch before the shard forgets it.
 
 use super::columns;
-use super::fill::{Earlier, Stream};
+use super::fill::{EarlierTransactions, FillStream};
 use super::points;
-use super::session::Sessions;
+use super::session::LookupSessions;
 use super::settle::{self, BATCH, LONGEST};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::lookup::{self as agent, Capture, Seen, Shape, Told, Watched};
-use crate::catalog::lookup::{self, Lookup, Progress, Source, State};
-use crate::catalog::lookup_entry::Pair;
+use crate::agent::lookup::{self as agent, Capture, LookupShape, LookupTold, SeenLookup, WatchedColumn};
+use crate::catalog::lookup::{self, Lookup, LookupProgress, LookupSource, LookupState};
+use crate::catalog::lookup_entry::LookupPair;
 use crate::catalog::shard::Shard;
 use crate::remote::quote::{array_literal, literal};
 use crate::server::injection::reach;
@@ -19,23 +19,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Entries after which the queue is vacuumed: nobody else may do it in time.
 const VACUUM: u64 = 50_000;
 
-enum Fill {
-    Waiting(Earlier),
-    Streaming(Box<Stream>),
+enum FillPhase {
+    Waiting(EarlierTransactions),
+    Streaming(Box<FillStream>),
 }
 
 /// What a turn needs of one.
-pub struct Work<'a> {
-    pub sessions: &'a mut Sessions,
+pub struct PostWork<'a> {
+    pub sessions: &'a mut LookupSessions,
     pub identity: &'a str,
     pub lookup: &'a Lookup,
-    pub source: &'a Source,
+    pub source: &'a LookupSource,
     pub shard: &'a Shard,
-    pub progress: Progress,
+    pub progress: LookupProgress,
 }
 
-impl Work<'_> {
-    fn watched(&self) -> Watched {
+impl PostWork<'_> {
+    fn watched(&self) -> WatchedColumn {
         self.source.on(self.shard)
     }
 
@@ -48,11 +48,11 @@ impl Work<'_> {
     }
 }
 
-impl Work<'_> {
+impl PostWork<'_> {
     /// All its rows were looked at.
-    fn filled(&mut self, seen: &Seen, shape: &Shape) -> Result<()> {
-        let filled = Progress {
-            state: State::Filled,
+    fn filled(&mut self, seen: &SeenLookup, shape: &LookupShape) -> Result<()> {
+        let filled = LookupProgress {
+            state: LookupState::Filled,
             place: Some(seen.place.clone()),
             shape: Some(shape.facts.clone()),
             ..self.progress.clone()
@@ -62,8 +62,19 @@ impl Work<'_> {
     }
 }
 
-fn told<'a>(identity: &'a str, lookup: &'a Lookup, source: &'a Source, shard: &'a Shard) -> Told<'a> {
-    Told { identity, token: &source.token, namespace: &shard.namespace, name: &lookup.name, of: &lookup.of }
+fn told<'a>(
+    identity: &'a str,
+    lookup: &'a Lookup,
+    source: &'a LookupSource,
+    shard: &'a Shard,
+) -> LookupTold<'a> {
+    LookupTold {
+        identity,
+        token: &source.token,
+        namespace: &shard.namespace,
+        name: &lookup.name,
+        of: &lookup.of,
+    }
 }
 
 /// What a turn has come to.
@@ -79,7 +90,7 @@ pub struct Turn {
 #[derive(Default)]
 pub struct Post {
     capture: Option<Capture>,
-    fill: Option<Fill>,
+    fill: Option<FillPhase>,
     /// Entries at the queue's beginning whose owners' shards cannot be asked.
     stuck: usize,
     taken: u64,
@@ -91,10 +102,10 @@ impl Post {
         *self = Post::default();
     }
 
-    pub fn serve(&mut self, work: &mut Work<'_>) -> Result<Turn> {
+    pub fn serve(&mut self, work: &mut PostWork<'_>) -> Result<Turn> {
         let watched = work.watched();
         let capture = match self.capture {
-            Some(capture) if work.progress.state != State::New => capture,
+            Some(capture) if work.progress.state != LookupState::New => capture,
             _ => match self.attach(work, &watched)? {
                 Some(capture) => capture,
                 None => {
@@ -128,7 +139,7 @@ impl Post {
             lag_seconds: seen.oldest.parse().unwrap_or(0.0),
             waits_for: None,
         };
-        if work.progress.state == State::Filling {
+        if work.progress.state == LookupState::Filling {
             self.go_on_filling(work, &watched, (capture, &seen), &mut turn)?;
         }
         let waits_for = match self.take(work, capture) {
@@ -144,8 +155,8 @@ impl Post {
     }
 
     /// Captures changes before any shard's rows are read: what another one's fill has found by then is not looked at twice.
-    pub fn prepare(&mut self, work: &mut Work<'_>) -> Result<()> {
-        if self.capture.is_none() || work.progress.state == State::New {
+    pub fn prepare(&mut self, work: &mut PostWork<'_>) -> Result<()> {
+        if self.capture.is_none() || work.progress.state == LookupState::New {
             let watched = work.watched();
             self.attach(work, &watched)?;
         }
@@ -153,7 +164,7 @@ impl Post {
     }
 
     /// Captures changes from now on; None: there is no such table.
-    fn attach(&mut self, work: &mut Work<'_>, watched: &Watched) -> Result<Option<Capture>> {
+    fn attach(&mut self, work: &mut PostWork<'_>, watched: &WatchedColumn) -> Result<Option<Capture>> {
         self.fill = None;
         // Whatever makes triggers on a table plans nothing over it.
         let connection = work.sessions.of(work.shard)?;
@@ -169,7 +180,7 @@ impl Post {
         let Some(shape) = agent::install(connection, &told, watched, capture)? else { return Ok(None) };
         reach(&points::INSTALLED)?;
         self.capture = Some(capture);
-        if work.progress.state != State::New {
+        if work.progress.state != LookupState::New {
             return Ok(Some(capture));
         }
         let Some(seen) = agent::seen(connection, capture, work.identity)? else {
@@ -178,7 +189,7 @@ impl Post {
         let was_routed = transaction(|| lookup::ever_routed(&work.lookup.of, &work.shard.shard_key));
         if is_fresh && !was_routed {
             // Nobody was sent here before changes were captured.
-            work.progress.state = State::Filled;
+            work.progress.state = LookupState::Filled;
             (work.progress.place, work.progress.shape) = (Some(seen.place), Some(shape.facts));
             work.store()?;
         } else {
@@ -188,7 +199,7 @@ impl Post {
     }
 
     /// Whether nothing was missed since the last time.
-    fn is_whole(&mut self, work: &mut Work<'_>, shape: &Shape, seen: &Seen) -> Result<bool> {
+    fn is_whole(&mut self, work: &mut PostWork<'_>, shape: &LookupShape, seen: &SeenLookup) -> Result<bool> {
         let known = work.progress.steps;
         let goes_on = seen.consumed == known && (seen.announced == known || seen.announced == known + 1);
         // The master has committed what the shard was not told to forget.
@@ -198,10 +209,10 @@ impl Post {
         }
         let same = |stored: &Option<String>, now: &str| stored.as_deref() == Some(now);
         let is_same = match (work.progress.state, &self.fill) {
-            (State::Filled, _) => {
+            (LookupState::Filled, _) => {
                 same(&work.progress.place, &seen.place) && same(&work.progress.shape, &shape.facts)
             }
-            (_, Some(Fill::Streaming(stream))) => {
+            (_, Some(FillPhase::Streaming(stream))) => {
                 same(&work.progress.place, &seen.place) && stream.shape.facts == shape.facts
             }
             _ => same(&work.progress.place, &seen.place),
@@ -218,11 +229,11 @@ impl Post {
     }
 
     /// Fills again: first the master knows that it has to, then the shard counts on from there.
-    fn miss(&mut self, work: &mut Work<'_>, capture: Capture, seen: &Seen) -> Result<()> {
+    fn miss(&mut self, work: &mut PostWork<'_>, capture: Capture, seen: &SeenLookup) -> Result<()> {
         self.fill = None;
         self.stuck = 0;
         let steps = work.progress.steps.max(seen.announced).max(seen.consumed) + 1;
-        work.progress.state = State::Filling;
+        work.progress.state = LookupState::Filling;
         work.progress.steps = steps;
         (work.progress.place, work.progress.shape) = (Some(seen.place.clone()), None);
         settle::commit(work.lookup, || {
@@ -249,32 +260,32 @@ impl Post {
 
     fn go_on_filling(
         &mut self,
-        work: &mut Work<'_>,
-        watched: &Watched,
-        (capture, seen): (Capture, &Seen),
+        work: &mut PostWork<'_>,
+        watched: &WatchedColumn,
+        (capture, seen): (Capture, &SeenLookup),
         turn: &mut Turn,
     ) -> Result<()> {
         let fill = match self.fill.take() {
-            None => Fill::Waiting(Earlier::now(work.sessions.of(work.shard)?)?),
+            None => FillPhase::Waiting(EarlierTransactions::now(work.sessions.of(work.shard)?)?),
             Some(fill) => fill,
         };
         match fill {
-            Fill::Waiting(earlier) => {
+            FillPhase::Waiting(earlier) => {
                 let left = earlier.left(work.sessions.of(work.shard)?, watched)?;
                 if left.is_some() {
                     turn.waits_for = left;
-                    self.fill = Some(Fill::Waiting(earlier));
+                    self.fill = Some(FillPhase::Waiting(earlier));
                     return Ok(());
                 }
                 // What they have changed may have been settled before they ended.
-                self.fill = Some(Fill::Waiting(earlier));
+                self.fill = Some(FillPhase::Waiting(earlier));
                 settle::commit(work.lookup, || lookup::next_epoch_if_any(work.lookup))?;
                 self.fill = None;
-                let stream = Stream::open(work.sessions, work.shard, watched, capture, None)?;
-                self.fill = stream.map(|stream| Fill::Streaming(Box::new(stream)));
+                let stream = FillStream::open(work.sessions, work.shard, watched, capture, None)?;
+                self.fill = stream.map(|stream| FillPhase::Streaming(Box::new(stream)));
                 turn.is_busy = true;
             }
-            Fill::Streaming(mut stream) => {
+            FillPhase::Streaming(mut stream) => {
                 let outcome = match stream.step(work.sessions, work.lookup) {
                     Ok(false) => work.filled(seen, &stream.shape).map(|()| false),
                     outcome => outcome,
@@ -294,14 +305,14 @@ impl Post {
                     }
                     Err(error) => return Err(error),
                 }
-                self.fill = Some(Fill::Streaming(stream));
+                self.fill = Some(FillPhase::Streaming(stream));
             }
         }
         Ok(())
     }
 
     /// Takes what has come; whether there may be more, and what some of it waits for.
-    fn take(&mut self, work: &mut Work<'_>, capture: Capture) -> Result<(bool, Option<String>)> {
+    fn take(&mut self, work: &mut PostWork<'_>, capture: Capture) -> Result<(bool, Option<String>)> {
         let connection = work.sessions.of(work.shard)?;
         let queue = format!("shardmaster_agent.{}", capture.queue());
         let short = |column: &str| {
@@ -321,14 +332,14 @@ impl Post {
         }
         // By pair: where its entries are. What could be in no lookup index is taken out without another word.
         let mut at_file = None;
-        let mut entries: BTreeMap<Option<Pair>, Vec<(String, String)>> = BTreeMap::new();
+        let mut entries: BTreeMap<Option<LookupPair>, Vec<(String, String)>> = BTreeMap::new();
         for row in &rows {
             let [Some(at), Some(xid), key, owner, file] = row.as_slice() else { continue };
             let pair = settle::canonical(work.lookup, key.as_deref(), owner.as_deref());
             entries.entry(pair).or_default().push((at.clone(), xid.clone()));
             at_file.clone_from(file);
         }
-        let pairs: BTreeSet<Pair> = entries.keys().flatten().cloned().collect();
+        let pairs: BTreeSet<LookupPair> = entries.keys().flatten().cloned().collect();
         let looked = settle::look(work.sessions, work.lookup, &pairs, Some(&work.shard.shard_key))?;
         let step = work.progress.steps + 1;
         let connection = work.sessions.of(work.shard)?;
@@ -339,13 +350,14 @@ impl Post {
             is_ours(work.identity)
         ))?;
         reach(&points::ANNOUNCED)?;
-        let progress = Progress { steps: step, ..work.progress.clone() };
+        let progress = LookupProgress { steps: step, ..work.progress.clone() };
         let written = settle::write(work.lookup, &looked, || {
             lookup::store(work.lookup, &progress);
         })?;
         work.progress = progress;
         reach(&points::COMMITTED)?;
-        let is_done = |pair: &Option<Pair>| pair.as_ref().is_none_or(|pair| written.done.contains(pair));
+        let is_done =
+            |pair: &Option<LookupPair>| pair.as_ref().is_none_or(|pair| written.done.contains(pair));
         let (gone, kept): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(pair, _)| is_done(pair));
         let gone: Vec<(String, String)> = gone.into_iter().flat_map(|(_, entries)| entries).collect();
         self.stuck += kept.iter().map(|(_, entries)| entries.len()).sum::<usize>();
@@ -361,7 +373,7 @@ impl Post {
         Ok((was_full, why.or(written.is_locked.then(|| settle::LOCKED.to_owned()))))
     }
 
-    fn vacuum(&mut self, work: &mut Work<'_>, capture: Capture, taken: usize) -> Result<()> {
+    fn vacuum(&mut self, work: &mut PostWork<'_>, capture: Capture, taken: usize) -> Result<()> {
         self.taken += taken as u64;
         if self.taken >= VACUUM {
             self.taken = 0;
@@ -373,8 +385,8 @@ impl Post {
 }
 
 /// The table may come back with other rows, which nobody knows until then.
-fn away(work: &Work<'_>) -> Result<()> {
-    if work.progress.state == State::New {
+fn away(work: &PostWork<'_>) -> Result<()> {
+    if work.progress.state == LookupState::New {
         return Ok(());
     }
     settle::commit(work.lookup, || {
@@ -396,7 +408,7 @@ fn is_ours(identity: &str) -> String {
 /// under way when these were seen: none of those that have written them. Where the queue was rewritten meanwhile (VACUUM FULL)
 /// all stay, and come again.
 fn consume(
-    work: &mut Work<'_>,
+    work: &mut PostWork<'_>,
     capture: Capture,
     step: i64,
     (entries, file): (&[(String, String)], &str),

@@ -1,6 +1,6 @@
 //! What lookup indexes that are no more have left on shards.
 
-use super::session::Sessions;
+use super::session::LookupSessions;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup as agent;
 use crate::agent::session;
@@ -13,7 +13,7 @@ use crate::remote::Connection;
 use crate::server::txn::{soon, transaction};
 
 /// Takes one away.
-pub fn remove(sessions: &mut Sessions, identity: &str, removal: &Removal) -> Result<()> {
+pub fn remove(sessions: &mut LookupSessions, identity: &str, removal: &Removal) -> Result<()> {
     let shard = transaction(|| shard::by_key(&removal.shard_key)).map_err(Failure::from)?;
     let connection = sessions.of(&shard)?;
     master::check(connection, identity)?;

@@ -1,13 +1,13 @@
 //! What the worker does, turn by turn: each lookup index on each shard in its turn, so that none waits for another's end.
 
 use super::assigned::Assigned;
-use super::post::{Post, Work};
+use super::post::{Post, PostWork};
 use super::removal;
-use super::session::Sessions;
+use super::session::LookupSessions;
 use super::settle::{self, BATCH};
 use crate::agent::error::{Result, SplitError};
-use crate::catalog::lookup::{self, Lookup, Progress, Removal, Source, State};
-use crate::catalog::lookup_entry::{self, Pair};
+use crate::catalog::lookup::{self, Lookup, LookupProgress, LookupSource, LookupState, Removal};
+use crate::catalog::lookup_entry::{self, LookupPair};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split;
 use crate::server::retry::Backoff;
@@ -60,7 +60,7 @@ impl Due {
 }
 
 /// By the token of its table and the shard.
-type Name = (String, String);
+type PostName = (String, String);
 
 #[derive(Default)]
 struct AtShard {
@@ -72,7 +72,7 @@ struct AtShard {
 struct OfLookup {
     assigned: Option<Assigned>,
     /// The last pair that was looked at of an earlier epoch.
-    swept: Option<Pair>,
+    swept: Option<LookupPair>,
     /// The last claim that was asked for after its lease's end.
     claim: Option<String>,
     due: Due,
@@ -80,17 +80,17 @@ struct OfLookup {
 
 /// What the worker remembers between its turns.
 #[derive(Default)]
-pub struct Turns {
-    sessions: Sessions,
-    posts: HashMap<Name, AtShard>,
+pub struct LookupTurns {
+    sessions: LookupSessions,
+    posts: HashMap<PostName, AtShard>,
     lookups: HashMap<String, OfLookup>,
-    removals: HashMap<Name, Due>,
+    removals: HashMap<PostName, Due>,
 }
 
 /// What one look at the catalog shows.
 struct Catalog {
     identity: String,
-    lookups: Vec<(Lookup, Source, Vec<Progress>)>,
+    lookups: Vec<(Lookup, LookupSource, Vec<LookupProgress>)>,
     /// Lookup indexes that a shard has no row of.
     incomplete: Vec<String>,
     shards: BTreeMap<String, Shard>,
@@ -122,7 +122,7 @@ fn note(body: impl FnOnce()) {
     });
 }
 
-impl Turns {
+impl LookupTurns {
     /// One turn; how long nothing is due. None: there is nothing left to do, or no catalog any more.
     pub fn take(&mut self, catalog_exists: fn() -> bool) -> Option<Duration> {
         let read_it = || transaction(|| catalog_exists().then(read));
@@ -191,7 +191,12 @@ impl Turns {
         }
     }
 
-    fn serve(&mut self, catalog: &Catalog, of: (&Lookup, &Source, &Progress), only_prepare: bool) {
+    fn serve(
+        &mut self,
+        catalog: &Catalog,
+        of: (&Lookup, &LookupSource, &LookupProgress),
+        only_prepare: bool,
+    ) {
         let (lookup, source, progress) = of;
         let Some(shard) = catalog.shards.get(&progress.shard_key) else { return };
         let at = self.posts.entry((source.token.clone(), progress.shard_key.clone())).or_default();
@@ -208,7 +213,7 @@ impl Turns {
             })
         };
         let (lookup, progress) = fresh.unwrap_or_else(|| (lookup.clone(), progress.clone()));
-        let mut work = Work {
+        let mut work = PostWork {
             sessions: &mut self.sessions,
             identity: &catalog.identity,
             lookup: &lookup,
@@ -249,7 +254,7 @@ impl Turns {
     }
 
     /// What is not a single shard's.
-    fn look_after(&mut self, lookup: &Lookup, source: &Source, progress: &[Progress]) {
+    fn look_after(&mut self, lookup: &Lookup, source: &LookupSource, progress: &[LookupProgress]) {
         let mut of = self.lookups.remove(&source.token).unwrap_or_default();
         if of.due.is_now() {
             match self.settle_more(&mut of, lookup, source, progress) {
@@ -280,8 +285,8 @@ impl Turns {
         &mut self,
         of: &mut OfLookup,
         lookup: &Lookup,
-        source: &Source,
-        progress: &[Progress],
+        source: &LookupSource,
+        progress: &[LookupProgress],
     ) -> Result<bool> {
         let ended = self.end_claims(of, lookup)?;
         if of.assigned.is_none() {
@@ -293,7 +298,7 @@ impl Turns {
             }
             return Ok(true);
         }
-        let is_filled = progress.iter().all(|progress| progress.state != State::Filling);
+        let is_filled = progress.iter().all(|progress| progress.state != LookupState::Filling);
         if lookup.epoch == lookup.swept || !is_filled {
             of.swept = None;
             return Ok(ended);

@@ -1,7 +1,7 @@
 //! The worker's sessions on shards: one each, for all lookup indexes.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::lookup::Watched;
+use crate::agent::lookup::WatchedColumn;
 use crate::agent::{self, catalogs, owners, reading, session};
 use crate::catalog::shard::Shard;
 use crate::catalog::trusted_owner;
@@ -19,34 +19,34 @@ const DOUBLINGS: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(400);
 const PAUSE_DOUBLINGS: u32 = 6;
 
-struct Open {
+struct OpenSession {
     connection: Connection,
     /// Where the shard was when it was opened.
     conninfo: Option<String>,
-    look: Look,
+    look: SessionLook,
 }
 
 #[derive(Default)]
-pub struct Sessions {
-    open: HashMap<String, Open>,
-    failed: HashMap<String, Failed>,
+pub struct LookupSessions {
+    open: HashMap<String, OpenSession>,
+    failed: HashMap<String, SilentShard>,
 }
 
 /// Of a shard that did not answer.
-struct Failed {
+struct SilentShard {
     attempts: u32,
     /// Whoever needs it for others' sake goes on without it until then.
     until: Instant,
     why: String,
 }
 
-impl Sessions {
+impl LookupSessions {
     /// The session of a shard.
     pub fn of(&mut self, shard: &Shard) -> Result<&mut Connection> {
         self.entry(shard).map(|open| &mut open.connection)
     }
 
-    fn entry(&mut self, shard: &Shard) -> Result<&mut Open> {
+    fn entry(&mut self, shard: &Shard) -> Result<&mut OpenSession> {
         if self.open.get(&shard.shard_key).is_some_and(|open| open.conninfo != shard.conninfo) {
             self.open.remove(&shard.shard_key);
         }
@@ -57,7 +57,8 @@ impl Sessions {
                 return Err(SplitError::Retry(failed.why.clone()));
             }
             let connection = self.another(shard)?;
-            let open = Open { connection, conninfo: shard.conninfo.clone(), look: Look::default() };
+            let open =
+                OpenSession { connection, conninfo: shard.conninfo.clone(), look: SessionLook::default() };
             self.open.insert(shard.shard_key.clone(), open);
         }
         match self.open.get_mut(&shard.shard_key) {
@@ -85,7 +86,7 @@ impl Sessions {
         self.open.remove(shard_key);
         let attempts = self.failed.get(shard_key).map_or(0, |failed| failed.attempts) + 1;
         let until = Instant::now() + FIRST_PAUSE.saturating_mul(1 << attempts.min(PAUSE_DOUBLINGS));
-        self.failed.insert(shard_key.to_owned(), Failed { attempts, until, why: why.to_string() });
+        self.failed.insert(shard_key.to_owned(), SilentShard { attempts, until, why: why.to_string() });
     }
 
     pub fn succeeded(&mut self, shard_key: &str) {
@@ -97,7 +98,7 @@ impl Sessions {
     pub fn reading<T>(
         &mut self,
         shard: &Shard,
-        watched: &Watched,
+        watched: &WatchedColumn,
         body: impl FnOnce(&mut Connection) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let trusted = transaction(|| trusted_owner::of(shard));
@@ -112,15 +113,15 @@ impl Sessions {
 
 /// What tables could run when that was last looked through, by their names.
 #[derive(Default)]
-pub struct Look(HashMap<String, (String, Vec<String>)>);
+pub struct SessionLook(HashMap<String, (String, Vec<String>)>);
 
-impl Look {
+impl SessionLook {
     /// Begins a transaction, with what is said of it, that has the table's lock before it looks. False: there is no such table,
     /// and no transaction.
     pub fn begin(
         &mut self,
         connection: &mut Connection,
-        watched: &Watched,
+        watched: &WatchedColumn,
         trusted: &[String],
         how: &str,
     ) -> Result<bool> {
@@ -148,7 +149,7 @@ impl Look {
     fn require_none(
         &mut self,
         connection: &mut Connection,
-        watched: &Watched,
+        watched: &WatchedColumn,
         (code, trusted): (&str, &[String]),
     ) -> Result<()> {
         let (table, code) = (watched.qualified(), (code.to_owned(), trusted.to_vec()));
@@ -160,12 +161,12 @@ impl Look {
     }
 }
 
-fn names(watched: &Watched) -> (Vec<String>, Vec<String>) {
+fn names(watched: &WatchedColumn) -> (Vec<String>, Vec<String>) {
     (vec![watched.schema.clone()], vec![watched.table.clone()])
 }
 
 /// Of which one gives rows: what the table could run, as one number.
-fn code_statements(connection: &mut Connection, watched: &Watched) -> Result<String> {
+fn code_statements(connection: &mut Connection, watched: &WatchedColumn) -> Result<String> {
     let (schemas, tables) = names(watched);
     let lists = [schemas, tables].map(|list| text_array(&list));
     let none = Some("{}");

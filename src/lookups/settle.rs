@@ -2,18 +2,18 @@
 
 use super::ask::ask;
 use super::points;
-use super::session::Sessions;
+use super::session::LookupSessions;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::lookup::Watched;
+use crate::agent::lookup::WatchedColumn;
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::lookup::{self, Lookup, Source};
-use crate::catalog::lookup_entry::{self, Pair};
-use crate::catalog::routing::{self, Place};
+use crate::catalog::lookup::{self, Lookup, LookupSource};
+use crate::catalog::lookup_entry::{self, LookupPair};
+use crate::catalog::routing::{self, RoutingPlace};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
 use crate::server::injection::reach;
 use crate::server::sql;
-use crate::server::txn::{self, Patience, transaction};
+use crate::server::txn::{self, LockTimeout, transaction};
 use pgrx::datum::TimestampWithTimeZone;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -23,9 +23,9 @@ pub const BATCH: usize = 1000;
 /// Bytes of a key or an owner: a longer one is in no index, so in no lookup index.
 pub const LONGEST: usize = 1000;
 
-impl Source {
-    pub fn on(&self, shard: &Shard) -> Watched {
-        Watched {
+impl LookupSource {
+    pub fn on(&self, shard: &Shard) -> WatchedColumn {
+        WatchedColumn {
             schema: self.table.schema.clone().unwrap_or_else(|| shard.namespace.clone()),
             table: self.table.name.clone(),
             column: self.column.clone(),
@@ -35,14 +35,14 @@ impl Source {
 }
 
 /// A pair as a shard writes it, in its canonical form; None: it is none that could be routed.
-pub fn canonical(lookup: &Lookup, key: Option<&str>, owner: Option<&str>) -> Option<Pair> {
+pub fn canonical(lookup: &Lookup, key: Option<&str>, owner: Option<&str>) -> Option<LookupPair> {
     let key = lookup.key_type.of_value(key?)?.into_owned();
     let owner = lookup.owner_type.of_value(owner?)?.into_owned();
-    (key.len() <= LONGEST && owner.len() <= LONGEST).then_some(Pair { key, owner })
+    (key.len() <= LONGEST && owner.len() <= LONGEST).then_some(LookupPair { key, owner })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum PairSaid {
     HasRow,
     HasNone,
     /// Nothing: another shard has the owner's rows, and says itself what becomes of them.
@@ -50,27 +50,30 @@ enum Said {
 }
 
 /// What a shard has said of a pair.
-struct Answer {
+struct PairAnswer {
     /// Where it was asked; None: the owner is routed nowhere.
-    place: Option<Place>,
-    said: Said,
+    place: Option<RoutingPlace>,
+    said: PairSaid,
 }
 
 /// A shard that could not be asked, and why.
 pub type Unasked = (String, Failure);
 
 /// Pairs with what their shards have said.
-pub struct Looked {
+pub struct LookedPairs {
     /// No shard was asked before.
     asked: TimestampWithTimeZone,
-    answers: BTreeMap<Pair, Answer>,
+    answers: BTreeMap<LookupPair, PairAnswer>,
     /// Shards without the table.
     bare: BTreeSet<String>,
     /// What kept some from being asked.
     pub errors: Vec<Unasked>,
 }
 
-fn places(lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Option<(Keyspace, HashMap<String, Place>)> {
+fn places(
+    lookup: &Lookup,
+    pairs: &BTreeSet<LookupPair>,
+) -> Option<(Keyspace, HashMap<String, RoutingPlace>)> {
     let owners: BTreeSet<&str> = pairs.iter().map(|pair| pair.owner.as_str()).collect();
     let owners: Vec<String> = owners.into_iter().map(str::to_owned).collect();
     let keyspace = keyspace::find(&lookup.of).ok()?;
@@ -81,27 +84,28 @@ fn places(lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Option<(Keyspace, HashMap<
 /// Asks the shards that have the owners' rows, or this one alone, from which the pairs are. What is asked of a shard, and was
 /// seen there, outlives its crash.
 pub fn look(
-    sessions: &mut Sessions,
+    sessions: &mut LookupSessions,
     lookup: &Lookup,
-    pairs: &BTreeSet<Pair>,
+    pairs: &BTreeSet<LookupPair>,
     only: Option<&str>,
-) -> Result<Looked> {
+) -> Result<LookedPairs> {
     let asked = transaction(|| sql::read_one("SELECT clock_timestamp()", &[], |row| row.value(1)));
     let asked = asked.ok_or_else(|| SplitError::Retry("the time".into()))?;
-    let mut looked = Looked { asked, answers: BTreeMap::new(), bare: BTreeSet::new(), errors: Vec::new() };
+    let mut looked =
+        LookedPairs { asked, answers: BTreeMap::new(), bare: BTreeSet::new(), errors: Vec::new() };
     let (Some(source), false) = (&lookup.source, pairs.is_empty()) else { return Ok(looked) };
     let Some((_, places)) = transaction(|| places(lookup, pairs)) else { return Ok(looked) };
-    let mut by_shard: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
+    let mut by_shard: BTreeMap<&str, Vec<&LookupPair>> = BTreeMap::new();
     for pair in pairs {
         let (place, said) = match places.get(&pair.owner) {
-            Some(place) if only.is_some_and(|shard| shard != place.shard) => (Some(place), Said::Nothing),
+            Some(place) if only.is_some_and(|shard| shard != place.shard) => (Some(place), PairSaid::Nothing),
             Some(place) => {
                 by_shard.entry(place.shard.as_str()).or_default().push(pair);
                 continue;
             }
-            None => (None, Said::HasNone),
+            None => (None, PairSaid::HasNone),
         };
-        looked.answers.insert(pair.clone(), Answer { place: place.cloned(), said });
+        looked.answers.insert(pair.clone(), PairAnswer { place: place.cloned(), said });
     }
     for (shard_key, pairs) in by_shard {
         match ask(sessions, source, shard_key, &pairs) {
@@ -112,8 +116,8 @@ pub fn look(
                 });
                 for (pair, has_row) in pairs.into_iter().zip(found) {
                     let place = places.get(&pair.owner).cloned();
-                    let said = if has_row { Said::HasRow } else { Said::HasNone };
-                    looked.answers.insert(pair.clone(), Answer { place, said });
+                    let said = if has_row { PairSaid::HasRow } else { PairSaid::HasNone };
+                    looked.answers.insert(pair.clone(), PairAnswer { place, said });
                 }
             }
             Err(error) => {
@@ -130,20 +134,20 @@ pub fn look(
 
 /// Writes down what shards have said of these pairs, in a transaction; those of which nothing could be written are left for
 /// later.
-fn apply(lookup: &Lookup, looked: &Looked, pairs: &[&Pair]) -> BTreeSet<Pair> {
-    let pairs: BTreeSet<Pair> = pairs.iter().copied().cloned().collect();
+fn apply(lookup: &Lookup, looked: &LookedPairs, pairs: &[&LookupPair]) -> BTreeSet<LookupPair> {
+    let pairs: BTreeSet<LookupPair> = pairs.iter().copied().cloned().collect();
     let Some((_, places)) = places(lookup, &pairs) else { return BTreeSet::new() };
     // Where it has moved meanwhile another shard is to be asked.
-    let is_there = |pair: &Pair, answer: &Answer| places.get(&pair.owner) == answer.place.as_ref();
-    let valid: Vec<(&Pair, Said)> = pairs
+    let is_there = |pair: &LookupPair, answer: &PairAnswer| places.get(&pair.owner) == answer.place.as_ref();
+    let valid: Vec<(&LookupPair, PairSaid)> = pairs
         .iter()
         .filter_map(|pair| looked.answers.get(pair).map(|answer| (pair, answer)))
         .filter(|(pair, answer)| is_there(pair, answer))
         .map(|(pair, answer)| (pair, answer.said))
         .collect();
-    let of = |wanted: Said| valid.iter().filter(move |(_, said)| *said == wanted).map(|(pair, _)| *pair);
-    let gone: Vec<&Pair> = of(Said::HasNone).collect();
-    let there: BTreeSet<&Pair> = of(Said::HasRow).collect();
+    let of = |wanted: PairSaid| valid.iter().filter(move |(_, said)| *said == wanted).map(|(pair, _)| *pair);
+    let gone: Vec<&LookupPair> = of(PairSaid::HasNone).collect();
+    let there: BTreeSet<&LookupPair> = of(PairSaid::HasRow).collect();
     // First who gives a key away, then who has it from now on.
     lookup_entry::unset(lookup, &gone, looked.asked);
     lookup_entry::set(lookup, &there);
@@ -157,7 +161,7 @@ fn apply(lookup: &Lookup, looked: &Looked, pairs: &[&Pair]) -> BTreeSet<Pair> {
 
 /// What of it could be written down.
 pub struct Written {
-    pub done: BTreeSet<Pair>,
+    pub done: BTreeSet<LookupPair>,
     /// Some of the rest is of keys that somebody has locked.
     pub is_locked: bool,
 }
@@ -167,8 +171,8 @@ const PARTING: Duration = Duration::from_secs(1);
 
 /// Writes down what shards have said, and more with it. A key that somebody has locked, by a claim that is not committed yet,
 /// keeps no other one waiting: they are parted by halves.
-pub fn write(lookup: &Lookup, looked: &Looked, more: impl Fn()) -> Result<Written> {
-    let all: Vec<&Pair> = looked.answers.keys().collect();
+pub fn write(lookup: &Lookup, looked: &LookedPairs, more: impl Fn()) -> Result<Written> {
+    let all: Vec<&LookupPair> = looked.answers.keys().collect();
     let at_once = commit_within(txn::SOON, lookup, || {
         more();
         apply(lookup, looked, &all)
@@ -202,7 +206,7 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
 }
 
 /// The same; None: it is locked.
-fn commit_within<R>(patience: Patience, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
+fn commit_within<R>(patience: LockTimeout, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
     txn::within(patience, || {
         // It is taken out of queues next: it outlives a crash.
         sql::write(
@@ -219,19 +223,19 @@ fn gone(lookup: &Lookup) -> SplitError {
 }
 
 /// Pairs that are left for later, and why.
-pub struct Left {
-    pub pairs: BTreeSet<Pair>,
+pub struct PostponedPairs {
+    pub pairs: BTreeSet<LookupPair>,
     pub errors: Vec<Unasked>,
     pub is_locked: bool,
 }
 
 /// Settles pairs that no queue has; `only` as in `look`.
 pub fn settle(
-    sessions: &mut Sessions,
+    sessions: &mut LookupSessions,
     lookup: &Lookup,
-    pairs: &BTreeSet<Pair>,
+    pairs: &BTreeSet<LookupPair>,
     only: Option<&str>,
-) -> Result<Left> {
+) -> Result<PostponedPairs> {
     let looked = look(sessions, lookup, pairs, only)?;
     let written = if looked.answers.is_empty() {
         Written { done: BTreeSet::new(), is_locked: false }
@@ -239,18 +243,22 @@ pub fn settle(
         write(lookup, &looked, || ())?
     };
     let pairs = pairs.difference(&written.done).cloned().collect();
-    Ok(Left { pairs, errors: looked.errors, is_locked: written.is_locked })
+    Ok(PostponedPairs { pairs, errors: looked.errors, is_locked: written.is_locked })
 }
 
 /// Settles claims whose leases have ended. What is written on a shard that is disabled is not followed, so they wait for it.
-pub fn settle_claims(sessions: &mut Sessions, lookup: &Lookup, claims: BTreeSet<Pair>) -> Result<Left> {
+pub fn settle_claims(
+    sessions: &mut LookupSessions,
+    lookup: &Lookup,
+    claims: BTreeSet<LookupPair>,
+) -> Result<PostponedPairs> {
     let asked = transaction(|| {
         let is_disabled = |shard: &Shard| shard.status == ShardStatus::Disabled;
         let disabled: BTreeSet<String> =
             shard::all().into_iter().filter(is_disabled).map(|shard| shard.shard_key).collect();
         let places = places(lookup, &claims).map(|(_, places)| places).unwrap_or_default();
         let waits =
-            |pair: &Pair| places.get(&pair.owner).is_some_and(|place| disabled.contains(&place.shard));
+            |pair: &LookupPair| places.get(&pair.owner).is_some_and(|place| disabled.contains(&place.shard));
         claims.into_iter().filter(|pair| !waits(pair)).collect()
     });
     settle(sessions, lookup, &asked, None)
@@ -258,11 +266,11 @@ pub fn settle_claims(sessions: &mut Sessions, lookup: &Lookup, claims: BTreeSet<
 
 /// Settles pairs, those that move meanwhile again; what somebody has locked is left. An error: not all others could be.
 pub fn settle_unlocked(
-    sessions: &mut Sessions,
+    sessions: &mut LookupSessions,
     lookup: &Lookup,
-    pairs: BTreeSet<Pair>,
+    pairs: BTreeSet<LookupPair>,
     only: Option<&str>,
-) -> Result<BTreeSet<Pair>> {
+) -> Result<BTreeSet<LookupPair>> {
     const TIMES: usize = 5;
     let mut left = pairs;
     for _ in 0..TIMES {
@@ -282,6 +290,6 @@ pub fn settle_unlocked(
 }
 
 /// Waits for whoever has locked these.
-pub fn require_none(locked: &BTreeSet<Pair>) -> Result<()> {
+pub fn require_none(locked: &BTreeSet<LookupPair>) -> Result<()> {
     if locked.is_empty() { Ok(()) } else { Err(SplitError::Retry(LOCKED.into())) }
 }

@@ -2,11 +2,11 @@
 //! the wrong one: until then nobody else changes them there, since it is their deletion that gives them.
 
 use super::error::MisplacedError;
-use super::facts::Facts;
+use super::facts::MisplacedFacts;
 use super::lot::Lot;
-use super::pair::Pair;
+use super::pair::MovedTable;
 use super::points::{COPIED, DELETED, STAGED};
-use super::session::{Sees, Session};
+use super::session::{MoveSession, Sees};
 use super::statements::{self, Chosen};
 use super::unit::Unit;
 use crate::catalog::misplaced_run::Action;
@@ -34,7 +34,7 @@ pub struct Done {
 
 /// Of which rows it is.
 #[derive(Clone, Copy)]
-pub enum Of<'a> {
+pub enum WhichRows<'a> {
     /// Those of a list that are still there.
     Listed(&'a Chosen),
     /// All of the keys, unless somebody comes between.
@@ -43,11 +43,11 @@ pub enum Of<'a> {
     AllAlone,
 }
 
-pub struct Batch<'a> {
+pub struct MoveBatch<'a> {
     pub lot: &'a Lot,
     pub unit: &'a Unit,
     pub keys: &'a [String],
-    pub of: Of<'a>,
+    pub of: WhichRows<'a>,
     pub timeout: Duration,
 }
 
@@ -70,22 +70,22 @@ impl From<MisplacedError> for Halt {
     }
 }
 
-impl Batch<'_> {
+impl MoveBatch<'_> {
     /// All but the commits; by the positions of the unit's tables.
     pub fn prepare(
         &self,
-        here: &mut Session,
-        there: Option<&mut Session>,
+        here: &mut MoveSession,
+        there: Option<&mut MoveSession>,
     ) -> Result<Vec<(usize, Done)>, Halt> {
         here.patient_for(self.timeout);
         // No row that refers to another one comes behind the look for such rows.
         let sees = if self.unit.is_whole { Sees::OneMoment } else { Sees::Latest };
         let alone = match self.of {
-            Of::Listed(_) | Of::All => Vec::new(),
-            Of::AllAlone => self.pairs().map(|(_, pair)| pair.here.clone()).collect(),
+            WhichRows::Listed(_) | WhichRows::All => Vec::new(),
+            WhichRows::AllAlone => self.pairs().map(|(_, pair)| pair.here.clone()).collect(),
         };
         begin(here, &self.lot.here, sees, &alone, self.timeout)?;
-        if let Of::Listed(_) = self.of {
+        if let WhichRows::Listed(_) = self.of {
             here.connection.run(statements::BY_PLACES).map_err(Failure::from)?;
         }
         let done = match (there, &self.lot.there) {
@@ -96,7 +96,7 @@ impl Batch<'_> {
             }
             _ => self.delete(here)?,
         };
-        if let Of::AllAlone = self.of
+        if let WhichRows::AllAlone = self.of
             && let Some(table) = self.is_left(here)?
         {
             return Err(MisplacedError::Stays { table, shard: here.shard.shard_key.clone() }.into());
@@ -105,19 +105,19 @@ impl Batch<'_> {
     }
 
     /// Nothing of it is done.
-    pub fn undo(&self, here: &mut Session, there: Option<&mut Session>) -> Result<(), Failure> {
+    pub fn undo(&self, here: &mut MoveSession, there: Option<&mut MoveSession>) -> Result<(), Failure> {
         here.roll_back()?;
-        there.map_or(Ok(()), Session::roll_back)
+        there.map_or(Ok(()), MoveSession::roll_back)
     }
 
-    fn pairs(&self) -> impl DoubleEndedIterator<Item = (usize, &Pair)> {
+    fn pairs(&self) -> impl DoubleEndedIterator<Item = (usize, &MovedTable)> {
         self.unit.tables.iter().map(|position| (*position, &self.lot.pairs[*position]))
     }
 
     fn chosen(&self) -> Option<&Chosen> {
         match self.of {
-            Of::Listed(chosen) => Some(chosen),
-            Of::All | Of::AllAlone => None,
+            WhichRows::Listed(chosen) => Some(chosen),
+            WhichRows::All | WhichRows::AllAlone => None,
         }
     }
 
@@ -128,7 +128,7 @@ impl Batch<'_> {
         if is_between { Halt::Between(error.into()) } else { Halt::Other(error.into()) }
     }
 
-    fn take_over(&self, here: &mut Session, there: &mut Session) -> Result<Vec<(usize, Done)>, Halt> {
+    fn take_over(&self, here: &mut MoveSession, there: &mut MoveSession) -> Result<Vec<(usize, Done)>, Halt> {
         let shard = here.shard.shard_key.clone();
         let mut rows = 0;
         for (position, pair) in self.pairs().rev() {
@@ -166,7 +166,7 @@ impl Batch<'_> {
         Ok(done)
     }
 
-    fn delete(&self, here: &mut Session) -> Result<Vec<(usize, Done)>, Halt> {
+    fn delete(&self, here: &mut MoveSession) -> Result<Vec<(usize, Done)>, Halt> {
         let shard = here.shard.shard_key.clone();
         let mut done = Vec::new();
         for (position, pair) in self.pairs().rev() {
@@ -181,7 +181,7 @@ impl Batch<'_> {
     }
 
     /// No row is deleted or changed by the server itself because those it refers to are deleted: it would be moved nowhere.
-    fn require_no_follower(&self, here: &mut Session, position: usize) -> Result<(), Failure> {
+    fn require_no_follower(&self, here: &mut MoveSession, position: usize) -> Result<(), Failure> {
         let pair = &self.lot.pairs[position];
         for key in self.lot.followers(position) {
             let is_own = key.from_position == key.to_position;
@@ -207,7 +207,7 @@ impl Batch<'_> {
     }
 
     /// Whether rows are left.
-    pub fn is_left(&self, here: &mut Session) -> Result<Option<String>, Failure> {
+    pub fn is_left(&self, here: &mut MoveSession) -> Result<Option<String>, Failure> {
         for (_, pair) in self.pairs() {
             if here.connection.run(&statements::exists(pair, self.keys))?.scalar() != Some("f") {
                 return Ok(Some(pair.name.clone()));
@@ -218,7 +218,11 @@ impl Batch<'_> {
 }
 
 /// The right shard first.
-pub fn commit(here: &mut Session, there: Option<&mut Session>, timeout: Duration) -> Result<(), Failure> {
+pub fn commit(
+    here: &mut MoveSession,
+    there: Option<&mut MoveSession>,
+    timeout: Duration,
+) -> Result<(), Failure> {
     here.patient_for(timeout);
     if let Some(there) = there {
         there.patient_for(timeout);
@@ -232,8 +236,8 @@ pub fn commit(here: &mut Session, there: Option<&mut Session>, timeout: Duration
 
 /// Tables that are as they were when all was looked at stay so until the end of the transaction.
 pub fn begin(
-    session: &mut Session,
-    facts: &Facts,
+    session: &mut MoveSession,
+    facts: &MisplacedFacts,
     sees: Sees,
     alone: &[String],
     timeout: Duration,
@@ -246,19 +250,19 @@ pub fn begin(
     Ok(())
 }
 
-pub fn make_stage(there: &mut Session, pair: &Pair) -> Result<(), Failure> {
+pub fn make_stage(there: &mut MoveSession, pair: &MovedTable) -> Result<(), Failure> {
     Ok(there.connection.run(&statements::make_stage(pair)).map(drop)?)
 }
 
 /// Rows of the stage become the table's.
-fn arrive(pair: &Pair, keys: &[String], there: &mut Session, here: &str) -> Result<Done, Failure> {
+fn arrive(pair: &MovedTable, keys: &[String], there: &mut MoveSession, here: &str) -> Result<Done, Failure> {
     let deleted = require_no_conflict(pair, keys, there, here)?;
     let moved = there.connection.run(&statements::insert(pair))?.affected;
     Ok(Done { moved, deleted })
 }
 
 /// As they were sent, once all has come.
-fn require_arrived(pair: &Pair, keys: &[String], there: &mut Session) -> Result<(), Failure> {
+fn require_arrived(pair: &MovedTable, keys: &[String], there: &mut MoveSession) -> Result<(), Failure> {
     let missing = there.connection.run(&statements::missing(pair, keys))?;
     if let Some((key, rows)) = one_of(&missing, there)? {
         let (table, there) = (pair.there.clone(), there.shard.shard_key.clone());
@@ -269,9 +273,9 @@ fn require_arrived(pair: &Pair, keys: &[String], there: &mut Session) -> Result<
 
 /// How many of the stage are there already, as they are; the stage is without them then.
 pub fn require_no_conflict(
-    pair: &Pair,
+    pair: &MovedTable,
     keys: &[String],
-    there: &mut Session,
+    there: &mut MoveSession,
     here: &str,
 ) -> Result<u64, Failure> {
     require_asked_for(pair, keys, there, here)?;
@@ -287,7 +291,12 @@ pub fn require_no_conflict(
 }
 
 /// All rows of the stage are there as well, with whatever content: how many there are.
-pub fn require_there(pair: &Pair, keys: &[String], there: &mut Session, here: &str) -> Result<u64, Failure> {
+pub fn require_there(
+    pair: &MovedTable,
+    keys: &[String],
+    there: &mut MoveSession,
+    here: &str,
+) -> Result<u64, Failure> {
     require_asked_for(pair, keys, there, here)?;
     let absent = there.connection.run(&statements::absent(pair, keys))?;
     require_none_absent(pair, &absent, there, here)?;
@@ -296,7 +305,12 @@ pub fn require_there(pair: &Pair, keys: &[String], there: &mut Session, here: &s
     count.ok_or_else(|| RemoteError::unreadable(there.connection.shard(), "its rows").into())
 }
 
-pub fn require_none_absent(pair: &Pair, absent: &Rows, there: &Session, here: &str) -> Result<(), Failure> {
+pub fn require_none_absent(
+    pair: &MovedTable,
+    absent: &Rows,
+    there: &MoveSession,
+    here: &str,
+) -> Result<(), Failure> {
     match one_of(absent, there)? {
         None => Ok(()),
         Some((key, rows)) => {
@@ -308,9 +322,9 @@ pub fn require_none_absent(pair: &Pair, absent: &Rows, there: &Session, here: &s
 
 /// What the wrong shard gives is not believed: the right one itself looks of which keys the rows are.
 pub fn require_asked_for(
-    pair: &Pair,
+    pair: &MovedTable,
     keys: &[String],
-    there: &mut Session,
+    there: &mut MoveSession,
     here: &str,
 ) -> Result<(), Failure> {
     let Some(query) = statements::strange(pair, keys) else { return Ok(()) };
@@ -323,7 +337,7 @@ pub fn require_asked_for(
     }
 }
 
-fn one_of(rows: &Rows, session: &Session) -> Result<Option<(String, u64)>, Failure> {
+fn one_of(rows: &Rows, session: &MoveSession) -> Result<Option<(String, u64)>, Failure> {
     match rows.rows.first().map(Vec::as_slice) {
         None => Ok(None),
         Some([Some(key), Some(count)]) => {

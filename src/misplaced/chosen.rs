@@ -2,8 +2,8 @@
 //! the next ones anew would pass by all that were deleted before, again and again. A row that has another place by its turn is
 //! left for the next list.
 
-use super::pair::Pair;
-use super::session::Session;
+use super::pair::MovedTable;
+use super::session::MoveSession;
 use super::statements::{self, Chosen};
 use crate::error::Failure;
 use crate::remote::RemoteError;
@@ -14,13 +14,18 @@ use std::time::Duration;
 const MOST: u32 = 2000;
 
 /// Lists all rows of the keys that are there now.
-pub fn list(here: &mut Session, pair: &Pair, keys: &[String], timeout: Duration) -> Result<(), Failure> {
+pub fn list(
+    here: &mut MoveSession,
+    pair: &MovedTable,
+    keys: &[String],
+    timeout: Duration,
+) -> Result<(), Failure> {
     here.patient_for(timeout);
     Ok(here.connection.run_unbounded(&statements::list(pair, keys)).map(drop)?)
 }
 
 /// The next ones of the list; None: it is at its end, and gone. `keys`: of which it was made, in order.
-pub fn next(here: &mut Session, keys: &[String], timeout: Duration) -> Result<Option<Chosen>, Failure> {
+pub fn next(here: &mut MoveSession, keys: &[String], timeout: Duration) -> Result<Option<Chosen>, Failure> {
     here.patient_for(timeout);
     let found = here.connection.run(&statements::next_listed(MOST))?;
     let (mut of, mut parts, mut places) = (BTreeSet::new(), BTreeSet::new(), Vec::new());

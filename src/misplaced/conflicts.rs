@@ -4,8 +4,8 @@
 use super::batch::{begin, make_stage, require_asked_for, require_none_absent};
 use super::error::MisplacedError;
 use super::lot::Lot;
-use super::pair::Pair;
-use super::session::{Sees, Session};
+use super::pair::MovedTable;
+use super::session::{MoveSession, Sees};
 use super::statements;
 use crate::error::Failure;
 use crate::remote::copy::{self, Bounds};
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// All but the commits; how many of each table. Those that refer to others first.
 pub fn delete<'a>(
     lot: &'a Lot,
-    here: &mut Session,
-    there: &mut Session,
+    here: &mut MoveSession,
+    there: &mut MoveSession,
     timeout: Duration,
 ) -> Result<Vec<(&'a str, u64)>, Failure> {
     here.patient_for(timeout);
@@ -36,7 +36,12 @@ pub fn delete<'a>(
 }
 
 /// The wrong shard learns which of its rows differ from the right one's.
-fn find(lot: &Lot, pair: &Pair, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+fn find(
+    lot: &Lot,
+    pair: &MovedTable,
+    here: &mut MoveSession,
+    there: &mut MoveSession,
+) -> Result<(), Failure> {
     make_stage(there, pair)?;
     pipe(pair, [&statements::read(pair, &lot.keys), &statements::fill_stage(pair)], here, there)?;
     require_asked_for(pair, &lot.keys, there, &here.shard.shard_key)?;
@@ -46,7 +51,7 @@ fn find(lot: &Lot, pair: &Pair, here: &mut Session, there: &mut Session) -> Resu
 }
 
 /// A row that the server would delete along may be nowhere else.
-fn require_no_follower(lot: &Lot, position: usize, here: &mut Session) -> Result<(), Failure> {
+fn require_no_follower(lot: &Lot, position: usize, here: &mut MoveSession) -> Result<(), Failure> {
     for key in lot.followers(position) {
         let found = here.connection.run(&statements::is_followed(&lot.pairs[position], key))?;
         if found.scalar() != Some("f") {
@@ -59,7 +64,12 @@ fn require_no_follower(lot: &Lot, position: usize, here: &mut Session) -> Result
 }
 
 /// As they are by now: none of them is one that only the wrong shard has, whatever clients have done since.
-fn take(lot: &Lot, pair: &Pair, here: &mut Session, there: &mut Session) -> Result<u64, Failure> {
+fn take(
+    lot: &Lot,
+    pair: &MovedTable,
+    here: &mut MoveSession,
+    there: &mut MoveSession,
+) -> Result<u64, Failure> {
     there.connection.run(&statements::empty_stage(pair))?;
     let rows =
         pipe(pair, [&statements::take_arrived(pair, &lot.keys), &statements::fill_stage(pair)], here, there)?;
@@ -68,7 +78,12 @@ fn take(lot: &Lot, pair: &Pair, here: &mut Session, there: &mut Session) -> Resu
     Ok(rows)
 }
 
-fn pipe(pair: &Pair, [out, into]: [&str; 2], from: &mut Session, to: &mut Session) -> Result<u64, Failure> {
+fn pipe(
+    pair: &MovedTable,
+    [out, into]: [&str; 2],
+    from: &mut MoveSession,
+    to: &mut MoveSession,
+) -> Result<u64, Failure> {
     copy::pipe(&mut from.connection, out, &mut to.connection, into, Bounds::unlimited())
         .map(|copied| copied.rows)
         .map_err(|error| error.of_table(&pair.name).into())

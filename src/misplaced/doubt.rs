@@ -4,19 +4,19 @@
 use super::batch::make_stage;
 use super::error::MisplacedError;
 use super::lot::Lot;
-use super::pair::Pair;
-use super::session::{Sees, Session};
+use super::pair::MovedTable;
+use super::session::{MoveSession, Sees};
 use super::statements;
 use super::unit::Unit;
-use crate::catalog::misplaced_doubt::{Doubt, Way};
+use crate::catalog::misplaced_doubt::{DoubtedBatch, MoveDoubt};
 use crate::error::Failure;
 use crate::remote::RemoteError;
 use crate::remote::copy::{self, Bounds};
-use crate::remote::transaction::{FLUSH, FLUSHED, Fate, IDENTITY, Transaction, status};
+use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, TransactionFate, status};
 use std::time::Duration;
 
 /// Of the transaction that is open there, with what more is asked.
-fn transaction(session: &mut Session) -> Result<Transaction, Failure> {
+fn transaction(session: &mut MoveSession) -> Result<Transaction, Failure> {
     let found = session
         .connection
         .run(&format!("SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text, {IDENTITY}, {FLUSHED}"))?;
@@ -30,22 +30,22 @@ fn transaction(session: &mut Session) -> Result<Transaction, Failure> {
 /// Of the transactions that are open on both sides. `witness`: another session at the wrong shard, which has it write the number of
 /// the one there; one that does not is asked no more.
 pub fn way(
-    here: &mut Session,
-    there: &mut Session,
-    witness: &mut Option<Session>,
+    here: &mut MoveSession,
+    there: &mut MoveSession,
+    witness: &mut Option<MoveSession>,
     timeout: Duration,
-) -> Result<Way, Failure> {
+) -> Result<DoubtedBatch, Failure> {
     let arrived = transaction(there)?;
     let left = transaction(here)?;
     let left = witness.as_mut().and_then(|witness| written(witness, left, timeout));
     if left.is_none() {
         *witness = None;
     }
-    Ok(Way { arrived, left })
+    Ok(DoubtedBatch { arrived, left })
 }
 
 /// The same transaction, once its number is in the log.
-fn written(witness: &mut Session, known: Transaction, timeout: Duration) -> Option<Transaction> {
+fn written(witness: &mut MoveSession, known: Transaction, timeout: Duration) -> Option<Transaction> {
     witness.patient_for(timeout);
     let question = format!("{FLUSH}; SELECT {IDENTITY}, {FLUSHED}, {}", status(&known.xid));
     let found = witness.connection.run(&question).ok()?;
@@ -56,10 +56,10 @@ fn written(witness: &mut Session, known: Transaction, timeout: Duration) -> Opti
 }
 
 /// Whether the rows have left the wrong shard, for good.
-pub fn have_left(doubt: &Doubt, here: &mut Session, timeout: Duration) -> Result<bool, Failure> {
+pub fn have_left(doubt: &MoveDoubt, here: &mut MoveSession, timeout: Duration) -> Result<bool, Failure> {
     let Some(left) = &doubt.way.left else { return Ok(false) };
     here.patient_for(timeout);
-    if fate(left, here)? != Fate::Committed {
+    if fate(left, here)? != TransactionFate::Committed {
         return Ok(false);
     }
     // It may not have waited for its standbys: what waits behind it has.
@@ -67,7 +67,7 @@ pub fn have_left(doubt: &Doubt, here: &mut Session, timeout: Duration) -> Result
     Ok(true)
 }
 
-fn fate(transaction: &Transaction, session: &mut Session) -> Result<Fate, Failure> {
+fn fate(transaction: &Transaction, session: &mut MoveSession) -> Result<TransactionFate, Failure> {
     let found = session.connection.run(&format!("SELECT {}", transaction.columns()))?;
     let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
     let unreadable = || RemoteError::unreadable(session.connection.shard(), "the outcome of a transaction");
@@ -76,17 +76,17 @@ fn fate(transaction: &Transaction, session: &mut Session) -> Result<Fate, Failur
 
 pub struct Settling<'a> {
     pub lot: &'a Lot,
-    pub doubt: &'a Doubt,
+    pub doubt: &'a MoveDoubt,
     pub timeout: Duration,
 }
 
 impl Settling<'_> {
     /// Its sessions are gone, so the transaction has come to its end.
-    pub fn run(&self, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+    pub fn run(&self, here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
         here.patient_for(self.timeout);
         there.patient_for(self.timeout);
         let fate = fate(&self.doubt.way.arrived, there)?;
-        if matches!(fate, Fate::Aborted | Fate::NotGiven) {
+        if matches!(fate, TransactionFate::Aborted | TransactionFate::NotGiven) {
             return Ok(());
         }
         let mut is_left = false;
@@ -96,16 +96,16 @@ impl Settling<'_> {
         }
         match fate {
             _ if !is_left => Ok(()),
-            Fate::Committed => self.take_away(here, there),
+            TransactionFate::Committed => self.take_away(here, there),
             _ => self.refuse(&self.doubt.tables[0].0, there),
         }
     }
 
     /// Those that refer to others first, with how many have come.
-    fn pairs(&self) -> Vec<(&Pair, u64)> {
+    fn pairs(&self) -> Vec<(&MovedTable, u64)> {
         let tables = self.lot.units.iter().flat_map(|unit: &Unit| unit.tables.iter().rev());
         let pairs = tables.map(|position| &self.lot.pairs[*position]);
-        let come = |pair: &Pair| {
+        let come = |pair: &MovedTable| {
             self.doubt.tables.iter().find(|(name, _)| *name == pair.name).map(|(_, rows)| *rows)
         };
         pairs.filter_map(|pair| come(pair).map(|rows| (pair, rows))).collect()
@@ -113,7 +113,7 @@ impl Settling<'_> {
 
     /// The right shard says which rows have come by the transaction. All of them are there as they have come, or it is not known
     /// which ones somebody has deleted.
-    fn take_away(&self, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+    fn take_away(&self, here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
         let facts = [Some(&self.lot.here), self.lot.there.as_ref()];
         for (session, facts) in [&mut *here, &mut *there].into_iter().zip(facts.into_iter().flatten()) {
             if session.begin(&facts.names, Sees::Latest, &[], self.timeout)? != facts.seen {
@@ -148,17 +148,17 @@ impl Settling<'_> {
 
     fn pipe(
         &self,
-        pair: &Pair,
+        pair: &MovedTable,
         [out, into]: [&str; 2],
-        from: &mut Session,
-        to: &mut Session,
+        from: &mut MoveSession,
+        to: &mut MoveSession,
     ) -> Result<(), Failure> {
         copy::pipe(&mut from.connection, out, &mut to.connection, into, Bounds::unlimited())
             .map(drop)
             .map_err(|error| error.of_table(&pair.name).into())
     }
 
-    fn refuse(&self, table: &str, there: &Session) -> Result<(), Failure> {
+    fn refuse(&self, table: &str, there: &MoveSession) -> Result<(), Failure> {
         let (table, shard) = (table.to_owned(), there.shard.shard_key.clone());
         Err(MisplacedError::Doubtful { run: self.doubt.run, table, shard }.into())
     }

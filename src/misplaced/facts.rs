@@ -1,6 +1,6 @@
 //! What one shard has for tables, and what refers to them.
 
-use super::session::{self, Session};
+use super::session::{self, MoveSession};
 use crate::agent::catalogs;
 use crate::agent::observe;
 use crate::agent::shape::TableShape;
@@ -11,7 +11,7 @@ use crate::remote::quote::{ident, text_array};
 use crate::remote::template::{fill, texts};
 use serde::Deserialize;
 
-pub struct Facts {
+pub struct MisplacedFacts {
     /// Their names, qualified and quoted.
     pub names: Vec<String>,
     pub shapes: Vec<TableShape>,
@@ -63,7 +63,7 @@ impl ForeignKey {
 }
 
 /// Schema and name of each of the tables on a shard.
-fn places(session: &Session, tables: &[TablePolicy]) -> (Vec<String>, Vec<String>) {
+fn places(session: &MoveSession, tables: &[TablePolicy]) -> (Vec<String>, Vec<String>) {
     let place = |policy: &TablePolicy| {
         let name = TableName::parse(&policy.table_name)
             .unwrap_or_else(|| TableName { schema: None, name: policy.table_name.clone() });
@@ -72,7 +72,7 @@ fn places(session: &Session, tables: &[TablePolicy]) -> (Vec<String>, Vec<String
     tables.iter().map(place).unzip()
 }
 
-pub fn look(session: &mut Session, tables: &[TablePolicy]) -> Result<Facts, Failure> {
+pub fn look(session: &mut MoveSession, tables: &[TablePolicy]) -> Result<MisplacedFacts, Failure> {
     let (schemas, names) = places(session, tables);
     let columns: Vec<String> = tables.iter().map(|policy| policy.shard_by.clone()).collect();
     let qualified: Vec<String> = schemas
@@ -97,17 +97,17 @@ pub fn look(session: &mut Session, tables: &[TablePolicy]) -> Result<Facts, Fail
     if !foreign_keys.iter().all(|key| is_position(&key.from_position) && is_position(&key.to_position)) {
         return Err(RemoteError::unreadable(connection.shard(), "its foreign keys").into());
     }
-    Ok(Facts { names: qualified, shapes, foreign_keys, seen })
+    Ok(MisplacedFacts { names: qualified, shapes, foreign_keys, seen })
 }
 
 /// A trigger of others that fires where rows of the tables are deleted.
-pub fn trigger(session: &mut Session, tables: &[String]) -> Result<Option<String>, Failure> {
+pub fn trigger(session: &mut MoveSession, tables: &[String]) -> Result<Option<String>, Failure> {
     let query = fill(include_str!("../../sql/misplaced/triggers.sql"), &[("tables", texts(tables))]);
     Ok(session.connection.run(&query)?.scalar().map(str::to_owned))
 }
 
 /// A rule for rows of the tables that are deleted, and whose it is.
-pub fn rule(session: &mut Session, tables: &[String]) -> Result<Option<(String, String)>, Failure> {
+pub fn rule(session: &mut MoveSession, tables: &[String]) -> Result<Option<(String, String)>, Failure> {
     let query = fill(include_str!("../../sql/misplaced/rules.sql"), &[("tables", texts(tables))]);
     let found = session.connection.run(&query)?;
     match found.rows.first().map(Vec::as_slice) {

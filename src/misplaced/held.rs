@@ -2,7 +2,7 @@
 //! on shards are closed, so that no transaction stays open there.
 
 use super::error::MisplacedError;
-use super::run::Work;
+use super::run::MoveWork;
 use crate::error::Failure;
 use crate::server::session_lock::SessionLock;
 use pgrx::prelude::*;
@@ -17,9 +17,9 @@ pub fn lock(id: i64) -> Result<SessionLock, Failure> {
     SessionLock::take(SPACE, id).ok_or_else(|| MisplacedError::Held(id).into())
 }
 
-pub struct Held {
+pub struct HeldMove {
     pub id: i64,
-    pub work: Work,
+    pub work: MoveWork,
     /// What the next step raises, once it is known why.
     pub failure: Option<Failure>,
     /// Of the last step.
@@ -28,15 +28,15 @@ pub struct Held {
 }
 
 thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<HeldMove>> = const { RefCell::new(None) };
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
     /// How many transactions of this session have committed.
     static COMMITS: Cell<u64> = const { Cell::new(0) };
 }
 
-impl Held {
+impl HeldMove {
     /// For this session alone, from now on: before anybody sees the run.
-    pub fn begin(id: i64, work: Work) -> Result<(), Failure> {
+    pub fn begin(id: i64, work: MoveWork) -> Result<(), Failure> {
         drop(HELD.take());
         if !REGISTERED.replace(true) {
             // SAFETY: the callback is a function of this library, which is never unloaded.
@@ -46,7 +46,7 @@ impl Held {
             }
         }
         let lock = lock(id)?;
-        Held { id, work, failure: None, commits: 0, lock }.keep();
+        HeldMove { id, work, failure: None, commits: 0, lock }.keep();
         Ok(())
     }
 
@@ -57,8 +57,8 @@ impl Held {
     }
 
     /// What the step before has written down is committed: a shard does nothing of which the master may know nothing.
-    pub fn back(id: i64) -> Result<Held, Failure> {
-        let is_it = |held: &Held| held.id == id && held.commits < COMMITS.get() && held.lock.is_kept();
+    pub fn back(id: i64) -> Result<HeldMove, Failure> {
+        let is_it = |held: &HeldMove| held.id == id && held.commits < COMMITS.get() && held.lock.is_kept();
         HELD.take().filter(is_it).ok_or_else(|| MisplacedError::NotHeld(id).into())
     }
 }

@@ -4,14 +4,14 @@ use super::error::MisplacedError;
 use crate::catalog::caller::Caller;
 use crate::catalog::{misplaced_run, shard};
 use crate::error::Failure;
-use crate::query::login::{self, Way};
+use crate::query::login::{self, LoginWay};
 use crate::query::opening::Manners;
-use crate::query::sessions::{Sessions, end_of};
+use crate::query::sessions::{QuerySessions, end_of};
 use crate::remote::fan_out::Question;
 use std::time::{Duration, Instant};
 
 /// As the caller's login on a shard.
-pub fn way(shard: &str, timeout: Duration) -> Result<Way, Failure> {
+pub fn way(shard: &str, timeout: Duration) -> Result<LoginWay, Failure> {
     Caller::as_owner(|caller| login::entrance(&login::role_of(caller)?, &shard::by_key(shard)?, timeout))
 }
 
@@ -22,8 +22,8 @@ pub fn end(id: i64, timeout: Duration) -> Result<(), Failure> {
         return Ok(());
     }
     let shards: Vec<String> = left.iter().map(|(shard, _)| shard.clone()).collect();
-    let ways = shards.iter().map(|shard| way(shard, timeout)).collect::<Result<Vec<Way>, Failure>>()?;
-    let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
+    let ways = shards.iter().map(|shard| way(shard, timeout)).collect::<Result<Vec<LoginWay>, Failure>>()?;
+    let mut sessions = QuerySessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
     let questions: Vec<String> = left.iter().map(|(_, backend)| end_of(backend)).collect();
     let until = Instant::now() + timeout;
     loop {

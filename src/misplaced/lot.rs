@@ -1,9 +1,9 @@
 //! Keys that belong on one shard, and what is done with their rows there and here.
 
 use super::error::MisplacedError;
-use super::facts::{self, Facts};
-use super::pair::{Pair, Side};
-use super::session::Session;
+use super::facts::{self, MisplacedFacts};
+use super::pair::{MoveSide, MovedTable};
+use super::session::MoveSession;
 use super::statements;
 use super::unit::{self, Unit};
 use crate::catalog::misplaced_run::Action;
@@ -17,11 +17,11 @@ pub struct Lot {
     pub target: Option<String>,
     /// In their canonical form, in order.
     pub keys: Vec<String>,
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<MovedTable>,
     pub units: Vec<Unit>,
-    pub here: Facts,
+    pub here: MisplacedFacts,
     /// None: nothing goes there.
-    pub there: Option<Facts>,
+    pub there: Option<MisplacedFacts>,
 }
 
 /// What is asked of all lots.
@@ -37,8 +37,8 @@ impl Lot {
     pub fn prepare(
         wish: &Wish<'_>,
         mut keys: Vec<String>,
-        here: &mut Session,
-        mut there: Option<&mut Session>,
+        here: &mut MoveSession,
+        mut there: Option<&mut MoveSession>,
     ) -> Result<Lot, Failure> {
         keys.sort_unstable();
         let mut tables = wish.tables.to_vec();
@@ -96,15 +96,15 @@ impl Lot {
 fn pairs(
     tables: &[TablePolicy],
     shard: &str,
-    here: &Facts,
+    here: &MisplacedFacts,
     target: Option<&str>,
-    there: Option<&Facts>,
-) -> Result<Vec<Pair>, MisplacedError> {
-    let here = Side { shard, facts: here };
-    let there = there.map(|facts| Side { shard: target.unwrap_or_default(), facts });
+    there: Option<&MisplacedFacts>,
+) -> Result<Vec<MovedTable>, MisplacedError> {
+    let here = MoveSide { shard, facts: here };
+    let there = there.map(|facts| MoveSide { shard: target.unwrap_or_default(), facts });
     let pair = |(position, policy): (usize, &TablePolicy)| match &there {
-        Some(there) => Pair::of(&policy.table_name, &policy.shard_by, position, [&here, there]),
-        None => Pair::alone(&policy.table_name, &policy.shard_by, position, &here),
+        Some(there) => MovedTable::of(&policy.table_name, &policy.shard_by, position, [&here, there]),
+        None => MovedTable::alone(&policy.table_name, &policy.shard_by, position, &here),
     };
     tables.iter().enumerate().map(pair).collect()
 }
@@ -112,7 +112,7 @@ fn pairs(
 /// Encodings between which every text arrives as it is, or not at all.
 const ONE_TO_ONE: [&str; 2] = ["UTF8", "LATIN1"];
 
-fn require_encodings(here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+fn require_encodings(here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
     for session in [here, there] {
         let found = session.connection.run("SHOW server_encoding")?;
         let encoding = found.scalar().unwrap_or_default();
@@ -125,7 +125,11 @@ fn require_encodings(here: &mut Session, there: &mut Session) -> Result<(), Fail
 }
 
 /// Keys that are no values of the column's type, of which there can be no rows.
-fn strangers(here: &mut Session, pair: &Pair, keys: &[String]) -> Result<BTreeSet<String>, Failure> {
+fn strangers(
+    here: &mut MoveSession,
+    pair: &MovedTable,
+    keys: &[String],
+) -> Result<BTreeSet<String>, Failure> {
     let mut found = BTreeSet::new();
     if is_stranger(here, pair, keys)? {
         for key in keys {
@@ -137,7 +141,7 @@ fn strangers(here: &mut Session, pair: &Pair, keys: &[String]) -> Result<BTreeSe
     Ok(found)
 }
 
-fn is_stranger(here: &mut Session, pair: &Pair, keys: &[String]) -> Result<bool, Failure> {
+fn is_stranger(here: &mut MoveSession, pair: &MovedTable, keys: &[String]) -> Result<bool, Failure> {
     match here.connection.run(&statements::try_keys(pair, keys)) {
         Ok(_) => Ok(false),
         Err(error) if error.sqlstate.is_some_and(|state| state.as_str().starts_with("22")) => Ok(true),
@@ -146,7 +150,7 @@ fn is_stranger(here: &mut Session, pair: &Pair, keys: &[String]) -> Result<bool,
 }
 
 /// What a rule makes of a deletion gives no rows.
-fn require_no_rule(here: &mut Session, facts: &Facts) -> Result<(), Failure> {
+fn require_no_rule(here: &mut MoveSession, facts: &MisplacedFacts) -> Result<(), Failure> {
     match facts::rule(here, &facts.names)? {
         Some((table, rule)) => {
             let what = format!("has a rule ON DELETE, {rule}");
@@ -156,7 +160,7 @@ fn require_no_rule(here: &mut Session, facts: &Facts) -> Result<(), Failure> {
     }
 }
 
-fn require_no_trigger(here: &mut Session, facts: &Facts) -> Result<(), Failure> {
+fn require_no_trigger(here: &mut MoveSession, facts: &MisplacedFacts) -> Result<(), Failure> {
     match facts::trigger(here, &facts.names)? {
         Some(what) => Err(MisplacedError::Trigger { shard: here.shard.shard_key.clone(), what }.into()),
         None => Ok(()),

@@ -25,9 +25,9 @@ mod statements;
 mod unit;
 
 use crate::catalog::caller::Caller;
-use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::keyspace::{self, LockedKeyspace};
 use crate::catalog::misplaced_doubt;
-use crate::catalog::misplaced_run::{self, Action, Deletes, End, Key};
+use crate::catalog::misplaced_run::{self, Action, Deletes, RunEnd, RunKey};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
 use crate::catalog::{endpoint, event, execution, in_use, outdated, routing, routing_history};
 use crate::error::{Failure, required};
@@ -35,13 +35,13 @@ use crate::query::login;
 use crate::query::run::chosen;
 use crate::server::sql;
 use error::MisplacedError;
-use held::{Held, lock};
-use run::{Stage, Work};
+use held::{HeldMove, lock};
+use run::{MoveStage, MoveWork};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub struct Request<'a> {
+pub struct MoveRequest<'a> {
     pub action: Action,
     pub shard: &'a str,
     pub keys: Vec<Option<String>>,
@@ -53,7 +53,7 @@ pub struct Request<'a> {
 }
 
 /// Holds the keys, for this session.
-pub fn begin(request: Request<'_>) -> Result<i64, Failure> {
+pub fn begin(request: MoveRequest<'_>) -> Result<i64, Failure> {
     durably();
     let (id, work) = Caller::as_owner(|caller| {
         let keyspace = keyspace::lock(request.keyspace)?;
@@ -73,7 +73,7 @@ pub fn begin(request: Request<'_>) -> Result<i64, Failure> {
         }
         let id = misplaced_run::insert(request.action, &keyspace.name, request.shard, &keys, &caller.name());
         told(id, &keyspace.name, request.shard, "begun");
-        let work = Work {
+        let work = MoveWork {
             action: request.action,
             keyspace: keyspace.name.clone(),
             shard: request.shard.to_owned(),
@@ -81,11 +81,11 @@ pub fn begin(request: Request<'_>) -> Result<i64, Failure> {
             tables,
             fire_triggers: request.fire_triggers,
             timeout: request.timeout,
-            stage: Stage::Held,
+            stage: MoveStage::Held,
         };
         Ok((id, work))
     })?;
-    Held::begin(id, work)?;
+    HeldMove::begin(id, work)?;
     Ok(id)
 }
 
@@ -121,7 +121,7 @@ fn tables(keyspace: &str, names: Option<&[String]>) -> Result<Vec<TablePolicy>, 
 }
 
 /// Where the keys belong, as it stays while they are held.
-fn keys(keyspace: &Locked, request: &Request<'_>) -> Result<Vec<Key>, Failure> {
+fn keys(keyspace: &LockedKeyspace, request: &MoveRequest<'_>) -> Result<Vec<RunKey>, Failure> {
     let key_type = keyspace.key_type();
     let mut names = BTreeSet::new();
     for key in &request.keys {
@@ -154,14 +154,18 @@ fn keys(keyspace: &Locked, request: &Request<'_>) -> Result<Vec<Key>, Failure> {
             None if request.action.compares() => {
                 return Err(MisplacedError::Nowhere { key, keyspace: keyspace.name.clone() }.into());
             }
-            Some(_) | None => keys.push(Key { key, entry, routed_to }),
+            Some(_) | None => keys.push(RunKey { key, entry, routed_to }),
         }
     }
     Ok(keys)
 }
 
 /// Others that hold one of the entries are of sessions that are gone.
-fn require_free(keyspace: &Locked, entries: &[Option<String>], named: &[String]) -> Result<(), Failure> {
+fn require_free(
+    keyspace: &LockedKeyspace,
+    entries: &[Option<String>],
+    named: &[String],
+) -> Result<(), Failure> {
     let mut others: BTreeMap<i64, String> =
         misplaced_run::of_entries(&keyspace.name, named, true).into_iter().collect();
     if entries.iter().any(Option::is_none)
@@ -178,7 +182,7 @@ fn require_free(keyspace: &Locked, entries: &[Option<String>], named: &[String])
 /// Does what comes next, which is to be committed; false: all is done. What has failed is raised by the step after it, so that
 /// it is known by then.
 pub fn step(id: i64) -> Result<bool, Failure> {
-    let mut held = Held::back(id)?;
+    let mut held = HeldMove::back(id)?;
     if let Some(failure) = held.failure.take() {
         return Err(failure);
     }
@@ -189,7 +193,7 @@ pub fn step(id: i64) -> Result<bool, Failure> {
     match held.work.next(id) {
         Ok(true) => held.keep(),
         Ok(false) => {
-            end(id, &held.work, End::Done, None);
+            end(id, &held.work, RunEnd::Done, None);
             return Ok(false);
         }
         Err(why) => {
@@ -197,7 +201,7 @@ pub fn step(id: i64) -> Result<bool, Failure> {
             if leftover::end(id, held.work.timeout).is_err() {
                 return Err(error::of_run(id, why));
             }
-            end(id, &held.work, End::Failed, Some(&why));
+            end(id, &held.work, RunEnd::Failed, Some(&why));
             held.failure = Some(why);
             held.keep();
         }
@@ -205,11 +209,11 @@ pub fn step(id: i64) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn end(id: i64, work: &Work, end: End, why: Option<&Failure>) {
+fn end(id: i64, work: &MoveWork, end: RunEnd, why: Option<&Failure>) {
     Caller::as_owner(|_| {
         misplaced_run::ends(id, end, why);
         let all_are_gone = match work.action {
-            Action::Delete(Deletes::OnBoth | Deletes::All) => end == End::Done,
+            Action::Delete(Deletes::OnBoth | Deletes::All) => end == RunEnd::Done,
             Action::Move | Action::Delete(Deletes::Conflicting) => false,
         };
         if all_are_gone {
@@ -234,7 +238,7 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
         leftover::end(id, timeout)?;
     }
     Caller::as_owner(|_| misplaced_doubt::forget(id));
-    if Caller::as_owner(|_| misplaced_run::ends(id, End::Abandoned, None)) {
+    if Caller::as_owner(|_| misplaced_run::ends(id, RunEnd::Abandoned, None)) {
         Ok(())
     } else {
         Err(MisplacedError::Ended(id).into())

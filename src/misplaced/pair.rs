@@ -1,12 +1,12 @@
 //! A table on the wrong shard and on the right one. What is not known to arrive as it is, is refused by name.
 
 use super::error::MisplacedError;
-use super::facts::Facts;
+use super::facts::MisplacedFacts;
 use crate::agent::shape::{Column, TableShape};
 use crate::remote::quote::{array_literal, ident};
 use std::collections::BTreeSet;
 
-pub struct Pair {
+pub struct MovedTable {
     /// As the keyspace calls it.
     pub name: String,
     /// Qualified and quoted, at the wrong shard; at the right one, empty where nothing goes there.
@@ -24,12 +24,12 @@ pub struct Pair {
 }
 
 /// One shard, for messages.
-pub struct Side<'a> {
+pub struct MoveSide<'a> {
     pub shard: &'a str,
-    pub facts: &'a Facts,
+    pub facts: &'a MisplacedFacts,
 }
 
-impl Side<'_> {
+impl MoveSide<'_> {
     fn refuse(&self, position: usize, what: impl Into<String>) -> MisplacedError {
         let table = self.facts.names[position].clone();
         MisplacedError::Table { shard: self.shard.to_owned(), table, what: what.into() }
@@ -50,14 +50,14 @@ impl Side<'_> {
     }
 }
 
-impl Pair {
+impl MovedTable {
     /// Of rows that are deleted.
     pub fn alone(
         name: &str,
         shard_by: &str,
         position: usize,
-        here: &Side<'_>,
-    ) -> Result<Pair, MisplacedError> {
+        here: &MoveSide<'_>,
+    ) -> Result<MovedTable, MisplacedError> {
         let shape = here.ordinary(position)?;
         let Some(column) = shape.column(shard_by) else {
             return Err(here.refuse(position, format!("has no column \"{shard_by}\"")));
@@ -68,7 +68,7 @@ impl Pair {
         if column.equality.is_some() {
             return Err(here.refuse(position, format!("has a nondeterministic collation for \"{shard_by}\"")));
         }
-        Ok(Pair {
+        Ok(MovedTable {
             name: name.to_owned(),
             here: here.facts.names[position].clone(),
             there: String::new(),
@@ -86,9 +86,9 @@ impl Pair {
         name: &str,
         shard_by: &str,
         position: usize,
-        [here, there]: [&Side<'_>; 2],
-    ) -> Result<Pair, MisplacedError> {
-        let pair = Pair::alone(name, shard_by, position, here)?;
+        [here, there]: [&MoveSide<'_>; 2],
+    ) -> Result<MovedTable, MisplacedError> {
+        let pair = MovedTable::alone(name, shard_by, position, here)?;
         let (from, to) = (here.ordinary(position)?, there.ordinary(position)?);
         if let Some(leaf) = to.leaves().iter().find(|leaf| leaf.persistence != "p") {
             return Err(there.refuse(position, format!("is not logged: {}", leaf.name)));
@@ -149,7 +149,7 @@ impl Pair {
             let column = ident(column);
             equality.of(&format!("s.{column}"), &format!("t.{column}"))
         });
-        Ok(Pair {
+        Ok(MovedTable {
             there: there.facts.names[position].clone(),
             same_key: same.collect::<Vec<_>>().join(" AND "),
             columns: stored.map(|column| column.name.clone()).collect(),

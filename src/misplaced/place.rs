@@ -11,7 +11,7 @@ const PASSES: u32 = 4;
 const TRIES: u32 = 3;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct MovePlace {
     pub lot: usize,
     pub unit: usize,
     /// Of those that go key by key.
@@ -24,7 +24,7 @@ pub struct Place {
     gone: u64,
 }
 
-impl Place {
+impl MovePlace {
     /// Those of which all rows are looked for; None: the unit is done.
     pub fn keys<'a>(&self, lot: &'a Lot, unit: &Unit) -> Option<&'a [String]> {
         if unit.is_whole {
@@ -39,36 +39,36 @@ impl Place {
         self.passes >= PASSES || self.tries >= TRIES
     }
 
-    pub fn next_lot(self) -> Place {
-        Place { lot: self.lot + 1, ..Place::default() }
+    pub fn next_lot(self) -> MovePlace {
+        MovePlace { lot: self.lot + 1, ..MovePlace::default() }
     }
 
-    pub fn next_unit(self) -> Place {
-        Place { lot: self.lot, unit: self.unit + 1, ..Place::default() }
+    pub fn next_unit(self) -> MovePlace {
+        MovePlace { lot: self.lot, unit: self.unit + 1, ..MovePlace::default() }
     }
 
-    pub fn next_key(self) -> Place {
-        Place { lot: self.lot, unit: self.unit, key: self.key + 1, ..Place::default() }
+    pub fn next_key(self) -> MovePlace {
+        MovePlace { lot: self.lot, unit: self.unit, key: self.key + 1, ..MovePlace::default() }
     }
 
-    pub fn listed(self) -> Place {
-        Place { is_listed: true, ..self }
+    pub fn listed(self) -> MovePlace {
+        MovePlace { is_listed: true, ..self }
     }
 
-    pub fn in_vain(self) -> Place {
-        Place { tries: self.tries + 1, ..self }
+    pub fn in_vain(self) -> MovePlace {
+        MovePlace { tries: self.tries + 1, ..self }
     }
 
     /// So many rows have gone.
-    pub fn with(self, rows: u64) -> Place {
-        Place { gone: self.gone + rows, ..self }
+    pub fn with(self, rows: u64) -> MovePlace {
+        MovePlace { gone: self.gone + rows, ..self }
     }
 
     /// All rows of a pass have had their turn. Where none has gone the next pass would be as much in vain.
-    pub fn after_all(self, is_left: bool) -> Place {
+    pub fn after_all(self, is_left: bool) -> MovePlace {
         if is_left {
             let passes = if self.gone > 0 { self.passes + 1 } else { PASSES };
-            Place { passes, is_listed: false, gone: 0, ..self }
+            MovePlace { passes, is_listed: false, gone: 0, ..self }
         } else {
             self.next_key()
         }
@@ -81,21 +81,24 @@ mod tests {
 
     #[test]
     fn every_pass_is_one_of_few() {
-        let mut place = Place::default();
+        let mut place = MovePlace::default();
         for _ in 0..PASSES {
             assert!(!place.is_last());
             place = place.listed().with(7).after_all(true);
         }
         assert!(place.is_last() && !place.is_listed);
-        assert_eq!(place.next_key(), Place { key: 1, ..Place::default() });
+        assert_eq!(place.next_key(), MovePlace { key: 1, ..MovePlace::default() });
         // Where nothing goes there is no sense in another one.
-        assert!(Place::default().listed().after_all(true).is_last());
-        assert_eq!(Place::default().with(7).after_all(false), Place { key: 1, ..Place::default() });
+        assert!(MovePlace::default().listed().after_all(true).is_last());
+        assert_eq!(
+            MovePlace::default().with(7).after_all(false),
+            MovePlace { key: 1, ..MovePlace::default() }
+        );
     }
 
     #[test]
     fn who_comes_between_is_kept_out_in_the_end() {
-        let mut place = Place::default();
+        let mut place = MovePlace::default();
         for _ in 0..TRIES {
             assert!(!place.is_last());
             place = place.in_vain();

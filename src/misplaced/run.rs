@@ -1,6 +1,6 @@
 //! A run, step by step, each of which is committed on the master before the next one begins.
 
-use super::batch::{self, Batch, Done, Halt, Of, reach};
+use super::batch::{self, Done, Halt, MoveBatch, WhichRows, reach};
 use super::chosen;
 use super::conflicts;
 use super::doubt::{self, Settling};
@@ -8,15 +8,15 @@ use super::error::MisplacedError;
 use super::leftover;
 use super::lot::{Lot, Wish};
 use super::master;
-use super::pair::Pair;
-use super::place::Place;
+use super::pair::MovedTable;
+use super::place::MovePlace;
 use super::points::BEGUN;
-use super::session::Session;
+use super::session::MoveSession;
 use super::statements;
 use super::unit::Unit;
 use crate::catalog::caller::Caller;
 use crate::catalog::misplaced_doubt;
-use crate::catalog::misplaced_run::{self, Action, Deletes, End, Key};
+use crate::catalog::misplaced_run::{self, Action, Deletes, RunEnd, RunKey};
 use crate::catalog::table_policy::TablePolicy;
 use crate::catalog::{execution, redirect};
 use crate::error::Failure;
@@ -28,40 +28,40 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What it is to do.
-pub struct Work {
+pub struct MoveWork {
     pub action: Action,
     pub keyspace: String,
     pub shard: String,
-    pub keys: Vec<Key>,
+    pub keys: Vec<RunKey>,
     pub tables: Vec<TablePolicy>,
     pub fire_triggers: bool,
     pub timeout: Duration,
-    pub stage: Stage,
+    pub stage: MoveStage,
 }
 
 /// How far it is.
-pub enum Stage {
+pub enum MoveStage {
     /// Its keys are held.
     Held,
     /// Its sessions are written down.
-    Open(Open),
+    Open(OpenRun),
     /// All is looked at, and nothing is refused.
-    Ready(Open, Vec<Lot>, Place),
+    Ready(OpenRun, Vec<Lot>, MovePlace),
     /// What a batch is about to commit is written down.
-    Prepared(Open, Vec<Lot>, Place, Pending),
+    Prepared(OpenRun, Vec<Lot>, MovePlace, Pending),
 }
 
-pub struct Open {
-    here: Session,
+pub struct OpenRun {
+    here: MoveSession,
     /// Another one there, which is in no transaction for longer than a statement. None: the login may have no other one.
-    witness: Option<Session>,
+    witness: Option<MoveSession>,
     /// By shard.
-    there: BTreeMap<String, Session>,
+    there: BTreeMap<String, MoveSession>,
 }
 
-enum Next {
-    Place(Place),
-    Commit(Place, Pending),
+enum NextStage {
+    Place(MovePlace),
+    Commit(MovePlace, Pending),
 }
 
 /// What is about to be committed.
@@ -71,33 +71,35 @@ pub struct Pending {
     alone_since: Option<Instant>,
 }
 
-impl Work {
+impl MoveWork {
     /// Does what comes next; false: all is done.
     pub fn next(&mut self, id: i64) -> Result<bool, Failure> {
-        match std::mem::replace(&mut self.stage, Stage::Held) {
-            Stage::Held => {
+        match std::mem::replace(&mut self.stage, MoveStage::Held) {
+            MoveStage::Held => {
                 self.take_over(id)?;
-                self.stage = Stage::Open(self.open(id)?);
+                self.stage = MoveStage::Open(self.open(id)?);
             }
-            Stage::Open(open) => {
+            MoveStage::Open(open) => {
                 reach(&BEGUN)?;
                 self.require_no_execution()?;
                 for shard in std::iter::once(&self.shard).chain(open.there.keys()) {
                     master::require(shard, self.timeout)?;
                 }
                 let (open, lots) = self.look(open)?;
-                self.stage = Stage::Ready(open, lots, Place::default());
+                self.stage = MoveStage::Ready(open, lots, MovePlace::default());
             }
-            Stage::Ready(mut open, lots, place) => {
+            MoveStage::Ready(mut open, lots, place) => {
                 self.stage = match self.work(id, &mut open, &lots, place)? {
                     None => return Ok(false),
-                    Some(Next::Place(place)) => Stage::Ready(open, lots, place),
-                    Some(Next::Commit(place, pending)) => Stage::Prepared(open, lots, place, pending),
+                    Some(NextStage::Place(place)) => MoveStage::Ready(open, lots, place),
+                    Some(NextStage::Commit(place, pending)) => {
+                        MoveStage::Prepared(open, lots, place, pending)
+                    }
                 };
             }
-            Stage::Prepared(mut open, lots, place, pending) => {
+            MoveStage::Prepared(mut open, lots, place, pending) => {
                 let place = self.commit(id, &mut open, &lots, place, &pending)?;
-                self.stage = Stage::Ready(open, lots, place);
+                self.stage = MoveStage::Ready(open, lots, place);
             }
         }
         Ok(true)
@@ -105,14 +107,14 @@ impl Work {
 
     /// Whatever its sessions have begun is undone by their ends.
     pub fn close(&mut self) {
-        self.stage = Stage::Held;
+        self.stage = MoveStage::Held;
     }
 
     /// Of runs whose sessions are gone.
     fn take_over(&self, id: i64) -> Result<(), Failure> {
         for before in Caller::as_owner(|_| misplaced_run::before(id)) {
             leftover::end(before, self.timeout)?;
-            Caller::as_owner(|_| misplaced_run::ends(before, End::Interrupted, None));
+            Caller::as_owner(|_| misplaced_run::ends(before, RunEnd::Interrupted, None));
         }
         Ok(())
     }
@@ -127,17 +129,17 @@ impl Work {
         }
     }
 
-    fn open(&self, id: i64) -> Result<Open, Failure> {
+    fn open(&self, id: i64) -> Result<OpenRun, Failure> {
         let schemas = Caller::as_owner(|_| schemas_of(&self.keyspace));
         let open = |shard: &str| {
-            let session = Session::open(leftover::way(shard, self.timeout)?, &schemas, self.timeout)?;
+            let session = MoveSession::open(leftover::way(shard, self.timeout)?, &schemas, self.timeout)?;
             Caller::as_owner(|_| misplaced_run::works_by(id, shard, &session.backend));
             Ok::<_, Failure>(session)
         };
         let here = open(&self.shard)?;
         let witness = match self.action {
             Action::Move => leftover::way(&self.shard, self.timeout)
-                .and_then(|way| Session::open(way, &schemas, self.timeout))
+                .and_then(|way| MoveSession::open(way, &schemas, self.timeout))
                 .ok(),
             Action::Delete(_) => None,
         };
@@ -147,11 +149,11 @@ impl Work {
                 there.insert(shard.clone(), open(shard)?);
             }
         }
-        Ok(Open { here, witness, there })
+        Ok(OpenRun { here, witness, there })
     }
 
     /// Before anything is changed all that would be refused is.
-    fn look(&self, mut open: Open) -> Result<(Open, Vec<Lot>), Failure> {
+    fn look(&self, mut open: OpenRun) -> Result<(OpenRun, Vec<Lot>), Failure> {
         let mut keys: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         for key in &self.keys {
             keys.entry(key.routed_to.clone()).or_default().push(key.key.clone());
@@ -193,7 +195,7 @@ impl Work {
     }
 
     /// What would be refused of rows is found before the first one goes.
-    fn compare(&self, lot: &Lot, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+    fn compare(&self, lot: &Lot, here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
         match self.action {
             Action::Move => on_both(lot, here, there, self.timeout, |pair, there, shard| {
                 batch::require_no_conflict(pair, &lot.keys, there, shard).map(drop)
@@ -212,8 +214,8 @@ impl Work {
         &self,
         lot: &Lot,
         target: &str,
-        here: &mut Session,
-        there: &mut Session,
+        here: &mut MoveSession,
+        there: &mut MoveSession,
     ) -> Result<(), Failure> {
         for doubt in Caller::as_owner(|_| misplaced_doubt::between(&self.keyspace, &self.shard, target)) {
             let is_table = |(name, _): &(String, u64)| lot.pairs.iter().any(|pair| pair.name == *name);
@@ -236,14 +238,22 @@ impl Work {
     }
 
     /// A batch of rows; None: none is left.
-    fn work(&self, id: i64, open: &mut Open, lots: &[Lot], place: Place) -> Result<Option<Next>, Failure> {
+    fn work(
+        &self,
+        id: i64,
+        open: &mut OpenRun,
+        lots: &[Lot],
+        place: MovePlace,
+    ) -> Result<Option<NextStage>, Failure> {
         let Some(lot) = lots.get(place.lot) else { return Ok(None) };
         if self.action == Action::Delete(Deletes::Conflicting) {
             self.delete_conflicting(id, open, lot)?;
-            return Ok(Some(Next::Place(place.next_lot())));
+            return Ok(Some(NextStage::Place(place.next_lot())));
         }
-        let Some(unit) = lot.units.get(place.unit) else { return Ok(Some(Next::Place(place.next_lot()))) };
-        let Some(keys) = place.keys(lot, unit) else { return Ok(Some(Next::Place(place.next_unit()))) };
+        let Some(unit) = lot.units.get(place.unit) else {
+            return Ok(Some(NextStage::Place(place.next_lot())));
+        };
+        let Some(keys) = place.keys(lot, unit) else { return Ok(Some(NextStage::Place(place.next_unit()))) };
         let mut place = place;
         let mut chosen = None;
         if !unit.is_whole && !place.is_last() {
@@ -257,20 +267,20 @@ impl Work {
                 // Where there were none, that is told as well.
                 Caller::as_owner(|_| misplaced_run::count(id, &pair.name, 0, 0));
                 let left = is_left(lot, unit, keys, &mut open.here, self.timeout)?;
-                return Ok(Some(Next::Place(place.after_all(left))));
+                return Ok(Some(NextStage::Place(place.after_all(left))));
             }
         }
         let of = match &chosen {
-            Some(chosen) => Of::Listed(chosen),
-            None if place.is_last() => Of::AllAlone,
-            None => Of::All,
+            Some(chosen) => WhichRows::Listed(chosen),
+            None if place.is_last() => WhichRows::AllAlone,
+            None => WhichRows::All,
         };
         let keys = chosen.as_ref().map_or(keys, |chosen| chosen.keys.as_slice());
-        let batch = Batch { lot, unit, keys, of, timeout: self.timeout };
+        let batch = MoveBatch { lot, unit, keys, of, timeout: self.timeout };
         self.batch(id, open, lots, place, &batch).map(Some)
     }
 
-    fn delete_conflicting(&self, id: i64, open: &mut Open, lot: &Lot) -> Result<(), Failure> {
+    fn delete_conflicting(&self, id: i64, open: &mut OpenRun, lot: &Lot) -> Result<(), Failure> {
         let Some(there) = self.there(lot, &mut open.there) else { return Ok(()) };
         let deleted = conflicts::delete(lot, &mut open.here, there, self.timeout)?;
         batch::commit(&mut open.here, Some(there), self.timeout)?;
@@ -285,19 +295,19 @@ impl Work {
     fn batch(
         &self,
         id: i64,
-        open: &mut Open,
+        open: &mut OpenRun,
         lots: &[Lot],
-        place: Place,
-        batch: &Batch<'_>,
-    ) -> Result<Next, Failure> {
-        let alone_since = matches!(batch.of, Of::AllAlone).then(Instant::now);
+        place: MovePlace,
+        batch: &MoveBatch<'_>,
+    ) -> Result<NextStage, Failure> {
+        let alone_since = matches!(batch.of, WhichRows::AllAlone).then(Instant::now);
         let mut there = self.there(batch.lot, &mut open.there);
         let done = match batch.prepare(&mut open.here, there.as_deref_mut()) {
             Ok(done) => done,
             // Who keeps coming between is kept out in the end.
             Err(Halt::Between(why)) if alone_since.is_none() => {
                 batch.undo(&mut open.here, there).map_err(|_| why)?;
-                return Ok(Next::Place(place.in_vain()));
+                return Ok(NextStage::Place(place.in_vain()));
             }
             Err(Halt::Between(why) | Halt::Other(why)) => return Err(why),
         };
@@ -312,12 +322,16 @@ impl Work {
                     misplaced_doubt::insert(id, target, &way, table, done.moved);
                 }
             });
-            return Ok(Next::Commit(place, pending));
+            return Ok(NextStage::Commit(place, pending));
         }
-        self.commit(id, open, lots, place, &pending).map(Next::Place)
+        self.commit(id, open, lots, place, &pending).map(NextStage::Place)
     }
 
-    fn there<'a>(&self, lot: &Lot, there: &'a mut BTreeMap<String, Session>) -> Option<&'a mut Session> {
+    fn there<'a>(
+        &self,
+        lot: &Lot,
+        there: &'a mut BTreeMap<String, MoveSession>,
+    ) -> Option<&'a mut MoveSession> {
         lot.target.as_ref().filter(|_| self.action.compares()).and_then(|target| there.get_mut(target))
     }
 
@@ -325,11 +339,11 @@ impl Work {
     fn commit(
         &self,
         id: i64,
-        open: &mut Open,
+        open: &mut OpenRun,
         lots: &[Lot],
-        place: Place,
+        place: MovePlace,
         pending: &Pending,
-    ) -> Result<Place, Failure> {
+    ) -> Result<MovePlace, Failure> {
         let lot = &lots[place.lot];
         let unit = &lot.units[place.unit];
         batch::commit(&mut open.here, self.there(lot, &mut open.there), self.timeout)?;
@@ -359,11 +373,11 @@ fn is_left(
     lot: &Lot,
     unit: &Unit,
     keys: &[String],
-    here: &mut Session,
+    here: &mut MoveSession,
     timeout: Duration,
 ) -> Result<bool, Failure> {
     here.patient_for(timeout);
-    let batch = Batch { lot, unit, keys, of: Of::All, timeout };
+    let batch = MoveBatch { lot, unit, keys, of: WhichRows::All, timeout };
     Ok(batch.is_left(here)?.is_some())
 }
 
@@ -384,7 +398,7 @@ fn notice_alone(lot: &Lot, unit: &Unit, shard: &str, lasted: Duration) {
 
 /// What splits have left at the wrong shard to redirect clients refuses whoever writes to rows of keys that have left it. By which
 /// of them it is, only a deletion tells, of one row of each key and table, which is undone.
-fn require_no_redirect(lot: &Lot, here: &mut Session, splits: &[i64]) -> Result<(), Failure> {
+fn require_no_redirect(lot: &Lot, here: &mut MoveSession, splits: &[i64]) -> Result<(), Failure> {
     for pair in &lot.pairs {
         for key in &lot.keys {
             let delete = statements::delete_one(pair, key);
@@ -411,10 +425,10 @@ fn require_no_redirect(lot: &Lot, here: &mut Session, splits: &[i64]) -> Result<
 /// Sends all rows of the keys to the right shard's stages, where they are looked at.
 fn on_both(
     lot: &Lot,
-    here: &mut Session,
-    there: &mut Session,
+    here: &mut MoveSession,
+    there: &mut MoveSession,
     timeout: Duration,
-    look: impl Fn(&Pair, &mut Session, &str) -> Result<(), Failure>,
+    look: impl Fn(&MovedTable, &mut MoveSession, &str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let shard = here.shard.shard_key.clone();
     for pair in &lot.pairs {

@@ -2,10 +2,10 @@
 
 use super::error::MisplacedError;
 use crate::agent::credential;
-use crate::catalog::execution::Backend;
+use crate::catalog::execution::ShardBackend;
 use crate::catalog::shard::Shard;
 use crate::error::Failure;
-use crate::query::login::Way;
+use crate::query::login::LoginWay;
 use crate::query::opening::{self, Manners};
 use crate::remote::quote::literal;
 use crate::remote::template::{fill, texts};
@@ -45,16 +45,16 @@ impl Sees {
     }
 }
 
-pub struct Session {
+pub struct MoveSession {
     pub connection: Connection,
     pub shard: Shard,
-    pub backend: Backend,
+    pub backend: ShardBackend,
     /// As an application's session would have it.
     path: String,
 }
 
-impl Session {
-    pub fn open(way: Way, schemas: &[String], timeout: Duration) -> Result<Session, Failure> {
+impl MoveSession {
+    pub fn open(way: LoginWay, schemas: &[String], timeout: Duration) -> Result<MoveSession, Failure> {
         let (entrance, params) = way;
         let shard = &entrance.shard;
         let concealing = |error: RemoteError, params| credential::refused(shard, error.concealing(params));
@@ -79,7 +79,12 @@ impl Session {
         }
         let pid = pid.parse().map_err(|error| RemoteError::unreadable(&shard.shard_key, error))?;
         let (username, start, path) = (entrance.username.clone(), (*start).to_owned(), (*path).to_owned());
-        Ok(Session { connection, shard: entrance.shard, backend: Backend { username, pid, start }, path })
+        Ok(MoveSession {
+            connection,
+            shard: entrance.shard,
+            backend: ShardBackend { username, pid, start },
+            path,
+        })
     }
 
     /// From now on all that is asked of it takes no longer than that.
@@ -165,7 +170,7 @@ impl Session {
     }
 
     /// Whether both are in one database of one running server, which neither addresses nor what a database knows of itself say.
-    pub fn shares_database(&mut self, other: &mut Session) -> Result<bool, Failure> {
+    pub fn shares_database(&mut self, other: &mut MoveSession) -> Result<bool, Failure> {
         let number = random();
         let take = format!("BEGIN; SELECT pg_catalog.pg_try_advisory_xact_lock({number})");
         let there = other.connection.run(&take)?;

@@ -1,11 +1,11 @@
 //! What shards are asked of rows: texts alone.
 
 use super::facts::ForeignKey;
-use super::pair::Pair;
+use super::pair::MovedTable;
 use crate::remote::quote::{array_literal, literal};
 
 /// The first of the keys that the column's type writes otherwise: rows of another key could be taken for its rows.
-pub fn other_spelling(pair: &Pair, keys: &[String]) -> String {
+pub fn other_spelling(pair: &MovedTable, keys: &[String]) -> String {
     let (list, own) = (array_literal(&pair.keys_it_has(keys)), pair.own_form("k.key"));
     format!(
         "SELECT k.key FROM pg_catalog.unnest({list}::pg_catalog.text[]) AS k (key)
@@ -14,12 +14,12 @@ pub fn other_spelling(pair: &Pair, keys: &[String]) -> String {
 }
 
 /// Fails where the column's type has no value for one of the keys.
-pub fn try_keys(pair: &Pair, keys: &[String]) -> String {
+pub fn try_keys(pair: &MovedTable, keys: &[String]) -> String {
     format!("SELECT FROM {} AS r WHERE {} LIMIT 0", pair.here, pair.is_of(keys, "r"))
 }
 
 /// Rows of the keys, as they are.
-pub fn read(pair: &Pair, keys: &[String]) -> String {
+pub fn read(pair: &MovedTable, keys: &[String]) -> String {
     let (columns, table, is_of) = (pair.columns("r"), &pair.here, pair.is_of(keys, "r"));
     format!("COPY (SELECT {columns} FROM {table} AS r WHERE {is_of}) TO STDOUT")
 }
@@ -34,7 +34,7 @@ pub struct Chosen {
 }
 
 /// Has the shard keep where all rows of the keys are, beyond the end of the transaction, and of which key each one is.
-pub fn list(pair: &Pair, keys: &[String]) -> String {
+pub fn list(pair: &MovedTable, keys: &[String]) -> String {
     let (table, key, is_of) = (&pair.here, pair.key_of("r"), pair.is_of(keys, "r"));
     format!(
         "BEGIN READ ONLY; DECLARE shardmaster_misplaced NO SCROLL CURSOR WITH HOLD FOR
@@ -51,7 +51,7 @@ pub const END_LIST: &str = "CLOSE shardmaster_misplaced";
 /// Deletes them, or those of them that were chosen. One that somebody changes meanwhile is deleted as it is by then, or not at
 /// all: a scan by places of older minor versions takes the changed row for the one that was chosen, so its key is looked at
 /// again, by what the planner has no index for.
-pub fn delete(pair: &Pair, keys: &[String], chosen: Option<&Chosen>) -> String {
+pub fn delete(pair: &MovedTable, keys: &[String], chosen: Option<&Chosen>) -> String {
     let (table, is_of) = (&pair.here, pair.is_of(keys, "r"));
     let Some(chosen) = chosen else { return format!("DELETE FROM {table} AS r WHERE {is_of}") };
     format!(
@@ -64,12 +64,12 @@ pub fn delete(pair: &Pair, keys: &[String], chosen: Option<&Chosen>) -> String {
 }
 
 /// The same, which gives what it has deleted.
-pub fn take(pair: &Pair, keys: &[String], chosen: Option<&Chosen>) -> String {
+pub fn take(pair: &MovedTable, keys: &[String], chosen: Option<&Chosen>) -> String {
     format!("COPY ({} RETURNING {}) TO STDOUT", delete(pair, keys, chosen), pair.columns("r"))
 }
 
 /// Deletes any one of a key.
-pub fn delete_one(pair: &Pair, key: &str) -> String {
+pub fn delete_one(pair: &MovedTable, key: &str) -> String {
     let (table, is_of) = (&pair.here, pair.is_of(&[key.to_owned()], "c"));
     format!(
         "DELETE FROM {table} AS r
@@ -86,25 +86,25 @@ pub const BY_KEYS: &str =
     "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off";
 
 /// Whether there are any.
-pub fn exists(pair: &Pair, keys: &[String]) -> String {
+pub fn exists(pair: &MovedTable, keys: &[String]) -> String {
     format!("SELECT EXISTS (SELECT FROM {} AS r WHERE {})", pair.here, pair.is_of(keys, "r"))
 }
 
 /// Where rows arrive at the right shard.
-pub fn make_stage(pair: &Pair) -> String {
+pub fn make_stage(pair: &MovedTable) -> String {
     let (stage, columns, table) = (&pair.stage, pair.columns("t"), &pair.there);
     format!(
         "CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {columns} FROM {table} AS t WHERE false"
     )
 }
 
-pub fn fill_stage(pair: &Pair) -> String {
+pub fn fill_stage(pair: &MovedTable) -> String {
     format!("COPY pg_temp.{} ({}) FROM STDIN", pair.stage, pair.columns(""))
 }
 
 /// How many of them are of none of the keys, whatever they were asked for with, and the key of one. What is generated is not
 /// known yet.
-pub fn strange(pair: &Pair, keys: &[String]) -> Option<String> {
+pub fn strange(pair: &MovedTable, keys: &[String]) -> Option<String> {
     let (key, stage, is_of) = (pair.key("s"), &pair.stage, pair.is_of(keys, "s"));
     (!pair.is_shard_by_generated()).then(|| {
         format!(
@@ -115,7 +115,7 @@ pub fn strange(pair: &Pair, keys: &[String]) -> Option<String> {
 }
 
 /// Where the keys of rows that have come to the right shard are at the wrong one.
-pub fn make_arrived(pair: &Pair) -> String {
+pub fn make_arrived(pair: &MovedTable) -> String {
     let (stage, key, table) = (pair.arrived(), pair.key("t"), &pair.here);
     format!(
         "CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {key} FROM {table} AS t WHERE false"
@@ -123,22 +123,22 @@ pub fn make_arrived(pair: &Pair) -> String {
 }
 
 /// Of rows that a transaction has left at the right shard.
-pub fn arrived(pair: &Pair, xid: &str) -> String {
+pub fn arrived(pair: &MovedTable, xid: &str) -> String {
     let (key, table, xid) = (pair.key("t"), &pair.there, literal(xid));
     format!(
         "COPY (SELECT {key} FROM {table} AS t WHERE t.xmin OPERATOR(pg_catalog.=) {xid}::pg_catalog.xid8::pg_catalog.xid) TO STDOUT"
     )
 }
 
-pub fn fill_arrived(pair: &Pair) -> String {
+pub fn fill_arrived(pair: &MovedTable) -> String {
     format!("COPY pg_temp.{} ({}) FROM STDIN", pair.arrived(), pair.key(""))
 }
 
-pub fn count_arrived(pair: &Pair) -> String {
+pub fn count_arrived(pair: &MovedTable) -> String {
     format!("SELECT pg_catalog.count(*) FROM pg_temp.{} AS s", pair.arrived())
 }
 
-pub fn take_arrived(pair: &Pair, keys: &[String]) -> String {
+pub fn take_arrived(pair: &MovedTable, keys: &[String]) -> String {
     let (table, stage, same_key) = (&pair.here, pair.arrived(), &pair.same_key);
     let (is_of, columns) = (pair.is_of(keys, "t"), pair.columns("t"));
     format!(
@@ -147,12 +147,12 @@ pub fn take_arrived(pair: &Pair, keys: &[String]) -> String {
     )
 }
 
-pub fn is_staged(pair: &Pair) -> String {
+pub fn is_staged(pair: &MovedTable) -> String {
     format!("SELECT EXISTS (SELECT FROM pg_temp.{} AS s)", pair.stage)
 }
 
 /// Takes away those that are there already, as they are.
-pub fn drop_equal(pair: &Pair, keys: &[String]) -> String {
+pub fn drop_equal(pair: &MovedTable, keys: &[String]) -> String {
     format!(
         "DELETE FROM pg_temp.{} AS s USING {} AS t WHERE {} AND NOT {}",
         pair.stage,
@@ -163,7 +163,7 @@ pub fn drop_equal(pair: &Pair, keys: &[String]) -> String {
 }
 
 /// How many of the others are there with other content, and the key of one.
-pub fn conflicts(pair: &Pair) -> String {
+pub fn conflicts(pair: &MovedTable) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!(
         "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
@@ -172,7 +172,7 @@ pub fn conflicts(pair: &Pair) -> String {
 }
 
 /// How many of them are not there at all, as rows of the same key, and the key of one.
-pub fn absent(pair: &Pair, keys: &[String]) -> String {
+pub fn absent(pair: &MovedTable, keys: &[String]) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     let (is_of, same_shard_by) = (pair.is_of(keys, "t"), pair.has_same_shard_by());
     format!(
@@ -183,7 +183,7 @@ pub fn absent(pair: &Pair, keys: &[String]) -> String {
 }
 
 /// How many of them are not there by their primary key, of whichever key the row there is.
-pub fn missing_keys(pair: &Pair) -> String {
+pub fn missing_keys(pair: &MovedTable) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!(
         "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
@@ -192,21 +192,21 @@ pub fn missing_keys(pair: &Pair) -> String {
 }
 
 /// The primary keys of those that are left of the stage, and have a row there.
-pub fn conflicting(pair: &Pair) -> String {
+pub fn conflicting(pair: &MovedTable) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!("COPY (SELECT {key} FROM pg_temp.{stage} AS s JOIN {there} AS t ON {same_key}) TO STDOUT")
 }
 
-pub fn count_stage(pair: &Pair) -> String {
+pub fn count_stage(pair: &MovedTable) -> String {
     format!("SELECT pg_catalog.count(*) FROM pg_temp.{} AS s", pair.stage)
 }
 
-pub fn empty_stage(pair: &Pair) -> String {
+pub fn empty_stage(pair: &MovedTable) -> String {
     format!("DELETE FROM pg_temp.{}", pair.stage)
 }
 
 /// Whether rows `c` that refer to rows `p` would be deleted or changed with those whose keys have arrived.
-pub fn is_followed(pair: &Pair, key: &ForeignKey) -> String {
+pub fn is_followed(pair: &MovedTable, key: &ForeignKey) -> String {
     let (arrived, same_key) = (pair.arrived(), &pair.same_key);
     format!(
         "SELECT EXISTS (SELECT FROM {} AS c JOIN {} AS p ON {}
@@ -220,7 +220,7 @@ pub fn is_followed(pair: &Pair, key: &ForeignKey) -> String {
 }
 
 /// Their numbers are theirs, whatever an identity column would give them.
-pub fn insert(pair: &Pair) -> String {
+pub fn insert(pair: &MovedTable) -> String {
     format!(
         "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM pg_temp.{} AS s",
         pair.there,
@@ -231,7 +231,7 @@ pub fn insert(pair: &Pair) -> String {
 }
 
 /// How many are not there as they are, and the key of one.
-pub fn missing(pair: &Pair, keys: &[String]) -> String {
+pub fn missing(pair: &MovedTable, keys: &[String]) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!(
         "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
@@ -243,7 +243,7 @@ pub fn missing(pair: &Pair, keys: &[String]) -> String {
 
 /// By their bytes, or because what is generated has made the row there another key's. Where the planner saw that condition it would
 /// take the rows there for few, and read them all for each of the others.
-fn differ(pair: &Pair, keys: &[String]) -> String {
+fn differ(pair: &MovedTable, keys: &[String]) -> String {
     let (s, t, is_of) = (pair.columns("s"), pair.columns("t"), pair.is_of(keys, "t"));
     format!("(pg_catalog.record_image_ne(ROW({s}), ROW({t})) OR CASE WHEN {is_of} THEN false ELSE true END)")
 }

@@ -4,13 +4,13 @@ use pgrx::prelude::*;
 use std::mem::{offset_of, size_of};
 
 /// A call that is to be made, in memory of the trigger's; null: none.
-pub type Call = pg_sys::FunctionCallInfo;
+pub type NativeCall = pg_sys::FunctionCallInfo;
 
 /// Makes the call of a function ready, which runs with its owner's rights if it says so.
 ///
 /// # Safety
 /// The function exists, and takes these arguments. In the call of a trigger.
-pub unsafe fn ready(function: pg_sys::Oid, arguments: &[Option<pg_sys::Datum>]) -> Call {
+pub unsafe fn ready(function: pg_sys::Oid, arguments: &[Option<pg_sys::Datum>]) -> NativeCall {
     let size = offset_of!(pg_sys::FunctionCallInfoBaseData, args)
         + arguments.len() * size_of::<pg_sys::NullableDatum>();
     // SAFETY: as the caller promises; the call's data are as long as its arguments need, and like what the server keeps for
@@ -39,7 +39,7 @@ pub unsafe fn ready(function: pg_sys::Oid, arguments: &[Option<pg_sys::Datum>]) 
 /// # Safety
 /// No frame between the server's and this one has anything to drop: an error of the function's jumps over them. It would
 /// lose its SQLSTATE on its way through a panic, which knows the server's own alone.
-pub unsafe fn make(call: Call) {
+pub unsafe fn make(call: NativeCall) {
     // SAFETY: as the caller promises, of a call that was made ready.
     unsafe {
         if !call.is_null()

@@ -2,11 +2,11 @@
 //! again whenever the server says that something of it has changed.
 
 use super::agent::{Agent, HINT};
-use super::call::{self, Call};
-use super::event::{Event, raise};
+use super::call::{self, NativeCall};
+use super::event::{NativeEvent, raise};
 use super::queue::Queue;
-use super::row::{Form, Row};
-use super::scope::{self, Kind, Set};
+use super::row::{Form, NativeRow};
+use super::scope::{self, ColumnKind, KeySet};
 use super::watch::{epoch, watch};
 use pgrx::prelude::*;
 use std::cell::RefCell;
@@ -21,18 +21,18 @@ pub const SAMPLE: u32 = 64;
 const MOST: usize = 10_000;
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
-struct Column {
+struct EntryColumn {
     number: pg_sys::AttrNumber,
     form: Form,
     /// Without the domains around it.
     type_oid: pg_sys::Oid,
 }
 
-pub struct Entry {
-    by: Column,
-    kind: Option<Kind>,
-    keys: Vec<Column>,
-    scope: Rc<Set>,
+pub struct NativeEntry {
+    by: EntryColumn,
+    kind: Option<ColumnKind>,
+    keys: Vec<EntryColumn>,
+    scope: Rc<KeySet>,
     /// None: entries are made by PL/pgSQL alone.
     pub queue: Option<Queue>,
     row_function: pg_sys::Oid,
@@ -42,14 +42,14 @@ pub struct Entry {
 }
 
 thread_local! {
-    static KNOWN: RefCell<(u64, HashMap<u32, Rc<Entry>>)> = RefCell::default();
+    static KNOWN: RefCell<(u64, HashMap<u32, Rc<NativeEntry>>)> = RefCell::default();
 }
 
 /// What the trigger is about that has been called.
 ///
 /// # Safety
 /// A trigger of this function, called for a row.
-pub unsafe fn of(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Rc<Entry> {
+pub unsafe fn of(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Rc<NativeEntry> {
     // SAFETY: as the caller promises: the trigger is one of the relation.
     let trigger = unsafe { (*data.tg_trigger).tgoid.to_u32() };
     let epoch = epoch();
@@ -72,7 +72,7 @@ pub unsafe fn of(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Rc<Entry>
 
 /// # Safety
 /// As above.
-unsafe fn find(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Entry {
+unsafe fn find(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> NativeEntry {
     // SAFETY: as the caller promises; the relation is locked, so its columns and triggers stay.
     unsafe {
         let table = (*data.tg_relation).rd_id;
@@ -81,10 +81,10 @@ unsafe fn find(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Entry {
         let arguments = arguments(data);
         let (buckets, numbers) = arguments.split_first().unwrap_or((&0, &[]));
         let root = root(&*data.tg_trigger, table);
-        let columns: Vec<Column> = numbers.iter().map(|number| column(root, table, *number)).collect();
+        let columns: Vec<EntryColumn> = numbers.iter().map(|number| column(root, table, *number)).collect();
         let mut columns = columns.into_iter();
         let by = columns.next().unwrap_or_else(|| raise(lost("arguments", table), HINT));
-        let keys: Vec<Column> = columns.collect();
+        let keys: Vec<EntryColumn> = columns.collect();
         let row_function = agent.function("_row");
         let types: Vec<pg_sys::Oid> = keys.iter().map(|key| key.type_oid).collect();
         let taken = [vec![pg_sys::CHAROID, by.type_oid, by.type_oid], types.clone(), types.clone()].concat();
@@ -95,9 +95,9 @@ unsafe fn find(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Entry {
         let scope_table = agent.relation(&format!("scope_{}_s", agent.split));
         watch(&[scope_table]);
         let is_utf8 = pg_sys::GetDatabaseEncoding() == UTF8;
-        let kind = if is_utf8 { Kind::of(by.type_oid) } else { None };
+        let kind = if is_utf8 { ColumnKind::of(by.type_oid) } else { None };
         let scope = match scope_table {
-            pg_sys::Oid::INVALID => Rc::new(Set::Unknown),
+            pg_sys::Oid::INVALID => Rc::new(KeySet::Unknown),
             table => scope::of(table, NonZeroU32::new((*buckets).unsigned_abs())),
         };
         let as_of = epoch();
@@ -106,7 +106,7 @@ unsafe fn find(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Entry {
         if !agent.arguments(look_function).is_empty() {
             raise(lost("functions", table), HINT);
         }
-        Entry { by, kind, keys, scope, queue, row_function, look_function, as_of }
+        NativeEntry { by, kind, keys, scope, queue, row_function, look_function, as_of }
     }
 }
 
@@ -166,7 +166,7 @@ unsafe fn root(trigger: &pg_sys::Trigger, table: pg_sys::Oid) -> pg_sys::Oid {
 ///
 /// # Safety
 /// The partition is locked.
-unsafe fn column(root: pg_sys::Oid, table: pg_sys::Oid, number: i32) -> Column {
+unsafe fn column(root: pg_sys::Oid, table: pg_sys::Oid, number: i32) -> EntryColumn {
     // SAFETY: look-ups in the system cache, of a name that it has given.
     unsafe {
         let number = pg_sys::AttrNumber::try_from(number).unwrap_or(0);
@@ -181,14 +181,14 @@ unsafe fn column(root: pg_sys::Oid, table: pg_sys::Oid, number: i32) -> Column {
             raise(lost("column", table), HINT);
         }
         let type_oid = pg_sys::getBaseType(type_oid);
-        Column { number, form: Form::of(type_oid), type_oid }
+        EntryColumn { number, form: Form::of(type_oid), type_oid }
     }
 }
 
-impl Entry {
+impl NativeEntry {
     /// Whether one of both versions is of the scope; None: that is not seen here.
-    pub fn is_in_scope(&self, new: Row, old: Row) -> Option<bool> {
-        let has = |row: Row| match row.value(self.by.number) {
+    pub fn is_in_scope(&self, new: NativeRow, old: NativeRow) -> Option<bool> {
+        let has = |row: NativeRow| match row.value(self.by.number) {
             None => Some(false),
             // SAFETY: a value of the column, which is of this kind; the row holds it.
             Some(value) => self.scope.has(&unsafe { self.kind?.key(value) }?),
@@ -201,8 +201,8 @@ impl Entry {
     }
 
     /// The key of a row that has kept it; None: another one, or that is not seen here.
-    pub fn same_keys(&self, new: Row, old: Row) -> Option<Vec<pg_sys::Datum>> {
-        let key = |column: &Column| {
+    pub fn same_keys(&self, new: NativeRow, old: NativeRow) -> Option<Vec<pg_sys::Datum>> {
+        let key = |column: &EntryColumn| {
             let value = new.value(column.number)?;
             let before = if new.is(old) { value } else { old.value(column.number)? };
             // SAFETY: values of the column.
@@ -215,7 +215,7 @@ impl Entry {
     ///
     /// # Safety
     /// In the call of a trigger.
-    pub unsafe fn call(&self, event: Event, new: Row, old: Row) -> Call {
+    pub unsafe fn call(&self, event: NativeEvent, new: NativeRow, old: NativeRow) -> NativeCall {
         let mut arguments = vec![Some(pg_sys::Datum::from(event.letter()))];
         arguments.extend([new, old].map(|row| row.value(self.by.number)));
         for row in [new, old] {
@@ -229,7 +229,7 @@ impl Entry {
     ///
     /// # Safety
     /// In the call of a trigger.
-    pub unsafe fn look(&self) -> Call {
+    pub unsafe fn look(&self) -> NativeCall {
         // SAFETY: the function is there, without arguments.
         unsafe { call::ready(self.look_function, &[]) }
     }
@@ -239,7 +239,7 @@ impl Entry {
 ///
 /// # Safety
 /// A trigger's function, called for a statement.
-pub unsafe fn truncated(function: pg_sys::Oid) -> Call {
+pub unsafe fn truncated(function: pg_sys::Oid) -> NativeCall {
     // SAFETY: as the caller promises; all other arguments than the first are NULL.
     unsafe {
         let agent = Agent::of(function);
@@ -249,7 +249,7 @@ pub unsafe fn truncated(function: pg_sys::Oid) -> Call {
             raise("the function for rows of a capture trigger has other arguments", HINT);
         }
         let mut arguments = vec![None; types.len()];
-        arguments[0] = Some(pg_sys::Datum::from(Event::Truncate.letter()));
+        arguments[0] = Some(pg_sys::Datum::from(NativeEvent::Truncate.letter()));
         call::ready(row_function, &arguments)
     }
 }

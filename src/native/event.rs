@@ -6,20 +6,20 @@ use pgrx::prelude::*;
 
 /// What a trigger was called for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum NativeEvent {
     Insert,
     Update,
     Delete,
     Truncate,
 }
 
-impl Event {
-    pub fn of(event: u32) -> Event {
+impl NativeEvent {
+    pub fn of(event: u32) -> NativeEvent {
         match event & pg_sys::TRIGGER_EVENT_OPMASK {
-            pg_sys::TRIGGER_EVENT_INSERT => Event::Insert,
-            pg_sys::TRIGGER_EVENT_UPDATE => Event::Update,
-            pg_sys::TRIGGER_EVENT_DELETE => Event::Delete,
-            _ => Event::Truncate,
+            pg_sys::TRIGGER_EVENT_INSERT => NativeEvent::Insert,
+            pg_sys::TRIGGER_EVENT_UPDATE => NativeEvent::Update,
+            pg_sys::TRIGGER_EVENT_DELETE => NativeEvent::Delete,
+            _ => NativeEvent::Truncate,
         }
     }
 
@@ -27,15 +27,15 @@ impl Event {
     pub fn suits(self, event: u32) -> bool {
         let is_of_row = event & pg_sys::TRIGGER_EVENT_ROW != 0;
         let is_after = event & pg_sys::TRIGGER_EVENT_TIMINGMASK == pg_sys::TRIGGER_EVENT_AFTER;
-        is_after && is_of_row != (self == Event::Truncate)
+        is_after && is_of_row != (self == NativeEvent::Truncate)
     }
 
     pub fn letter(self) -> u8 {
         match self {
-            Event::Insert => b'I',
-            Event::Update => b'U',
-            Event::Delete => b'D',
-            Event::Truncate => b'T',
+            NativeEvent::Insert => b'I',
+            NativeEvent::Update => b'U',
+            NativeEvent::Delete => b'D',
+            NativeEvent::Truncate => b'T',
         }
     }
 }

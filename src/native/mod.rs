@@ -16,13 +16,13 @@ mod scope;
 mod watch;
 
 use agent::HINT;
-use call::Call;
-use entry::Entry;
+use call::NativeCall;
+use entry::NativeEntry;
 pub use entry::SAMPLE;
-use event::{Event, raise};
+use event::{NativeEvent, raise};
 use pgrx::prelude::*;
 use pgrx::trigger_support::called_as_trigger;
-use row::Row;
+use row::NativeRow;
 pub use scope::MOST_BYTES;
 use std::ffi::CStr;
 
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn shardmaster_capture_1(fcinfo: pg_sys::FunctionCa
 
 /// Does what is simple; what is left to call.
 #[pg_guard]
-unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> Call {
+unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> NativeCall {
     // SAFETY: called by the server, as a function that returns a trigger: nobody else can call one.
     unsafe {
         if !called_as_trigger(fcinfo) {
@@ -59,13 +59,13 @@ unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> Call {
         }
         let function = (*(*fcinfo).flinfo).fn_oid;
         let data = &*(*fcinfo).context.cast::<pg_sys::TriggerData>();
-        let event = Event::of(data.tg_event);
+        let event = NativeEvent::of(data.tg_event);
         // Whoever owns it can have it called by a trigger of another kind, which gives no rows.
         if !event.suits(data.tg_event) {
             raise("a capture trigger must be AFTER a change of a row, or for TRUNCATE", HINT);
         }
         match event {
-            Event::Truncate => entry::truncated(function),
+            NativeEvent::Truncate => entry::truncated(function),
             event => of_row(function, data, event),
         }
     }
@@ -73,15 +73,17 @@ unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> Call {
 
 /// # Safety
 /// Called for a row, by a trigger of this function.
-unsafe fn of_row(function: pg_sys::Oid, data: &pg_sys::TriggerData, event: Event) -> Call {
+unsafe fn of_row(function: pg_sys::Oid, data: &pg_sys::TriggerData, event: NativeEvent) -> NativeCall {
     // SAFETY: the slots hold the row's versions while the trigger runs: the new one of an update in a slot of its own.
     unsafe {
         let entry = entry::of(function, data);
         let (new, old) = match event {
-            Event::Update => (data.tg_newslot, data.tg_trigslot),
-            Event::Insert | Event::Delete | Event::Truncate => (data.tg_trigslot, data.tg_trigslot),
+            NativeEvent::Update => (data.tg_newslot, data.tg_trigslot),
+            NativeEvent::Insert | NativeEvent::Delete | NativeEvent::Truncate => {
+                (data.tg_trigslot, data.tg_trigslot)
+            }
         };
-        let (new, old) = (Row::new(new), Row::new(old));
+        let (new, old) = (NativeRow::new(new), NativeRow::new(old));
         let is_in_scope = entry.is_in_scope(new, old);
         if is_in_scope == Some(false) {
             return std::ptr::null_mut();
@@ -99,7 +101,7 @@ unsafe fn of_row(function: pg_sys::Oid, data: &pg_sys::TriggerData, event: Event
 ///
 /// # Safety
 /// As above.
-unsafe fn queue(entry: &Entry, event: Event, new: Row, old: Row) -> Option<i64> {
+unsafe fn queue(entry: &NativeEntry, event: NativeEvent, new: NativeRow, old: NativeRow) -> Option<i64> {
     // SAFETY: as the caller promises.
     unsafe {
         if !is_ordinary() {

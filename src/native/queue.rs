@@ -2,7 +2,7 @@
 //! snapshot that is newer than that lock, and the entry written.
 
 use super::agent::Agent;
-use super::event::Event;
+use super::event::NativeEvent;
 use super::heap::is_plain_from;
 use super::row::Form;
 use super::watch;
@@ -73,7 +73,7 @@ impl Queue {
     ///
     /// # Safety
     /// In the call of a trigger, READ COMMITTED. Values of the queue's types.
-    pub unsafe fn insert(&self, event: Event, keys: &[pg_sys::Datum], as_of: u64) -> Option<i64> {
+    pub unsafe fn insert(&self, event: NativeEvent, keys: &[pg_sys::Datum], as_of: u64) -> Option<i64> {
         // SAFETY: what is opened here is closed here, or by the end of a (sub)transaction that fails. Locks tell what has
         // been changed before: then nothing of it is used.
         unsafe {
@@ -149,7 +149,7 @@ unsafe fn is_open(sequence: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> boo
 
 /// # Safety
 /// A queue, and values of its key.
-unsafe fn write(queue: pg_sys::Relation, event: Event, keys: &[pg_sys::Datum]) -> i64 {
+unsafe fn write(queue: pg_sys::Relation, event: NativeEvent, keys: &[pg_sys::Datum]) -> i64 {
     // SAFETY: as the caller promises. The table has no more than these columns and an index over its own columns, which is
     // all that is written here.
     unsafe {

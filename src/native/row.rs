@@ -5,17 +5,17 @@ use pgrx::varlena;
 
 /// One version of a row.
 #[derive(Clone, Copy)]
-pub struct Row(*mut pg_sys::TupleTableSlot);
+pub struct NativeRow(*mut pg_sys::TupleTableSlot);
 
-impl Row {
+impl NativeRow {
     /// # Safety
     /// A slot that holds a row for as long as this is used.
-    pub unsafe fn new(slot: *mut pg_sys::TupleTableSlot) -> Row {
-        Row(slot)
+    pub unsafe fn new(slot: *mut pg_sys::TupleTableSlot) -> NativeRow {
+        NativeRow(slot)
     }
 
     /// Whether both are one and the same.
-    pub fn is(self, other: Row) -> bool {
+    pub fn is(self, other: NativeRow) -> bool {
         std::ptr::eq(self.0, other.0)
     }
 

@@ -19,7 +19,7 @@ const OF_KEY: usize = 32;
 
 /// What a shard-by column holds: equal where the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     SmallInt,
     Integer,
     BigInt,
@@ -27,15 +27,15 @@ pub enum Kind {
     Uuid,
 }
 
-impl Kind {
+impl ColumnKind {
     /// Of a type that no domain is around.
-    pub fn of(type_oid: pg_sys::Oid) -> Option<Kind> {
+    pub fn of(type_oid: pg_sys::Oid) -> Option<ColumnKind> {
         match type_oid {
-            pg_sys::INT2OID => Some(Kind::SmallInt),
-            pg_sys::INT4OID => Some(Kind::Integer),
-            pg_sys::INT8OID => Some(Kind::BigInt),
-            pg_sys::TEXTOID | pg_sys::VARCHAROID => Some(Kind::Text),
-            pg_sys::UUIDOID => Some(Kind::Uuid),
+            pg_sys::INT2OID => Some(ColumnKind::SmallInt),
+            pg_sys::INT4OID => Some(ColumnKind::Integer),
+            pg_sys::INT8OID => Some(ColumnKind::BigInt),
+            pg_sys::TEXTOID | pg_sys::VARCHAROID => Some(ColumnKind::Text),
+            pg_sys::UUIDOID => Some(ColumnKind::Uuid),
             _ => None,
         }
     }
@@ -48,21 +48,21 @@ impl Kind {
         // SAFETY: as the caller promises.
         unsafe {
             match self {
-                Kind::SmallInt => Some(Key::BigInt((value.value() as i16).into())),
-                Kind::Integer => Some(Key::BigInt((value.value() as i32).into())),
-                Kind::BigInt => Some(Key::BigInt(value.value() as i64)),
-                Kind::Text => {
+                ColumnKind::SmallInt => Some(Key::BigInt((value.value() as i16).into())),
+                ColumnKind::Integer => Some(Key::BigInt((value.value() as i32).into())),
+                ColumnKind::BigInt => Some(Key::BigInt(value.value() as i64)),
+                ColumnKind::Text => {
                     let bytes = Form::Varying.bytes(value)?;
                     std::str::from_utf8(bytes).ok().map(Key::Text)
                 }
-                Kind::Uuid => Form::Fixed(16).bytes(value)?.try_into().ok().map(Key::Uuid),
+                ColumnKind::Uuid => Form::Fixed(16).bytes(value)?.try_into().ok().map(Key::Uuid),
             }
         }
     }
 }
 
 /// The keys of a scope.
-pub enum Set {
+pub enum KeySet {
     Numbers(HashSet<i64>),
     Texts(HashSet<Box<str>>),
     Uuids(HashSet<[u8; 16]>),
@@ -72,22 +72,22 @@ pub enum Set {
     Unknown,
 }
 
-impl Set {
+impl KeySet {
     /// None: that is not known here.
     pub fn has(&self, key: &Key<'_>) -> Option<bool> {
         match (self, key) {
-            (Set::Numbers(keys), Key::BigInt(key)) => Some(keys.contains(key)),
-            (Set::Texts(keys), Key::Text(key)) => Some(keys.contains(*key)),
-            (Set::Uuids(keys), Key::Uuid(key)) => Some(keys.contains(key)),
-            (Set::Buckets(count, buckets), _) => Some(buckets.contains(&shard_for(*key, *count).into())),
-            (Set::Numbers(_) | Set::Texts(_) | Set::Uuids(_) | Set::Unknown, _) => None,
+            (KeySet::Numbers(keys), Key::BigInt(key)) => Some(keys.contains(key)),
+            (KeySet::Texts(keys), Key::Text(key)) => Some(keys.contains(*key)),
+            (KeySet::Uuids(keys), Key::Uuid(key)) => Some(keys.contains(key)),
+            (KeySet::Buckets(count, buckets), _) => Some(buckets.contains(&shard_for(*key, *count).into())),
+            (KeySet::Numbers(_) | KeySet::Texts(_) | KeySet::Uuids(_) | KeySet::Unknown, _) => None,
         }
     }
 }
 
 thread_local! {
     /// By table and number of buckets, which a trigger says: what one has said is nothing to another.
-    static KNOWN: RefCell<HashMap<(u32, u32), Rc<Set>>> = RefCell::default();
+    static KNOWN: RefCell<HashMap<(u32, u32), Rc<KeySet>>> = RefCell::default();
     /// Something was done to one of these tables: dropped, in the end.
     static IS_STALE: Cell<bool> = const { Cell::new(false) };
 }
@@ -106,7 +106,7 @@ pub fn invalidated(relation: pg_sys::Oid) {
 ///
 /// # Safety
 /// In a transaction. The table is one of scopes, of keys or buckets.
-pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<Set> {
+pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<KeySet> {
     if IS_STALE.replace(false) {
         KNOWN.with_borrow_mut(HashMap::clear);
     }
@@ -122,7 +122,7 @@ pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<Set> {
 
 /// # Safety
 /// As above.
-unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
+unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> KeySet {
     const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
     // SAFETY: as the caller promises; what is opened here is closed here, or by the end of a transaction that fails. The
     // newest snapshot shows what was committed before the triggers, whatever that of the transaction shows. What is read of
@@ -132,12 +132,12 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
         // Whoever owns it may have put something else into its place, that cannot be read as this is.
         if !is_plain_from(relation, &[]) {
             pg_sys::relation_close(relation, LOCK);
-            return Set::Unknown;
+            return KeySet::Unknown;
         }
         // Whose first column is gone, or holds NULL, is none of these either: what is read of it is no key.
         let kind = match pg_sys::get_atttype(table, 1) {
             pg_sys::Oid::INVALID => None,
-            type_oid => Kind::of(pg_sys::getBaseType(type_oid)),
+            type_oid => ColumnKind::of(pg_sys::getBaseType(type_oid)),
         };
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
         let scan = pg_sys::systable_beginscan(
@@ -151,7 +151,7 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
         let columns = (*(*relation).rd_att).natts as usize;
         let (mut values, mut nulls) = (vec![pg_sys::Datum::null(); columns], vec![false; columns]);
         let mut found =
-            Found { numbers: HashSet::new(), texts: HashSet::new(), uuids: HashSet::new(), bytes: 0 };
+            FoundScope { numbers: HashSet::new(), texts: HashSet::new(), uuids: HashSet::new(), bytes: 0 };
         let mut is_known = kind.is_some();
         while is_known {
             let tuple = pg_sys::systable_getnext(scan);
@@ -169,23 +169,25 @@ unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
         pg_sys::UnregisterSnapshot(snapshot);
         pg_sys::relation_close(relation, LOCK);
         match (is_known, kind, buckets) {
-            (true, Some(Kind::Integer), Some(count)) => Set::Buckets(count, found.numbers),
-            (true, Some(Kind::SmallInt | Kind::Integer | Kind::BigInt), None) => Set::Numbers(found.numbers),
-            (true, Some(Kind::Text), None) => Set::Texts(found.texts),
-            (true, Some(Kind::Uuid), None) => Set::Uuids(found.uuids),
-            (true | false, _, _) => Set::Unknown,
+            (true, Some(ColumnKind::Integer), Some(count)) => KeySet::Buckets(count, found.numbers),
+            (true, Some(ColumnKind::SmallInt | ColumnKind::Integer | ColumnKind::BigInt), None) => {
+                KeySet::Numbers(found.numbers)
+            }
+            (true, Some(ColumnKind::Text), None) => KeySet::Texts(found.texts),
+            (true, Some(ColumnKind::Uuid), None) => KeySet::Uuids(found.uuids),
+            (true | false, _, _) => KeySet::Unknown,
         }
     }
 }
 
-struct Found {
+struct FoundScope {
     numbers: HashSet<i64>,
     texts: HashSet<Box<str>>,
     uuids: HashSet<[u8; 16]>,
     bytes: usize,
 }
 
-impl Found {
+impl FoundScope {
     /// False: that are too many.
     fn add(&mut self, key: &Key<'_>) -> bool {
         let bytes = match key {
@@ -213,25 +215,25 @@ mod tests {
 
     #[test]
     fn a_key_is_found_in_a_set_of_its_own_kind_alone() {
-        let numbers = Set::Numbers(HashSet::from([7]));
+        let numbers = KeySet::Numbers(HashSet::from([7]));
         assert_eq!(numbers.has(&Key::BigInt(7)), Some(true));
         assert_eq!(numbers.has(&Key::BigInt(8)), Some(false));
         assert_eq!(numbers.has(&Key::Text("7")), None);
-        assert_eq!(Set::Unknown.has(&Key::BigInt(7)), None);
+        assert_eq!(KeySet::Unknown.has(&Key::BigInt(7)), None);
     }
 
     #[test]
     fn a_key_of_any_kind_has_a_bucket() {
         let count = NonZeroU32::new(16).unwrap();
         let bucket = i64::from(shard_for("a", count));
-        let set = Set::Buckets(count, HashSet::from([bucket]));
+        let set = KeySet::Buckets(count, HashSet::from([bucket]));
         assert_eq!(set.has(&Key::Text("a")), Some(true));
     }
 
     #[test]
     fn a_session_keeps_no_more_than_so_many_bytes() {
         let mut found =
-            Found { numbers: HashSet::new(), texts: HashSet::new(), uuids: HashSet::new(), bytes: 0 };
+            FoundScope { numbers: HashSet::new(), texts: HashSet::new(), uuids: HashSet::new(), bytes: 0 };
         let long = "x".repeat(MOST_BYTES - OF_KEY);
         assert!(found.add(&Key::Text(&long)));
         assert!(!found.add(&Key::Text("")));

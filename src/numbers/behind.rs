@@ -1,22 +1,22 @@
 //! Sequences and the rows of two shards: a number that is in a row already and that a sequence is yet to give out, as after a
 //! restore of its shard.
 
-use super::look::{Column, Sequence};
+use super::look::{NumberColumn, ShardSequence};
 use super::rows::{greatest_within, is_behind, range_to_come};
 use crate::remote::{Connection, RemoteError};
 use std::collections::BTreeSet;
 
 /// One of the two.
-pub struct End<'a> {
+pub struct NumberEnd<'a> {
     pub session: &'a mut Connection,
     /// Its tables by their positions, qualified and quoted; None: it has no such table, or it is not looked at.
     pub tables: Vec<Option<String>>,
-    pub sequences: Vec<Sequence>,
+    pub sequences: Vec<ShardSequence>,
 }
 
 /// Such a number.
-pub struct Behind {
-    pub column: Column,
+pub struct NumberBehind {
+    pub column: NumberColumn,
     pub number: i64,
     /// Where the row is.
     pub shard: String,
@@ -25,7 +25,7 @@ pub struct Behind {
     pub of: String,
 }
 
-impl Behind {
+impl NumberBehind {
     pub fn text(&self) -> String {
         format!(
             "column \"{}\": a row on shard \"{}\" has {}, which sequence {} of shard \"{}\" has not given out yet",
@@ -35,20 +35,20 @@ impl Behind {
 }
 
 /// What a sequence of one of the ends is yet to give out.
-struct ToCome {
+struct EndToCome {
     end: usize,
-    sequence: Sequence,
-    column: Column,
+    sequence: ShardSequence,
+    column: NumberColumn,
     range: [i64; 2],
 }
 
 /// Those of numbers that a shard has for itself, in the rows of both.
-pub fn find(ends: &mut [End<'_>; 2]) -> Result<Vec<Behind>, RemoteError> {
+pub fn find(ends: &mut [NumberEnd<'_>; 2]) -> Result<Vec<NumberBehind>, RemoteError> {
     let mut all = Vec::new();
     for (end, of) in ends.iter().enumerate() {
         for sequence in &of.sequences {
             let Some(range) = range_to_come(sequence) else { continue };
-            all.extend(sequence.sought.iter().map(|column| ToCome {
+            all.extend(sequence.sought.iter().map(|column| EndToCome {
                 end,
                 sequence: sequence.clone(),
                 column: column.clone(),
@@ -60,11 +60,11 @@ pub fn find(ends: &mut [End<'_>; 2]) -> Result<Vec<Behind>, RemoteError> {
     let mut found = Vec::new();
     for holder in 0..ends.len() {
         for (at, number) in rows_of(&mut ends[holder], &all)? {
-            let Some(ToCome { end, sequence, column, .. }) = all.get(at) else { continue };
+            let Some(EndToCome { end, sequence, column, .. }) = all.get(at) else { continue };
             if !is_behind(ends[*end].session, &sequence.oid, number)? || !known.insert(at) {
                 continue;
             }
-            found.push(Behind {
+            found.push(NumberBehind {
                 column: column.clone(),
                 number,
                 shard: ends[holder].session.shard().to_owned(),
@@ -77,10 +77,12 @@ pub fn find(ends: &mut [End<'_>; 2]) -> Result<Vec<Behind>, RemoteError> {
 }
 
 /// Which of these numbers rows of an end have.
-fn rows_of(end: &mut End<'_>, all: &[ToCome]) -> Result<Vec<(usize, i64)>, RemoteError> {
-    let is_there = |column: &Column| end.sequences.iter().any(|sequence| sequence.sought.contains(column));
+fn rows_of(end: &mut NumberEnd<'_>, all: &[EndToCome]) -> Result<Vec<(usize, i64)>, RemoteError> {
+    let is_there =
+        |column: &NumberColumn| end.sequences.iter().any(|sequence| sequence.sought.contains(column));
     let mut queries = Vec::new();
-    for (at, ToCome { column, range, .. }) in all.iter().enumerate().filter(|(_, of)| is_there(&of.column)) {
+    for (at, EndToCome { column, range, .. }) in all.iter().enumerate().filter(|(_, of)| is_there(&of.column))
+    {
         let Some(Some(table)) = end.tables.get(column.0) else { continue };
         queries.push(format!("(SELECT {at}, {})", greatest_within(table, &column.1, *range)));
     }

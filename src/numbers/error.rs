@@ -10,7 +10,7 @@ pub enum SpreadError {
     #[error("no shard holds rows")]
     NoShards,
     #[error("sequences of keyspace \"{keyspace}\" cannot be spread: {first}")]
-    Problems { keyspace: String, first: Problem, all: Vec<String> },
+    Problems { keyspace: String, first: SpreadProblem, all: Vec<String> },
     #[error("no block of numbers is left below {below} for keyspace \"{keyspace}\"")]
     NoBlock { keyspace: String, below: i64 },
     #[error(
@@ -21,13 +21,13 @@ pub enum SpreadError {
 
 /// What keeps one sequence from being spread.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct SpreadProblem {
     pub state: SqlState,
     pub text: String,
     pub hint: String,
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for SpreadProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }

@@ -14,11 +14,11 @@ use std::time::Instant;
 const LOOK: &str = include_str!("../../sql/numbers/look.sql");
 
 /// A column: the table's position among those of the keyspace, and its plain name.
-pub type Column = (usize, String);
+pub type NumberColumn = (usize, String);
 
 /// A sequence of a shard.
 #[derive(Debug, Clone)]
-pub struct Sequence {
+pub struct ShardSequence {
     /// Its number there.
     pub oid: String,
     /// Qualified and quoted.
@@ -30,7 +30,7 @@ pub struct Sequence {
     pub may_set: bool,
     pub owner: String,
     /// What it fills.
-    pub columns: BTreeSet<Column>,
+    pub columns: BTreeSet<NumberColumn>,
     /// The greatest number that all of them, and what refers to them, can hold; and which of them holds the least.
     pub holds: i64,
     pub held_by: String,
@@ -41,7 +41,7 @@ pub struct Sequence {
     /// What may fail for such numbers, or make the same of two of them.
     pub narrow: Option<String>,
     /// Those of them whose rows are looked at.
-    pub sought: BTreeSet<Column>,
+    pub sought: BTreeSet<NumberColumn>,
     /// The greatest number in a row, as far as it was looked for.
     pub in_rows: Option<i64>,
     /// Whether a row of some shard has a number that it is yet to give out.
@@ -54,7 +54,7 @@ pub struct OnShard {
     pub session: Connection,
     /// Which database of which running server it is.
     place: String,
-    pub sequences: Vec<Sequence>,
+    pub sequences: Vec<ShardSequence>,
     /// The tables, in their order.
     pub schemas: Vec<String>,
     pub names: Vec<String>,
@@ -62,7 +62,7 @@ pub struct OnShard {
 
 impl OnShard {
     /// Whether both are one sequence: two shards in one database may draw from it.
-    pub fn is_one(&self, own: &Sequence, other: &OnShard, theirs: &Sequence) -> bool {
+    pub fn is_one(&self, own: &ShardSequence, other: &OnShard, theirs: &ShardSequence) -> bool {
         self.place == other.place && own.oid == theirs.oid
     }
 }
@@ -95,7 +95,7 @@ pub fn place_of(session: &mut Connection) -> Result<String> {
 }
 
 /// The sequences of some tables: lists of their schemas, names and shard-by columns.
-pub fn of_tables(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<Sequence>> {
+pub fn of_tables(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<ShardSequence>> {
     let rows = catalogs::ask(session, LOOK, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
     let mut found = read(session.shard(), &rows.rows)?;
     let readable = found.iter_mut().filter(|sequence| sequence.may_read);
@@ -145,8 +145,8 @@ pub fn still_sequences<'a>(sequences: impl Iterator<Item = (&'a str, &'a str)> +
     )
 }
 
-fn read(shard: &str, rows: &[Vec<Option<String>>]) -> Result<Vec<Sequence>> {
-    let mut found: BTreeMap<String, Sequence> = BTreeMap::new();
+fn read(shard: &str, rows: &[Vec<Option<String>>]) -> Result<Vec<ShardSequence>> {
+    let mut found: BTreeMap<String, ShardSequence> = BTreeMap::new();
     for row in rows {
         let sequence =
             one(row).ok_or_else(|| RemoteError::unreadable(shard, "what its sequences are like"))?;
@@ -158,7 +158,7 @@ fn read(shard: &str, rows: &[Vec<Option<String>>]) -> Result<Vec<Sequence>> {
     Ok(found.into_values().collect())
 }
 
-impl Sequence {
+impl ShardSequence {
     /// Whether somebody has said where its numbers end: no type does there.
     pub fn is_bounded(&self) -> bool {
         ![i64::from(i16::MAX), i64::from(i32::MAX), i64::MAX].contains(&self.numbers.max)
@@ -171,7 +171,7 @@ impl Sequence {
         numbers
     }
 
-    fn fills_also(&mut self, other: Sequence) {
+    fn fills_also(&mut self, other: ShardSequence) {
         self.columns.extend(other.columns);
         self.sought.extend(other.sought);
         self.is_needed |= other.is_needed;
@@ -184,13 +184,13 @@ impl Sequence {
 }
 
 /// One column that it fills.
-fn one(row: &[Option<String>]) -> Option<Sequence> {
+fn one(row: &[Option<String>]) -> Option<ShardSequence> {
     let text = |at: usize| row.get(at).cloned().flatten();
     let is = |at: usize| text(at).as_deref() == Some("t");
-    let column: Column = (text(0)?.parse().ok()?, text(1)?);
+    let column: NumberColumn = (text(0)?.parse().ok()?, text(1)?);
     // Of a text nobody knows which part is the number; and where no index helps, only what a key needs is worth a look at all rows.
     let is_sought = is(17) && (is(14) || is(15));
-    Some(Sequence {
+    Some(ShardSequence {
         oid: text(2)?,
         name: text(3)?,
         numbers: Numbers::read(row.get(4..9)?)?,

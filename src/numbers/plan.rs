@@ -1,14 +1,14 @@
 //! Which sequences of which shards get a block, and which one: what is decided before anything changes.
 
 use super::block::{Block, Blocks};
-use super::error::Problem;
-use super::look::{OnShard, Sequence};
-use crate::catalog::number_block::Given;
+use super::error::SpreadProblem;
+use super::look::{OnShard, ShardSequence};
+use crate::catalog::number_block::GivenBlock;
 use crate::error::SqlState;
 
 /// What becomes of a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SpreadOutcome {
     /// It gets these numbers.
     Gets([i64; 2]),
     /// It has numbers of its own already.
@@ -22,16 +22,16 @@ pub enum Outcome {
 }
 
 /// By the shard's place in the list, and the sequence's in that of the shard.
-pub struct Plan {
-    pub outcomes: Vec<Vec<Outcome>>,
+pub struct SpreadPlan {
+    pub outcomes: Vec<Vec<SpreadOutcome>>,
     /// To be written down: those that are given out, and those that are found.
-    pub given: Vec<Given>,
-    pub problems: Vec<Problem>,
+    pub given: Vec<GivenBlock>,
+    pub problems: Vec<SpreadProblem>,
 }
 
-pub fn make(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Plan {
-    let mut plan = Plan { outcomes: Vec::new(), given: Vec::new(), problems: Vec::new() };
-    let standings: Vec<Vec<Standing>> = shards
+pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadPlan {
+    let mut plan = SpreadPlan { outcomes: Vec::new(), given: Vec::new(), problems: Vec::new() };
+    let standings: Vec<Vec<NumberStanding>> = shards
         .iter()
         .enumerate()
         .map(|(at, shard)| standings(shards, at, shard, known, &mut plan.given))
@@ -40,15 +40,15 @@ pub fn make(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Plan {
     let mut last = last_of(known).max(last_of(&plan.given));
     let drawn = drawn(shards);
     for (shard, standings) in shards.iter().zip(standings) {
-        let mut taken: Vec<Taken<'_>> = Vec::new();
+        let mut taken: Vec<TakenBlock<'_>> = Vec::new();
         let mut outcomes = Vec::new();
         for (sequence, standing) in shard.sequences.iter().zip(standings) {
             outcomes.push(match standing {
-                Standing::Same(other) => Outcome::Shared(other),
-                Standing::Apart => Outcome::Keeps,
-                Standing::ApartForNow(why) => Outcome::KeepsForNow(why),
-                Standing::Open => {
-                    let origin = Origin::of(sequence, shard, known);
+                NumberStanding::Same(other) => SpreadOutcome::Shared(other),
+                NumberStanding::Apart => SpreadOutcome::Keeps,
+                NumberStanding::ApartForNow(why) => SpreadOutcome::KeepsForNow(why),
+                NumberStanding::Open => {
+                    let origin = NumberOrigin::of(sequence, shard, known);
                     let shared = taken.iter_mut().find(|taken| taken.may_have(sequence, origin));
                     let next =
                         shared.as_ref().map_or_else(|| blocks.next(drawn, last), |taken| Some(taken.block));
@@ -58,16 +58,16 @@ pub fn make(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Plan {
                                 Some(taken) => taken.by.push((sequence, origin)),
                                 None => {
                                     last = block.last;
-                                    taken.push(Taken { block, by: vec![(sequence, origin)] });
+                                    taken.push(TakenBlock { block, by: vec![(sequence, origin)] });
                                 }
                             }
-                            Outcome::Gets(range)
+                            SpreadOutcome::Gets(range)
                         }
-                        (Ok(_), None) => Outcome::Left("has no block".to_owned()),
+                        (Ok(_), None) => SpreadOutcome::Left("has no block".to_owned()),
                         (Err(problem), _) => {
                             let text = problem.text.clone();
                             plan.problems.extend(sequence.is_needed.then_some(problem));
-                            Outcome::Left(text)
+                            SpreadOutcome::Left(text)
                         }
                     }
                 }
@@ -75,7 +75,7 @@ pub fn make(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Plan {
         }
         let shard_key = &shard.shard.shard_key;
         plan.given.extend(
-            taken.iter().map(|taken| Given { shard_key: shard_key.clone(), range: taken.block.range() }),
+            taken.iter().map(|taken| GivenBlock { shard_key: shard_key.clone(), range: taken.block.range() }),
         );
         plan.outcomes.push(outcomes);
     }
@@ -83,14 +83,14 @@ pub fn make(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Plan {
 }
 
 /// A block that sequences of one shard get, and which ones.
-struct Taken<'a> {
+struct TakenBlock<'a> {
     block: Block,
-    by: Vec<(&'a Sequence, Origin)>,
+    by: Vec<(&'a ShardSequence, NumberOrigin)>,
 }
 
-impl Taken<'_> {
+impl TakenBlock<'_> {
     /// Whether another one may draw from the same block: what was apart on its shard stays so, and so do those of one column.
-    fn may_have(&self, sequence: &Sequence, origin: Origin) -> bool {
+    fn may_have(&self, sequence: &ShardSequence, origin: NumberOrigin) -> bool {
         self.by
             .iter()
             .all(|(other, of)| of.may_be_with(origin) && other.columns.is_disjoint(&sequence.columns))
@@ -99,7 +99,7 @@ impl Taken<'_> {
 
 /// Which numbers a sequence has had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum NumberOrigin {
     /// Those of any.
     Ordinary,
     /// A block that it was given, by its first number.
@@ -108,29 +108,32 @@ enum Origin {
     ByHand([i64; 3]),
 }
 
-impl Origin {
-    fn of(sequence: &Sequence, shard: &OnShard, known: &[Given]) -> Origin {
+impl NumberOrigin {
+    fn of(sequence: &ShardSequence, shard: &OnShard, known: &[GivenBlock]) -> NumberOrigin {
         let (min, max) = (sequence.numbers.min, sequence.numbers.max);
-        let is_its = |given: &&Given| given.shard_key == shard.shard.shard_key && given.has([min, max]);
+        let is_its = |given: &&GivenBlock| given.shard_key == shard.shard.shard_key && given.has([min, max]);
         match known.iter().find(is_its) {
-            Some(given) => Origin::Block(given.range[0]),
-            None if sequence.is_bounded() || sequence.start != 1 => {
-                Origin::ByHand([min, if sequence.is_bounded() { max } else { i64::MAX }, sequence.start])
-            }
-            None => Origin::Ordinary,
+            Some(given) => NumberOrigin::Block(given.range[0]),
+            None if sequence.is_bounded() || sequence.start != 1 => NumberOrigin::ByHand([
+                min,
+                if sequence.is_bounded() { max } else { i64::MAX },
+                sequence.start,
+            ]),
+            None => NumberOrigin::Ordinary,
         }
     }
 
-    fn may_be_with(self, other: Origin) -> bool {
+    fn may_be_with(self, other: NumberOrigin) -> bool {
         match (self, other) {
-            (Origin::Ordinary, Origin::Block(_)) | (Origin::Block(_), Origin::Ordinary) => true,
+            (NumberOrigin::Ordinary, NumberOrigin::Block(_))
+            | (NumberOrigin::Block(_), NumberOrigin::Ordinary) => true,
             _ => self == other,
         }
     }
 }
 
 /// The next block of all.
-pub fn next(shards: &[OnShard], known: &[Given], blocks: Blocks) -> Option<Block> {
+pub fn next(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> Option<Block> {
     let mut found = known.to_vec();
     for (at, shard) in shards.iter().enumerate() {
         standings(shards, at, shard, known, &mut found);
@@ -143,7 +146,7 @@ fn drawn(shards: &[OnShard]) -> i64 {
     shards.iter().flat_map(|shard| &shard.sequences).map(used).max().unwrap_or(0)
 }
 
-fn last_of(given: &[Given]) -> i64 {
+fn last_of(given: &[GivenBlock]) -> i64 {
     given.iter().map(|given| given.range[1]).max().unwrap_or(0)
 }
 
@@ -152,14 +155,15 @@ fn standings(
     shards: &[OnShard],
     at: usize,
     shard: &OnShard,
-    known: &[Given],
-    given: &mut Vec<Given>,
-) -> Vec<Standing> {
+    known: &[GivenBlock],
+    given: &mut Vec<GivenBlock>,
+) -> Vec<NumberStanding> {
     let mut all = Vec::new();
     for sequence in &shard.sequences {
-        let others = Others::of(shards, at, sequence);
+        let others = OtherSequences::of(shards, at, sequence);
         let standing = others.standing(known, sequence);
-        if matches!(standing, Standing::Apart | Standing::ApartForNow(_)) && !others.is_known(known, sequence)
+        if matches!(standing, NumberStanding::Apart | NumberStanding::ApartForNow(_))
+            && !others.is_known(known, sequence)
         {
             given.extend(others.found(sequence));
         }
@@ -169,26 +173,26 @@ fn standings(
 }
 
 /// The greatest number that is drawn or in rows.
-fn used(sequence: &Sequence) -> i64 {
+fn used(sequence: &ShardSequence) -> i64 {
     sequence.numbers.last.max(sequence.in_rows).unwrap_or(0)
 }
 
 /// Whether somebody has said where its numbers begin and end.
-fn is_block(sequence: &Sequence) -> bool {
+fn is_block(sequence: &ShardSequence) -> bool {
     sequence.is_bounded() && sequence.numbers.min > 1
 }
 
 /// The sequences of other shards that fill the same columns.
-struct Others<'a> {
+struct OtherSequences<'a> {
     of: &'a OnShard,
-    all: Vec<(&'a OnShard, &'a Sequence)>,
+    all: Vec<(&'a OnShard, &'a ShardSequence)>,
     /// The one that is the same, and comes before it.
     same: Option<&'a OnShard>,
     /// Another one of the same shard and column that may give out its numbers, and comes before it.
-    beside: Option<&'a Sequence>,
+    beside: Option<&'a ShardSequence>,
 }
 
-enum Standing {
+enum NumberStanding {
     Same(String),
     /// Nobody else can give out its numbers.
     Apart,
@@ -197,8 +201,8 @@ enum Standing {
     Open,
 }
 
-impl<'a> Others<'a> {
-    fn of(shards: &'a [OnShard], at: usize, own: &Sequence) -> Others<'a> {
+impl<'a> OtherSequences<'a> {
+    fn of(shards: &'a [OnShard], at: usize, own: &ShardSequence) -> OtherSequences<'a> {
         let of = &shards[at];
         let (mut all, mut same) = (Vec::new(), None);
         for (other, shard) in shards.iter().enumerate().filter(|(other, _)| *other != at) {
@@ -213,32 +217,36 @@ impl<'a> Others<'a> {
         let before = of.sequences.iter().take_while(|theirs| theirs.oid != own.oid);
         let mut beside = before.filter(|theirs| !own.columns.is_disjoint(&theirs.columns));
         let beside = beside.find(|theirs| own.numbers.meet(theirs.numbers).is_some());
-        Others { of, all, same, beside }
+        OtherSequences { of, all, same, beside }
     }
 
-    fn standing(&self, known: &[Given], own: &Sequence) -> Standing {
+    fn standing(&self, known: &[GivenBlock], own: &ShardSequence) -> NumberStanding {
         if let Some(same) = self.same {
-            return Standing::Same(same.shard.shard_key.clone());
+            return NumberStanding::Same(same.shard.shard_key.clone());
         }
         // What may give out a number for the second time gets other ones.
         if own.numbers.cycles || own.is_behind || self.beside.is_some() {
-            return Standing::Open;
+            return NumberStanding::Open;
         }
         if self.is_known(known, own) {
-            return if own.numbers.is_nearly_used_up() { Standing::Open } else { Standing::Apart };
+            return if own.numbers.is_nearly_used_up() {
+                NumberStanding::Open
+            } else {
+                NumberStanding::Apart
+            };
         }
         // Of one that is alone nobody knows what the next shard's will be.
         let mut all = self.all.iter().filter(|(_, theirs)| !is_block(own) || theirs.is_bounded());
         if !self.all.is_empty() && all.all(|(_, theirs)| own.numbers.meet(theirs.numbers).is_none()) {
-            self.restarted(own).map_or(Standing::Apart, Standing::ApartForNow)
+            self.restarted(own).map_or(NumberStanding::Apart, NumberStanding::ApartForNow)
         } else {
-            Standing::Open
+            NumberStanding::Open
         }
     }
 
     /// Where they take turns, and one would start with a number of another's: TRUNCATE .. RESTART IDENTITY.
-    fn restarted(&self, own: &Sequence) -> Option<String> {
-        let meets = |(shard, theirs): &&(&OnShard, &Sequence)| {
+    fn restarted(&self, own: &ShardSequence) -> Option<String> {
+        let meets = |(shard, theirs): &&(&OnShard, &ShardSequence)| {
             let number = own.restarted().meet(theirs.numbers)?;
             let (name, start, like) = (&own.name, own.start, &shard.shard.shard_key);
             Some(format!(
@@ -248,30 +256,31 @@ impl<'a> Others<'a> {
         self.all.iter().find_map(|of| meets(&of))
     }
 
-    fn is_known(&self, known: &[Given], own: &Sequence) -> bool {
+    fn is_known(&self, known: &[GivenBlock], own: &ShardSequence) -> bool {
         let range = [own.numbers.min, own.numbers.max];
         known.iter().any(|given| given.shard_key == self.of.shard.shard_key && given.has(range))
     }
 
     /// The range of one that is apart: of a master that was restored, or somebody's own.
-    fn found(&self, own: &Sequence) -> Option<Given> {
+    fn found(&self, own: &ShardSequence) -> Option<GivenBlock> {
         let mut all = self.all.iter().filter(|(_, theirs)| theirs.is_bounded());
         let is_apart = all.all(|(_, theirs)| own.numbers.is_apart_from(theirs.numbers));
         let range = [own.numbers.min, own.numbers.max];
-        (own.is_bounded() && is_apart).then(|| Given { shard_key: self.of.shard.shard_key.clone(), range })
+        (own.is_bounded() && is_apart)
+            .then(|| GivenBlock { shard_key: self.of.shard.shard_key.clone(), range })
     }
 }
 
 /// What a sequence would give out of a block, or why it cannot.
 fn fit(
     shard: &OnShard,
-    sequence: &Sequence,
+    sequence: &ShardSequence,
     block: Option<Block>,
     blocks: Blocks,
-) -> Result<[i64; 2], Problem> {
+) -> Result<[i64; 2], SpreadProblem> {
     let problem = |state, text: String, hint: String| {
         let text = format!("shard \"{}\": sequence {} {text}", shard.shard.shard_key, sequence.name);
-        Problem { state, text, hint }
+        SpreadProblem { state, text, hint }
     };
     let state = SqlState::NOT_IN_STATE;
     if !sequence.may_set || !sequence.may_read {
@@ -335,7 +344,7 @@ pub const DRAWN: &str = "55S01";
 
 /// The statement that gives a sequence its numbers. It waits for who has drawn and not ended yet, and compares behind the lock
 /// that ALTER SEQUENCE takes.
-pub fn statement(sequence: &Sequence, [first, last]: [i64; 2]) -> String {
+pub fn statement(sequence: &ShardSequence, [first, last]: [i64; 2]) -> String {
     let (name, increment) = (&sequence.name, sequence.numbers.increment);
     format!(
         "BEGIN

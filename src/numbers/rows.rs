@@ -1,6 +1,6 @@
 //! The numbers that rows have: one may be there that no sequence has given out, or one that a sequence has forgotten.
 
-use super::look::{Column, OnShard, Sequence};
+use super::look::{NumberColumn, OnShard, ShardSequence};
 use crate::agent::error::Result;
 use crate::agent::reading;
 use crate::catalog::trusted_owner;
@@ -9,23 +9,23 @@ use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 
 /// The numbers that a sequence of a shard is yet to give out, and the columns that it fills.
-struct ToCome {
+struct RowsToCome {
     shard: usize,
     sequence: usize,
-    columns: Vec<Column>,
+    columns: Vec<NumberColumn>,
     range: [i64; 2],
 }
 
 /// Looks on every shard for the greatest number of each column, and for those that a sequence of any shard is yet to give out
 /// of a range of its own.
 pub fn look(shards: &mut [OnShard]) -> Result<()> {
-    let to_come: Vec<ToCome> = shards
+    let to_come: Vec<RowsToCome> = shards
         .iter()
         .enumerate()
         .flat_map(|(shard, on)| {
             on.sequences.iter().enumerate().filter_map(move |(sequence, of)| {
                 let columns = of.sought.iter().cloned().collect();
-                Some(ToCome { shard, sequence, columns, range: range_to_come(of)? })
+                Some(RowsToCome { shard, sequence, columns, range: range_to_come(of)? })
             })
         })
         .collect();
@@ -33,7 +33,7 @@ pub fn look(shards: &mut [OnShard]) -> Result<()> {
     for on in shards.iter_mut() {
         let trusted = in_one(|| trusted_owner::of(&on.shard));
         let tables = (on.schemas.clone(), on.names.clone());
-        let tables_there = Tables { schemas: &on.schemas, names: &on.names };
+        let tables_there = NumberTables { schemas: &on.schemas, names: &on.names };
         let sequences = &mut on.sequences;
         // A shard without the tables has no such sequences.
         if sequences.is_empty() {
@@ -45,7 +45,7 @@ pub fn look(shards: &mut [OnShard]) -> Result<()> {
         })?);
     }
     for (at, number) in behind {
-        let Some(ToCome { shard, sequence, .. }) = to_come.get(at) else { continue };
+        let Some(RowsToCome { shard, sequence, .. }) = to_come.get(at) else { continue };
         let Some(on) = shards.get_mut(*shard) else { continue };
         let Some(sequence) = on.sequences.get_mut(*sequence) else { continue };
         sequence.is_behind |= is_behind(&mut on.session, &sequence.oid, number)?;
@@ -60,19 +60,19 @@ pub fn is_behind(session: &mut Connection, oid: &str, number: i64) -> std::resul
 }
 
 /// Of a range that somebody has given it: what an ordinary sequence is yet to give out is everything.
-pub fn range_to_come(sequence: &Sequence) -> Option<[i64; 2]> {
+pub fn range_to_come(sequence: &ShardSequence) -> Option<[i64; 2]> {
     let numbers = sequence.numbers;
     let is_own = numbers.increment > 0 && !numbers.cycles && sequence.is_bounded();
     let first = numbers.last.map_or(Some(numbers.min), |last| last.checked_add(1))?;
     (is_own && first <= numbers.max).then_some([first, numbers.max])
 }
 
-struct Tables<'a> {
+struct NumberTables<'a> {
     schemas: &'a [String],
     names: &'a [String],
 }
 
-impl Tables<'_> {
+impl NumberTables<'_> {
     fn name(&self, position: usize) -> Option<String> {
         Some(format!("{}.{}", ident(self.schemas.get(position)?), ident(self.names.get(position)?)))
     }
@@ -80,8 +80,8 @@ impl Tables<'_> {
 
 fn greatest(
     session: &mut Connection,
-    tables: &Tables<'_>,
-    sequences: &mut [Sequence],
+    tables: &NumberTables<'_>,
+    sequences: &mut [ShardSequence],
 ) -> std::result::Result<(), RemoteError> {
     let mut queries = Vec::new();
     for (number, sequence) in sequences.iter().enumerate() {
@@ -111,13 +111,14 @@ fn greatest(
 /// Whose numbers to come rows of this shard have, and the greatest of these.
 fn those_behind(
     session: &mut Connection,
-    tables: &Tables<'_>,
-    to_come: &[ToCome],
-    sequences: &[Sequence],
+    tables: &NumberTables<'_>,
+    to_come: &[RowsToCome],
+    sequences: &[ShardSequence],
 ) -> std::result::Result<Vec<(usize, i64)>, RemoteError> {
-    let has_rows = |column: &&Column| sequences.iter().any(|sequence| sequence.sought.contains(*column));
+    let has_rows =
+        |column: &&NumberColumn| sequences.iter().any(|sequence| sequence.sought.contains(*column));
     let mut queries = Vec::new();
-    for (number, ToCome { columns, range, .. }) in to_come.iter().enumerate() {
+    for (number, RowsToCome { columns, range, .. }) in to_come.iter().enumerate() {
         for (position, column) in columns.iter().filter(has_rows) {
             let Some(table) = tables.name(*position) else { continue };
             queries.push(format!("(SELECT {number}, {})", greatest_within(&table, column, *range)));

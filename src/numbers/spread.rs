@@ -5,12 +5,12 @@
 
 use super::block::{BELOW, Block, Blocks, SIZE};
 use super::error::SpreadError;
-use super::look::{OnShard, Sequence, look};
-use super::plan::{self, Outcome, Plan};
+use super::look::{OnShard, ShardSequence, look};
+use super::plan::{self, SpreadOutcome, SpreadPlan};
 use super::rows;
 use crate::agent::error::SplitError;
 use crate::agent::short_lock::{self, Attempt};
-use crate::catalog::number_block::Given;
+use crate::catalog::number_block::GivenBlock;
 use crate::catalog::{keyspace, number_block, shard, table_policy};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -27,7 +27,7 @@ pub struct Spread<'a> {
 }
 
 /// One sequence of one shard, for people.
-pub struct Line {
+pub struct SpreadLine {
     pub shard: String,
     pub sequence: String,
     pub first: i64,
@@ -36,7 +36,7 @@ pub struct Line {
 }
 
 impl Spread<'_> {
-    pub fn run(&self) -> Result<Vec<Line>, Failure> {
+    pub fn run(&self) -> Result<Vec<SpreadLine>, Failure> {
         let deadline = Instant::now() + self.timeout;
         let mut shards = look_at_all(self.keyspace, deadline)?;
         let plan = plan::make(&shards, &number_block::all(), self.blocks);
@@ -88,7 +88,7 @@ pub fn reserve(
     for _ in 0..count {
         let block = plan::next(&shards, &known, blocks)
             .ok_or_else(|| SpreadError::NoBlock { keyspace: keyspace.to_owned(), below: blocks.below })?;
-        let given = Given { shard_key: shard_key.to_owned(), range: block.range() };
+        let given = GivenBlock { shard_key: shard_key.to_owned(), range: block.range() };
         if !dry_run {
             number_block::insert(keyspace, &given);
         }
@@ -98,10 +98,10 @@ pub fn reserve(
     Ok(made)
 }
 
-fn give(shards: &mut [OnShard], plan: &Plan, deadline: Instant) -> Result<(), Failure> {
+fn give(shards: &mut [OnShard], plan: &SpreadPlan, deadline: Instant) -> Result<(), Failure> {
     for (shard, outcomes) in shards.iter_mut().zip(&plan.outcomes) {
         for (sequence, outcome) in shard.sequences.iter().zip(outcomes) {
-            if let Outcome::Gets(range) = outcome {
+            if let SpreadOutcome::Gets(range) = outcome {
                 give_one(&mut shard.session, sequence, *range, deadline)?;
             }
         }
@@ -112,7 +112,7 @@ fn give(shards: &mut [OnShard], plan: &Plan, deadline: Instant) -> Result<(), Fa
 /// Short attempts: whoever draws queues behind each of them.
 fn give_one(
     session: &mut Connection,
-    sequence: &Sequence,
+    sequence: &ShardSequence,
     range: [i64; 2],
     deadline: Instant,
 ) -> Result<(), Failure> {
@@ -147,19 +147,19 @@ fn give_one(
     })
 }
 
-fn lines(shards: &[OnShard], plan: &Plan) -> Vec<Line> {
+fn lines(shards: &[OnShard], plan: &SpreadPlan) -> Vec<SpreadLine> {
     let mut lines = Vec::new();
     for (shard, outcomes) in shards.iter().zip(&plan.outcomes) {
         for (sequence, outcome) in shard.sequences.iter().zip(outcomes) {
             let range = [sequence.numbers.min, sequence.numbers.max];
             let (range, outcome) = match outcome {
-                Outcome::Gets(range) => (*range, "given".to_owned()),
-                Outcome::Keeps => (range, "kept".to_owned()),
-                Outcome::KeepsForNow(why) => (range, format!("kept: {why}")),
-                Outcome::Shared(other) => (range, format!("the sequence of shard \"{other}\"")),
-                Outcome::Left(why) => (range, format!("left unchanged: {why}")),
+                SpreadOutcome::Gets(range) => (*range, "given".to_owned()),
+                SpreadOutcome::Keeps => (range, "kept".to_owned()),
+                SpreadOutcome::KeepsForNow(why) => (range, format!("kept: {why}")),
+                SpreadOutcome::Shared(other) => (range, format!("the sequence of shard \"{other}\"")),
+                SpreadOutcome::Left(why) => (range, format!("left unchanged: {why}")),
             };
-            lines.push(Line {
+            lines.push(SpreadLine {
                 shard: shard.shard.shard_key.clone(),
                 sequence: sequence.name.clone(),
                 first: range[0],

@@ -2,7 +2,7 @@
 
 use super::choose::{self, PlacementStrategy};
 use super::locks::{self, Mode};
-use super::slot::{self, Request};
+use super::slot::{self, SlotRequest};
 use super::{PlacementError, free_slots, quota, settle, sweep_clock};
 use crate::catalog::shard;
 use crate::server::sql::{self, Prepared};
@@ -42,17 +42,17 @@ struct Live {
     is_overdue: bool,
 }
 
-struct Look {
+struct ReserveLook {
     live: Option<Live>,
     overdue: bool,
     has_quota: bool,
 }
 
-fn look(request: &Request<'_>) -> Look {
+fn look(request: &SlotRequest<'_>) -> ReserveLook {
     // Where nobody else ends the leases that have run out.
     let asked = !sweep_clock::is_kept();
     let args = [request.kind.into(), request.key.into(), request.tenant.into(), asked.into()];
-    sql::read_prepared(&LOOK, &args, |row| Look {
+    sql::read_prepared(&LOOK, &args, |row| ReserveLook {
         live: row.get(1).map(|id| Live {
             id,
             tenant: row.value(2),
@@ -67,7 +67,7 @@ fn look(request: &Request<'_>) -> Look {
     })
     .into_iter()
     .next()
-    .unwrap_or(Look { live: None, overdue: false, has_quota: false })
+    .unwrap_or(ReserveLook { live: None, overdue: false, has_quota: false })
 }
 
 impl From<Live> for Reservation {
@@ -84,13 +84,13 @@ impl From<Live> for Reservation {
 
 /// Ends the key's reservation if its lease has run out. Whoever renews or confirms it in
 /// this moment may be faster: then it is looked at again.
-fn look_past_expired(request: &Request<'_>) -> Look {
+fn look_past_expired(request: &SlotRequest<'_>) -> ReserveLook {
     loop {
         let found = look(request);
         match &found.live {
             Some(live) if live.is_overdue => {
                 if settle::expire_one(live.id) {
-                    return Look { live: None, ..found };
+                    return ReserveLook { live: None, ..found };
                 }
             }
             _ => return found,
@@ -99,7 +99,10 @@ fn look_past_expired(request: &Request<'_>) -> Look {
 }
 
 /// The live reservation of the key, or a new one.
-pub fn reserve(request: &Request<'_>, strategy: PlacementStrategy) -> Result<Reservation, PlacementError> {
+pub fn reserve(
+    request: &SlotRequest<'_>,
+    strategy: PlacementStrategy,
+) -> Result<Reservation, PlacementError> {
     locks::logical_key(request.kind, request.key);
     locks::tenant(request.tenant, request.kind, Mode::Shared);
     let found = look_past_expired(request);

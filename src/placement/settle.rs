@@ -87,7 +87,7 @@ pub fn expire_of_tenant(tenant: &str, kind: &str) {
 }
 
 /// A reservation whose row this transaction has locked.
-struct Held {
+struct HeldReservation {
     id: i64,
     status: String,
     overdue: bool,
@@ -103,8 +103,8 @@ const KEPT_FOR: &str = "CASE WHEN r.lease_expires_at IS NOT NULL THEN NULL
                              WHEN r.status = 'pending' THEN 'split ' || r.split_id
                              WHEN r.status = 'confirmed' THEN 'tenant \"' || r.tenant_id || '\"' END";
 
-impl Held {
-    fn lock(id: i64) -> Result<Held, PlacementError> {
+impl HeldReservation {
+    fn lock(id: i64) -> Result<HeldReservation, PlacementError> {
         // The shard is read after the lock was granted.
         let locked = sql::write_returning(
             "SELECT shard_id FROM shardmaster.shard_reservation WHERE id = $1 FOR UPDATE",
@@ -120,7 +120,7 @@ impl Held {
                FROM shardmaster.shard_reservation r JOIN shardmaster.shard s ON s.id = r.shard_id
               WHERE r.id = $1"
         );
-        let held = sql::read_one(&query, &[id.into()], |row| Held {
+        let held = sql::read_one(&query, &[id.into()], |row| HeldReservation {
             id: row.value(1),
             status: row.value(2),
             overdue: row.value(3),
@@ -155,7 +155,7 @@ impl Held {
 
 /// Resource and status, together.
 pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
-    let held = Held::lock(id)?;
+    let held = HeldReservation::lock(id)?;
     if held.status == "confirmed" {
         let other = held.resource_id.unwrap_or_default();
         if other == resource_id {
@@ -188,7 +188,7 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
 
 /// Gives a pending reservation up; one that has ended already stays as it is.
 pub fn cancel(id: i64) -> Result<(), PlacementError> {
-    let held = Held::lock(id)?;
+    let held = HeldReservation::lock(id)?;
     match held.status.as_str() {
         "pending" if held.overdue => release(vec![id], "expired"),
         "pending" => release(vec![id], "cancelled"),
@@ -200,7 +200,7 @@ pub fn cancel(id: i64) -> Result<(), PlacementError> {
 
 /// The lease runs for so long from now on; returns its end.
 pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, PlacementError> {
-    Held::lock(id)?.check_live()?;
+    HeldReservation::lock(id)?.check_live()?;
     let renewed = sql::write_returning(
         "UPDATE shardmaster.shard_reservation
             SET lease_expires_at = clock_timestamp() + make_interval(secs => $2), updated_at = clock_timestamp()

@@ -13,7 +13,7 @@ const BATCH: (i64, i64) = (16, 256);
 const LOW: (i64, i64) = (4, 64);
 
 /// What is asked for, and by whom.
-pub struct Request<'a> {
+pub struct SlotRequest<'a> {
     pub kind: &'a str,
     pub key: &'a str,
     pub tenant: &'a str,
@@ -68,7 +68,7 @@ thread_local! {
 }
 
 /// What a look at a shard found.
-struct Look {
+struct SlotLook {
     next_slot: i64,
     capacity: Option<i64>,
     /// Free slots by the shard's count; None: not asked for.
@@ -89,7 +89,7 @@ enum Where {
 }
 
 /// None: the shard is not open.
-fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
+fn try_claim(shard_id: i64, request: &SlotRequest<'_>, at: Where) -> Option<SlotLook> {
     let (free, part) = match at {
         // Sessions that take slots of one shard at once begin at different places, or
         // each would pass what all others are just taking.
@@ -99,7 +99,7 @@ fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
     };
     let args = [shard_id.into(), free.into(), part.into(), matches!(at, Where::Counted).into()];
     let (mut look, shard_key, found) = sql::write_prepared(&FIND, &args, |row| {
-        let look = Look {
+        let look = SlotLook {
             next_slot: row.value(2),
             capacity: row.get(3),
             free: row.get(4),
@@ -115,7 +115,7 @@ fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
 }
 
 /// Takes a slot that is locked.
-fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &Request<'_>) -> Claimed {
+fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &SlotRequest<'_>) -> Claimed {
     let args = [
         request.kind.into(),
         request.key.into(),
@@ -136,7 +136,7 @@ fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &Request<'_>) -
 
 /// Takes a slot of the shard; None: it is not open, or every slot is taken or is being
 /// taken. Then nothing of it stays locked.
-pub fn claim(choice: &Choice, request: &Request<'_>) -> Option<Claimed> {
+pub fn claim(choice: &Choice, request: &SlotRequest<'_>) -> Option<Claimed> {
     locks::shard(choice.shard_id, Mode::Shared);
     match claim_one(choice, request) {
         Claim::Taken(claimed) => Some(claimed),
@@ -157,7 +157,7 @@ enum Claim {
     ToBeCounted,
 }
 
-fn claim_one(choice: &Choice, request: &Request<'_>) -> Claim {
+fn claim_one(choice: &Choice, request: &SlotRequest<'_>) -> Claim {
     let shard_id = choice.shard_id;
     loop {
         let Some(look) = try_claim(shard_id, request, Where::Fresh(choice.free)) else {
@@ -186,7 +186,7 @@ fn claim_one(choice: &Choice, request: &Request<'_>) -> Claim {
 
 /// A capacity was lowered below the slots that there are: there may be more free slots
 /// than may be used. Here one comes after the other, and counts.
-fn claim_counted(shard_id: i64, request: &Request<'_>) -> Option<Claimed> {
+fn claim_counted(shard_id: i64, request: &SlotRequest<'_>) -> Option<Claimed> {
     locks::shard(shard_id, Mode::Exclusive);
     let claimed = if free_slots::exact(shard_id) > 0 {
         try_claim(shard_id, request, Where::Counted).and_then(|look| look.claimed)

@@ -52,7 +52,7 @@ pub fn routed(
     // Quotas come before shards in the order of locks.
     for (shard, keys) in wanted {
         locks::shard(shard.id, Mode::Exclusive);
-        take(&shard, keyspace, &keys, &Holder::Tenant, forced)?;
+        take(&shard, keyspace, &keys, &SlotHolder::Tenant, forced)?;
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ fn without_slot(keyspace: &str, keys: &[&str]) -> Vec<String> {
     )
 }
 
-enum Holder {
+enum SlotHolder {
     Tenant,
     Split(i64),
 }
@@ -80,7 +80,7 @@ fn take(
     shard: &Shard,
     keyspace: &str,
     keys: &[String],
-    holder: &Holder,
+    holder: &SlotHolder,
     forced: bool,
 ) -> Result<(), PlacementError> {
     let wanted = i64::try_from(keys.len()).unwrap_or(i64::MAX);
@@ -92,8 +92,8 @@ fn take(
     }
     slot::mint_missing(shard.id, wanted);
     let (logical_keys, status, split_id): (Vec<String>, &str, Option<i64>) = match holder {
-        Holder::Tenant => (keys.iter().map(|k| logical_key(keyspace, k)).collect(), "confirmed", None),
-        Holder::Split(id) => {
+        SlotHolder::Tenant => (keys.iter().map(|k| logical_key(keyspace, k)).collect(), "confirmed", None),
+        SlotHolder::Split(id) => {
             (keys.iter().map(|k| split_key(*id, keyspace, k)).collect(), "pending", Some(*id))
         }
     };
@@ -174,7 +174,7 @@ fn reserve(
         return Ok(());
     }
     locks::shard(target.id, Mode::Exclusive);
-    take(target, keyspace, keys, &Holder::Split(split_id), beyond)
+    take(target, keyspace, keys, &SlotHolder::Split(split_id), beyond)
 }
 
 /// With its rollback: the target's slots are free again.
@@ -213,7 +213,7 @@ pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
         by_keyspace.entry(keyspace).or_default().push(key);
     }
     for (keyspace, keys) in by_keyspace {
-        take(shard, &keyspace, &keys, &Holder::Tenant, true)?;
+        take(shard, &keyspace, &keys, &SlotHolder::Tenant, true)?;
     }
     let splits = sql::read(
         &format!(
@@ -227,7 +227,7 @@ pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
         |row| (row.value::<i64>(1), row.value::<String>(2), row.value::<Vec<String>>(3)),
     );
     for (id, keyspace, keys) in splits {
-        take(shard, &keyspace, &keys, &Holder::Split(id), true)?;
+        take(shard, &keyspace, &keys, &SlotHolder::Split(id), true)?;
     }
     Ok(())
 }

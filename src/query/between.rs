@@ -7,7 +7,7 @@ use crate::error::{Failure, SqlState};
 use crate::keys::scope::Scope;
 use crate::remote::quote::ident;
 use crate::remote::result::Rows;
-use crate::remote::template::{Value, fill, text, texts};
+use crate::remote::template::{TemplateValue, fill, text, texts};
 use crate::server::sql;
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub struct Between {
 }
 
 /// A split whose rows two shards have, or may have.
-struct Moving {
+struct MovingSplit {
     id: i64,
     /// Of which side they are not.
     side: String,
@@ -40,7 +40,7 @@ struct Moving {
 /// A reverse split that rests copies nothing, and once it has decided, the split that it takes back counts for nothing.
 /// A plan that has not been started is on no shard. What an end has left on a shard that was given up for lost is there
 /// until it is cleaned up.
-fn moving() -> Vec<Moving> {
+fn moving() -> Vec<MovingSplit> {
     sql::read_latest(
         &format!(
             "SELECT p.id, s.side, astray.key, astray.read_shard
@@ -71,7 +71,7 @@ fn moving() -> Vec<Moving> {
               ORDER BY p.id, s.side"
         ),
         &[],
-        |row| Moving {
+        |row| MovingSplit {
             id: row.value(1),
             side: row.value(2),
             astray: row.get::<String>(3).zip(row.get::<String>(4)),
@@ -114,7 +114,7 @@ fn is_astray(split: i64, key: &str, shard: &str) -> Failure {
         .hint(format!("SELECT * FROM shard_split_diagnose({split}) tells more."))
 }
 
-fn hide(hidden: &mut HashMap<String, Vec<Hidden>>, moving: &Moving) -> Result<(), Failure> {
+fn hide(hidden: &mut HashMap<String, Vec<Hidden>>, moving: &MovingSplit) -> Result<(), Failure> {
     let plan = split::load(moving.id)?;
     let shard = if moving.side == "source" { &plan.source } else { &plan.target };
     let tables = hidden.entry(shard.shard_key.clone()).or_default();
@@ -149,7 +149,7 @@ pub fn columns_question(tables: &[Hidden]) -> String {
     )
 }
 
-fn list(tables: &[Hidden], of: fn(&Hidden) -> &String) -> Value {
+fn list(tables: &[Hidden], of: fn(&Hidden) -> &String) -> TemplateValue {
     texts(tables.iter().map(of))
 }
 

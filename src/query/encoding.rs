@@ -69,16 +69,17 @@ pub fn replaced(text: &str, lacks: &BTreeSet<char>, nothing: &str) -> String {
 
 /// In literals that are compared, and in comments; None: some are elsewhere.
 pub fn compared(statement: &str, lacks: &BTreeSet<char>, nothing: &str) -> Option<String> {
-    let mut reader = Reader { text: statement, at: 0 };
-    let (mut written, mut before, mut lists) = (String::new(), [Token::None, Token::None], Vec::new());
+    let mut reader = StatementReader { text: statement, at: 0 };
+    let (mut written, mut before, mut lists) =
+        (String::new(), [EncodedToken::None, EncodedToken::None], Vec::new());
     while let Some((token, text)) = reader.next() {
         let has_some = text.chars().any(|letter| lacks.contains(&letter));
         match token {
-            Token::Blank => {
+            EncodedToken::Blank => {
                 written.push_str(&replaced(text, lacks, "?"));
                 continue;
             }
-            Token::Literal if has_some => {
+            EncodedToken::Literal if has_some => {
                 let is_list = lists.last() == Some(&true);
                 if !is_compared(before, is_list) || reader.makes_more() {
                     return None;
@@ -89,8 +90,8 @@ pub fn compared(statement: &str, lacks: &BTreeSet<char>, nothing: &str) -> Optio
             _ => written.push_str(text),
         }
         match token {
-            Token::Open => lists.push(before[1] == Token::In),
-            Token::Close => drop(lists.pop()),
+            EncodedToken::Open => lists.push(before[1] == EncodedToken::In),
+            EncodedToken::Close => drop(lists.pop()),
             _ => {}
         }
         before = [before[1], token];
@@ -99,17 +100,17 @@ pub fn compared(statement: &str, lacks: &BTreeSet<char>, nothing: &str) -> Optio
 }
 
 /// Whether a literal behind these is compared with something, and nothing else is made of it.
-fn is_compared(before: [Token; 2], is_list: bool) -> bool {
+fn is_compared(before: [EncodedToken; 2], is_list: bool) -> bool {
     match before {
-        [_, Token::Compares] => true,
-        [_, Token::Open | Token::Comma] if is_list => true,
-        [Token::Any, Token::Open] => true,
+        [_, EncodedToken::Compares] => true,
+        [_, EncodedToken::Open | EncodedToken::Comma] if is_list => true,
+        [EncodedToken::Any, EncodedToken::Open] => true,
         _ => false,
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum EncodedToken {
     None,
     /// White space, or a comment.
     Blank,
@@ -125,23 +126,23 @@ enum Token {
     Other,
 }
 
-struct Reader<'a> {
+struct StatementReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> StatementReader<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
     /// Something else is made of the literal: it is an operand of another operator, or is cast to what is no text.
     fn makes_more(&self) -> bool {
-        let mut ahead = Reader { text: self.text, at: self.at };
+        let mut ahead = StatementReader { text: self.text, at: self.at };
         while let Some((token, text)) = ahead.next() {
             match token {
-                Token::Blank => continue,
-                Token::Compares => return true,
+                EncodedToken::Blank => continue,
+                EncodedToken::Compares => return true,
                 _ if text.starts_with("::") => match text_type(ahead.rest()) {
                     Some(length) => ahead.at += length,
                     None => return true,
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    fn next(&mut self) -> Option<(Token, &'a str)> {
+    fn next(&mut self) -> Option<(EncodedToken, &'a str)> {
         let rest = self.rest();
         let (token, length) = token_of(rest)?;
         self.at += length;
@@ -172,42 +173,46 @@ fn text_type(kind: &str) -> Option<usize> {
 const OPERATORS: &str = "+-*/<>=~!@#%^&|`?";
 
 /// The first token and its bytes; None: there is nothing.
-fn token_of(rest: &str) -> Option<(Token, usize)> {
+fn token_of(rest: &str) -> Option<(EncodedToken, usize)> {
     let first = rest.chars().next()?;
     let while_of = |is: &dyn Fn(char) -> bool| rest.find(|c| !is(c)).unwrap_or(rest.len());
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$' || !c.is_ascii();
     Some(match first {
-        c if c.is_whitespace() => (Token::Blank, while_of(&char::is_whitespace)),
-        '-' if rest.starts_with("--") => (Token::Blank, rest.find(['\n', '\r']).unwrap_or(rest.len())),
-        '/' if rest.starts_with("/*") => (Token::Blank, comment(rest)),
-        '\'' => (Token::Literal, quoted(rest, '\'', false)),
-        '"' => (Token::Other, quoted(rest, '"', false)),
-        'e' | 'E' if rest[1..].starts_with('\'') => (Token::Literal, 1 + quoted(&rest[1..], '\'', true)),
-        'u' | 'U' if rest[1..].starts_with("&'") => (Token::Literal, 2 + quoted(&rest[2..], '\'', false)),
-        '$' => dollar(rest).map_or((Token::Other, 1), |length| (Token::Literal, length)),
-        '(' => (Token::Open, 1),
-        ')' => (Token::Close, 1),
-        ',' => (Token::Comma, 1),
-        ':' if rest.starts_with("::") => (Token::Other, 2),
+        c if c.is_whitespace() => (EncodedToken::Blank, while_of(&char::is_whitespace)),
+        '-' if rest.starts_with("--") => (EncodedToken::Blank, rest.find(['\n', '\r']).unwrap_or(rest.len())),
+        '/' if rest.starts_with("/*") => (EncodedToken::Blank, comment(rest)),
+        '\'' => (EncodedToken::Literal, quoted(rest, '\'', false)),
+        '"' => (EncodedToken::Other, quoted(rest, '"', false)),
+        'e' | 'E' if rest[1..].starts_with('\'') => {
+            (EncodedToken::Literal, 1 + quoted(&rest[1..], '\'', true))
+        }
+        'u' | 'U' if rest[1..].starts_with("&'") => {
+            (EncodedToken::Literal, 2 + quoted(&rest[2..], '\'', false))
+        }
+        '$' => dollar(rest).map_or((EncodedToken::Other, 1), |length| (EncodedToken::Literal, length)),
+        '(' => (EncodedToken::Open, 1),
+        ')' => (EncodedToken::Close, 1),
+        ',' => (EncodedToken::Comma, 1),
+        ':' if rest.starts_with("::") => (EncodedToken::Other, 2),
         c if OPERATORS.contains(c) => {
             let length = while_of(&|c| OPERATORS.contains(c));
             // A comment ends an operator.
             let comment = ["--", "/*"].iter().filter_map(|begin| rest[..length].find(begin)).min();
             let length = comment.unwrap_or(length).max(1);
             let compares = ["=", "<>", "!="].contains(&&rest[..length]);
-            (if compares { Token::Compares } else { Token::Other }, length)
+            (if compares { EncodedToken::Compares } else { EncodedToken::Other }, length)
         }
         c if is_word(c) => {
             let length = while_of(&is_word);
             let token = match rest[..length].to_ascii_uppercase().as_str() {
-                "LIKE" | "ILIKE" => Token::Compares,
-                "IN" => Token::In,
-                "ANY" | "SOME" | "ALL" => Token::Any,
-                _ => Token::Other,
+                "LIKE" | "ILIKE" => EncodedToken::Compares,
+                "IN" => EncodedToken::In,
+                "ANY" | "SOME" | "ALL" => EncodedToken::Any,
+                _ => EncodedToken::Other,
             };
             (token, length)
         }
-        c => (Token::Other, c.len_utf8()),
+        c => (EncodedToken::Other, c.len_utf8()),
     })
 }
 

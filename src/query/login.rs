@@ -3,7 +3,7 @@
 use super::error::QueryError;
 use crate::agent::session;
 use crate::catalog::caller::Caller;
-use crate::catalog::login::{self as stored, Listed, Login};
+use crate::catalog::login::{self as stored, ListedLogin, Login};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::{keychain, name, place};
 use crate::error::{Failure, SqlState};
@@ -68,7 +68,7 @@ pub fn drop(role: &str, shard_key: Option<&str>) -> Result<(), Failure> {
     Err(Failure::new(SqlState::UNDEFINED_OBJECT, text).hint("shard_logins() lists them."))
 }
 
-pub fn list() -> Vec<Listed> {
+pub fn list() -> Vec<ListedLogin> {
     stored::list()
 }
 
@@ -111,10 +111,10 @@ pub struct Entrance {
 }
 
 /// With what libpq is told, or why it is not.
-pub type Way = (Entrance, Result<Params, RemoteError>);
+pub type LoginWay = (Entrance, Result<Params, RemoteError>);
 
 /// What has to be run for its credential is waited for as long as the shard is.
-pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) -> Result<Way, Failure> {
+pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) -> Result<LoginWay, Failure> {
     known(role, shard).map(|entrance| way(entrance, &role.1, limit))
 }
 
@@ -129,7 +129,7 @@ pub fn known((role, name): &(pg_sys::Oid, String), shard: &Shard) -> Result<Entr
 }
 
 /// With what has to be run for its credential: in no transaction of a worker's.
-pub fn way(entrance: Entrance, role: &str, limit: Duration) -> Way {
+pub fn way(entrance: Entrance, role: &str, limit: Duration) -> LoginWay {
     let params = session::parameters_within(&entrance.shard, &format!("query of {role}"), Some(limit));
     (entrance, params)
 }

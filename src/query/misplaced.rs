@@ -3,13 +3,13 @@
 
 use super::between::{self, Hidden};
 use super::error::QueryError;
-use super::run::{Event, Query, Running, Statement};
+use super::run::{Query, QueryEvent, RunningQuery, Statement};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
 use crate::catalog::{place, routing_history, shard};
 use crate::error::{Failure, SqlState};
-use crate::remote::fan_out::Row;
+use crate::remote::fan_out::ShardRow;
 use crate::remote::quote::{ident, literal};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -22,7 +22,7 @@ const TRIES: u32 = 10;
 const BATCH: usize = 1000;
 const BATCH_BYTES: usize = 8 << 20;
 
-pub struct Asked<'a> {
+pub struct MisplacedQuery<'a> {
     pub keyspace: &'a str,
     /// None: all active ones.
     pub shards: Option<&'a [String]>,
@@ -43,7 +43,7 @@ pub struct Count {
 
 /// Counts that come as the shards send them.
 pub struct Counts {
-    running: Running,
+    running: RunningQuery,
     keyspace: Keyspace,
     version: i64,
     /// Shards that may be in one database, by each of them, where they have not said it: what is in a schema of its own they
@@ -51,7 +51,7 @@ pub struct Counts {
     together: HashMap<String, Vec<String>>,
 }
 
-impl Asked<'_> {
+impl MisplacedQuery<'_> {
     pub fn begin(&self) -> Result<Counts, Failure> {
         let (keyspace, policies) = Caller::as_owner(|_| {
             let keyspace = keyspace::find(self.keyspace).map_err(Failure::from)?;
@@ -120,7 +120,7 @@ fn name_of(table: &str) -> TableName {
 }
 
 /// A table that a shard has not has no rows there, and keeps none of the others from being counted.
-fn warn_of_missing(running: &Running, policies: &[TablePolicy]) {
+fn warn_of_missing(running: &RunningQuery, policies: &[TablePolicy]) {
     for (shard, missing) in running.missing() {
         let names: Vec<&str> = missing
             .iter()
@@ -173,12 +173,12 @@ impl Counts {
         let (mut counts, mut bytes) = (Vec::new(), 0);
         while counts.len() < BATCH && bytes < BATCH_BYTES {
             match self.running.next() {
-                Some(Event::Row(number, row)) => {
+                Some(QueryEvent::Row(number, row)) => {
                     let count = self.count(number, &row);
                     bytes += count.key.as_ref().map_or(0, String::len);
                     counts.push(count);
                 }
-                Some(Event::Failed(_, failure)) => return Err(lacking(failure)),
+                Some(QueryEvent::Failed(_, failure)) => return Err(lacking(failure)),
                 None if counts.is_empty() => return Ok(None),
                 None => break,
             }
@@ -188,7 +188,7 @@ impl Counts {
         Ok(Some(counts))
     }
 
-    fn count(&self, number: usize, row: &Row) -> Count {
+    fn count(&self, number: usize, row: &ShardRow) -> Count {
         let text = |column| row.value(column).map(|value| value.to_string_lossy().into_owned());
         Count {
             shard: self.running.shard(number).to_owned(),

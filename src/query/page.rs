@@ -3,10 +3,10 @@
 //! order, or is ordered otherwise by this server than by the shards, is an error.
 
 use super::error::QueryError;
-use super::run::{Event, Query};
+use super::run::{Query, QueryEvent};
 use crate::catalog::table_policy::parse_column;
 use crate::error::Failure;
-use crate::remote::fan_out::Row;
+use crate::remote::fan_out::ShardRow;
 use crate::remote::quote::{ident, literal};
 use crate::server::sql;
 use pgrx::pg_sys;
@@ -110,19 +110,19 @@ impl Placed {
 }
 
 /// What each shard is asked for, of `FROM (statement) AS answer`.
-pub struct Words {
+pub struct PageWords {
     pub select: String,
     pub then: String,
 }
 
 /// One row more than a page has: whether the next one is another one than the last.
-pub fn words(order: &[Order], after: Option<&[String]>, rows: usize) -> Words {
+pub fn words(order: &[Order], after: Option<&[String]>, rows: usize) -> PageWords {
     let columns = |text: &dyn Fn(&Order) -> String| order.iter().map(text).collect::<Vec<_>>().join(", ");
     let plain = |order: &Order| format!("answer.{}", ident(&order.column));
     let mut conditions: Vec<String> =
         order.iter().map(|order| format!("{} IS NOT NULL", plain(order))).collect();
     conditions.extend(after.map(|values| behind(order, values)));
-    Words {
+    PageWords {
         select: format!(
             "{}, pg_catalog.row_to_json(answer.*), pg_catalog.current_setting('server_encoding')",
             columns(&plain)
@@ -162,8 +162,8 @@ impl Page<'_> {
         let mut types = BTreeMap::new();
         while let Some(event) = running.next() {
             match event {
-                Event::Failed(_, failure) => return Err(failure),
-                Event::Row(number, row) => {
+                QueryEvent::Failed(_, failure) => return Err(failure),
+                QueryEvent::Row(number, row) => {
                     self.compare_types(running.shard(number), &row, &mut types)?;
                     let placed = self.placed(&row);
                     bytes += placed.bytes();
@@ -188,7 +188,7 @@ impl Page<'_> {
         Ok(found.into_iter().take(self.rows).map(|placed| placed.row).collect())
     }
 
-    fn placed(&self, row: &Row) -> Placed {
+    fn placed(&self, row: &ShardRow) -> Placed {
         let value = |column| row.value(column).map(|value| value.to_string_lossy().into_owned());
         Placed {
             values: (0..self.order.len()).map(|column| value(column).unwrap_or_default()).collect(),
@@ -197,7 +197,12 @@ impl Page<'_> {
     }
 
     /// All shards have a column of one type, which all of them order alike: a text by the bytes that it has there.
-    fn compare_types(&self, shard: &str, row: &Row, types: &mut BTreeMap<usize, u32>) -> Result<(), Failure> {
+    fn compare_types(
+        &self,
+        shard: &str,
+        row: &ShardRow,
+        types: &mut BTreeMap<usize, u32>,
+    ) -> Result<(), Failure> {
         let own = server_encoding();
         for (column, order) in self.order.iter().enumerate() {
             let found = match row.type_number(column) {

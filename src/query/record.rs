@@ -2,7 +2,7 @@
 
 use super::error::QueryError;
 use crate::error::Failure;
-use crate::remote::fan_out::Row;
+use crate::remote::fan_out::ShardRow;
 use pgrx::pg_sys;
 use pgrx::tupdesc::PgTupleDesc;
 use serde_json::json;
@@ -34,7 +34,7 @@ pub unsafe fn to_server(text: &CStr) -> *mut c_char {
 
 /// A value of `jsonb` by its text, made where it is returned.
 pub enum Json {
-    Row(Row),
+    Row(ShardRow),
     Text(CString),
 }
 
@@ -71,9 +71,9 @@ pub fn report(shard: &str, failure: &Failure) -> CString {
 
 /// Shards that were seen, by their numbers: asked for each row.
 #[derive(Default)]
-pub struct Seen(Vec<bool>);
+pub struct SeenShards(Vec<bool>);
 
-impl Seen {
+impl SeenShards {
     /// Whether it is the first time.
     pub fn is_new(&mut self, number: usize) -> bool {
         match self.0.get_mut(number) {
@@ -92,29 +92,35 @@ impl Seen {
 }
 
 /// Rows of the columns that a caller has declared.
-pub struct Shape {
+pub struct RecordShape {
     columns: Vec<(u32, String)>,
     meta: *mut pg_sys::AttInMetadata,
     reports: bool,
     /// Of each shard by its number, whether its columns were compared with the declared ones.
-    compared: Seen,
+    compared: SeenShards,
     first: Option<First>,
     /// Shards that have them in another order: where each declared one is.
     orders: HashMap<usize, Vec<usize>>,
 }
 
-impl Shape {
+impl RecordShape {
     /// # Safety
     /// A description of a row, which lives as long as this.
-    pub unsafe fn of(description: pg_sys::TupleDesc, reports: bool) -> Result<Shape, Failure> {
+    pub unsafe fn of(description: pg_sys::TupleDesc, reports: bool) -> Result<RecordShape, Failure> {
         // SAFETY: as the caller promises.
         let (meta, description) = unsafe {
             (pg_sys::TupleDescGetAttInMetadata(description), PgTupleDesc::from_pg_copy(description))
         };
         let columns =
             description.iter().map(|column| (column.atttypid.to_u32(), column.name().to_owned())).collect();
-        let shape =
-            Shape { columns, meta, reports, compared: Seen::default(), first: None, orders: HashMap::new() };
+        let shape = RecordShape {
+            columns,
+            meta,
+            reports,
+            compared: SeenShards::default(),
+            first: None,
+            orders: HashMap::new(),
+        };
         let last = shape.columns.last().map(|(number, name)| (*number, name.as_str()));
         if reports && last != Some((pg_sys::JSONBOID.to_u32(), ERROR)) {
             return Err(QueryError::NoErrorColumn.into());
@@ -128,7 +134,11 @@ impl Shape {
     }
 
     /// A row of a shard, the number of which says whether its columns were seen before.
-    pub fn row(&mut self, (number, shard): (usize, &str), row: &Row) -> Result<pg_sys::HeapTuple, Failure> {
+    pub fn row(
+        &mut self,
+        (number, shard): (usize, &str),
+        row: &ShardRow,
+    ) -> Result<pg_sys::HeapTuple, Failure> {
         if self.compared.is_new(number) {
             self.compare((number, shard), row)?;
         }
@@ -156,7 +166,7 @@ impl Shape {
         unsafe { pg_sys::BuildTupleFromCStrings(self.meta, values.as_mut_ptr()) }
     }
 
-    fn compare(&mut self, (number, shard): (usize, &str), row: &Row) -> Result<(), Failure> {
+    fn compare(&mut self, (number, shard): (usize, &str), row: &ShardRow) -> Result<(), Failure> {
         let (found, declared) = (row.columns(), self.count());
         if found != declared {
             let shard = shard.to_owned();
@@ -178,7 +188,7 @@ impl Shape {
 
     /// Where a shard's columns have the names of the declared ones, they are these by their names, whatever order they are in.
     /// Otherwise they are the declared ones by their positions, and all shards have the same ones; None: by their positions.
-    fn other_order(&mut self, shard: &str, row: &Row) -> Result<Option<Vec<usize>>, Failure> {
+    fn other_order(&mut self, shard: &str, row: &ShardRow) -> Result<Option<Vec<usize>>, Failure> {
         // SAFETY: in a transaction; the name outlives the text that is made of it.
         let here = |name: &CStr| unsafe { CStr::from_ptr(to_server(name)).to_string_lossy().into_owned() };
         let names: Vec<String> =
@@ -219,7 +229,7 @@ struct First {
 }
 
 /// Whether a shard's columns are of the declared types, or of such as are read as these.
-pub fn require_alike(declared: &[u32], shard: &str, row: &Row) -> Result<(), Failure> {
+pub fn require_alike(declared: &[u32], shard: &str, row: &ShardRow) -> Result<(), Failure> {
     for (column, declared) in declared.iter().enumerate() {
         let found = row.type_number(column);
         if !is_alike(found, *declared) {
@@ -233,7 +243,7 @@ pub fn require_alike(declared: &[u32], shard: &str, row: &Row) -> Result<(), Fai
 const OTHERWISE_CAST: [u32; 4] = [16, 142, 869, 1042];
 
 /// The same where shards have compared texts that the columns were cast to.
-pub fn require_cast_alike(declared: &[u32], shard: &str, row: &Row) -> Result<(), Failure> {
+pub fn require_cast_alike(declared: &[u32], shard: &str, row: &ShardRow) -> Result<(), Failure> {
     require_alike(declared, shard, row)?;
     for (column, declared) in declared.iter().enumerate() {
         let found = row.type_number(column);

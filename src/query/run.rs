@@ -4,16 +4,16 @@
 use super::between::{self, Between, Hidden};
 use super::encoding;
 use super::error::QueryError;
-use super::login::{self, Way};
+use super::login::{self, LoginWay};
 use super::opening::Manners;
-use super::sessions::Sessions;
+use super::sessions::QuerySessions;
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace;
 use crate::catalog::place;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::{self, TableName};
 use crate::error::Failure;
-use crate::remote::fan_out::{Next, Question, Row};
+use crate::remote::fan_out::{NextRow, Question, ShardRow};
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
 use crate::server::sql;
@@ -59,12 +59,12 @@ pub struct Query<'a> {
 }
 
 /// Statements run, and rows come.
-pub struct Running {
-    sessions: Sessions,
+pub struct RunningQuery {
+    sessions: QuerySessions,
     /// Which database each of them is, where that was asked.
     databases: Vec<Option<String>>,
     /// Of what columns the rows of shards were that have no more.
-    columns: Vec<(usize, Row)>,
+    columns: Vec<(usize, ShardRow)>,
     /// Positions of tables that each of them lacks, where some may be missing.
     missing: Vec<Vec<usize>>,
     /// Letters of the statement that each one's encoding lacks.
@@ -74,16 +74,16 @@ pub struct Running {
 }
 
 /// What comes of it.
-pub enum Event {
+pub enum QueryEvent {
     /// Of the shard with this number.
-    Row(usize, Row),
+    Row(usize, ShardRow),
     /// A shard that has failed, with or without rows before.
     Failed(String, Failure),
 }
 
 impl Query<'_> {
     /// Returns once all shards have their snapshots and work.
-    pub fn begin(&self) -> Result<Running, Failure> {
+    pub fn begin(&self) -> Result<RunningQuery, Failure> {
         for _ in 0..TRIES {
             if let Some(running) = self.attempt()? {
                 return Ok(running);
@@ -93,10 +93,10 @@ impl Query<'_> {
     }
 
     /// None: a split has changed what is where meanwhile.
-    fn attempt(&self) -> Result<Option<Running>, Failure> {
-        let Asked { shards: ways, schemas, manners, between } = self.prepare()?;
-        let sessions = Sessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
-        let mut running = Running {
+    fn attempt(&self) -> Result<Option<RunningQuery>, Failure> {
+        let QueryTargets { shards: ways, schemas, manners, between } = self.prepare()?;
+        let sessions = QuerySessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
+        let mut running = RunningQuery {
             sessions,
             databases: Vec::new(),
             columns: Vec::new(),
@@ -124,7 +124,7 @@ impl Query<'_> {
         Ok(Some(running))
     }
 
-    fn prepare(&self) -> Result<Asked, Failure> {
+    fn prepare(&self) -> Result<QueryTargets, Failure> {
         let manners = Manners::of_caller().with_first(self.first_schema);
         Caller::as_owner(|caller| {
             keyspace::find(self.keyspace)?;
@@ -136,7 +136,7 @@ impl Query<'_> {
                 .iter()
                 .map(|shard| login::entrance(&role, shard, self.timeout))
                 .collect::<Result<_, _>>()?;
-            Ok(Asked { shards, schemas: schemas_of(self.keyspace), manners, between })
+            Ok(QueryTargets { shards, schemas: schemas_of(self.keyspace), manners, between })
         })
     }
 
@@ -163,8 +163,8 @@ impl Query<'_> {
     }
 }
 
-struct Asked {
-    shards: Vec<Way>,
+struct QueryTargets {
+    shards: Vec<LoginWay>,
     /// Of tables that are in a schema of their own.
     schemas: Vec<String>,
     manners: Manners,
@@ -224,7 +224,7 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Running {
+impl RunningQuery {
     /// Rows that a shard has and does not answer for are not seen by its session. A statement that could see them all the
     /// same is refused. Returns what each of them is to run.
     fn hide(&mut self, query: &Query<'_>, between: &Between) -> Result<Vec<String>, Failure> {
@@ -306,26 +306,26 @@ impl Running {
     }
 
     /// What comes next; None: all shards have answered.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next(&mut self) -> Option<QueryEvent> {
         loop {
             match self.sessions.fan.next()? {
-                (number, Next::Row(row)) => return Some(Event::Row(number, row)),
-                (number, Next::Failed(error)) => {
+                (number, NextRow::Row(row)) => return Some(QueryEvent::Row(number, row)),
+                (number, NextRow::Failed(error)) => {
                     let (shard, failure) = self.sessions.failure(number, error);
-                    return Some(Event::Failed(shard, failure));
+                    return Some(QueryEvent::Failed(shard, failure));
                 }
-                (number, Next::Columns(row)) => {
+                (number, NextRow::Columns(row)) => {
                     if self.columns.iter().all(|(known, _)| *known != number) {
                         self.columns.push((number, row));
                     }
                 }
-                (_, Next::End) => {}
+                (_, NextRow::End) => {}
             }
         }
     }
 
     /// Of what columns the rows of shards were that have no more of them, or had none.
-    pub fn take_columns(&mut self) -> Vec<(usize, Row)> {
+    pub fn take_columns(&mut self) -> Vec<(usize, ShardRow)> {
         std::mem::take(&mut self.columns)
     }
 

@@ -1,9 +1,9 @@
 //! Sessions of a role's logins on several shards, which are asked beside each other.
 
-use super::login::{Entrance, Way};
+use super::login::{Entrance, LoginWay};
 use super::opening::{self, Manners};
 use crate::agent::credential;
-use crate::catalog::execution::Backend;
+use crate::catalog::execution::ShardBackend;
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::fan_out::{FanOut, Question};
@@ -12,7 +12,7 @@ use crate::remote::result::Rows;
 use std::time::Duration;
 
 /// Asks a session to end; a row for as long as it is there.
-pub fn end_of(backend: &Backend) -> String {
+pub fn end_of(backend: &ShardBackend) -> String {
     // When a session of others began is not shown: to end it is refused to whoever may not.
     format!(
         "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
@@ -27,7 +27,7 @@ pub fn end_of(backend: &Backend) -> String {
 /// Encodings that take every letter, or what they are given.
 const WIDE: [&str; 2] = ["UTF8", "SQL_ASCII"];
 
-pub struct Sessions {
+pub struct QuerySessions {
     shards: Vec<Entrance>,
     pub(super) fan: FanOut,
     /// A shard that fails is left out, and no error.
@@ -38,17 +38,17 @@ pub struct Sessions {
     narrow: Vec<usize>,
 }
 
-impl Sessions {
+impl QuerySessions {
     /// Opens one on each shard, for that long in all. Unqualified names are those of the shard's tables first, then of
     /// `schemas`.
     pub fn open(
-        ways: Vec<Way>,
+        ways: Vec<LoginWay>,
         schemas: &[String],
         manners: &Manners,
         timeout: Duration,
         reports: bool,
-    ) -> Result<Sessions, Failure> {
-        let mut sessions = Sessions::connect(ways, timeout, reports);
+    ) -> Result<QuerySessions, Failure> {
+        let mut sessions = QuerySessions::connect(ways, timeout, reports);
         sessions.require_answers()?;
         sessions.begin(schemas, manners)?;
         match sessions.refused.pop() {
@@ -58,20 +58,24 @@ impl Sessions {
     }
 
     /// The same, where a shard that is another one than it should be is left out, too, and no error.
-    pub fn open_each(ways: Vec<Way>, manners: &Manners, timeout: Duration) -> Result<Sessions, Failure> {
-        let mut sessions = Sessions::connect(ways, timeout, true);
+    pub fn open_each(
+        ways: Vec<LoginWay>,
+        manners: &Manners,
+        timeout: Duration,
+    ) -> Result<QuerySessions, Failure> {
+        let mut sessions = QuerySessions::connect(ways, timeout, true);
         sessions.begin(&[], manners)?;
         Ok(sessions)
     }
 
-    fn connect(ways: Vec<Way>, timeout: Duration, reports: bool) -> Sessions {
+    fn connect(ways: Vec<LoginWay>, timeout: Duration, reports: bool) -> QuerySessions {
         let (mut shards, mut targets) = (Vec::new(), Vec::new());
         for (entrance, params) in ways {
             targets.push((entrance.shard.shard_key.clone(), params));
             shards.push(entrance);
         }
         let fan = FanOut::start(targets, timeout);
-        let mut sessions = Sessions { shards, fan, reports, refused: Vec::new(), narrow: Vec::new() };
+        let mut sessions = QuerySessions { shards, fan, reports, refused: Vec::new(), narrow: Vec::new() };
         sessions.fan.connect();
         sessions
     }

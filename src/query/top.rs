@@ -1,12 +1,12 @@
 //! Which keys of a shard have most rows or bytes, or are written to most: from its tables and its statistics, by pages that
 //! are chosen at random. So a table of any size takes as long as one of some dozens of megabytes.
 
-use super::login::{self, Way};
+use super::login::{self, LoginWay};
 use super::misplaced::no_tables;
 use super::opening::Manners;
 use super::run::chosen;
-use super::sessions::Sessions;
-use super::top_answer::{self, Facts, Found};
+use super::sessions::QuerySessions;
+use super::top_answer::{self, KeyEstimate, TableFacts};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing_history;
@@ -27,40 +27,40 @@ const YOUNGEST: usize = 2000;
 
 /// By what keys are put in order.
 #[derive(Clone, Copy)]
-pub enum By {
+pub enum TopOrder {
     Rows,
     Bytes,
     Writes,
 }
 
-impl By {
-    pub fn parse(text: &str) -> Option<By> {
-        [By::Rows, By::Bytes, By::Writes].into_iter().find(|by| by.as_str() == text)
+impl TopOrder {
+    pub fn parse(text: &str) -> Option<TopOrder> {
+        [TopOrder::Rows, TopOrder::Bytes, TopOrder::Writes].into_iter().find(|by| by.as_str() == text)
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            By::Rows => "rows",
-            By::Bytes => "bytes",
-            By::Writes => "writes",
+            TopOrder::Rows => "rows",
+            TopOrder::Bytes => "bytes",
+            TopOrder::Writes => "writes",
         }
     }
 
-    fn of(self, found: &Found) -> i64 {
+    fn of(self, found: &KeyEstimate) -> i64 {
         match self {
-            By::Rows => found.rows,
-            By::Bytes => found.bytes,
-            By::Writes => found.writes,
+            TopOrder::Rows => found.rows,
+            TopOrder::Bytes => found.bytes,
+            TopOrder::Writes => found.writes,
         }
     }
 }
 
-pub struct Asked<'a> {
+pub struct TopQuery<'a> {
     pub keyspace: &'a str,
     /// None: all active ones, of which one that does not answer is reported.
     pub shard: Option<&'a str>,
     pub most: usize,
-    pub by: By,
+    pub by: TopOrder,
     /// How long each shard is waited for, in all.
     pub timeout: Duration,
 }
@@ -68,7 +68,7 @@ pub struct Asked<'a> {
 /// A key of a shard, and where its route leads.
 pub struct Top {
     pub shard: String,
-    pub found: Found,
+    pub found: KeyEstimate,
     pub routed_to: Option<String>,
 }
 
@@ -79,13 +79,13 @@ pub struct Silent {
 }
 
 /// What is known before a shard is asked.
-struct Prepared {
+struct PreparedTop {
     keyspace: Keyspace,
     policies: Vec<TablePolicy>,
-    ways: Vec<Way>,
+    ways: Vec<LoginWay>,
 }
 
-impl Asked<'_> {
+impl TopQuery<'_> {
     pub fn ask(&self) -> Result<(Vec<Top>, Vec<Silent>), Failure> {
         let prepared = self.prepare()?;
         let mut sessions = self.open(prepared.ways)?;
@@ -99,7 +99,7 @@ impl Asked<'_> {
             let question = facts_question(&prepared.policies, namespace(number));
             Some(Question::Own(format!("{} {question}", self.settings())))
         })?;
-        let facts: Vec<Vec<Facts>> = facts.iter().map(|rows| facts_of(rows.as_ref())).collect();
+        let facts: Vec<Vec<TableFacts>> = facts.iter().map(|rows| facts_of(rows.as_ref())).collect();
         let answers = sessions.ask(|number| {
             let facts = facts.get(number).filter(|facts| !facts.is_empty())?;
             Some(Question::Own(self.question(&prepared.policies, namespace(number), facts)))
@@ -116,7 +116,7 @@ impl Asked<'_> {
         Ok((self.chosen(&prepared.keyspace, all), silent))
     }
 
-    fn prepare(&self) -> Result<Prepared, Failure> {
+    fn prepare(&self) -> Result<PreparedTop, Failure> {
         Caller::as_owner(|caller| {
             let keyspace = keyspace::find(self.keyspace)?;
             let policies = table_policy::list(self.keyspace);
@@ -127,15 +127,15 @@ impl Asked<'_> {
             let named = self.shard.map(|shard| [shard.to_owned()]);
             let shards = chosen(named.as_ref().map(|names| names.as_slice()))?;
             let ways = shards.iter().map(|shard| login::entrance(&role, shard, self.timeout));
-            Ok(Prepared { keyspace, policies, ways: ways.collect::<Result<_, _>>()? })
+            Ok(PreparedTop { keyspace, policies, ways: ways.collect::<Result<_, _>>()? })
         })
     }
 
-    fn open(&self, ways: Vec<Way>) -> Result<Sessions, Failure> {
+    fn open(&self, ways: Vec<LoginWay>) -> Result<QuerySessions, Failure> {
         let manners = Manners::of_caller();
         match self.shard {
-            Some(_) => Sessions::open(ways, &[], &manners, self.timeout, false),
-            None => Sessions::open_each(ways, &manners, self.timeout),
+            Some(_) => QuerySessions::open(ways, &[], &manners, self.timeout, false),
+            None => QuerySessions::open_each(ways, &manners, self.timeout),
         }
     }
 
@@ -149,9 +149,9 @@ impl Asked<'_> {
     }
 
     /// Each table gets as many pages of all as it is of their size.
-    fn question(&self, policies: &[TablePolicy], namespace: &str, facts: &[Facts]) -> String {
+    fn question(&self, policies: &[TablePolicy], namespace: &str, facts: &[TableFacts]) -> String {
         let all: f64 = facts.iter().map(|facts| facts.pages).sum();
-        let table = |facts: &Facts| {
+        let table = |facts: &TableFacts| {
             let policy = policies.get(facts.number)?;
             let pages = (MOST_PAGES * facts.pages / all.max(1.0)).max(LEAST_PAGES);
             let part = (pages / facts.pages.max(1.0)).min(1.0);
@@ -205,11 +205,11 @@ fn facts_question(policies: &[TablePolicy], namespace: &str) -> String {
     fill(include_str!("../../sql/query/top_facts.sql"), &[("tables", sql(tables.join(", ")))])
 }
 
-fn facts_of(rows: Option<&Rows>) -> Vec<Facts> {
-    rows.map(|rows| rows.rows.iter().filter_map(|row| Facts::read(row)).collect()).unwrap_or_default()
+fn facts_of(rows: Option<&Rows>) -> Vec<TableFacts> {
+    rows.map(|rows| rows.rows.iter().filter_map(|row| TableFacts::read(row)).collect()).unwrap_or_default()
 }
 
-fn table_question(policy: &TablePolicy, namespace: &str, facts: &Facts, part: f64) -> String {
+fn table_question(policy: &TablePolicy, namespace: &str, facts: &TableFacts, part: f64) -> String {
     let page = if part < 1.0 {
         "(r.ctid::pg_catalog.text::pg_catalog.point)[0]"
     } else {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 const MOST: f64 = number::MOST as f64;
 
 /// Of a table that is there.
-pub struct Facts {
+pub struct TableFacts {
     /// Its place among the tables of the keyspace.
     pub number: usize,
     pub pages: f64,
@@ -20,14 +20,14 @@ pub struct Facts {
     pub payload: String,
 }
 
-impl Facts {
-    pub fn read(row: &[Option<String>]) -> Option<Facts> {
+impl TableFacts {
+    pub fn read(row: &[Option<String>]) -> Option<TableFacts> {
         let [number, pages, bytes, writes, payload] = row else { return None };
         let figure = |cell: &Option<String>| {
             let figure: f64 = cell.as_deref()?.parse().ok()?;
             (figure >= 0.0).then(|| figure.min(MOST))
         };
-        Some(Facts {
+        Some(TableFacts {
             number: number.as_deref()?.parse().ok()?,
             pages: figure(pages)?,
             bytes: figure(bytes)?,
@@ -38,7 +38,7 @@ impl Facts {
 }
 
 /// Of one key on a shard, estimated.
-pub struct Found {
+pub struct KeyEstimate {
     /// In the form of its keyspace, or as the shard has it where it is no key of that.
     pub key: String,
     pub is_key: bool,
@@ -52,8 +52,8 @@ pub struct Found {
 }
 
 /// Texts that are the same key are one.
-pub fn read(shard: &str, rows: &Rows, key_type: KeyType) -> Result<Vec<Found>, Failure> {
-    let mut all: Vec<Found> = Vec::new();
+pub fn read(shard: &str, rows: &Rows, key_type: KeyType) -> Result<Vec<KeyEstimate>, Failure> {
+    let mut all: Vec<KeyEstimate> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for row in &rows.rows {
         let found = one(shard, row, key_type)?;
@@ -68,13 +68,13 @@ pub fn read(shard: &str, rows: &Rows, key_type: KeyType) -> Result<Vec<Found>, F
     Ok(all)
 }
 
-fn one(shard: &str, row: &[Option<String>], key_type: KeyType) -> Result<Found, Failure> {
+fn one(shard: &str, row: &[Option<String>], key_type: KeyType) -> Result<KeyEstimate, Failure> {
     let cell = |column: usize| row.get(column).and_then(Option::as_deref);
     let count = |column, what| number::count(shard, what, cell(column)).map_err(Failure::from);
     let text = cell(0).unwrap_or_default();
     let key = key_type.of_value(text);
     let share: f64 = cell(5).and_then(|share| share.parse().ok()).unwrap_or(0.0);
-    Ok(Found {
+    Ok(KeyEstimate {
         is_key: key.is_some(),
         key: key.map_or_else(|| text.to_owned(), std::borrow::Cow::into_owned),
         rows: count(1, "the rows of a key")?,
@@ -85,8 +85,8 @@ fn one(shard: &str, row: &[Option<String>], key_type: KeyType) -> Result<Found, 
     })
 }
 
-impl Found {
-    fn add(&mut self, other: &Found) {
+impl KeyEstimate {
+    fn add(&mut self, other: &KeyEstimate) {
         let squares = (self.rows_error as f64).hypot(other.rows_error as f64);
         self.rows = self.rows.saturating_add(other.rows);
         self.rows_error = squares.round() as i64;

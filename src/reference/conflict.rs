@@ -5,14 +5,14 @@
 use super::look::{names, qualified};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::{has, reference_ended};
-use crate::catalog::reference::{self, Member, Place, Set};
+use crate::catalog::reference::{self, Member, ReferencePlace, ReferenceSet};
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::server::txn::transaction;
 
 /// What helps: the table becomes each shard's own, and then it is said whose rows all are to have.
-fn say(set: &Set, member: &Member, first: &str) -> String {
+fn say(set: &ReferenceSet, member: &Member, first: &str) -> String {
     format!(
         "This master was restored to an earlier time. SELECT shard_table_drop({}, {}),{first} and add the table again. Its origin must be the shard whose rows are right: those of the others are replaced.",
         literal(&member.name.quoted()),
@@ -21,7 +21,12 @@ fn say(set: &Set, member: &Member, first: &str) -> String {
 }
 
 /// Refuses tables that a shard knows otherwise, before anything is made or written there.
-pub fn require_followed(session: &mut Connection, set: &Set, tables: &[Member], place: &Place) -> Result<()> {
+pub fn require_followed(
+    session: &mut Connection,
+    set: &ReferenceSet,
+    tables: &[Member],
+    place: &ReferencePlace,
+) -> Result<()> {
     require_not_ended(session, set, tables, place)?;
     for other in others(session, tables, place)? {
         if other.token == set.token || transaction(|| reference::is_known(&other.token)) {
@@ -33,7 +38,12 @@ pub fn require_followed(session: &mut Connection, set: &Set, tables: &[Member], 
     Ok(())
 }
 
-fn require_not_ended(session: &mut Connection, set: &Set, tables: &[Member], place: &Place) -> Result<()> {
+fn require_not_ended(
+    session: &mut Connection,
+    set: &ReferenceSet,
+    tables: &[Member],
+    place: &ReferencePlace,
+) -> Result<()> {
     let (tokens, members): (Vec<String>, Vec<&Member>) =
         tables.iter().filter_map(|member| Some((member.token.clone()?, member))).unzip();
     let ended = reference_ended::first_of(session, &tokens)?;
@@ -50,7 +60,7 @@ fn require_not_ended(session: &mut Connection, set: &Set, tables: &[Member], pla
     ))
 }
 
-fn full_name(member: &Member, place: &Place) -> String {
+fn full_name(member: &Member, place: &ReferencePlace) -> String {
     qualified(std::slice::from_ref(member), &place.shard).concat()
 }
 
@@ -62,7 +72,7 @@ struct Other {
     origin: Option<String>,
 }
 
-fn others(session: &mut Connection, tables: &[Member], place: &Place) -> Result<Vec<Other>> {
+fn others(session: &mut Connection, tables: &[Member], place: &ReferencePlace) -> Result<Vec<Other>> {
     let (schemas, rels) = names(tables, &place.shard);
     let query = include_str!("../../sql/reference/others.sql");
     let found = session.query(query, &[Some(&text_array(&schemas)), Some(&text_array(&rels))])?;
@@ -75,8 +85,8 @@ fn others(session: &mut Connection, tables: &[Member], place: &Place) -> Result<
 
 fn of_another(
     shard: &str,
-    set: &Set,
-    (member, place): (&Member, &Place),
+    set: &ReferenceSet,
+    (member, place): (&Member, &ReferencePlace),
     origin: Option<String>,
 ) -> SplitError {
     let table = full_name(member, place);
@@ -98,7 +108,11 @@ fn of_another(
 
 /// Refuses a copy that knows nothing of a set any more of which it had tables: the shard was dropped since, with all that it
 /// knew, or was restored itself. One without rows loses none.
-pub fn require_remembered(session: &mut Connection, set: &Set, place: &Place) -> Result<()> {
+pub fn require_remembered(
+    session: &mut Connection,
+    set: &ReferenceSet,
+    place: &ReferencePlace,
+) -> Result<()> {
     let remembered = set.remembered(&place.shard.shard_key);
     if remembered.is_empty() || knows(session, set, place)? {
         return Ok(());
@@ -120,7 +134,7 @@ pub fn require_remembered(session: &mut Connection, set: &Set, place: &Place) ->
     ))
 }
 
-fn knows(session: &mut Connection, set: &Set, place: &Place) -> Result<bool> {
+fn knows(session: &mut Connection, set: &ReferenceSet, place: &ReferencePlace) -> Result<bool> {
     if !has(session, "reference_copy")? {
         return Ok(false);
     }

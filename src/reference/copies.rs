@@ -1,14 +1,14 @@
 //! What a worker keeps of an origin and of each copy between two steps: sessions, and what it knows of them.
 
 use super::conflict;
-use super::install::{self, By};
-use super::look::End;
-use super::task::{Known, Task};
+use super::install::{self, ReferenceWorker};
+use super::look::SetEnd;
+use super::task::{FitTables, Task};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::master;
 use crate::agent::state::reference::Takes;
-use crate::catalog::reference::{Place, Set, State};
+use crate::catalog::reference::{ReferencePlace, ReferenceSet, ReferenceState};
 use crate::error::Failure;
 use crate::remote::Connection;
 use crate::server::retry::Backoff;
@@ -19,21 +19,26 @@ pub fn hastily<R>(patience: &Backoff, work: impl FnOnce() -> R) -> R {
     session::hastily(i32::try_from(patience.failures()).unwrap_or(i32::MAX), work)
 }
 
-fn open(set: &Set, place: &Place, end: End, purpose: &str) -> Result<Connection> {
-    let known = session::Known { token: &set.token, secret: &set.secret };
+fn open(set: &ReferenceSet, place: &ReferencePlace, end: SetEnd, purpose: &str) -> Result<Connection> {
+    let known = session::SessionSecret { token: &set.token, secret: &set.secret };
     let purpose = format!("reference tables {} {purpose}", set.id);
-    session::open_as(&place.shard, &purpose, known, end == End::Copy)
+    session::open_as(&place.shard, &purpose, known, end == SetEnd::Copy)
 }
 
-fn purpose(end: End) -> &'static str {
-    if end == End::Copy { "writer" } else { "control" }
+fn purpose(end: SetEnd) -> &'static str {
+    if end == SetEnd::Copy { "writer" } else { "control" }
 }
 
 /// A session by which the agent's tables on a shard are this worker's.
-fn attached(set: &Set, place: &Place, end: End, by: &By<'_>) -> Result<Connection> {
+fn attached(
+    set: &ReferenceSet,
+    place: &ReferencePlace,
+    end: SetEnd,
+    by: &ReferenceWorker<'_>,
+) -> Result<Connection> {
     let mut session = open(set, place, end, purpose(end))?;
     master::check(&mut session, by.identity)?;
-    if end == End::Copy {
+    if end == SetEnd::Copy {
         conflict::require_remembered(&mut session, set, place)?;
     }
     install::attach(&mut session, set, (place, end), by, Takes::ToFollow)?;
@@ -41,14 +46,19 @@ fn attached(set: &Set, place: &Place, end: End, by: &By<'_>) -> Result<Connectio
 }
 
 /// Takes what was dropped off a shard.
-pub fn remove(set: &Set, place: &Place, end: End, by: &By<'_>) -> Result<()> {
+pub fn remove(
+    set: &ReferenceSet,
+    place: &ReferencePlace,
+    end: SetEnd,
+    by: &ReferenceWorker<'_>,
+) -> Result<()> {
     let mut session = open(set, place, end, purpose(end))?;
     let is_known = install::attach(&mut session, set, (place, end), by, Takes::ToEnd)?;
     install::remove(&mut session, set, (place, end), is_known)
 }
 
 #[derive(Default)]
-pub struct Origin {
+pub struct ReferenceOrigin {
     /// Reads, one snapshot a step.
     reader: Option<Connection>,
     /// Writes the agent's tables.
@@ -56,12 +66,12 @@ pub struct Origin {
     pub patience: Backoff,
 }
 
-impl Origin {
+impl ReferenceOrigin {
     /// The one that reads and the one that writes.
     pub fn sessions(&mut self, task: &Task<'_>) -> Result<(&mut Connection, &mut Connection)> {
         self.control(task.set, task.by)?;
         if self.reader.is_none() {
-            let reader = open(task.set, &task.set.origin, End::Origin, "reader")?;
+            let reader = open(task.set, &task.set.origin, SetEnd::Origin, "reader")?;
             if let Some(control) = &self.control {
                 session::require_one_server(&reader, control)?;
             }
@@ -73,10 +83,10 @@ impl Origin {
         }
     }
 
-    pub fn control(&mut self, set: &Set, by: &By<'_>) -> Result<&mut Connection> {
+    pub fn control(&mut self, set: &ReferenceSet, by: &ReferenceWorker<'_>) -> Result<&mut Connection> {
         let control = match self.control.take() {
             Some(control) => control,
-            None => attached(set, &set.origin, End::Origin, by)?,
+            None => attached(set, &set.origin, SetEnd::Origin, by)?,
         };
         Ok(self.control.insert(control))
     }
@@ -93,17 +103,17 @@ impl Origin {
 }
 
 /// What was last written down of a copy.
-pub struct Told {
-    pub state: State,
+pub struct LastReport {
+    pub state: ReferenceState,
     pub filled: Vec<i32>,
     pub error: Option<String>,
     pub at: Instant,
 }
 
 #[derive(Default)]
-pub struct Copy {
+pub struct ReferenceCopy {
     session: Option<Connection>,
-    known: Known,
+    known: FitTables,
     pub patience: Backoff,
     /// Tables that are the origin's own, by their numbers; None: it was not asked yet.
     pub own: Option<Vec<i32>>,
@@ -111,15 +121,15 @@ pub struct Copy {
     pub snapshot: Option<String>,
     /// What the origin was like when it had all of it, and when that was looked at.
     pub has_all_of: Option<(String, Instant)>,
-    pub told: Option<Told>,
+    pub told: Option<LastReport>,
     pub failure: Option<Failure>,
 }
 
-impl Copy {
-    pub fn parts(&mut self, task: &Task<'_>) -> Result<(&mut Connection, &mut Known)> {
+impl ReferenceCopy {
+    pub fn parts(&mut self, task: &Task<'_>) -> Result<(&mut Connection, &mut FitTables)> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => attached(task.set, task.place, End::Copy, task.by)?,
+            None => attached(task.set, task.place, SetEnd::Copy, task.by)?,
         };
         Ok((self.session.insert(session), &mut self.known))
     }

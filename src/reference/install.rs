@@ -1,14 +1,14 @@
 //! What a set of reference tables has on its shards, made and removed. The agent knows the set before a table has a
 //! trigger of it, and until the last one is gone.
 
-use super::look::{End, qualified};
+use super::look::{SetEnd, qualified};
 use super::points;
-use super::table::Side;
+use super::table::ReferenceSide;
 use crate::agent::error::Result;
 use crate::agent::state::reference::{self as rows, Takes};
 use crate::agent::state::{master, reference_ended};
 use crate::agent::{reference, schema};
-use crate::catalog::reference::{Member, Place, Set};
+use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::server::injection::reach;
@@ -28,9 +28,9 @@ fn is_on(tables: &[String]) -> String {
 /// The agent's schema with a row of the set, taken over by this worker; whether there is one, if nothing is to be followed.
 pub fn attach(
     session: &mut Connection,
-    set: &Set,
-    (place, end): (&Place, End),
-    by: &By<'_>,
+    set: &ReferenceSet,
+    (place, end): (&ReferencePlace, SetEnd),
+    by: &ReferenceWorker<'_>,
     takes: Takes,
 ) -> Result<bool> {
     master::check(session, by.identity)?;
@@ -39,8 +39,8 @@ pub fn attach(
     master::insert(session, by.identity)?;
     master::check(session, by.identity)?;
     let is_known = match end {
-        End::Origin => rows::take_origin(session, set, by.generation, takes)?,
-        End::Copy => rows::take_copy(session, set, &place.shard.shard_key, by.generation, takes)?,
+        SetEnd::Origin => rows::take_origin(session, set, by.generation, takes)?,
+        SetEnd::Copy => rows::take_copy(session, set, &place.shard.shard_key, by.generation, takes)?,
     };
     schema::commit(session)?;
     reach(points::ATTACHED)?;
@@ -83,14 +83,19 @@ pub fn remove_others(session: &mut Connection, set: i64, known: &[i32]) -> Resul
 }
 
 /// The worker that acts.
-pub struct By<'a> {
+pub struct ReferenceWorker<'a> {
     pub identity: &'a str,
     pub generation: i64,
 }
 
 /// Captures a table on its origin: what is there of it already is made anew. A queue of another key's types takes no
 /// entry of this one; what was in it is of no use, since all rows come over once the triggers are others.
-pub fn capture(session: &mut Connection, set: &Set, member: &Member, side: &Side) -> Result<()> {
+pub fn capture(
+    session: &mut Connection,
+    set: &ReferenceSet,
+    member: &Member,
+    side: &ReferenceSide,
+) -> Result<()> {
     let (ordinal, shape) = (member.ordinal, &side.shape);
     // Also those of a table that had this name before: they call what goes after them.
     let prefix = reference::trigger_prefix(set.id, ordinal);
@@ -106,7 +111,7 @@ pub fn capture(session: &mut Connection, set: &Set, member: &Member, side: &Side
 }
 
 /// Refuses clients' writes to a copy.
-pub fn guard(session: &mut Connection, set: &Set, member: &Member, table: &str) -> Result<()> {
+pub fn guard(session: &mut Connection, set: &ReferenceSet, member: &Member, table: &str) -> Result<()> {
     let statements = reference::guard_trigger(set.id, member.ordinal, table, &set.origin.shard.shard_key);
     let prefix = reference::trigger_prefix(set.id, member.ordinal);
     // What captured the table where it was its origin, before it came here; and what guards tables that have another name
@@ -125,8 +130,8 @@ pub fn guard(session: &mut Connection, set: &Set, member: &Member, table: &str) 
 /// shard has by the set's number is another one's where it does not know this one.
 pub fn remove(
     session: &mut Connection,
-    set: &Set,
-    (place, end): (&Place, End),
+    set: &ReferenceSet,
+    (place, end): (&ReferencePlace, SetEnd),
     is_known: bool,
 ) -> Result<()> {
     // Before anybody else may write to them: a master that is restored to a time before is told.
@@ -141,21 +146,21 @@ pub fn remove(
     if !is_known {
         return Ok(());
     }
-    let called = if end == End::Origin { CAPTURES } else { GUARD };
+    let called = if end == SetEnd::Origin { CAPTURES } else { GUARD };
     for member in &set.dropped {
         triggers::drop_called_once(session, called, &reference::trigger_prefix(set.id, member.ordinal))?;
     }
     session.run("BEGIN")?;
     schema::bootstrap(session)?;
-    if end == End::Origin {
+    if end == SetEnd::Origin {
         for member in &set.dropped {
             drop_capture(session, set, member)?;
         }
     }
     if set.tables.is_empty() {
         session.run(&match end {
-            End::Origin => rows::forget_origin(set),
-            End::Copy => rows::forget_copy(set, &place.shard.shard_key),
+            SetEnd::Origin => rows::forget_origin(set),
+            SetEnd::Copy => rows::forget_copy(set, &place.shard.shard_key),
         })?;
         schema::drop_unused(session)?;
     }
@@ -163,7 +168,7 @@ pub fn remove(
     Ok(reach(points::DROPPED)?)
 }
 
-fn drop_capture(session: &mut Connection, set: &Set, member: &Member) -> Result<()> {
+fn drop_capture(session: &mut Connection, set: &ReferenceSet, member: &Member) -> Result<()> {
     let function = reference::capture_function(set.id, member.ordinal);
     let found = session.query(
         "SELECT p.oid::regprocedure::text FROM pg_proc p

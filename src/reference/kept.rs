@@ -4,7 +4,7 @@
 use crate::agent::error::Result;
 use crate::agent::reference::prefixes;
 use crate::catalog::place::{self, Sameness};
-use crate::catalog::reference::{self, Followed};
+use crate::catalog::reference::{self, FollowedTable};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::TableName;
 use crate::remote::Connection;
@@ -17,7 +17,7 @@ pub fn another_origin(session: &mut Connection, at: &Shard, set: i64) -> Result<
     let tables = reference::all_tables();
     for row in found.rows {
         let [Some(schema), Some(name), origin] = row.as_slice() else { continue };
-        let is_it = |table: &&Followed| {
+        let is_it = |table: &&FollowedTable| {
             table.name.name == *name
                 && is_schema(&table.name, schema)
                 && !is_origin(&table.origin, at, schema, origin.as_deref())

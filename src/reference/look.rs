@@ -1,7 +1,7 @@
 //! What reference tables look like on a shard now.
 
 use crate::agent::{self, catalogs, reference};
-use crate::catalog::reference::{Member, Set};
+use crate::catalog::reference::{Member, ReferenceSet};
 use crate::catalog::shard::Shard;
 use crate::remote::quote::{ident, text_array};
 use crate::remote::template::{fill, sql};
@@ -17,20 +17,20 @@ static GLANCE: LazyLock<String> = LazyLock::new(|| fill(QUERY, &[("code", sql("N
 
 /// Which end of a set a shard is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum SetEnd {
     Origin,
     Copy,
 }
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct ReferenceLook {
     /// What its tables could run: another text when something of it has changed.
     code: Option<String>,
-    pub tables: Vec<Seen>,
+    pub tables: Vec<SeenSet>,
 }
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenSet {
     /// None: there is no such table.
     pub oid: Option<String>,
     filenode: Option<String>,
@@ -46,7 +46,7 @@ pub struct Seen {
 const CAPTURES: i32 = 3;
 const GUARDS: i32 = 1;
 
-impl Seen {
+impl SeenSet {
     /// Another text once rows may have changed without an entry in the queue.
     pub fn mark(&self) -> String {
         let parts = [&self.oid, &self.filenode, &self.columns, &self.key, &self.triggers, &self.subscribed];
@@ -55,10 +55,10 @@ impl Seen {
 
     /// Whether our triggers of an end are there, fire always, and capture by the key that the table has; and none of the
     /// other end, which a table has that came as a copy of the disk, or out of a dump.
-    pub fn has(&self, end: End) -> bool {
+    pub fn has(&self, end: SetEnd) -> bool {
         let of_end = match end {
-            End::Origin => [0, CAPTURES, CAPTURES],
-            End::Copy => [GUARDS, 0, GUARDS],
+            SetEnd::Origin => [0, CAPTURES, CAPTURES],
+            SetEnd::Copy => [GUARDS, 0, GUARDS],
         };
         self.installed == Some(of_end)
     }
@@ -76,7 +76,7 @@ pub fn qualified(tables: &[Member], shard: &Shard) -> Vec<String> {
 }
 
 /// Schemas, names, and what the names of triggers begin with.
-fn lists(set: &Set, tables: &[Member], shard: &Shard) -> [String; 3] {
+fn lists(set: &ReferenceSet, tables: &[Member], shard: &Shard) -> [String; 3] {
     let (schemas, names) = names(tables, shard);
     let prefixes: Vec<String> =
         tables.iter().map(|member| reference::trigger_prefix(set.id, member.ordinal)).collect();
@@ -86,7 +86,7 @@ fn lists(set: &Set, tables: &[Member], shard: &Shard) -> [String; 3] {
 /// The statements that look, of which one gives rows.
 pub fn statements(
     connection: &mut Connection,
-    set: &Set,
+    set: &ReferenceSet,
     tables: &[Member],
     shard: &Shard,
 ) -> Result<String, RemoteError> {
@@ -98,7 +98,7 @@ pub fn statements(
 /// The same for a text that is another one when rows may have changed without an entry in the queue.
 pub fn glance(
     connection: &mut Connection,
-    set: &Set,
+    set: &ReferenceSet,
     tables: &[Member],
     shard: &Shard,
 ) -> Result<String, RemoteError> {
@@ -107,8 +107,8 @@ pub fn glance(
     catalogs::statements(connection, "reference_glance", &GLANCE, &parameters)
 }
 
-pub fn read(connection: &Connection, text: Option<&str>, count: usize) -> Result<Look, RemoteError> {
-    let look: Look = serde_json::from_str(text.unwrap_or_default())
+pub fn read(connection: &Connection, text: Option<&str>, count: usize) -> Result<ReferenceLook, RemoteError> {
+    let look: ReferenceLook = serde_json::from_str(text.unwrap_or_default())
         .map_err(|error| RemoteError::unreadable(connection.shard(), error))?;
     if look.tables.len() == count {
         return Ok(look);

@@ -2,7 +2,7 @@
 //! refers to them or reads them waits for nobody; values by which rows exclude each other may have changed hands, so
 //! all that gives one away goes before any that takes one comes.
 
-use super::table::Pair;
+use super::table::ReferenceTable;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::queue;
@@ -14,7 +14,7 @@ use crate::remote::quote::{ident, idents};
 use crate::split::references::Reference;
 
 /// Which rows come over.
-pub enum Rows<'a> {
+pub enum MergeRows<'a> {
     All,
     /// Those whose keys are in a queue, by a condition on its entries.
     Changed {
@@ -36,7 +36,7 @@ fn bounds() -> Bounds {
 /// Rows from which statistics are worth their time.
 const MANY: u64 = 1000;
 
-impl Pair {
+impl ReferenceTable {
     fn temporary(&self, what: &str) -> String {
         format!("pg_temp.reference_{what}_{}", self.ordinal)
     }
@@ -68,12 +68,17 @@ impl Pair {
     }
 
     /// Brings the rows over. Returns how many have changed.
-    pub fn bring(&self, origin: &mut Connection, shard: &mut Connection, rows: &Rows<'_>) -> Result<u64> {
+    pub fn bring(
+        &self,
+        origin: &mut Connection,
+        shard: &mut Connection,
+        rows: &MergeRows<'_>,
+    ) -> Result<u64> {
         self.prepare(shard)?;
         let columns = idents("t.", &self.columns);
         let condition = match rows {
-            Rows::All => String::new(),
-            Rows::Changed { queue, condition } => {
+            MergeRows::All => String::new(),
+            MergeRows::Changed { queue, condition } => {
                 let keys = queue::keys(&self.from_shape).join(", ");
                 // The condition is on columns that the queue alone has.
                 let out = format!(
@@ -119,15 +124,15 @@ impl Pair {
         Ok(())
     }
 
-    fn merge(&self, shard: &mut Connection, rows: &Rows<'_>) -> Result<u64> {
+    fn merge(&self, shard: &mut Connection, rows: &MergeRows<'_>) -> Result<u64> {
         let (to, new) = (&self.to, self.temporary("new"));
         let (columns, others) = (idents("", &self.columns), self.others());
         let same = self.same_row("t", "n");
         let stays =
             format!("EXISTS (SELECT 1 FROM {new} n WHERE {same} AND NOT {})", self.differs(&self.fixed));
         let among = match rows {
-            Rows::All => "true".to_owned(),
-            Rows::Changed { .. } => {
+            MergeRows::All => "true".to_owned(),
+            MergeRows::Changed { .. } => {
                 format!(
                     "EXISTS (SELECT 1 FROM {} k WHERE {})",
                     self.temporary("keys"),

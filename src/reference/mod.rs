@@ -20,7 +20,7 @@ pub use waiting::wait;
 use crate::agent::error::SplitError;
 use crate::agent::one_database::is_one_database;
 use crate::agent::state::reference as rows;
-use crate::catalog::reference::{self, Member, Place, Report, Set, State};
+use crate::catalog::reference::{self, Member, ReferencePlace, ReferenceSet, ReferenceState, Report};
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::split;
 use crate::guc;
@@ -28,9 +28,9 @@ use crate::remote::quote::{ident, literal};
 use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use copies::{Copy, Origin, Told};
-use install::By;
-use look::End;
+use copies::{LastReport, ReferenceCopy, ReferenceOrigin};
+use install::ReferenceWorker;
+use look::SetEnd;
 use pulse::{Pulse, existing, look_at_origin, queues};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -45,23 +45,23 @@ const TELL: Duration = Duration::from_secs(2);
 
 /// Of one set.
 #[derive(Default)]
-struct Memory {
-    origin: Origin,
-    copies: BTreeMap<String, Copy>,
+struct SetMemory {
+    origin: ReferenceOrigin,
+    copies: BTreeMap<String, ReferenceCopy>,
 }
 
 /// What follows all sets.
 pub struct Follower {
     generation: i64,
     identity: String,
-    sets: Vec<Set>,
+    sets: Vec<ReferenceSet>,
     looked: Option<Instant>,
-    memory: BTreeMap<i64, Memory>,
+    memory: BTreeMap<i64, SetMemory>,
 }
 
 /// Whoever follows goes on, or another one has taken over, or nothing is left.
 #[derive(PartialEq, Eq)]
-pub enum Next {
+pub enum NextTurn {
     Turn,
     End,
 }
@@ -73,8 +73,8 @@ impl Follower {
     }
 
     /// Sessions that lead to where a shard was are let go, with all that was looked at there.
-    fn take(&mut self, sets: Vec<Set>) {
-        let is_as = |set: &Set, id: i64| set.id == id;
+    fn take(&mut self, sets: Vec<ReferenceSet>) {
+        let is_as = |set: &ReferenceSet, id: i64| set.id == id;
         self.memory.retain(|id, _| {
             let (now, before) =
                 (sets.iter().find(|set| is_as(set, *id)), self.sets.iter().find(|set| is_as(set, *id)));
@@ -98,7 +98,7 @@ impl Follower {
     }
 
     /// One step on each shard that is behind.
-    pub fn turn(&mut self) -> Next {
+    pub fn turn(&mut self) -> NextTurn {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
             match transaction(reference::sets) {
                 Ok(sets) => self.take(sets),
@@ -107,23 +107,23 @@ impl Follower {
             self.looked = Some(Instant::now());
         }
         if self.sets.is_empty() {
-            return Next::End;
+            return NextTurn::End;
         }
-        let by = By { identity: &self.identity, generation: self.generation };
+        let by = ReferenceWorker { identity: &self.identity, generation: self.generation };
         for set in &self.sets {
             let memory = self.memory.entry(set.id).or_default();
             if follow(set, memory, &by).is_err() {
-                return Next::End;
+                return NextTurn::End;
             }
             if !set.dropped.is_empty() {
                 match remove(set, memory, &by) {
                     Ok(true) => self.looked = None,
                     Ok(false) => {}
-                    Err(Superseded) => return Next::End,
+                    Err(Superseded) => return NextTurn::End,
                 }
             }
         }
-        Next::Turn
+        NextTurn::Turn
     }
 }
 
@@ -131,7 +131,7 @@ impl Follower {
 struct Superseded;
 
 /// Whether an error says so.
-fn is_over(set: &Set, error: &SplitError) -> bool {
+fn is_over(set: &ReferenceSet, error: &SplitError) -> bool {
     let SplitError::Behind { generation, .. } = error else {
         return matches!(error, SplitError::Superseded);
     };
@@ -140,12 +140,12 @@ fn is_over(set: &Set, error: &SplitError) -> bool {
     true
 }
 
-fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded> {
+fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) -> Result<(), Superseded> {
     memory.copies.retain(|key, _| set.copies.iter().any(|place| place.shard.shard_key == *key));
     if set.tables.is_empty() || !memory.origin.patience.is_due() {
         return Ok(());
     }
-    let Memory { origin, copies } = memory;
+    let SetMemory { origin, copies } = memory;
     let began = SystemTime::now();
     let (shard, keyspace) = (&set.origin.shard.shard_key, &set.keyspace);
     wait::report(&format!("following reference tables of keyspace \"{keyspace}\" on shard \"{shard}\""));
@@ -174,7 +174,7 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
             // Nothing comes there: what it has is of before, until a step after it is used again.
             copy.has_all_of = None;
         } else if copy.has_all_of.is_some() {
-            tell(set, place, copy, State::Following, began);
+            tell(set, place, copy, ReferenceState::Following, began);
         }
     }
     if entries || pulse.has_entries {
@@ -194,9 +194,9 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
 /// Whether any of them has taken in entries. An error: of the origin, or a newer worker has taken over; those of a
 /// copy are its own.
 fn step_on_each(
-    set: &Set,
-    (origin, copies): (&mut Origin, &mut BTreeMap<String, Copy>),
-    by: &By<'_>,
+    set: &ReferenceSet,
+    (origin, copies): (&mut ReferenceOrigin, &mut BTreeMap<String, ReferenceCopy>),
+    by: &ReferenceWorker<'_>,
     pulse: &Pulse,
     began: SystemTime,
 ) -> Result<bool, SplitError> {
@@ -227,7 +227,7 @@ fn step_on_each(
     Ok(entries)
 }
 
-fn is_behind(copy: &Copy, pulse: &Pulse) -> bool {
+fn is_behind(copy: &ReferenceCopy, pulse: &Pulse) -> bool {
     match &copy.has_all_of {
         Some((tables, at)) => pulse.has_entries || *tables != pulse.tables || at.elapsed() >= LOOK_AT_COPY,
         None => true,
@@ -236,11 +236,11 @@ fn is_behind(copy: &Copy, pulse: &Pulse) -> bool {
 
 /// Returns how many entries it has taken in.
 fn step_on(
-    set: &Set,
-    place: &Place,
-    origin: &mut Origin,
-    copy: &mut Copy,
-    by: &By<'_>,
+    set: &ReferenceSet,
+    place: &ReferencePlace,
+    origin: &mut ReferenceOrigin,
+    copy: &mut ReferenceCopy,
+    by: &ReferenceWorker<'_>,
 ) -> Result<i64, SplitError> {
     let patience = copy.patience.clone();
     let outcome = copies::hastily(&patience, || {
@@ -264,9 +264,10 @@ fn step_on(
 }
 
 /// Tables by the same name in the same database are one table.
-fn own_tables(set: &Set, place: &Place) -> Result<Vec<i32>, SplitError> {
-    let name =
-        |member: &Member, place: &Place| (ident(&member.schema(&place.shard)), member.name.name.clone());
+fn own_tables(set: &ReferenceSet, place: &ReferencePlace) -> Result<Vec<i32>, SplitError> {
+    let name = |member: &Member, place: &ReferencePlace| {
+        (ident(&member.schema(&place.shard)), member.name.name.clone())
+    };
     let same: Vec<i32> = set
         .tables
         .iter()
@@ -283,10 +284,10 @@ fn own_tables(set: &Set, place: &Place) -> Result<Vec<i32>, SplitError> {
 /// What all copies have seen is not needed any more. One that is away for long does not fill the origin's disk: it is
 /// made anew.
 fn consume(
-    set: &Set,
-    origin: &mut Origin,
-    copies: &BTreeMap<String, Copy>,
-    by: &By<'_>,
+    set: &ReferenceSet,
+    origin: &mut ReferenceOrigin,
+    copies: &BTreeMap<String, ReferenceCopy>,
+    by: &ReferenceWorker<'_>,
     pulse: &Pulse,
 ) -> Result<(), SplitError> {
     let is_much = pulse.bytes > guc::queue_max_bytes() / 2;
@@ -308,7 +309,12 @@ fn consume(
     Ok(reach(points::CONSUMED)?)
 }
 
-fn origin_failed(set: &Set, origin: &mut Origin, copies: &mut BTreeMap<String, Copy>, error: SplitError) {
+fn origin_failed(
+    set: &ReferenceSet,
+    origin: &mut ReferenceOrigin,
+    copies: &mut BTreeMap<String, ReferenceCopy>,
+    error: SplitError,
+) {
     origin.let_go();
     origin.patience.failed();
     let is_transient = error.is_transient();
@@ -319,19 +325,25 @@ fn origin_failed(set: &Set, origin: &mut Origin, copies: &mut BTreeMap<String, C
         let copy = copies.entry(place.shard.shard_key.clone()).or_default();
         copy.let_go();
         copy.failure = Some(failure.clone());
-        let state = if is_transient { before(copy) } else { State::Failed };
+        let state = if is_transient { before(copy) } else { ReferenceState::Failed };
         tell(set, place, copy, state, SystemTime::now());
     }
 }
 
-fn copy_failed(set: &Set, place: &Place, copy: &mut Copy, error: SplitError, began: SystemTime) {
+fn copy_failed(
+    set: &ReferenceSet,
+    place: &ReferencePlace,
+    copy: &mut ReferenceCopy,
+    error: SplitError,
+    began: SystemTime,
+) {
     copy.let_go();
     copy.patience.failed();
     let waited = has_waited(&error);
     let state = match &error {
-        SplitError::Remote(error) if error.is_transient() && !waited => State::Away,
+        SplitError::Remote(error) if error.is_transient() && !waited => ReferenceState::Away,
         error if error.is_transient() => before(copy),
-        _ => State::Failed,
+        _ => ReferenceState::Failed,
     };
     let failure = error.into_failure();
     let hint = match failure.sqlstate.as_str().get(..2) {
@@ -365,16 +377,22 @@ fn has_waited(error: &SplitError) -> bool {
 }
 
 /// Whether it has been there as a whole or not, nothing is wrong with it.
-fn before(copy: &Copy) -> State {
+fn before(copy: &ReferenceCopy) -> ReferenceState {
     match &copy.told {
-        Some(told) if told.state == State::Following => State::Following,
-        _ => State::Filling,
+        Some(told) if told.state == ReferenceState::Following => ReferenceState::Following,
+        _ => ReferenceState::Filling,
     }
 }
 
 /// Writes down where a copy is, unless that is known; `began`: what was committed on the origin by then it has, if it
 /// follows, however long it takes to write that down.
-fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: SystemTime) {
+fn tell(
+    set: &ReferenceSet,
+    place: &ReferencePlace,
+    copy: &mut ReferenceCopy,
+    state: ReferenceState,
+    began: SystemTime,
+) {
     let error = copy.failure.as_ref().map(|failure| failure.message.clone());
     let is_well = copy.has_all_of.is_some() && copy.failure.is_none();
     let filled: Vec<i32> = if is_well {
@@ -398,20 +416,20 @@ fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: SystemTi
         failure: copy.failure.as_ref(),
     };
     transaction(|| reference::report(set.id, &place.shard.shard_key, &report));
-    copy.told = Some(Told { state, filled, error, at: Instant::now() });
+    copy.told = Some(LastReport { state, filled, error, at: Instant::now() });
 }
 
 /// Takes what was dropped off all shards; whether that is done.
-fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<bool, Superseded> {
+fn remove(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) -> Result<bool, Superseded> {
     let mut is_done = true;
-    let ends = set.copies.iter().map(|place| (place, End::Copy));
-    for (place, end) in ends.chain([(&set.origin, End::Origin)]) {
+    let ends = set.copies.iter().map(|place| (place, SetEnd::Copy));
+    for (place, end) in ends.chain([(&set.origin, SetEnd::Origin)]) {
         let patience = match end {
-            End::Origin => &mut memory.origin.patience,
-            End::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().patience,
+            SetEnd::Origin => &mut memory.origin.patience,
+            SetEnd::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().patience,
         };
         // The origin is the last: until then nobody takes it for one that has nothing.
-        if !patience.is_due() || end == End::Origin && !is_done {
+        if !patience.is_due() || end == SetEnd::Origin && !is_done {
             is_done = false;
             continue;
         }

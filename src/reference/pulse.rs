@@ -1,12 +1,12 @@
 //! What an origin says to every turn, at the cost of a look at its queues.
 
-use super::copies::{self, Origin};
-use super::install::By;
+use super::copies::{self, ReferenceOrigin};
+use super::install::ReferenceWorker;
 use super::{look, points};
 use crate::agent::error::SplitError;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::reference as rows;
-use crate::catalog::reference::Set;
+use crate::catalog::reference::ReferenceSet;
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
@@ -24,7 +24,11 @@ pub struct Pulse {
 }
 
 /// Opens its queues again, where one was full.
-pub fn look_at_origin(set: &Set, origin: &mut Origin, by: &By<'_>) -> Result<Pulse, SplitError> {
+pub fn look_at_origin(
+    set: &ReferenceSet,
+    origin: &mut ReferenceOrigin,
+    by: &ReferenceWorker<'_>,
+) -> Result<Pulse, SplitError> {
     let patience = origin.patience.clone();
     let outcome = copies::hastily(&patience, || {
         let control = origin.control(set, by)?;
@@ -43,7 +47,7 @@ pub fn look_at_origin(set: &Set, origin: &mut Origin, by: &By<'_>) -> Result<Pul
     outcome
 }
 
-pub fn queues(set: &Set) -> Vec<String> {
+pub fn queues(set: &ReferenceSet) -> Vec<String> {
     set.tables.iter().chain(&set.dropped).map(|member| queue_table(set.id, member.ordinal)).collect()
 }
 
@@ -55,7 +59,7 @@ pub fn existing(control: &mut Connection, queues: Vec<String>) -> Result<Vec<Str
     Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-fn pulse(set: &Set, control: &mut Connection) -> Result<Pulse, SplitError> {
+fn pulse(set: &ReferenceSet, control: &mut Connection) -> Result<Pulse, SplitError> {
     let queues = existing(control, queues(set))?;
     let exists: Vec<String> = queues.iter().map(|queue| format!("EXISTS (SELECT 1 FROM {queue})")).collect();
     let sizes: Vec<String> =

@@ -7,19 +7,19 @@
 //! 4. Progress beside them; S durable on the origin; the shard commits.
 
 use super::conflict;
-use super::copies::{Copy, Origin};
+use super::copies::{ReferenceCopy, ReferenceOrigin};
 use super::install;
-use super::look::{self, End, Look, Seen};
-use super::merge::Rows;
+use super::look::{self, ReferenceLook, SeenSet, SetEnd};
+use super::merge::MergeRows;
 use super::points;
-use super::table::{self, Pair};
-use super::task::{Known, Task};
+use super::table::{self, ReferenceTable};
+use super::task::{FitTables, Task};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::place;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::queue;
-use crate::agent::state::reference::{self as rows, Progress, SERVER, covers};
-use crate::catalog::reference::{self, Place, Set};
+use crate::agent::state::reference::{self as rows, ReferenceProgress, SERVER, covers};
+use crate::catalog::reference::{self, ReferencePlace, ReferenceSet};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::injection::reach;
@@ -52,7 +52,7 @@ struct Moment {
     is_open: bool,
 }
 
-pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Stepped> {
+pub fn step(task: &Task<'_>, origin: &mut ReferenceOrigin, copy: &mut ReferenceCopy) -> Result<Stepped> {
     for _ in 0..LOOKS {
         reach(points::BEGIN)?;
         let (reader, control) = origin.sessions(task)?;
@@ -79,7 +79,7 @@ pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Ste
 }
 
 /// Nothing is read or written with rights of the extension's owner where a role has said so that may not.
-fn require_said(session: &mut Connection, at: &Place) -> Result<()> {
+fn require_said(session: &mut Connection, at: &ReferencePlace) -> Result<()> {
     match &at.unsaid {
         Some(unsaid) if place::is_here(session, &at.shard, &unsaid.here)? => {
             Err(SplitError::Failed(unsaid.failure()))
@@ -96,12 +96,12 @@ fn tell_of_nothing(task: &Task<'_>) {
 /// What a table was like on both ends when its rows were last brought over. Between the ends a letter that is in neither.
 const ENDS: &str = "|";
 
-fn mark(there: &Seen, here: &Seen) -> String {
+fn mark(there: &SeenSet, here: &SeenSet) -> String {
     format!("{}{ENDS}{}", there.mark(), here.mark())
 }
 
 /// Whether a table of the copy is another one by now, or was written to past its guard: what is in it nobody knows.
-fn is_another(task: &Task<'_>, progress: &Progress, here: &Look) -> bool {
+fn is_another(task: &Task<'_>, progress: &ReferenceProgress, here: &ReferenceLook) -> bool {
     task.tables.iter().zip(&here.tables).any(|(member, seen)| {
         let before = progress.tables.get(&member.ordinal.to_string());
         before.and_then(|mark| mark.split_once(ENDS)).is_some_and(|(_, before)| before != seen.mark())
@@ -109,7 +109,11 @@ fn is_another(task: &Task<'_>, progress: &Progress, here: &Look) -> bool {
 }
 
 /// None: a table is missing.
-fn begin_copy(task: &Task<'_>, session: &mut Connection, known: &Known) -> Result<Option<(Progress, Look)>> {
+fn begin_copy(
+    task: &Task<'_>,
+    session: &mut Connection,
+    known: &FitTables,
+) -> Result<Option<(ReferenceProgress, ReferenceLook)>> {
     let shard = &task.place.shard;
     let look = look::statements(session, task.set, task.tables, shard)?;
     let locked = rows::locked(task.set, &shard.shard_key, task.by.generation);
@@ -137,7 +141,11 @@ fn begin_copy(task: &Task<'_>, session: &mut Connection, known: &Known) -> Resul
     }
 }
 
-fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -> Result<(Moment, Look)> {
+fn begin_origin(
+    task: &Task<'_>,
+    reader: &mut Connection,
+    progress: &ReferenceProgress,
+) -> Result<(Moment, ReferenceLook)> {
     let shard = &task.set.origin.shard;
     let look = look::statements(reader, task.set, task.tables, shard)?;
     let tables = look::qualified(task.tables, shard).join(", ");
@@ -164,7 +172,7 @@ fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -
 }
 
 /// Asked in S, of which it is not the first question.
-fn moment(set: i64, copy: &str, progress: &Progress) -> String {
+fn moment(set: i64, copy: &str, progress: &ReferenceProgress) -> String {
     let before = progress.snapshot.as_deref().map_or("NULL".to_owned(), literal);
     let (s, p) = ("pg_current_snapshot()", format!("{before}::pg_snapshot"));
     format!(
@@ -209,9 +217,9 @@ fn look_through(
     reader: &mut Connection,
     control: &mut Connection,
     session: &mut Connection,
-) -> Result<Known> {
+) -> Result<FitTables> {
     let Task { set, place, tables, .. } = task;
-    let see = |session: &mut Connection, place: &Place| -> Result<Look> {
+    let see = |session: &mut Connection, place: &ReferencePlace| -> Result<ReferenceLook> {
         let look = look::statements(session, set, tables, &place.shard)?;
         let answers = session.run_for_each(&look)?;
         let text = answers.first().and_then(|rows| rows.scalar());
@@ -225,21 +233,21 @@ fn look_through(
     let mut pairs = Vec::new();
     for ((member, from), to) in tables.iter().zip(from).zip(to) {
         let position = pairs.len();
-        if !there.tables[position].has(End::Origin) {
+        if !there.tables[position].has(SetEnd::Origin) {
             install::capture(control, set, member, &from)?;
         }
-        if !here.tables[position].has(End::Copy) {
+        if !here.tables[position].has(SetEnd::Copy) {
             install::guard(session, set, member, &to.shape.name)?;
         }
         let shards = [set.origin.shard.shard_key.as_str(), place.shard.shard_key.as_str()];
-        pairs.push(Pair::of(member, [(from, shards[0]), (to, shards[1])])?);
+        pairs.push(ReferenceTable::of(member, [(from, shards[0]), (to, shards[1])])?);
     }
     table::find_references(session, set, (tables, place), &mut pairs)?;
-    Ok(Known { there, here, pairs })
+    Ok(FitTables { there, here, pairs })
 }
 
 /// Why the queues do not tell what has changed.
-fn why_all(progress: &Progress, moment: &Moment) -> bool {
+fn why_all(progress: &ReferenceProgress, moment: &Moment) -> bool {
     progress.snapshot.is_none()
         || progress.server.as_ref() != Some(&moment.server)
         || progress.steps > moment.steps
@@ -247,13 +255,13 @@ fn why_all(progress: &Progress, moment: &Moment) -> bool {
         || !moment.is_whole
 }
 
-type Sessions<'a> = (&'a mut Connection, &'a mut Connection, &'a mut Connection);
+type ReferenceSessions<'a> = (&'a mut Connection, &'a mut Connection, &'a mut Connection);
 
 fn carry_out(
     task: &Task<'_>,
-    (reader, control, session): Sessions<'_>,
-    known: &Known,
-    (progress, moment): (Progress, Moment),
+    (reader, control, session): ReferenceSessions<'_>,
+    known: &FitTables,
+    (progress, moment): (ReferenceProgress, Moment),
 ) -> Result<Stepped> {
     if !moment.is_open {
         return Err(SplitError::Retry("the queues of changes to be opened again: one was full".into()));
@@ -265,7 +273,7 @@ fn carry_out(
         .zip(known.there.tables.iter().zip(&known.here.tables))
         .map(|(pair, (there, here))| (pair.ordinal.to_string(), mark(there, here)))
         .collect();
-    let is_new = |pair: &Pair| {
+    let is_new = |pair: &ReferenceTable| {
         let ordinal = pair.ordinal.to_string();
         all || progress.tables.get(&ordinal) != marks.get(&ordinal)
     };
@@ -285,9 +293,9 @@ fn carry_out(
     for (pair, entries) in known.pairs.iter().zip(&entries) {
         let queue = queue_table(task.set.id, pair.ordinal);
         let rows = match (is_new(pair), *entries) {
-            (true, _) => Rows::All,
+            (true, _) => MergeRows::All,
             (false, 0) => continue,
-            (false, _) => Rows::Changed { queue: &queue, condition: &condition },
+            (false, _) => MergeRows::Changed { queue: &queue, condition: &condition },
         };
         pair.bring(reader, session, &rows)?;
     }
@@ -299,7 +307,8 @@ fn carry_out(
     reach(points::APPLIED)?;
     let steps = progress.steps.max(moment.steps).saturating_add(1);
     let snapshot = Some(moment.snapshot);
-    let after = Progress { steps, snapshot: snapshot.clone(), server: Some(moment.server), tables: marks };
+    let after =
+        ReferenceProgress { steps, snapshot: snapshot.clone(), server: Some(moment.server), tables: marks };
     session.run(&rows::store(task.set, &task.place.shard.shard_key, &after))?;
     rows::announce(control, task.set, &task.place.shard.shard_key, task.by.generation, steps)?;
     reach(points::DURABLE)?;
@@ -310,7 +319,12 @@ fn carry_out(
 }
 
 /// The entries of each queue that a condition holds for.
-fn count(set: &Set, reader: &mut Connection, pairs: &[Pair], condition: &str) -> Result<Vec<i64>> {
+fn count(
+    set: &ReferenceSet,
+    reader: &mut Connection,
+    pairs: &[ReferenceTable],
+    condition: &str,
+) -> Result<Vec<i64>> {
     let counts: Vec<String> = pairs
         .iter()
         .map(|pair| format!("({})", queue::count(&queue_table(set.id, pair.ordinal), condition)))

@@ -4,7 +4,7 @@ use super::look::{names, qualified};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::{catalogs, observe, owners};
-use crate::catalog::reference::{Member, Place, Set};
+use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
 use crate::catalog::shard::Shard;
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::{ident, text_array};
@@ -13,7 +13,7 @@ use crate::split::references::Reference;
 use serde::Deserialize;
 
 /// What one shard has of a table.
-pub struct Side {
+pub struct ReferenceSide {
     pub shape: TableShape,
     refused: Option<String>,
     /// Columns that are not changed in place.
@@ -21,13 +21,13 @@ pub struct Side {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct TableTold {
     refused: Option<String>,
     fixed: Vec<String>,
 }
 
 /// A table as it is copied.
-pub struct Pair {
+pub struct ReferenceTable {
     pub ordinal: i32,
     /// Qualified and quoted, on its origin and on the shard.
     pub from: String,
@@ -49,7 +49,12 @@ fn refuse(shard: &str, table: &str, what: impl std::fmt::Display, hint: &str) ->
 }
 
 /// Tables on one shard, before anything is asked of them that could run code of others.
-pub fn look(session: &mut Connection, tables: &[Member], place: &Place, is_copy: bool) -> Result<Vec<Side>> {
+pub fn look(
+    session: &mut Connection,
+    tables: &[Member],
+    place: &ReferencePlace,
+    is_copy: bool,
+) -> Result<Vec<ReferenceSide>> {
     let (schemas, rels) = names(tables, &place.shard);
     owners::refuse(session, (schemas.clone(), rels.clone()), &place.trusted)?;
     let columns = vec![String::new(); rels.len()];
@@ -69,7 +74,7 @@ pub fn look(session: &mut Connection, tables: &[Member], place: &Place, is_copy:
     let lists = [text_array(&schemas), text_array(&rels)];
     let query = include_str!("../../sql/reference/table.sql");
     let answer = catalogs::ask(session, query, &[Some(&lists[0]), Some(&lists[1]), Some(is_copy)])?;
-    let told: Vec<Told> = serde_json::from_str(answer.scalar().unwrap_or_default())
+    let told: Vec<TableTold> = serde_json::from_str(answer.scalar().unwrap_or_default())
         .map_err(|error| RemoteError::unreadable(session.shard(), error))?;
     if told.len() != tables.len() || shapes.len() != tables.len() {
         return Err(SplitError::Retry(format!(
@@ -77,15 +82,19 @@ pub fn look(session: &mut Connection, tables: &[Member], place: &Place, is_copy:
             session.shard()
         )));
     }
-    let side = |(told, shape): (Told, TableShape)| Side { shape, refused: told.refused, fixed: told.fixed };
-    let sides: Vec<Side> = told.into_iter().zip(shapes).map(side).collect();
+    let side = |(told, shape): (TableTold, TableShape)| ReferenceSide {
+        shape,
+        refused: told.refused,
+        fixed: told.fixed,
+    };
+    let sides: Vec<ReferenceSide> = told.into_iter().zip(shapes).map(side).collect();
     for (side, name) in sides.iter().zip(&full) {
         side.require_fit(session.shard(), name)?;
     }
     Ok(sides)
 }
 
-impl Side {
+impl ReferenceSide {
     fn require_fit(&self, shard: &str, name: &str) -> Result<()> {
         const HINT: &str = "Change that, or remove the table from the keyspace with shard_table_drop().";
         if let Some(what) = &self.refused {
@@ -119,8 +128,8 @@ fn is_alike(one: &Column, other: &Column) -> bool {
         && one.generated == other.generated
 }
 
-impl Pair {
-    pub fn of(member: &Member, [from, to]: [(Side, &str); 2]) -> Result<Pair> {
+impl ReferenceTable {
+    pub fn of(member: &Member, [from, to]: [(ReferenceSide, &str); 2]) -> Result<ReferenceTable> {
         const HINT: &str = "Make both alike. Then the shard follows again automatically.";
         let ((from, origin), (to, shard)) = (from, to);
         for (here, there, of, other) in
@@ -140,7 +149,7 @@ impl Pair {
         let stored = to.shape.columns().iter().filter(|column| column.generated.is_none());
         let columns: Vec<String> = stored.map(|column| column.name.clone()).collect();
         let fixed = to.fixed.into_iter().filter(|name| columns.contains(name)).collect();
-        Ok(Pair {
+        Ok(ReferenceTable {
             ordinal: member.ordinal,
             from: from.shape.name.clone(),
             to: to.shape.name.clone(),
@@ -157,9 +166,9 @@ impl Pair {
 /// come in a replica's session, where the server does not look, and what they refer to need not be there.
 pub fn find_references(
     session: &mut Connection,
-    set: &Set,
-    (tables, place): (&[Member], &Place),
-    pairs: &mut [Pair],
+    set: &ReferenceSet,
+    (tables, place): (&[Member], &ReferencePlace),
+    pairs: &mut [ReferenceTable],
 ) -> Result<()> {
     let (schemas, rels) = names(tables, &place.shard);
     let none = vec![String::new(); rels.len()];
@@ -182,7 +191,7 @@ pub fn find_references(
 }
 
 /// A table of the set that is the origin's own is no copy, but one of it.
-fn leads_out(reference: &Reference, set: &Set, shard: &Shard) -> bool {
+fn leads_out(reference: &Reference, set: &ReferenceSet, shard: &Shard) -> bool {
     let is_it = |member: &Member| {
         member.name.name == reference.to_name && member.schema(shard) == reference.to_schema
     };

@@ -1,29 +1,29 @@
 //! What a step is to do, and what is known of the tables that it does it with.
 
-use super::install::By;
-use super::look::Look;
-use super::table::Pair;
-use crate::catalog::reference::{Member, Place, Set};
+use super::install::ReferenceWorker;
+use super::look::ReferenceLook;
+use super::table::ReferenceTable;
+use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
 use std::collections::BTreeSet;
 
 /// What is done, and for whom.
 pub struct Task<'a> {
-    pub set: &'a Set,
-    pub place: &'a Place,
+    pub set: &'a ReferenceSet,
+    pub place: &'a ReferencePlace,
     /// Those that are not the origin's own.
     pub tables: &'a [Member],
-    pub by: &'a By<'a>,
+    pub by: &'a ReferenceWorker<'a>,
 }
 
 /// What was looked at, and found to be fit.
 #[derive(Default)]
-pub struct Known {
-    pub there: Look,
-    pub here: Look,
-    pub pairs: Vec<Pair>,
+pub struct FitTables {
+    pub there: ReferenceLook,
+    pub here: ReferenceLook,
+    pub pairs: Vec<ReferenceTable>,
 }
 
-impl Known {
+impl FitTables {
     /// The statement by which nobody changes the tables that are asked whether they refer to rows which are gone: before it
     /// is looked at what they could run.
     pub fn referencing(&self) -> String {

@@ -1,7 +1,7 @@
 //! Waits until shards have what was committed on the origin of their reference tables.
 
 use crate::catalog::keyspace;
-use crate::catalog::reference::{self, Behind};
+use crate::catalog::reference::{self, CopyBehind};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wait as latch};
 use std::time::{Duration, Instant};
@@ -29,8 +29,8 @@ pub fn wait(keyspace: &str, limit: Duration) -> Result<(), Failure> {
     }
 }
 
-fn failed(behind: Behind) -> Failure {
-    let Behind { shard, state, failure } = behind;
+fn failed(behind: CopyBehind) -> Failure {
+    let CopyBehind { shard, state, failure } = behind;
     let (why, hint) = failure.map_or((String::new(), None), |(why, hint)| (format!(": {why}"), hint));
     let sqlstate = if state == "failed" { SqlState::NOT_IN_STATE } else { SqlState::TIMEOUT };
     let text = format!("shard \"{shard}\" has not caught up with its reference tables, {state}{why}");

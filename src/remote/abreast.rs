@@ -2,10 +2,10 @@
 //! on. One loop forwards for all of them; of each so much is in memory here as of one alone.
 
 use super::connection::{Connection, IN_ALL};
-use super::copy::{Copied, Next, Outgoing, Piece, Row, Which, next};
+use super::copy::{Copied, CopyPiece, CopyRow, NextPiece, Outgoing, Which, next};
 use super::error::RemoteError;
 use super::flood::Received;
-use super::result::{QueryResult, Status};
+use super::result::{QueryResult, ResultStatus};
 use super::wait::Ready;
 use pq_sys as pq;
 use std::collections::VecDeque;
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 pub struct Lane<'a> {
     pub source: &'a mut Connection,
     pub target: &'a mut Connection,
-    pub pieces: Vec<Piece<'a>>,
+    pub pieces: Vec<CopyPiece<'a>>,
 }
 
 /// Which piece of which lane has failed.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedPiece {
     pub lane: usize,
     pub piece: usize,
     pub error: RemoteError,
@@ -28,18 +28,18 @@ pub struct Failed {
 
 /// What each piece of each lane has moved. After an error all sessions may be in the middle of something: the caller
 /// closes them, and none of what they have brought may be committed.
-pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, Failed> {
+pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, FailedPiece> {
     // Each may have a row of this length at hand.
     let count = lanes.len();
     let mut all = Vec::new();
     for (lane, asked) in lanes.into_iter().enumerate() {
-        all.push(Running::begin(asked, count).map_err(|error| Failed { lane, piece: 0, error })?);
+        all.push(RunningLane::begin(asked, count).map_err(|error| FailedPiece { lane, piece: 0, error })?);
     }
     loop {
         let mut waiting = Vec::new();
         for (lane, running) in all.iter_mut().enumerate() {
             let needs =
-                running.go_on().map_err(|error| Failed { lane, piece: running.copied.len(), error })?;
+                running.go_on().map_err(|error| FailedPiece { lane, piece: running.copied.len(), error })?;
             waiting.extend(needs.map(|needs| (lane, needs)));
         }
         if waiting.is_empty() {
@@ -48,7 +48,7 @@ pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, Failed> {
         wait(&all, &waiting)?;
         for (lane, needs) in &waiting {
             let running = &mut all[*lane];
-            running.take_in(*needs).map_err(|error| Failed {
+            running.take_in(*needs).map_err(|error| FailedPiece {
                 lane: *lane,
                 piece: running.copied.len(),
                 error,
@@ -64,7 +64,7 @@ struct Needs {
     target: Option<Ready>,
 }
 
-fn wait(all: &[Running<'_>], waiting: &[(usize, Needs)]) -> Result<(), Failed> {
+fn wait(all: &[RunningLane<'_>], waiting: &[(usize, Needs)]) -> Result<(), FailedPiece> {
     let mut sessions: Vec<(&Connection, Ready)> = Vec::new();
     // The one that has been still for the longest time ends the wait.
     let (mut left, mut first) = (Duration::MAX, 0);
@@ -77,7 +77,7 @@ fn wait(all: &[Running<'_>], waiting: &[(usize, Needs)]) -> Result<(), Failed> {
             (left, first) = (still, *lane);
         }
     }
-    Connection::wait_any(&sessions, left).map_err(|error| Failed {
+    Connection::wait_any(&sessions, left).map_err(|error| FailedPiece {
         lane: first,
         piece: all[first].copied.len(),
         error,
@@ -85,10 +85,10 @@ fn wait(all: &[Running<'_>], waiting: &[(usize, Needs)]) -> Result<(), Failed> {
 }
 
 /// One lane on its way.
-struct Running<'a> {
+struct RunningLane<'a> {
     source: &'a mut Connection,
     target: &'a mut Connection,
-    pieces: VecDeque<Piece<'a>>,
+    pieces: VecDeque<CopyPiece<'a>>,
     copied: Vec<Copied>,
     now: Now,
     /// When something has come last, and when a row or an answer was complete.
@@ -106,20 +106,20 @@ enum Now {
         source: bool,
         target: bool,
     },
-    Moves(Moving),
+    Moves(MovingLane),
     /// The source has given all, and says how many rows.
-    Given(Moving, Option<u64>),
+    Given(MovingLane, Option<u64>),
     /// The target is to be told that this was all.
-    Ends(Moving, u64),
+    Ends(MovingLane, u64),
     /// It says how many rows it has.
-    Taken(Moving, u64, Option<u64>),
+    Taken(MovingLane, u64, Option<u64>),
 }
 
-struct Moving {
+struct MovingLane {
     outgoing: Outgoing,
     bytes: u64,
     /// A long row of which so many bytes are handed on.
-    long: Option<(Row, usize)>,
+    long: Option<(CopyRow, usize)>,
 }
 
 /// What of an answer is there.
@@ -128,16 +128,17 @@ enum AtHand {
     Later(Ready),
 }
 
-impl<'a> Running<'a> {
-    fn begin(lane: Lane<'a>, lanes: usize) -> Result<Running<'a>, RemoteError> {
+impl<'a> RunningLane<'a> {
+    fn begin(lane: Lane<'a>, lanes: usize) -> Result<RunningLane<'a>, RemoteError> {
         let Lane { source, target, pieces } = lane;
         if !pieces.is_empty() {
-            let message = |of: fn(&Piece<'a>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
+            let message =
+                |of: fn(&CopyPiece<'a>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
             source.send(&message(|piece| piece.out.clone()))?;
             target.send(&message(|piece| piece.into.clone()))?;
         }
         let now = Instant::now();
-        Ok(Running {
+        Ok(RunningLane {
             source,
             target,
             pieces: pieces.into(),
@@ -237,7 +238,7 @@ fn which(left: usize) -> Which {
     if left == 1 { Which::Last } else { Which::OneOfMany }
 }
 
-type Step = Result<(Now, Option<Needs>), RemoteError>;
+type LaneStep = Result<(Now, Option<Needs>), RemoteError>;
 
 fn of_source(ready: Ready) -> Option<Needs> {
     Some(Needs { source: Some(ready), target: None })
@@ -250,9 +251,9 @@ fn of_target(ready: Ready) -> Option<Needs> {
 /// Both sides say that their COPY has begun.
 fn start(
     (source, target): (&mut Connection, &mut Connection),
-    (piece, lanes): (&Piece<'_>, usize),
+    (piece, lanes): (&CopyPiece<'_>, usize),
     (mut source_has, mut target_has): (bool, bool),
-) -> Step {
+) -> LaneStep {
     let mut needs = Needs::default();
     for (session, has, need) in [
         (&mut *source, &mut source_has, &mut needs.source),
@@ -262,10 +263,10 @@ fn start(
             match at_hand(session)? {
                 AtHand::Later(ready) => *need = Some(ready),
                 AtHand::Result(Some(result)) => match result.status() {
-                    Status::Copy => *has = true,
-                    Status::Failed => return Err(result.error(session.shard())),
+                    ResultStatus::Copy => *has = true,
+                    ResultStatus::Failed => return Err(result.error(session.shard())),
                     // Of what comes before it.
-                    Status::Rows => {}
+                    ResultStatus::Rows => {}
                 },
                 AtHand::Result(None) => {
                     return Err(RemoteError::connection(session.shard(), "no COPY was started"));
@@ -274,7 +275,7 @@ fn start(
         }
     }
     if source_has && target_has {
-        let moving = Moving { outgoing: Outgoing::new(piece.bounds, lanes), bytes: 0, long: None };
+        let moving = MovingLane { outgoing: Outgoing::new(piece.bounds, lanes), bytes: 0, long: None };
         return Ok((Now::Moves(moving), None));
     }
     Ok((Now::Starts { source: source_has, target: target_has }, Some(needs)))
@@ -284,9 +285,9 @@ fn start(
 fn forward(
     source: &mut Connection,
     target: &mut Connection,
-    piece: &mut Piece<'_>,
-    mut moving: Moving,
-) -> Step {
+    piece: &mut CopyPiece<'_>,
+    mut moving: MovingLane,
+) -> LaneStep {
     loop {
         if moving.outgoing.is_full() {
             if flushed(target)? {
@@ -303,7 +304,7 @@ fn forward(
             continue;
         }
         match next(source) {
-            Next::Row(row) => {
+            NextPiece::Row(row) => {
                 moving.bytes = piece.admit(source, row.bytes(), moving.bytes)?;
                 if moving.outgoing.takes(row.bytes()) {
                     moving.outgoing.collect(target, row.bytes())?;
@@ -312,30 +313,30 @@ fn forward(
                     moving.long = Some((row, 0));
                 }
             }
-            Next::Wait => {
+            NextPiece::Wait => {
                 moving.outgoing.hand_over(target)?;
                 let target_needs = (!flushed(target)?).then_some(Ready::ReadOrWrite);
                 let needs = Needs { source: Some(Ready::Read), target: target_needs };
                 return Ok((Now::Moves(moving), Some(needs)));
             }
-            Next::End => {
+            NextPiece::End => {
                 moving.outgoing.hand_over(target)?;
                 return Ok((Now::Given(moving, None), None));
             }
-            Next::Failed => return Err(source.last_error()),
+            NextPiece::Failed => return Err(source.last_error()),
         }
     }
 }
 
 /// The source's word on how many rows there were.
-fn given(source: &mut Connection, moving: Moving, rows: Option<u64>, which: Which) -> Step {
+fn given(source: &mut Connection, moving: MovingLane, rows: Option<u64>, which: Which) -> LaneStep {
     match answered(source, rows, which)? {
         Ok(rows) => Ok((Now::Ends(moving, rows), None)),
         Err((rows, ready)) => Ok((Now::Given(moving, rows), of_source(ready))),
     }
 }
 
-fn end(target: &mut Connection, moving: Moving, sent: u64) -> Step {
+fn end(target: &mut Connection, moving: MovingLane, sent: u64) -> LaneStep {
     // SAFETY: a live connection in COPY IN state.
     match unsafe { pq::PQputCopyEnd(target.raw(), std::ptr::null()) } {
         1 => Ok((Now::Taken(moving, sent, None), None)),
@@ -349,7 +350,7 @@ type Waits = (Now, Option<Needs>);
 /// The target's word; it has to be the same.
 fn taken(
     target: &mut Connection,
-    (moving, sent, rows): (Moving, u64, Option<u64>),
+    (moving, sent, rows): (MovingLane, u64, Option<u64>),
     which: Which,
 ) -> Result<Result<Copied, Waits>, RemoteError> {
     match answered(target, rows, which)? {
@@ -373,9 +374,11 @@ fn answered(
             AtHand::Later(ready) => return Ok(Err((rows, ready))),
             AtHand::Result(None) => return Ok(Ok(rows.unwrap_or(0))),
             AtHand::Result(Some(result)) => match (result.status(), which) {
-                (Status::Failed, _) => return Err(result.error(session.shard())),
-                (Status::Rows | Status::Copy, Which::OneOfMany) => return Ok(Ok(result.affected())),
-                (Status::Rows | Status::Copy, Which::Last) => rows = Some(result.affected()),
+                (ResultStatus::Failed, _) => return Err(result.error(session.shard())),
+                (ResultStatus::Rows | ResultStatus::Copy, Which::OneOfMany) => {
+                    return Ok(Ok(result.affected()));
+                }
+                (ResultStatus::Rows | ResultStatus::Copy, Which::Last) => rows = Some(result.affected()),
             },
         }
     }
@@ -414,7 +417,7 @@ fn refused(session: &mut Connection) -> RemoteError {
         }
     };
     match result {
-        Some(result) if matches!(result.status(), Status::Failed) => result.error(session.shard()),
+        Some(result) if matches!(result.status(), ResultStatus::Failed) => result.error(session.shard()),
         Some(_) | None => session.last_error(),
     }
 }

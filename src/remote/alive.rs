@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const MOST: usize = 8 << 10;
 
 /// A session that is kept, or whose last sign of life is not answered.
-struct Kept {
+struct KeptSession {
     raw: NonNull<pq::PGconn>,
     /// Its last sign of life; none is given more often than `every`, or none at all.
     last: Instant,
@@ -34,14 +34,14 @@ pub(super) enum Sign {
 }
 
 thread_local! {
-    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<KeptSession>> = const { RefCell::new(Vec::new()) };
 }
 
 /// From now on, as often as that.
 pub(super) fn keep(raw: NonNull<pq::PGconn>, every: Duration) {
     KEPT.with_borrow_mut(|all| match all.iter_mut().find(|kept| kept.raw == raw) {
         Some(kept) => (kept.last, kept.every) = (Instant::now(), Some(every)),
-        None => all.push(Kept { raw, last: Instant::now(), every: Some(every), sign: Sign::Answered }),
+        None => all.push(KeptSession { raw, last: Instant::now(), every: Some(every), sign: Sign::Answered }),
     });
 }
 
@@ -83,7 +83,7 @@ pub(super) fn answer(raw: NonNull<pq::PGconn>) -> Sign {
     })
 }
 
-impl Kept {
+impl KeptSession {
     fn ask(&mut self) {
         self.last = Instant::now();
         let raw = self.raw.as_ptr();
@@ -110,16 +110,16 @@ impl Kept {
             too_much if too_much > MOST => Sign::Wrong,
             // SAFETY: as above.
             some => match unsafe { take_in(self.raw.as_ptr()) } {
-                Taken::All => Sign::Answered,
-                Taken::Some => Sign::Asked(some),
-                Taken::Wrong => Sign::Wrong,
+                TakenAnswer::All => Sign::Answered,
+                TakenAnswer::Some => Sign::Asked(some),
+                TakenAnswer::Wrong => Sign::Wrong,
             },
         };
     }
 }
 
 /// Of an answer.
-enum Taken {
+enum TakenAnswer {
     All,
     Some,
     Wrong,
@@ -127,31 +127,31 @@ enum Taken {
 
 /// # Safety
 /// A live connection that has been asked for nothing.
-unsafe fn take_in(raw: *mut pq::PGconn) -> Taken {
+unsafe fn take_in(raw: *mut pq::PGconn) -> TakenAnswer {
     use pq::ExecStatusType as E;
     // SAFETY: as the caller promises; PQgetResult is called only when it does not block. A session
     // that has ended has nothing more to say; its next statement tells.
     unsafe {
         pq::PQflush(raw);
         if pq::PQconsumeInput(raw) == 0 {
-            return Taken::All;
+            return TakenAnswer::All;
         }
         if flood::is_notified(raw) {
-            return Taken::Wrong;
+            return TakenAnswer::Wrong;
         }
         while pq::PQisBusy(raw) == 0 {
             let result = pq::PQgetResult(raw);
             if result.is_null() {
-                return Taken::All;
+                return TakenAnswer::All;
             }
             let status = pq::PQresultStatus(result);
             pq::PQclear(result);
             // Each of these is the result again and again.
             if matches!(status, E::PGRES_COPY_IN | E::PGRES_COPY_OUT | E::PGRES_COPY_BOTH) {
-                return Taken::Wrong;
+                return TakenAnswer::Wrong;
             }
         }
-        Taken::Some
+        TakenAnswer::Some
     }
 }
 

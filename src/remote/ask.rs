@@ -8,7 +8,7 @@ use super::result::Rows;
 use super::wait::{self, Ready, Woken};
 use std::time::{Duration, Instant};
 
-pub type Answer = Result<Rows, RemoteError>;
+pub type ShardAnswer = Result<Rows, RemoteError>;
 
 /// What one shard is asked, one question after the other in one session.
 pub struct Ask {
@@ -21,13 +21,13 @@ pub struct Ask {
 
 /// Asks all shards; for each of them an answer to each question. What has not come within
 /// the time is an error, and its session is closed. An interrupt unwinds.
-pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<Answer>> {
+pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<ShardAnswer>> {
     let deadline = Instant::now() + within;
-    let mut sessions: Vec<Session> = asks.into_iter().map(|ask| Session::start(ask, within)).collect();
+    let mut sessions: Vec<AskSession> = asks.into_iter().map(|ask| AskSession::start(ask, within)).collect();
     loop {
         let mut waiting = Vec::new();
         for (index, session) in sessions.iter().enumerate() {
-            if let Stage::Open { connection, waits_for, .. } = &session.stage {
+            if let AskStage::Open { connection, waits_for, .. } = &session.stage {
                 waiting.push((index, (connection.socket(), *waits_for)));
             }
         }
@@ -53,50 +53,50 @@ pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<Answer>> {
     sessions.into_iter().map(|session| session.end(within)).collect()
 }
 
-struct Session {
+struct AskSession {
     shard: String,
     questions: Vec<String>,
-    answers: Vec<Answer>,
-    stage: Stage,
+    answers: Vec<ShardAnswer>,
+    stage: AskStage,
     /// Files among them are read while it connects.
     _params: Params,
 }
 
-enum Stage {
+enum AskStage {
     Open {
         connection: Box<Connection>,
         waits_for: Ready,
         /// Of the question that runs; None: still connecting.
-        answer: Option<Answer>,
+        answer: Option<ShardAnswer>,
     },
     Ended(Option<RemoteError>),
 }
 
-impl Session {
-    fn start(ask: Ask, within: Duration) -> Session {
+impl AskSession {
+    fn start(ask: Ask, within: Duration) -> AskSession {
         let started = ask.params.and_then(|params| {
             Connection::start(&ask.shard, &params.with(&[]), within).map(|connection| (connection, params))
         });
         let (stage, params) = match started {
             Ok((connection, params)) => {
                 let connection = Box::new(connection);
-                (Stage::Open { connection, waits_for: Ready::ReadOrWrite, answer: None }, params)
+                (AskStage::Open { connection, waits_for: Ready::ReadOrWrite, answer: None }, params)
             }
-            Err(error) => (Stage::Ended(Some(error)), Params::default()),
+            Err(error) => (AskStage::Ended(Some(error)), Params::default()),
         };
-        Session { shard: ask.shard, questions: ask.questions, answers: Vec::new(), stage, _params: params }
+        AskSession { shard: ask.shard, questions: ask.questions, answers: Vec::new(), stage, _params: params }
     }
 
     /// Does what can be done now that the socket is ready.
     fn go_on(&mut self) {
         if let Err(ended) = self.try_to_go_on() {
-            self.stage = Stage::Ended(ended);
+            self.stage = AskStage::Ended(ended);
         }
     }
 
     /// An error: the session ends, with or without a reason.
     fn try_to_go_on(&mut self) -> Result<(), Option<RemoteError>> {
-        let Stage::Open { connection, waits_for, answer } = &mut self.stage else { return Ok(()) };
+        let AskStage::Open { connection, waits_for, answer } = &mut self.stage else { return Ok(()) };
         let next = match answer {
             None => connection.go_on_connecting()?,
             Some(answer) => connection.go_on_answering(answer)?,
@@ -115,10 +115,10 @@ impl Session {
     }
 
     /// What was not answered has the reason why.
-    fn end(mut self, within: Duration) -> Vec<Answer> {
+    fn end(mut self, within: Duration) -> Vec<ShardAnswer> {
         let reason = match self.stage {
-            Stage::Ended(Some(error)) => error,
-            Stage::Ended(None) | Stage::Open { .. } => RemoteError::no_answer(&self.shard, within),
+            AskStage::Ended(Some(error)) => error,
+            AskStage::Ended(None) | AskStage::Open { .. } => RemoteError::no_answer(&self.shard, within),
         };
         self.answers.resize_with(self.questions.len(), || Err(reason.clone()));
         self.answers

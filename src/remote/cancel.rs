@@ -12,13 +12,13 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Given away to the thread, which alone uses and frees it.
-struct Request(NonNull<pq::PGcancel>);
+struct CancelRequest(NonNull<pq::PGcancel>);
 
 // SAFETY: it is a copy of what a connection knows of its server, with nothing of the connection
 // in it; PQcancel may be called from a signal handler.
-unsafe impl Send for Request {}
+unsafe impl Send for CancelRequest {}
 
-impl Request {
+impl CancelRequest {
     fn ask(self) {
         let mut problem: [c_char; 256] = [0; 256];
         // SAFETY: a live request; the text is of the length that is said.
@@ -26,7 +26,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for CancelRequest {
     fn drop(&mut self) {
         // SAFETY: the last use of it.
         unsafe { pq::PQfreeCancel(self.0.as_ptr()) };
@@ -39,7 +39,7 @@ const AMONG_MANY: Duration = Duration::from_millis(20);
 /// Returns when the server has been asked, or after a moment: the thread goes on waiting, and
 /// ends with this process.
 pub(super) fn send(request: NonNull<pq::PGcancel>, is_one_of_many: bool) {
-    let request = Request(request);
+    let request = CancelRequest(request);
     let (done, is_done) = mpsc::channel();
     let before = Signals::block();
     let started = std::thread::Builder::new().spawn(move || {

@@ -2,10 +2,10 @@
 
 use super::alive::{self, Sign};
 use super::error::RemoteError;
-use super::flood::{self, Received, Rows};
+use super::flood::{self, FloodRoom, Received};
 use super::wait::{self, Ready};
 use super::{cancel, wanted};
-use crate::server::wait::{Said, report, said};
+use crate::server::wait::{StatusScope, report, said};
 use pq_sys as pq;
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -23,7 +23,7 @@ pub(super) const IN_ALL: u32 = 10;
 /// What a worker says while it waits for an answer; what it said before comes back after.
 #[derive(Default)]
 struct Silence {
-    before: Option<Said>,
+    before: Option<StatusScope>,
     told: Duration,
 }
 
@@ -55,7 +55,7 @@ pub struct Connection {
     /// Why the session was given up: its answer did not come in time.
     lost: Option<RemoteError>,
     received: Received,
-    pub(super) rows: Rows,
+    pub(super) rows: FloodRoom,
     /// How often its transaction is given a sign of life while others are waited for.
     kept_alive: Option<Duration>,
     /// Which running server it is on, as that said when the session began.
@@ -99,7 +99,7 @@ impl Connection {
             prepared: Vec::new(),
             lost: None,
             received: Received::default(),
-            rows: Rows::default(),
+            rows: FloodRoom::default(),
             kept_alive: None,
             instance: None,
             runs_what_others_write: false,

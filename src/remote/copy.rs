@@ -5,7 +5,7 @@
 use super::connection::{Connection, IN_ALL};
 use super::error::RemoteError;
 use super::flood::Received;
-use super::result::Status;
+use super::result::ResultStatus;
 use super::wait::Ready;
 use crate::guc;
 use pq_sys as pq;
@@ -62,20 +62,20 @@ impl Bounds {
 }
 
 /// What looks at bytes on their way.
-pub type Look<'a> = Box<dyn FnMut(&[u8]) -> Result<(), RemoteError> + 'a>;
+pub type CopyLook<'a> = Box<dyn FnMut(&[u8]) -> Result<(), RemoteError> + 'a>;
 
 /// One COPY from the source into the target.
-pub struct Piece<'a> {
+pub struct CopyPiece<'a> {
     /// COPY .. TO STDOUT, on the source.
     pub out: String,
     /// COPY .. FROM STDIN, on the target, with what comes before it.
     pub into: String,
     pub bounds: Bounds,
     /// What looks at each piece of bytes before the target gets it.
-    pub look: Option<Look<'a>>,
+    pub look: Option<CopyLook<'a>>,
 }
 
-impl Piece<'_> {
+impl CopyPiece<'_> {
     /// A row has come behind so many bytes: whether it may go on. How many bytes it is with this one.
     pub(super) fn admit(
         &mut self,
@@ -109,13 +109,13 @@ pub fn pipe(
     into: &str,
     bounds: Bounds,
 ) -> Result<Copied, RemoteError> {
-    pipe_one(source, target, Piece { out: out.to_owned(), into: into.to_owned(), bounds, look: None })
+    pipe_one(source, target, CopyPiece { out: out.to_owned(), into: into.to_owned(), bounds, look: None })
 }
 
 pub fn pipe_one(
     source: &mut Connection,
     target: &mut Connection,
-    piece: Piece<'_>,
+    piece: CopyPiece<'_>,
 ) -> Result<Copied, RemoteError> {
     let copied = pipe_all(source, target, vec![piece]).map_err(|(_, error)| error)?;
     Ok(copied.into_iter().next().unwrap_or_default())
@@ -127,12 +127,13 @@ pub fn pipe_one(
 pub fn pipe_all(
     source: &mut Connection,
     target: &mut Connection,
-    pieces: Vec<Piece<'_>>,
+    pieces: Vec<CopyPiece<'_>>,
 ) -> Result<Vec<Copied>, (usize, RemoteError)> {
     if pieces.is_empty() {
         return Ok(Vec::new());
     }
-    let message = |of: &dyn Fn(&Piece<'_>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
+    let message =
+        |of: &dyn Fn(&CopyPiece<'_>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
     // Both at once: neither has to wait for the other to begin.
     source.send(&message(&|piece| piece.out.clone())).map_err(|error| (0, error))?;
     target.send(&message(&|piece| piece.into.clone())).map_err(|error| (0, error))?;
@@ -155,7 +156,7 @@ pub(super) enum Which {
 fn next_piece(
     source: &mut Connection,
     target: &mut Connection,
-    piece: &mut Piece<'_>,
+    piece: &mut CopyPiece<'_>,
     which: Which,
 ) -> Result<Copied, RemoteError> {
     let stall = piece.bounds.stall;
@@ -198,15 +199,15 @@ pub(super) fn started(connection: &mut Connection, stall: Duration) -> Result<()
 fn begun(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
     while let Some(result) = connection.next_result(stall)? {
         match result.status() {
-            Status::Copy => return Ok(()),
-            Status::Failed => {
+            ResultStatus::Copy => return Ok(()),
+            ResultStatus::Failed => {
                 let error = result.error(connection.shard());
                 drop(result);
                 while connection.next_result(stall)?.is_some() {}
                 return Err(error);
             }
             // Of what comes before it.
-            Status::Rows => {}
+            ResultStatus::Rows => {}
         }
     }
     Err(RemoteError::connection(connection.shard(), "no COPY was started"))
@@ -219,19 +220,19 @@ const MESSAGE: usize = 32 << 10;
 const PIECE: usize = 256 << 10;
 
 /// What libpq has given away of a COPY, freed once.
-pub(super) struct Row {
+pub(super) struct CopyRow {
     buffer: *mut c_char,
     length: usize,
 }
 
-impl Row {
+impl CopyRow {
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: libpq's own buffer of this length, which lives as long as this.
         unsafe { std::slice::from_raw_parts(self.buffer.cast::<u8>(), self.length) }
     }
 }
 
-impl Drop for Row {
+impl Drop for CopyRow {
     fn drop(&mut self) {
         // SAFETY: given away by libpq; the last use of it.
         unsafe { pq::PQfreemem(self.buffer.cast()) };
@@ -239,30 +240,30 @@ impl Drop for Row {
 }
 
 /// What comes next of a COPY.
-pub(super) enum Next {
-    Row(Row),
+pub(super) enum NextPiece {
+    Row(CopyRow),
     /// Nothing has arrived yet.
     Wait,
     End,
     Failed,
 }
 
-pub(super) fn next(source: &mut Connection) -> Next {
+pub(super) fn next(source: &mut Connection) -> NextPiece {
     let mut buffer: *mut c_char = std::ptr::null_mut();
     // SAFETY: a live connection in COPY state; the buffer is libpq's, of the length that it
     // returns.
     match unsafe { pq::PQgetCopyData(source.raw(), &mut buffer, 1) } {
-        length @ 1.. => Next::Row(Row { buffer, length: usize::try_from(length).unwrap_or(0) }),
-        0 => Next::Wait,
-        -1 => Next::End,
-        _ => Next::Failed,
+        length @ 1.. => NextPiece::Row(CopyRow { buffer, length: usize::try_from(length).unwrap_or(0) }),
+        0 => NextPiece::Wait,
+        -1 => NextPiece::End,
+        _ => NextPiece::Failed,
     }
 }
 
 fn forward(
     source: &mut Connection,
     target: &mut Connection,
-    piece: &mut Piece<'_>,
+    piece: &mut CopyPiece<'_>,
     which: Which,
 ) -> Result<Sent, Broken> {
     let bounds = piece.bounds;
@@ -273,12 +274,12 @@ fn forward(
     let (mut waited, most) = (Duration::ZERO, bounds.stall.saturating_mul(IN_ALL));
     loop {
         match next(source) {
-            Next::Row(row) => {
+            NextPiece::Row(row) => {
                 waited = Duration::ZERO;
                 bytes = piece.admit(source, row.bytes(), bytes).map_err(Broken::Source)?;
                 outgoing.add(target, row.bytes()).map_err(Broken::Target)?;
             }
-            Next::Wait => {
+            NextPiece::Wait => {
                 outgoing.send(target).map_err(Broken::Target)?;
                 if waited > most {
                     let error = RemoteError::no_answer(source.shard(), most);
@@ -291,12 +292,12 @@ fn forward(
                     return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
                 }
             }
-            Next::End => {
+            NextPiece::End => {
                 outgoing.send(target).map_err(Broken::Target)?;
                 let rows = done(source, source.timeout, which).map_err(Broken::Source)?;
                 return Ok(Sent { rows, bytes });
             }
-            Next::Failed => return Err(Broken::Source(source.last_error())),
+            NextPiece::Failed => return Err(Broken::Source(source.last_error())),
         }
     }
 }
@@ -485,8 +486,8 @@ pub(super) fn done(session: &mut Connection, timeout: Duration, which: Which) ->
         let mut failed = None;
         while let Some(result) = session.next_result(timeout)? {
             match result.status() {
-                Status::Failed => failed = Some(result.error(session.shard())),
-                Status::Rows | Status::Copy => rows = result.affected(),
+                ResultStatus::Failed => failed = Some(result.error(session.shard())),
+                ResultStatus::Rows | ResultStatus::Copy => rows = result.affected(),
             }
             if which == Which::OneOfMany && failed.is_none() {
                 break;
@@ -499,7 +500,7 @@ pub(super) fn done(session: &mut Connection, timeout: Duration, which: Which) ->
 /// What the target has to say after it refused data.
 fn target_error(target: &mut Connection, stall: Duration) -> RemoteError {
     match target.next_result(stall) {
-        Ok(Some(result)) if matches!(result.status(), Status::Failed) => result.error(target.shard()),
+        Ok(Some(result)) if matches!(result.status(), ResultStatus::Failed) => result.error(target.shard()),
         Ok(_) | Err(_) => target.last_error(),
     }
 }

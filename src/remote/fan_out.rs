@@ -6,7 +6,7 @@ use super::error::RemoteError;
 use super::flood::Received;
 use super::hosts::{Current, Hosts};
 use super::params::Params;
-use super::result::{QueryResult, Rows, Status};
+use super::result::{QueryResult, ResultStatus, Rows};
 use super::wait::{self, Ready, Woken};
 use crate::guc;
 use pq_sys as pq;
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 const BESIDE: u64 = 64 << 20;
 
 /// One shard of several.
-struct Lane {
+struct ShardLane {
     shard: String,
-    stage: Stage,
+    stage: FanOutStage,
     /// Files among them are read while it connects.
     params: Params,
     /// How long it may still be waited for.
@@ -31,7 +31,7 @@ struct Lane {
     received: Option<Received>,
 }
 
-enum Stage {
+enum FanOutStage {
     Connecting(Box<Connection>, Ready),
     Idle(Box<Connection>),
     /// None: the answer is complete.
@@ -51,18 +51,18 @@ pub enum Question {
 }
 
 /// What comes next of all streams.
-pub enum Next {
-    Row(Row),
+pub enum NextRow {
+    Row(ShardRow),
     /// There are no more rows; of what columns they were, as a row without values.
-    Columns(Row),
+    Columns(ShardRow),
     End,
     Failed(RemoteError),
 }
 
 /// A row, as text.
-pub struct Row(QueryResult);
+pub struct ShardRow(QueryResult);
 
-impl Row {
+impl ShardRow {
     pub fn columns(&self) -> usize {
         // SAFETY: a live result.
         usize::try_from(unsafe { pq::PQnfields(self.raw()) }).unwrap_or(0)
@@ -112,7 +112,7 @@ impl Row {
 
 /// Shards that are asked together.
 pub struct FanOut {
-    lanes: Vec<Lane>,
+    lanes: Vec<ShardLane>,
     /// How long each of them is waited for, in all.
     patience: Duration,
     /// Whose rows are taken.
@@ -122,14 +122,15 @@ pub struct FanOut {
 impl FanOut {
     /// Begins to connect to all.
     pub fn start(shards: Vec<(String, Result<Params, RemoteError>)>, patience: Duration) -> FanOut {
-        let lanes = shards.into_iter().map(|(shard, params)| Lane::start(shard, params, patience)).collect();
+        let lanes =
+            shards.into_iter().map(|(shard, params)| ShardLane::start(shard, params, patience)).collect();
         FanOut { lanes, patience, at: 0 }
     }
 
     /// The server's version, as PQserverVersion has it, of a session that is open.
     pub fn version(&self, lane: usize) -> Option<i32> {
         match &self.lanes.get(lane)?.stage {
-            Stage::Idle(session) => Some(session.server_version()),
+            FanOutStage::Idle(session) => Some(session.server_version()),
             _ => None,
         }
     }
@@ -137,7 +138,7 @@ impl FanOut {
     /// Waits until all sessions are open, or have failed.
     pub fn connect(&mut self) {
         let mut since = Instant::now();
-        while self.lanes.iter().any(|lane| matches!(lane.stage, Stage::Connecting(..))) {
+        while self.lanes.iter().any(|lane| matches!(lane.stage, FanOutStage::Connecting(..))) {
             self.wait(&mut since);
         }
     }
@@ -149,24 +150,27 @@ impl FanOut {
             lane.ask(question);
         }
         let mut since = Instant::now();
-        while self.lanes.iter().any(|lane| matches!(lane.stage, Stage::Asked(_, ready, _) if ready.is_some()))
+        while self
+            .lanes
+            .iter()
+            .any(|lane| matches!(lane.stage, FanOutStage::Asked(_, ready, _) if ready.is_some()))
         {
             self.wait(&mut since);
         }
-        self.lanes.iter_mut().map(Lane::take_answer).collect()
+        self.lanes.iter_mut().map(ShardLane::take_answer).collect()
     }
 
     /// Ends a session of which it is known why.
     pub fn leave(&mut self, lane: usize) {
         if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.stage = Stage::Gone(None);
+            lane.stage = FanOutStage::Gone(None);
         }
     }
 
     /// Why lanes are gone, of those of which it was not said yet.
     pub fn failures(&mut self) -> Vec<(usize, RemoteError)> {
-        let reason = |(number, lane): (usize, &mut Lane)| match &mut lane.stage {
-            Stage::Gone(reason) => reason.take().map(|error| (number, error)),
+        let reason = |(number, lane): (usize, &mut ShardLane)| match &mut lane.stage {
+            FanOutStage::Gone(reason) => reason.take().map(|error| (number, error)),
             _ => None,
         };
         self.lanes.iter_mut().enumerate().filter_map(reason).collect()
@@ -180,7 +184,7 @@ impl FanOut {
     }
 
     /// The next row of whichever lane has one, or that a lane has no more; None: none of them has.
-    pub fn next(&mut self) -> Option<(usize, Next)> {
+    pub fn next(&mut self) -> Option<(usize, NextRow)> {
         // To ask for the time costs as much as a short row.
         let mut since = None;
         loop {
@@ -225,18 +229,18 @@ impl FanOut {
     }
 }
 
-impl Lane {
-    fn start(shard: String, params: Result<Params, RemoteError>, patience: Duration) -> Lane {
+impl ShardLane {
+    fn start(shard: String, params: Result<Params, RemoteError>, patience: Duration) -> ShardLane {
         let started = params.and_then(|params| {
             let started = Connection::start(&shard, &params.with(&[]), patience);
             started.map_err(|error| error.concealing(&params)).map(|session| (session, params))
         });
         let (stage, params) = match started {
             // libpq asks to behave as if the first poll had said "writing".
-            Ok((session, params)) => (Stage::Connecting(Box::new(session), Ready::ReadOrWrite), params),
-            Err(error) => (Stage::Gone(Some(error)), Params::default()),
+            Ok((session, params)) => (FanOutStage::Connecting(Box::new(session), Ready::ReadOrWrite), params),
+            Err(error) => (FanOutStage::Gone(Some(error)), Params::default()),
         };
-        let mut lane = Lane {
+        let mut lane = ShardLane {
             shard,
             stage,
             params,
@@ -250,7 +254,7 @@ impl Lane {
 
     /// Each host has a time of its own, as in `Connection::open`.
     fn note_host(&mut self) {
-        let Stage::Connecting(session, _) = &self.stage else { return };
+        let FanOutStage::Connecting(session, _) = &self.stage else { return };
         // SAFETY: a live connection.
         let (hosts, current) = unsafe { (Hosts::of(session.raw()), Current::of(session.raw())) };
         if current != self.host.0 {
@@ -261,7 +265,7 @@ impl Lane {
 
     /// A host that is silent is left out, where there are others.
     fn leave_host(&mut self) -> Result<(), RemoteError> {
-        let Stage::Connecting(session, _) = &self.stage else { return Ok(()) };
+        let FanOutStage::Connecting(session, _) = &self.stage else { return Ok(()) };
         // SAFETY: a live connection.
         let (hosts, current) = unsafe { (Hosts::of(session.raw()), Current::of(session.raw())) };
         let Some(others) = hosts.without(&current) else {
@@ -269,23 +273,23 @@ impl Lane {
             return Ok(());
         };
         let session = Connection::start(&self.shard, &self.params.with(&others), self.left)?;
-        self.stage = Stage::Connecting(Box::new(session), Ready::ReadOrWrite);
+        self.stage = FanOutStage::Connecting(Box::new(session), Ready::ReadOrWrite);
         self.note_host();
         Ok(())
     }
 
     fn longest(&self) -> Duration {
         match &self.stage {
-            Stage::Connecting(..) => self.left.min(self.host.1),
+            FanOutStage::Connecting(..) => self.left.min(self.host.1),
             _ => self.left,
         }
     }
 
     fn waits_for(&self, number: usize) -> Option<(usize, i32, Ready)> {
         let (session, ready) = match &self.stage {
-            Stage::Connecting(session, ready) => (session, Some(*ready)),
-            Stage::Asked(session, ready, _) | Stage::Streams(session, ready) => (session, *ready),
-            Stage::Idle(_) | Stage::Gone(_) => return None,
+            FanOutStage::Connecting(session, ready) => (session, Some(*ready)),
+            FanOutStage::Asked(session, ready, _) | FanOutStage::Streams(session, ready) => (session, *ready),
+            FanOutStage::Idle(_) | FanOutStage::Gone(_) => return None,
         };
         Some((number, session.socket(), ready?))
     }
@@ -295,53 +299,53 @@ impl Lane {
         self.left = self.left.saturating_sub(waited);
         if is_ready {
             if let Err(error) = self.go_on() {
-                self.stage = Stage::Gone(Some(error));
+                self.stage = FanOutStage::Gone(Some(error));
             } else if self.is_to_answer() && self.left.is_zero() {
-                self.stage = Stage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
+                self.stage = FanOutStage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
             }
         } else if self.left.is_zero() {
-            self.stage = Stage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
-        } else if matches!(self.stage, Stage::Connecting(..)) {
+            self.stage = FanOutStage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
+        } else if matches!(self.stage, FanOutStage::Connecting(..)) {
             self.host.1 = self.host.1.saturating_sub(waited);
             if self.host.1.is_zero()
                 && let Err(error) = self.leave_host()
             {
-                self.stage = Stage::Gone(Some(error.concealing(&self.params)));
+                self.stage = FanOutStage::Gone(Some(error.concealing(&self.params)));
             }
         }
     }
 
     /// Whether something is waited for that is no row of a stream.
     fn is_to_answer(&self) -> bool {
-        matches!(self.stage, Stage::Connecting(..) | Stage::Asked(_, Some(_), _))
+        matches!(self.stage, FanOutStage::Connecting(..) | FanOutStage::Asked(_, Some(_), _))
     }
 
     /// Does what can be done now that the socket is ready.
     fn go_on(&mut self) -> Result<(), RemoteError> {
-        match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
-            Stage::Connecting(mut session, _) => {
+        match std::mem::replace(&mut self.stage, FanOutStage::Gone(None)) {
+            FanOutStage::Connecting(mut session, _) => {
                 let next = session.go_on_connecting().map_err(|error| error.concealing(&self.params))?;
                 self.stage = match next {
                     Some(ready) => {
-                        self.stage = Stage::Connecting(session, ready);
+                        self.stage = FanOutStage::Connecting(session, ready);
                         self.note_host();
                         return Ok(());
                     }
                     None => {
                         self.params = Params::default();
                         session.will_run_what_others_write();
-                        Stage::Idle(session)
+                        FanOutStage::Idle(session)
                     }
                 };
             }
-            Stage::Asked(mut session, _, rows) => {
+            FanOutStage::Asked(mut session, _, rows) => {
                 let mut answer = Ok(rows);
                 let ready = session.go_on_answering(&mut answer)?;
-                self.stage = Stage::Asked(session, ready, answer?);
+                self.stage = FanOutStage::Asked(session, ready, answer?);
             }
-            Stage::Streams(mut session, _) => {
+            FanOutStage::Streams(mut session, _) => {
                 self.take_in(&mut session)?;
-                self.stage = Stage::Streams(session, None);
+                self.stage = FanOutStage::Streams(session, None);
             }
             other => self.stage = other,
         }
@@ -362,15 +366,15 @@ impl Lane {
 
     fn ask(&mut self, question: Option<Question>) {
         let Some(question) = question else { return };
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
-            Stage::Idle(mut session) => {
+        self.stage = match std::mem::replace(&mut self.stage, FanOutStage::Gone(None)) {
+            FanOutStage::Idle(mut session) => {
                 let sent = match &question {
                     Question::Own(text) => session.send(text),
                     Question::Single(text) => session.send_query(text, &[]),
                 };
                 match sent {
-                    Ok(()) => Stage::Asked(session, Some(Ready::ReadOrWrite), Rows::default()),
-                    Err(error) => Stage::Gone(Some(error)),
+                    Ok(()) => FanOutStage::Asked(session, Some(Ready::ReadOrWrite), Rows::default()),
+                    Err(error) => FanOutStage::Gone(Some(error)),
                 }
             }
             other => other,
@@ -378,9 +382,9 @@ impl Lane {
     }
 
     fn take_answer(&mut self) -> Option<Rows> {
-        match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
-            Stage::Asked(session, None, rows) => {
-                self.stage = Stage::Idle(session);
+        match std::mem::replace(&mut self.stage, FanOutStage::Gone(None)) {
+            FanOutStage::Asked(session, None, rows) => {
+                self.stage = FanOutStage::Idle(session);
                 Some(rows)
             }
             other => {
@@ -391,44 +395,44 @@ impl Lane {
     }
 
     fn stream(&mut self, statement: &str) {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
-            Stage::Idle(mut session) => match session.send_query(statement, &[]) {
+        self.stage = match std::mem::replace(&mut self.stage, FanOutStage::Gone(None)) {
+            FanOutStage::Idle(mut session) => match session.send_query(statement, &[]) {
                 Ok(()) => {
                     // SAFETY: a live connection with a statement sent and nothing of its answer taken.
                     unsafe { pq::PQsetSingleRowMode(session.raw()) };
-                    Stage::Streams(session, Some(Ready::ReadOrWrite))
+                    FanOutStage::Streams(session, Some(Ready::ReadOrWrite))
                 }
-                Err(error) => Stage::Gone(Some(error)),
+                Err(error) => FanOutStage::Gone(Some(error)),
             },
             other => other,
         };
     }
 
     /// What has arrived already; None: nothing.
-    fn next(&mut self, patience: Duration) -> Option<Next> {
+    fn next(&mut self, patience: Duration) -> Option<NextRow> {
         match &mut self.stage {
-            Stage::Gone(reason) => reason.take().map(Next::Failed),
-            Stage::Streams(session, ready @ None) => match next_of(session) {
+            FanOutStage::Gone(reason) => reason.take().map(NextRow::Failed),
+            FanOutStage::Streams(session, ready @ None) => match next_of(session) {
                 Ok(Arrived::Row(row)) => {
                     self.received = None;
-                    Some(Next::Row(row))
+                    Some(NextRow::Row(row))
                 }
-                Ok(Arrived::Columns(row)) => Some(Next::Columns(row)),
+                Ok(Arrived::Columns(row)) => Some(NextRow::Columns(row)),
                 Ok(Arrived::Wait(_)) if self.left.is_zero() => {
-                    self.stage = Stage::Gone(None);
-                    Some(Next::Failed(RemoteError::no_answer_to_caller(&self.shard, patience)))
+                    self.stage = FanOutStage::Gone(None);
+                    Some(NextRow::Failed(RemoteError::no_answer_to_caller(&self.shard, patience)))
                 }
                 Ok(Arrived::Wait(what)) => {
                     *ready = Some(what);
                     None
                 }
                 Ok(Arrived::End) => {
-                    self.stage = Stage::Gone(None);
-                    Some(Next::End)
+                    self.stage = FanOutStage::Gone(None);
+                    Some(NextRow::End)
                 }
                 Err(error) => {
-                    self.stage = Stage::Gone(None);
-                    Some(Next::Failed(error))
+                    self.stage = FanOutStage::Gone(None);
+                    Some(NextRow::Failed(error))
                 }
             },
             _ => None,
@@ -437,8 +441,8 @@ impl Lane {
 }
 
 enum Arrived {
-    Row(Row),
-    Columns(Row),
+    Row(ShardRow),
+    Columns(ShardRow),
     Wait(Ready),
     End,
 }
@@ -461,17 +465,17 @@ fn next_of(session: &mut Connection) -> Result<Arrived, RemoteError> {
         };
         let result = QueryResult(result);
         match result.status() {
-            Status::Failed => return Err(result.error(session.shard())),
-            Status::Copy => return Err(RemoteError::unreadable(session.shard(), "a COPY")),
-            Status::Rows => {}
+            ResultStatus::Failed => return Err(result.error(session.shard())),
+            ResultStatus::Copy => return Err(RemoteError::unreadable(session.shard(), "a COPY")),
+            ResultStatus::Rows => {}
         }
         // SAFETY: a live result.
         match unsafe { pq::PQresultStatus(result.0.as_ptr()) } {
             pq::ExecStatusType::PGRES_SINGLE_TUPLE => {}
-            pq::ExecStatusType::PGRES_TUPLES_OK => return Ok(Arrived::Columns(Row(result))),
+            pq::ExecStatusType::PGRES_TUPLES_OK => return Ok(Arrived::Columns(ShardRow(result))),
             _ => continue,
         }
-        let row = Row(result);
+        let row = ShardRow(result);
         let bytes = row.bytes();
         if bytes > guc::max_row_bytes() {
             return Err(RemoteError::row_too_long(session.shard(), guc::max_row_bytes()));

@@ -46,19 +46,19 @@ impl Received {
 
 /// What long rows take beside, which is no answer: libpq keeps the room for a session's longest
 /// one, and gives a copy away.
-pub struct Rows {
+pub struct FloodRoom {
     /// Those of all sessions, when this one began.
     before: u64,
     longest: u64,
 }
 
-impl Default for Rows {
-    fn default() -> Rows {
-        Rows { before: ROWS.get(), longest: 0 }
+impl Default for FloodRoom {
+    fn default() -> FloodRoom {
+        FloodRoom { before: ROWS.get(), longest: 0 }
     }
 }
 
-impl Rows {
+impl FloodRoom {
     /// Bytes of a row of a COPY.
     pub fn has_come(&mut self, length: u64) {
         if length > self.longest {
@@ -73,7 +73,7 @@ impl Rows {
     }
 }
 
-impl Drop for Rows {
+impl Drop for FloodRoom {
     fn drop(&mut self) {
         ROWS.set(ROWS.get().saturating_sub(self.longest));
     }

@@ -2,7 +2,7 @@
 //! message, too.
 
 use super::connection::{Connection, IN_ALL};
-use super::copy::{Bounds, Next, Which, done, next, started};
+use super::copy::{Bounds, NextPiece, Which, done, next, started};
 use super::error::RemoteError;
 use super::flood::Received;
 use super::wait::Ready;
@@ -24,7 +24,7 @@ pub fn gather(
 ) -> Result<Gathered, (usize, RemoteError)> {
     source.send(&outs.join("; ")).map_err(|error| (0, error))?;
     let last = outs.len().saturating_sub(1);
-    let mut kept = Kept { all: Vec::new(), bytes: 0, most, bounds };
+    let mut kept = KeptRows { all: Vec::new(), bytes: 0, most, bounds };
     let mut sizes = Vec::new();
     for number in 0..outs.len() {
         let which = if number == last { Which::Last } else { Which::OneOfMany };
@@ -35,7 +35,7 @@ pub fn gather(
     Ok(if kept.bytes <= most { Gathered::All(kept.all) } else { Gathered::TooMuch(sizes) })
 }
 
-struct Kept {
+struct KeptRows {
     all: Vec<Vec<u8>>,
     /// Of all that has come.
     bytes: usize,
@@ -43,7 +43,7 @@ struct Kept {
     bounds: Bounds,
 }
 
-impl Kept {
+impl KeptRows {
     fn add(&mut self, source: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
         let length = u64::try_from(row.len()).unwrap_or(u64::MAX);
         if length > self.bounds.row {
@@ -64,7 +64,7 @@ impl Kept {
     }
 }
 
-fn take_one(source: &mut Connection, kept: &mut Kept, which: Which) -> Result<(), RemoteError> {
+fn take_one(source: &mut Connection, kept: &mut KeptRows, which: Which) -> Result<(), RemoteError> {
     let stall = kept.bounds.stall;
     started(source, stall)?;
     kept.all.push(Vec::new());
@@ -72,15 +72,15 @@ fn take_one(source: &mut Connection, kept: &mut Kept, which: Which) -> Result<()
     let (mut waited, most) = (Duration::ZERO, stall.saturating_mul(IN_ALL));
     loop {
         match next(source) {
-            Next::Row(row) => {
+            NextPiece::Row(row) => {
                 waited = Duration::ZERO;
                 kept.add(source, row.bytes())?;
             }
-            Next::Wait if waited > most => {
+            NextPiece::Wait if waited > most => {
                 let error = RemoteError::no_answer(source.shard(), most);
                 return Err(source.give_up(error));
             }
-            Next::Wait => {
+            NextPiece::Wait => {
                 let from = Instant::now();
                 if let Err(error) = source.wait_ready(Ready::Read, stall) {
                     return Err(source.give_up(error));
@@ -92,8 +92,8 @@ fn take_one(source: &mut Connection, kept: &mut Kept, which: Which) -> Result<()
                     return Err(RemoteError::row_too_long(source.shard(), kept.bounds.row));
                 }
             }
-            Next::End => return done(source, source.timeout, which).map(drop),
-            Next::Failed => return Err(source.last_error()),
+            NextPiece::End => return done(source, source.timeout, which).map(drop),
+            NextPiece::Failed => return Err(source.last_error()),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Rows {
 }
 
 /// What a result is.
-pub(super) enum Status {
+pub(super) enum ResultStatus {
     Rows,
     Copy,
     Failed,
@@ -36,24 +36,24 @@ pub(super) enum Status {
 pub(super) struct QueryResult(pub(super) NonNull<pq::PGresult>);
 
 impl QueryResult {
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> ResultStatus {
         use pq::ExecStatusType as E;
         // SAFETY: a live result.
         match unsafe { pq::PQresultStatus(self.0.as_ptr()) } {
             E::PGRES_COMMAND_OK | E::PGRES_TUPLES_OK | E::PGRES_EMPTY_QUERY | E::PGRES_SINGLE_TUPLE => {
-                Status::Rows
+                ResultStatus::Rows
             }
-            E::PGRES_COPY_IN | E::PGRES_COPY_OUT => Status::Copy,
-            _ => Status::Failed,
+            E::PGRES_COPY_IN | E::PGRES_COPY_OUT => ResultStatus::Copy,
+            _ => ResultStatus::Failed,
         }
     }
 
     /// The rows of a small query, or its error; the outer error is for what neither is.
     pub(super) fn answer(&self, shard: &str) -> Result<Result<Rows, RemoteError>, RemoteError> {
         match self.status() {
-            Status::Rows => Ok(Ok(self.rows())),
-            Status::Failed => Ok(Err(self.error(shard))),
-            Status::Copy => Err(RemoteError::connection(shard, "unexpected COPY")),
+            ResultStatus::Rows => Ok(Ok(self.rows())),
+            ResultStatus::Failed => Ok(Err(self.error(shard))),
+            ResultStatus::Copy => Err(RemoteError::connection(shard, "unexpected COPY")),
         }
     }
 

@@ -8,7 +8,7 @@ use super::quote::{array_literal, ident, literal};
 
 /// What a place is filled with.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum TemplateValue {
     /// A name of ours, or a part of one: letters, digits and underscores.
     Word(String),
     Number(i128),
@@ -22,49 +22,52 @@ pub enum Value {
     Sql(String),
 }
 
-pub fn word(text: impl Into<String>) -> Value {
-    Value::Word(text.into())
+pub fn word(text: impl Into<String>) -> TemplateValue {
+    TemplateValue::Word(text.into())
 }
 
-pub fn number(number: impl Into<i128>) -> Value {
-    Value::Number(number.into())
+pub fn number(number: impl Into<i128>) -> TemplateValue {
+    TemplateValue::Number(number.into())
 }
 
-pub fn name(text: impl Into<String>) -> Value {
-    Value::Name(text.into())
+pub fn name(text: impl Into<String>) -> TemplateValue {
+    TemplateValue::Name(text.into())
 }
 
-pub fn text(text: impl Into<String>) -> Value {
-    Value::Text(text.into())
+pub fn text(text: impl Into<String>) -> TemplateValue {
+    TemplateValue::Text(text.into())
 }
 
-pub fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Value {
-    Value::Texts(texts.into_iter().map(Into::into).collect())
+pub fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> TemplateValue {
+    TemplateValue::Texts(texts.into_iter().map(Into::into).collect())
 }
 
-pub fn sql(text: impl Into<String>) -> Value {
-    Value::Sql(text.into())
+pub fn sql(text: impl Into<String>) -> TemplateValue {
+    TemplateValue::Sql(text.into())
 }
 
-impl Value {
+impl TemplateValue {
     fn written(&self) -> String {
         match self {
-            Value::Word(text) if is_word(text) => text.clone(),
+            TemplateValue::Word(text) if is_word(text) => text.clone(),
             // No word of ours: then it is somebody's, and stands for nothing else than a name.
-            Value::Word(text) | Value::Name(text) => ident(text),
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => literal(text),
-            Value::Texts(texts) => array_literal(texts),
-            Value::Sql(text) => text.clone(),
+            TemplateValue::Word(text) | TemplateValue::Name(text) => ident(text),
+            TemplateValue::Number(number) => number.to_string(),
+            TemplateValue::Text(text) => literal(text),
+            TemplateValue::Texts(texts) => array_literal(texts),
+            TemplateValue::Sql(text) => text.clone(),
         }
     }
 
     /// Within quotes of the template's.
     fn within(&self, quote: char) -> String {
         let plain = match self {
-            Value::Word(text) | Value::Name(text) | Value::Text(text) | Value::Sql(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            Value::Texts(texts) => super::quote::text_array(texts),
+            TemplateValue::Word(text)
+            | TemplateValue::Name(text)
+            | TemplateValue::Text(text)
+            | TemplateValue::Sql(text) => text.clone(),
+            TemplateValue::Number(number) => number.to_string(),
+            TemplateValue::Texts(texts) => super::quote::text_array(texts),
         };
         plain.replace(quote, &format!("{quote}{quote}"))
     }
@@ -76,7 +79,7 @@ fn is_word(text: &str) -> bool {
 
 /// A piece of a template.
 #[derive(Debug, PartialEq, Eq)]
-enum Piece<'a> {
+enum TemplatePiece<'a> {
     Sql(&'a str),
     /// Begins with `--` or `/*`.
     Comment(&'a str),
@@ -87,15 +90,17 @@ enum Piece<'a> {
 }
 
 /// Fills a template. The dollar quotes of bodies become ones that nothing in the text closes.
-pub fn fill(template: &str, values: &[(&str, Value)]) -> String {
+pub fn fill(template: &str, values: &[(&str, TemplateValue)]) -> String {
     let pieces = pieces(template);
     let mut filled: Vec<(bool, String)> = Vec::new();
     for piece in &pieces {
         filled.push(match piece {
-            Piece::Sql(text) => (false, fill_in(text, values, Value::written)),
-            Piece::Comment(text) => (false, (*text).to_owned()),
-            Piece::Quoted(quote, text) => (false, fill_in(text, values, |value| value.within(*quote))),
-            Piece::Dollar(tag) => (true, (*tag).to_owned()),
+            TemplatePiece::Sql(text) => (false, fill_in(text, values, TemplateValue::written)),
+            TemplatePiece::Comment(text) => (false, (*text).to_owned()),
+            TemplatePiece::Quoted(quote, text) => {
+                (false, fill_in(text, values, |value| value.within(*quote)))
+            }
+            TemplatePiece::Dollar(tag) => (true, (*tag).to_owned()),
         });
     }
     let plain: String = filled.iter().filter(|(is_tag, _)| !is_tag).map(|(_, text)| text.as_str()).collect();
@@ -120,10 +125,12 @@ pub fn fill(template: &str, values: &[(&str, Value)]) -> String {
 }
 
 /// Puts a value in a statement in the place of a mark, outside of comments and quotes: there it is somebody's text.
-pub fn put(statement: &str, mark: &str, value: &Value) -> String {
-    let put = |piece: &Piece<'_>| match piece {
-        Piece::Sql(text) => text.replace(mark, &value.written()),
-        Piece::Comment(text) | Piece::Quoted(_, text) | Piece::Dollar(text) => (*text).to_owned(),
+pub fn put(statement: &str, mark: &str, value: &TemplateValue) -> String {
+    let put = |piece: &TemplatePiece<'_>| match piece {
+        TemplatePiece::Sql(text) => text.replace(mark, &value.written()),
+        TemplatePiece::Comment(text) | TemplatePiece::Quoted(_, text) | TemplatePiece::Dollar(text) => {
+            (*text).to_owned()
+        }
     };
     pieces(statement).iter().map(put).collect()
 }
@@ -137,7 +144,7 @@ fn tag(tag: &str, number: usize) -> String {
     }
 }
 
-fn fill_in(text: &str, values: &[(&str, Value)], write: impl Fn(&Value) -> String) -> String {
+fn fill_in(text: &str, values: &[(&str, TemplateValue)], write: impl Fn(&TemplateValue) -> String) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, from)) = rest.split_once('{') {
@@ -163,34 +170,37 @@ fn fill_in(text: &str, values: &[(&str, Value)], write: impl Fn(&Value) -> Strin
 
 /// Templates are ours: their literals are plain ones, and their comments are not nested. What the server quotes is read the
 /// same: it doubles quotes.
-fn pieces(template: &str) -> Vec<Piece<'_>> {
+fn pieces(template: &str) -> Vec<TemplatePiece<'_>> {
     let mut pieces = Vec::new();
     let (mut from, mut at) = (0, 0);
     while let Some(found) = template.get(at..) {
         let Some(first) = found.chars().next() else { break };
         let special = match first {
             '-' if found.starts_with("--") => {
-                Some(Piece::Comment(&found[..found.find('\n').unwrap_or(found.len())]))
+                Some(TemplatePiece::Comment(&found[..found.find('\n').unwrap_or(found.len())]))
             }
             '/' if found.starts_with("/*") => {
-                Some(Piece::Comment(&found[..found.find("*/").map_or(found.len(), |end| end + 2)]))
+                Some(TemplatePiece::Comment(&found[..found.find("*/").map_or(found.len(), |end| end + 2)]))
             }
             '\'' | '"' => {
                 let end = found[1..].find(first).map_or(found.len(), |end| end + 2);
-                Some(Piece::Quoted(first, &found[..end]))
+                Some(TemplatePiece::Quoted(first, &found[..end]))
             }
-            '$' => dollar(found).map(Piece::Dollar),
+            '$' => dollar(found).map(TemplatePiece::Dollar),
             _ => None,
         };
         let length = match &special {
-            Some(Piece::Sql(text) | Piece::Comment(text) | Piece::Quoted(_, text) | Piece::Dollar(text)) => {
-                text.len()
-            }
+            Some(
+                TemplatePiece::Sql(text)
+                | TemplatePiece::Comment(text)
+                | TemplatePiece::Quoted(_, text)
+                | TemplatePiece::Dollar(text),
+            ) => text.len(),
             None => first.len_utf8(),
         };
         if let Some(piece) = special {
             if from < at {
-                pieces.push(Piece::Sql(&template[from..at]));
+                pieces.push(TemplatePiece::Sql(&template[from..at]));
             }
             pieces.push(piece);
             from = at + length;
@@ -198,7 +208,7 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
         at += length;
     }
     if from < template.len() {
-        pieces.push(Piece::Sql(&template[from..]));
+        pieces.push(TemplatePiece::Sql(&template[from..]));
     }
     pieces
 }

@@ -30,7 +30,7 @@ pub struct Transaction {
 
 /// As its server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TransactionFate {
     Committed,
     Aborted,
     InProgress,
@@ -55,16 +55,16 @@ impl Transaction {
     }
 
     /// None: the answer is of another form.
-    pub fn fate(&self, cells: &[Option<&str>]) -> Option<Fate> {
+    pub fn fate(&self, cells: &[Option<&str>]) -> Option<TransactionFate> {
         let [Some(system), Some(timeline), Some(status), Some(is_behind)] = cells else { return None };
         let is_it = *system == self.system_identifier && *timeline == self.timeline && *is_behind == "f";
         Some(match *status {
-            _ if !is_it => Fate::OtherServer,
-            "committed" => Fate::Committed,
-            "aborted" => Fate::Aborted,
-            "in progress" => Fate::InProgress,
-            "not given" => Fate::NotGiven,
-            _ => Fate::Forgotten,
+            _ if !is_it => TransactionFate::OtherServer,
+            "committed" => TransactionFate::Committed,
+            "aborted" => TransactionFate::Aborted,
+            "in progress" => TransactionFate::InProgress,
+            "not given" => TransactionFate::NotGiven,
+            _ => TransactionFate::Forgotten,
         })
     }
 }
@@ -86,17 +86,17 @@ mod tests {
             known.fate(&[Some(system), Some(timeline), Some(status), Some(is_behind)])
         };
         for (status, is) in [
-            ("committed", Fate::Committed),
-            ("aborted", Fate::Aborted),
-            ("in progress", Fate::InProgress),
-            ("not given", Fate::NotGiven),
-            ("forgotten", Fate::Forgotten),
+            ("committed", TransactionFate::Committed),
+            ("aborted", TransactionFate::Aborted),
+            ("in progress", TransactionFate::InProgress),
+            ("not given", TransactionFate::NotGiven),
+            ("forgotten", TransactionFate::Forgotten),
         ] {
             assert_eq!(fate("7", "00000001", status, "f"), Some(is));
             for (system, timeline, is_behind) in
                 [("8", "00000001", "f"), ("7", "00000002", "f"), ("7", "00000001", "t")]
             {
-                assert_eq!(fate(system, timeline, status, is_behind), Some(Fate::OtherServer));
+                assert_eq!(fate(system, timeline, status, is_behind), Some(TransactionFate::OtherServer));
             }
         }
         assert_eq!(known.fate(&[Some("7"), Some("00000001"), None, Some("f")]), None);

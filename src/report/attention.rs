@@ -2,13 +2,13 @@
 
 use super::html::{Html, tag};
 use super::plot::left_out;
-use super::section::{Section, Standing};
+use super::section::{ReportItem, Section};
 
 /// Of each kind; a master of many splits has many.
 const MOST: usize = 60;
 
-pub fn section(standing: &[Standing]) -> Section {
-    let (good, bad): (Vec<&Standing>, Vec<&Standing>) = standing.iter().partition(|item| item.is_ok);
+pub fn section(standing: &[ReportItem]) -> Section {
+    let (good, bad): (Vec<&ReportItem>, Vec<&ReportItem>) = standing.iter().partition(|item| item.is_ok);
     let mut body = if bad.is_empty() {
         tag("p").class("well").say("Nothing needs attention.").done()
     } else {
@@ -19,8 +19,8 @@ pub fn section(standing: &[Standing]) -> Section {
     Section { id: "attention", title: "What needs attention", body }
 }
 
-fn list(class: &'static str, items: &[&Standing]) -> Html {
-    let row = |item: &&Standing| {
+fn list(class: &'static str, items: &[&ReportItem]) -> Html {
+    let row = |item: &&ReportItem| {
         let name = tag("dt").put(Html::name(&item.name)).done();
         [name, tag("dd").put(Html::short_name(&item.value, 600)).done()].into_iter().collect::<Html>()
     };

@@ -20,7 +20,7 @@ const COLUMNS: &[(&str, Align)] = &[
     ("Last change (UTC)", Align::Number),
 ];
 
-struct Keyspace {
+struct KeyspaceReport {
     name: String,
     strategy: String,
     buckets: Option<i32>,
@@ -33,7 +33,7 @@ struct Keyspace {
 
 pub fn section(routed: &Routed) -> Section {
     let keyspaces =
-        sql::read(include_str!("../../sql/report/keyspaces.sql"), &[MOST.into()], |row| Keyspace {
+        sql::read(include_str!("../../sql/report/keyspaces.sql"), &[MOST.into()], |row| KeyspaceReport {
             name: row.value(1),
             strategy: row.value(2),
             buckets: row.get(3),
@@ -50,7 +50,7 @@ pub fn section(routed: &Routed) -> Section {
     Section { id: "keyspaces", title: "Keyspaces", body }
 }
 
-fn line(keyspace: &Keyspace, routed: &Routed) -> Vec<Html> {
+fn line(keyspace: &KeyspaceReport, routed: &Routed) -> Vec<Html> {
     let strategy = match keyspace.buckets {
         Some(buckets) => format!("{}, {} buckets", keyspace.strategy, count(i64::from(buckets))),
         None => keyspace.strategy.clone(),

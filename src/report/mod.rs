@@ -19,12 +19,12 @@ use crate::server::{database, sql};
 use html::{Html, tag};
 use placement as slots;
 use routed::Routed;
-use section::{Section, Standing};
+use section::{ReportItem, Section};
 
 const STYLE: &str = include_str!("style.css");
 
 /// The whole page.
-pub fn page(standing: &[Standing]) -> String {
+pub fn page(standing: &[ReportItem]) -> String {
     let now: f64 =
         sql::read_one("SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8", &[], |row| {
             row.value(1)
@@ -75,7 +75,7 @@ fn foot() -> Html {
     tag("footer").put(tag("p").class("quiet").say(words).done()).done()
 }
 
-fn tiles(standing: &[Standing], shards: i64, routed: &Routed) -> Html {
+fn tiles(standing: &[ReportItem], shards: i64, routed: &Routed) -> Html {
     let bad = standing.iter().filter(|item| !item.is_ok).count() as i64;
     let (running, failed, ended): (i64, i64, i64) = sql::read_one(
         "SELECT count(*) FILTER (WHERE p.finished_at IS NULL AND p.phase <> 'rolled_back'),

@@ -21,7 +21,7 @@ const COLUMNS: &[(&str, Align)] = &[
 ];
 
 #[derive(Default)]
-struct Kind {
+struct KindReport {
     shards: i64,
     /// None: one of them is unlimited.
     capacity: Option<i64>,
@@ -31,12 +31,12 @@ struct Kind {
 }
 
 pub fn section(shards: &[Capacity]) -> Section {
-    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, KindReport> = BTreeMap::new();
     for shard in shards {
-        let kind = kinds.entry(&shard.kind).or_insert(Kind {
+        let kind = kinds.entry(&shard.kind).or_insert(KindReport {
             capacity: Some(0),
             available: Some(0),
-            ..Kind::default()
+            ..KindReport::default()
         });
         let takes = if shard.status == "active" { shard.available } else { Some(0) };
         kind.shards += 1;
@@ -57,7 +57,7 @@ pub fn section(shards: &[Capacity]) -> Section {
     Section { id: "placement", title: "Placement", body }
 }
 
-fn line(name: &str, kind: &Kind) -> Vec<Html> {
+fn line(name: &str, kind: &KindReport) -> Vec<Html> {
     let number = |value: Option<i64>| match value {
         Some(value) => Html::text(count(value)),
         None => tag("span").class("quiet").say("no limit").done(),

@@ -3,7 +3,7 @@
 use super::html::Html;
 
 /// One thing that `shard_status()` looks at.
-pub struct Standing {
+pub struct ReportItem {
     pub name: String,
     pub value: String,
     pub is_ok: bool,

@@ -6,7 +6,7 @@ use super::section::Section;
 use super::timeline::{self, Times};
 use super::units::{bytes, count, counted, duration, moment, percent, rough};
 use crate::server::sql;
-use crate::split::figures::{self, Known};
+use crate::split::figures::{self, KnownFigures};
 use std::collections::HashMap;
 
 /// Splits of a page.
@@ -45,7 +45,7 @@ struct Sample {
 pub fn section(now: f64) -> Section {
     let splits = all();
     let of_all = splits.first().map_or(0, |split| split.of_all);
-    let running: HashMap<i64, Known> = match figures::now(None) {
+    let running: HashMap<i64, KnownFigures> = match figures::now(None) {
         Ok(known) => known.into_iter().collect(),
         // A shard that the catalog does not have: what is written down is shown.
         Err(_) => HashMap::new(),
@@ -115,7 +115,7 @@ fn fences(splits: &[Split]) -> Html {
     tag("div").class("card").put(title).put(list).done()
 }
 
-fn card(split: &Split, known: Option<&Known>, now: f64) -> Html {
+fn card(split: &Split, known: Option<&KnownFigures>, now: f64) -> Html {
     let arrow = Html::fixed(" <span aria-label=\"to\">→</span> ");
     let title = tag("h3")
         .say(format!("Split {}: ", split.id))
@@ -166,7 +166,7 @@ fn state(split: &Split) -> Html {
 }
 
 /// Figures of now where its source has just said them.
-fn facts(split: &Split, known: Option<&Known>) -> Html {
+fn facts(split: &Split, known: Option<&KnownFigures>) -> Html {
     let (rows, lag, queue) = match known {
         Some(Ok(now)) => (Some(now.lag_rows), Some(now.lag.as_secs_f64()), Some(now.queue_bytes)),
         Some(Err(_)) => (None, None, None),

@@ -16,7 +16,7 @@ pub struct Times {
 }
 
 #[derive(Debug, PartialEq)]
-struct Stage {
+struct TimelineStage {
     name: &'static str,
     class: &'static str,
     from: f64,
@@ -25,7 +25,7 @@ struct Stage {
 }
 
 /// The stages that it has come to. One that was left out lasts until the next known moment.
-fn stages(times: &Times, now: f64) -> Vec<Stage> {
+fn stages(times: &Times, now: f64) -> Vec<TimelineStage> {
     let begins = [
         ("planned", "s0", Some(times.planned)),
         ("installed", "s1", times.captured),
@@ -36,7 +36,7 @@ fn stages(times: &Times, now: f64) -> Vec<Stage> {
     let known: Vec<(&'static str, &'static str, f64)> =
         begins.into_iter().filter_map(|(name, class, at)| Some((name, class, at?))).collect();
     let end = |next: usize| known.get(next).map(|stage| stage.2).or(times.ended);
-    let stage = |(at, (name, class, from)): (usize, &(&'static str, &'static str, f64))| Stage {
+    let stage = |(at, (name, class, from)): (usize, &(&'static str, &'static str, f64))| TimelineStage {
         name,
         class,
         from: *from,
@@ -49,14 +49,14 @@ fn stages(times: &Times, now: f64) -> Vec<Stage> {
 pub fn draw(times: &Times, phase: &str, now: f64) -> Html {
     let stages = stages(times, now);
     let all = stages.last().map_or(0.0, |stage| stage.to) - times.planned;
-    let part = |stage: &Stage| {
+    let part = |stage: &TimelineStage| {
         // What was short can be seen as well.
         let width = format!("flex-grow:{:.4}", (stage.to - stage.from) / all.max(1e-3) + 0.02);
         tag("i").class(stage.class).with("style", width).done()
     };
     let line =
         tag("div").class("timeline").with("aria-hidden", "true").put(stages.iter().map(part).collect());
-    let item = |stage: &Stage| {
+    let item = |stage: &TimelineStage| {
         let lasted = duration(stage.to - stage.from);
         let lasted = if stage.is_open { format!("for {lasted} so far") } else { lasted };
         tag("li")

@@ -4,7 +4,7 @@
 
 use super::RoutingError;
 use super::owner::as_owner;
-use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::keyspace::{self, LockedKeyspace};
 use crate::catalog::shard_decision;
 use crate::server::{preload, sql, wait};
 use pgrx::{PgAtomic, pg_guard, pg_shmem_init, pg_sys};
@@ -65,7 +65,7 @@ fn installation() -> Option<u64> {
 }
 
 /// Locks a keyspace whose routes are to change. Nobody waits for the shards behind that lock.
-pub fn lock(keyspace: &str) -> Result<Locked, RoutingError> {
+pub fn lock(keyspace: &str) -> Result<LockedKeyspace, RoutingError> {
     wait(keyspace)?;
     Ok(keyspace::lock(keyspace)?)
 }

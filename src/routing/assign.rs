@@ -3,8 +3,8 @@
 use super::change::replace;
 use super::{RoutingError, after_start, name_list};
 use crate::catalog::in_use;
-use crate::catalog::keyspace::{self, Keyspace, Locked};
-use crate::catalog::routing::{self, Change};
+use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
+use crate::catalog::routing::{self, RoutingChange};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
 use std::collections::HashSet;
@@ -69,7 +69,7 @@ pub fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
 
 /// Routes entries, keys or buckets by their names, to the shard.
 pub fn route(
-    keyspace: &Locked,
+    keyspace: &LockedKeyspace,
     keys: Vec<String>,
     shard_key: &str,
     force: bool,
@@ -93,7 +93,7 @@ pub fn route(
         return Ok(keyspace::version(&keyspace.name));
     }
     let targets = vec![shard_key.to_owned(); changed.len()];
-    let change = Change { reason, is_forced: force, ..Change::default() };
+    let change = RoutingChange { reason, is_forced: force, ..RoutingChange::default() };
     replace(keyspace, &changed, (&changed, &targets), change)
 }
 
@@ -106,5 +106,5 @@ pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
     if routing::current(&keyspace.name, &keys).is_empty() {
         return Err(RoutingError::UnknownKey { key: keys.concat(), keyspace: keyspace.name.clone() }.into());
     }
-    replace(&keyspace, &keys, (&[], &[]), Change::default())
+    replace(&keyspace, &keys, (&[], &[]), RoutingChange::default())
 }

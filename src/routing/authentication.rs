@@ -4,7 +4,7 @@ use crate::catalog::endpoint::Endpoint;
 use crate::catalog::keychain;
 use crate::catalog::shard::{POSTGRES, TopologyError};
 use crate::error::{Failure, SqlState};
-use crate::keychain::kind::{self, Kind, Token, Way};
+use crate::keychain::kind::{self, CredentialKind, SecretForm, TokenSource};
 use crate::remote::conninfo::Conninfo;
 
 pub fn unknown(alias: &str) -> Failure {
@@ -17,7 +17,7 @@ pub fn invalid(argument: &'static str, problem: String) -> Failure {
 }
 
 /// The kind of a credential, which stays until the transaction ends.
-pub fn kind_of(alias: &str) -> Result<&'static Kind, Failure> {
+pub fn kind_of(alias: &str) -> Result<&'static CredentialKind, Failure> {
     keychain::lock_kind(alias).and_then(|name| kind::by_name(&name)).ok_or_else(|| unknown(alias))
 }
 
@@ -47,7 +47,7 @@ pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
         _ => {}
     }
     match (&endpoint.conninfo, kind.way) {
-        (_, Way::Libpq) => Ok(()),
+        (_, SecretForm::Libpq) => Ok(()),
         (None, _) => {
             let problem = "a shard of this database is reached with the role shardmaster.local_user";
             Err(invalid("auth_kind", problem.to_owned()))
@@ -56,8 +56,8 @@ pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     }
 }
 
-fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
-    if way == Way::Token(Token::Aws) && !is_one_host(conninfo) {
+fn require_way(way: SecretForm, conninfo: &Conninfo) -> Result<(), Failure> {
+    if way == SecretForm::Token(TokenSource::Aws) && !is_one_host(conninfo) {
         let problem = "a token of kind \"aws_iam\" is signed for one host by its name";
         return Err(invalid("conninfo", problem.to_owned()).hint(
             "Name the instance's or the cluster's own endpoint as host, and no other. Its address may be in hostaddr.",
@@ -69,18 +69,18 @@ fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
     // whoever stands in between may ask for the password itself.
     let is_said = is_proven || matches!(mode, Some("require" | "disable"));
     let problem = match way {
-        Way::Peer if !is_local(conninfo) => {
+        SecretForm::Peer if !is_local(conninfo) => {
             "kind \"peer\" is for a server on this machine: host has to be the directory of its socket"
         }
-        Way::Password if !is_said && !is_local(conninfo) => {
+        SecretForm::Password if !is_said && !is_local(conninfo) => {
             "kind \"password\" needs sslmode=verify-full, verify-ca or require; or disable on a trusted network"
         }
-        Way::Certificate if !is_proven => "kind \"mtls_cert\" needs sslmode=verify-full, or verify-ca",
+        SecretForm::Certificate if !is_proven => "kind \"mtls_cert\" needs sslmode=verify-full, or verify-ca",
         // Whoever answers gets the token as it is.
-        Way::Token(_) if !is_proven && !is_local(conninfo) => {
+        SecretForm::Token(_) if !is_proven && !is_local(conninfo) => {
             "a token is sent as plain text: its kind needs sslmode=verify-full, or verify-ca"
         }
-        Way::Token(_) if conninfo.get("user").is_none() => "a token belongs to a user: name it",
+        SecretForm::Token(_) if conninfo.get("user").is_none() => "a token belongs to a user: name it",
         _ => return Ok(()),
     };
     Err(invalid("conninfo", problem.to_owned()))

@@ -3,8 +3,8 @@
 use super::assign::{self, check_takes_keys};
 use super::change::replace;
 use super::{RoutingError, after_start};
-use crate::catalog::keyspace::{Keyspace, Locked};
-use crate::catalog::routing::Change;
+use crate::catalog::keyspace::{Keyspace, LockedKeyspace};
+use crate::catalog::routing::RoutingChange;
 use crate::catalog::shard;
 use crate::error::Failure;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub fn names(keyspace: &Keyspace, given: Vec<String>) -> Result<Vec<String>, Rou
 }
 
 /// A new keyspace's buckets, one after the other on the shards, in one version.
-pub fn assign_in_turn(keyspace: &Locked, shards: &[String]) -> Result<(), Failure> {
+pub fn assign_in_turn(keyspace: &LockedKeyspace, shards: &[String]) -> Result<(), Failure> {
     let buckets = count(keyspace)?.get();
     for shard_key in shards.iter().collect::<BTreeSet<_>>() {
         check_takes_keys(&shard::by_key(shard_key)?)?;
@@ -43,7 +43,7 @@ pub fn assign_in_turn(keyspace: &Locked, shards: &[String]) -> Result<(), Failur
     let names: Vec<String> = (0..buckets).map(|bucket| bucket.to_string()).collect();
     let shards: Vec<String> = shards.iter().cycle().take(names.len()).cloned().collect();
     // Where shards know more of a keyspace by this name it is made anew, to take that over.
-    let change = Change { reason: Some("keyspace added"), adopts: true, ..Change::default() };
+    let change = RoutingChange { reason: Some("keyspace added"), adopts: true, ..RoutingChange::default() };
     replace(keyspace, &[], (&names, &shards), change).map(|_| ())
 }
 

@@ -4,7 +4,7 @@
 //! the client is told. So what is here is what the tables say. Only good answers are kept:
 //! a key that a split holds back, or a disabled shard, is looked up each time.
 
-use super::found::{Found, Intent};
+use super::found::{FoundEntry, Intent};
 use super::signal;
 use crate::guc;
 use crate::keys::key_type::KeyType;
@@ -18,26 +18,26 @@ use std::rc::Rc;
 
 /// Where an entry is read and written.
 #[derive(Default)]
-struct CachedRoutes([Option<Rc<Found>>; 2]);
+struct CachedRoutes([Option<Rc<FoundEntry>>; 2]);
 
 impl CachedRoutes {
-    fn of(&self, intent: Intent) -> Option<&Rc<Found>> {
+    fn of(&self, intent: Intent) -> Option<&Rc<FoundEntry>> {
         self.0[intent as usize].as_ref()
     }
 
-    fn set(&mut self, intent: Intent, found: Rc<Found>) {
+    fn set(&mut self, intent: Intent, found: Rc<FoundEntry>) {
         self.0[intent as usize] = Some(found);
     }
 }
 
 /// What was found of a shard, whatever the entry.
 struct OfShard {
-    found: Rc<Found>,
+    found: Rc<FoundEntry>,
     /// All that ended before this transaction had been seen by then.
     as_of: Xid,
 }
 
-struct Keyspace {
+struct CachedKeyspace {
     strategy: Strategy,
     key_type: KeyType,
     /// By key, as it was given.
@@ -48,13 +48,13 @@ struct Keyspace {
     ranges: BTreeMap<Vec<u8>, (Vec<u8>, CachedRoutes)>,
     /// By shard what is found of its entries, whatever number it has: few things, since readers may be sent elsewhere than
     /// writers, and keys that a split moves elsewhere than others.
-    shards: HashMap<Box<str>, Vec<Rc<Found>>>,
+    shards: HashMap<Box<str>, Vec<Rc<FoundEntry>>>,
     /// By intent and shard, where that says all of an entry but its name.
     of_shards: [HashMap<Box<str>, OfShard>; 2],
 }
 
 thread_local! {
-    static KEYSPACES: RefCell<HashMap<Box<str>, Keyspace>> = RefCell::default();
+    static KEYSPACES: RefCell<HashMap<Box<str>, CachedKeyspace>> = RefCell::default();
     /// Entries of all keyspaces; one with a long key counts as several.
     static SIZE: Cell<usize> = const { Cell::new(0) };
     static IS_STALE: Cell<bool> = const { Cell::new(true) };
@@ -100,7 +100,7 @@ fn is_usable() -> bool {
 }
 
 /// What was found for the key before.
-pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>> {
+pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEntry>> {
     if !is_usable() {
         return None;
     }
@@ -110,7 +110,7 @@ pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>>
 
 /// What was found for the key before; `answer` gets it without a copy. None: to be
 /// looked up.
-pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Found) -> R) -> Option<R> {
+pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&FoundEntry) -> R) -> Option<R> {
     if !is_usable() {
         return None;
     }
@@ -131,7 +131,7 @@ pub fn keyspace(name: &str) -> Option<(Strategy, KeyType)> {
 
 /// What is known of an entry that leads to a shard and was written by a transaction. None: the shard is not known, or not since
 /// that transaction.
-pub fn of_shard(shard: &str, intent: Intent, keyspace: &str, written_by: Xid) -> Option<Rc<Found>> {
+pub fn of_shard(shard: &str, intent: Intent, keyspace: &str, written_by: Xid) -> Option<Rc<FoundEntry>> {
     if IS_STALE.get() {
         return None;
     }
@@ -141,9 +141,9 @@ pub fn of_shard(shard: &str, intent: Intent, keyspace: &str, written_by: Xid) ->
     })
 }
 
-impl Keyspace {
-    fn new(strategy: Strategy, key_type: KeyType) -> Keyspace {
-        Keyspace {
+impl CachedKeyspace {
+    fn new(strategy: Strategy, key_type: KeyType) -> CachedKeyspace {
+        CachedKeyspace {
             strategy,
             key_type,
             keys: HashMap::new(),
@@ -173,7 +173,7 @@ impl Keyspace {
     }
 
     /// One copy of what is found, whoever is sent there.
-    fn shared(&mut self, found: &Rc<Found>) -> Rc<Found> {
+    fn shared(&mut self, found: &Rc<FoundEntry>) -> Rc<FoundEntry> {
         let of_shard = self.shards.entry(found.shard_key.as_str().into()).or_default();
         if let Some(same) = of_shard.iter().find(|known| *known == found) {
             return same.clone();
@@ -182,7 +182,7 @@ impl Keyspace {
         found.clone()
     }
 
-    fn share(&mut self, found: &Rc<Found>, intent: Intent, as_of: Xid) -> Rc<Found> {
+    fn share(&mut self, found: &Rc<FoundEntry>, intent: Intent, as_of: Xid) -> Rc<FoundEntry> {
         let shared = self.shared(found);
         let of_shard = OfShard { found: shared.clone(), as_of };
         self.of_shards[intent as usize].insert(found.shard_key.as_str().into(), of_shard);
@@ -191,7 +191,7 @@ impl Keyspace {
 
     /// Where an answer belongs; the key is in its canonical form but for a directory,
     /// which keeps it as it was given.
-    fn routes_to_fill(&mut self, answer: Answer<'_>) -> Option<&mut CachedRoutes> {
+    fn routes_to_fill(&mut self, answer: CachedAnswer<'_>) -> Option<&mut CachedRoutes> {
         match self.strategy.slot(answer.key, answer.keyspace)? {
             Slot::Key(key) => Some(self.keys.entry(key.into()).or_default()),
             Slot::Bucket(bucket) => Some(self.buckets.entry(bucket).or_default()),
@@ -204,7 +204,7 @@ impl Keyspace {
 }
 
 /// What was asked and found.
-pub struct Answer<'a> {
+pub struct CachedAnswer<'a> {
     pub keyspace: &'a str,
     pub strategy: Strategy,
     pub key_type: KeyType,
@@ -217,7 +217,7 @@ pub struct Answer<'a> {
 /// Bytes of a key for which an entry counts as one more.
 const BYTES: usize = 128;
 
-impl Answer<'_> {
+impl CachedAnswer<'_> {
     /// A directory keeps a key as it was given, and a number may be given with any number of zeros.
     fn size(&self) -> usize {
         match self.strategy {
@@ -229,7 +229,7 @@ impl Answer<'_> {
 
 /// Keeps an answer that was read after the last `get`, unless routing has changed since. `as_of`: it goes for each entry of the
 /// shard, and all that ended before this transaction had been seen.
-pub fn keep(answer: Answer<'_>, found: &Rc<Found>, as_of: Option<Xid>) {
+pub fn keep(answer: CachedAnswer<'_>, found: &Rc<FoundEntry>, as_of: Option<Xid>) {
     if !is_usable() || IS_STALE.get() {
         return;
     }
@@ -239,7 +239,7 @@ pub fn keep(answer: Answer<'_>, found: &Rc<Found>, as_of: Option<Xid>) {
     }
     KEYSPACES.with_borrow_mut(|keyspaces| {
         if SIZE.get() + size > guc::route_cache_size() {
-            keyspaces.values_mut().for_each(Keyspace::forget_entries);
+            keyspaces.values_mut().for_each(CachedKeyspace::forget_entries);
             SIZE.set(0);
         }
         SIZE.set(SIZE.get() + size);
@@ -247,7 +247,7 @@ pub fn keep(answer: Answer<'_>, found: &Rc<Found>, as_of: Option<Xid>) {
             Some(known) => known,
             None => keyspaces
                 .entry(answer.keyspace.into())
-                .or_insert_with(|| Keyspace::new(answer.strategy, answer.key_type)),
+                .or_insert_with(|| CachedKeyspace::new(answer.strategy, answer.key_type)),
         };
         let intent = answer.intent;
         let shared = match as_of {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_long_key_counts_as_many_entries() {
         let key = format!("{}7", "0".repeat(1_000_000));
-        let answer = |key| Answer {
+        let answer = |key| CachedAnswer {
             keyspace: "k",
             strategy: Strategy::Directory,
             key_type: KeyType::Text,

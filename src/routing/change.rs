@@ -2,8 +2,8 @@
 //! cutover is on its way.
 
 use super::{RoutingError, guarded, name_list};
-use crate::catalog::keyspace::{self, Locked};
-use crate::catalog::routing::{self, Change};
+use crate::catalog::keyspace::{self, LockedKeyspace};
+use crate::catalog::routing::{self, RoutingChange};
 use crate::catalog::{event, misplaced_run, outdated, redirect, reference};
 use crate::error::Failure;
 use crate::placement::tenants;
@@ -13,17 +13,17 @@ use std::collections::BTreeSet;
 /// given as keys and, in the same order, shards. Slots of shards with a capacity change
 /// hands with them. A shard that is guarded knows of them first. Returns the version.
 pub fn replace(
-    keyspace: &Locked,
+    keyspace: &LockedKeyspace,
     old: &[String],
     new: (&[String], &[String]),
-    change: Change<'_>,
+    change: RoutingChange<'_>,
 ) -> Result<i64, Failure> {
     require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
     // A split looks at its target itself, which it tells as it opens it, and may have decided.
     if change.split_id.is_none() {
         match change {
-            Change { adopts: true, .. } => {}
-            Change { is_forced: true, .. } => outdated::require_current_or_named(&keyspace.name)?,
+            RoutingChange { adopts: true, .. } => {}
+            RoutingChange { is_forced: true, .. } => outdated::require_current_or_named(&keyspace.name)?,
             _ => outdated::require_current(&keyspace.name)?,
         }
         require_filled(&keyspace.name, new.1)?;
@@ -109,11 +109,12 @@ pub fn move_keys(
     let keyspace = keyspace::lock(keyspace)?;
     check_assigned(&keyspace, keys)?;
     let targets = vec![target.to_owned(); keys.len()];
-    let change = Change { reason: Some(reason), split_id: Some(split_id), version, ..Change::default() };
+    let change =
+        RoutingChange { reason: Some(reason), split_id: Some(split_id), version, ..RoutingChange::default() };
     replace(&keyspace, keys, (keys, &targets), change)
 }
 
-fn check_assigned(keyspace: &Locked, keys: &[String]) -> Result<(), RoutingError> {
+fn check_assigned(keyspace: &LockedKeyspace, keys: &[String]) -> Result<(), RoutingError> {
     let current = routing::current(&keyspace.name, keys);
     let missing: Vec<&str> =
         keys.iter().map(String::as_str).filter(|key| !current.contains_key(*key)).collect();
@@ -132,7 +133,7 @@ mod tests {
     use crate::catalog::keyspace;
     use crate::catalog::routing_history::{history, shard_at};
     use crate::catalog::shard::{self, NewShard};
-    use crate::routing::endpoint::Given;
+    use crate::routing::endpoint::GivenEndpoint;
     use crate::routing::{assign, rollback, topology};
     use pgrx::prelude::*;
 

@@ -3,11 +3,11 @@
 use super::authentication::{invalid, unknown};
 use super::endpoint;
 use crate::catalog::caller::Caller;
-use crate::catalog::keychain::{self as stored, Credential};
+use crate::catalog::keychain::{self as stored, StoredCredential};
 use crate::catalog::{endpoint as place, name, shard};
 use crate::error::{Failure, SqlState};
 use crate::keychain::error::KeychainError;
-use crate::keychain::kind::{self, Kind};
+use crate::keychain::kind::{self, CredentialKind};
 use crate::keychain::secret::Secret;
 use crate::keychain::{master_key, seal};
 
@@ -40,7 +40,12 @@ pub fn set(alias: &str, kind: &str, secret: &[u8], caller: &Caller) -> Result<()
 }
 
 /// The shards that use it; None: it has come meanwhile, from somebody else, and with shards perhaps.
-fn store(alias: &str, kind: &Kind, secret: &Secret, caller: &Caller) -> Result<Option<Vec<String>>, Failure> {
+fn store(
+    alias: &str,
+    kind: &CredentialKind,
+    secret: &Secret,
+    caller: &Caller,
+) -> Result<Option<Vec<String>>, Failure> {
     // Before the credential, as whoever says where they are takes them.
     stored::lock_shards_with(alias);
     stored::begin_change();
@@ -53,7 +58,7 @@ fn store(alias: &str, kind: &Kind, secret: &Secret, caller: &Caller) -> Result<O
     let keys = master_key::all()?;
     let first = keys.first().ok_or(KeychainError::NoMasterKey)?;
     let sealed = first.seal(alias, kind.name, &secret.json())?;
-    let credential = Credential { alias: alias.to_owned(), kind: kind.name.to_owned(), sealed };
+    let credential = StoredCredential { alias: alias.to_owned(), kind: kind.name.to_owned(), sealed };
     if before.is_some() {
         stored::replace(&credential, caller);
     } else if !stored::insert(&credential, caller) {
@@ -64,7 +69,7 @@ fn store(alias: &str, kind: &Kind, secret: &Secret, caller: &Caller) -> Result<O
 
 /// Below superuser nothing is set that the server would run or read, nor who the mover is: a shard
 /// may let some roles in without a proof, on its own sockets say.
-fn require_right(kind: &Kind, secret: &Secret, caller: &Caller) -> Result<(), Failure> {
+fn require_right(kind: &CredentialKind, secret: &Secret, caller: &Caller) -> Result<(), Failure> {
     let (what, hint) = if kind.acts_as_server() {
         (
             format!("a credential of kind \"{}\"", kind.name),
@@ -85,7 +90,7 @@ fn require_right(kind: &Kind, secret: &Secret, caller: &Caller) -> Result<(), Fa
     Err(Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, text).hint(hint))
 }
 
-fn kind_with_secret(name: &str) -> Result<&'static Kind, Failure> {
+fn kind_with_secret(name: &str) -> Result<&'static CredentialKind, Failure> {
     let names: Vec<&str> =
         kind::KINDS.iter().filter(|kind| kind.has_secret()).map(|kind| kind.name).collect();
     kind::by_name(name)

@@ -19,7 +19,7 @@ const LIBPQ: &str = "libpq";
 /// What a caller has given; None: it stays. Of a text that may be missing an empty one takes it
 /// away.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct GivenEndpoint {
     pub conninfo: Option<String>,
     pub client_conninfo: Option<String>,
     pub read_conninfo: Option<String>,
@@ -35,7 +35,7 @@ pub struct Given {
     pub notes: Option<String>,
 }
 
-impl Given {
+impl GivenEndpoint {
     fn has_parts(&self) -> bool {
         let texts = [&self.host, &self.database, &self.username, &self.options];
         self.port.is_some() || texts.iter().any(|text| text.is_some())
@@ -115,7 +115,7 @@ pub fn none() -> Endpoint {
 
 /// Says where a shard is from now on: the next session goes there, those of splits at their next
 /// step.
-pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failure> {
+pub fn set(shard_key: &str, given: &GivenEndpoint, caller: &Caller) -> Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     let before = endpoint::lock(&shard).unwrap_or_else(none);
     let after = given.applied_to(&shard.kind, &before)?;
@@ -177,7 +177,7 @@ pub fn changed(shard: &Shard) {
 
 /// As dblink and postgres_fdw have it: a connection string without a password, and none is
 /// stored here, is for superusers; so is what the mover shows a server of itself.
-pub fn require_right(kind: &str, given: &Given, caller: &Caller) -> Result<(), Failure> {
+pub fn require_right(kind: &str, given: &GivenEndpoint, caller: &Caller) -> Result<(), Failure> {
     let shows = kind == POSTGRES && (given.auth_kind.is_some() || given.credential_alias.is_some());
     if (shows || given.leads_somewhere()) && !caller.is_superuser() {
         Err(TopologyError::ConninfoOfSuperusers.into())

@@ -48,7 +48,7 @@ macro_rules! same_for_all {
 pub(super) use {client_conninfo, same_for_all};
 
 /// Where a key is to be found.
-pub struct Route {
+pub struct FoundRoute {
     pub shard_key: String,
     pub namespace: String,
     pub version: i64,
@@ -58,7 +58,7 @@ pub struct Route {
 
 /// What an entry and its shard say.
 #[derive(PartialEq, Eq)]
-pub struct Found {
+pub struct FoundEntry {
     pub version: i64,
     pub disabled: bool,
     pub shard_key: String,
@@ -68,7 +68,7 @@ pub struct Found {
     pub client_conninfo: Option<String>,
 }
 
-impl Found {
+impl FoundEntry {
     /// A split holds writes back.
     pub fn is_held(&self, intent: Intent) -> bool {
         self.disabled && intent == Intent::Write
@@ -81,10 +81,10 @@ impl Found {
         }
     }
 
-    pub fn route(&self) -> Result<Route, Failure> {
+    pub fn route(&self) -> Result<FoundRoute, Failure> {
         let conninfo =
             shard::conninfo_for_clients(self.conninfo.as_deref(), self.client_conninfo.as_deref())?;
-        Ok(Route {
+        Ok(FoundRoute {
             conninfo,
             shard_key: self.shard_key.clone(),
             namespace: self.namespace.clone(),

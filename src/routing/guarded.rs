@@ -6,7 +6,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::{master, standing};
-use crate::catalog::keyspace::Locked;
+use crate::catalog::keyspace::LockedKeyspace;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::standing_guard::StandingGuard;
 use crate::catalog::{routing, split, standing_guard};
@@ -27,7 +27,7 @@ const FOR_EACH_ENTRY: Duration = Duration::from_millis(1);
 
 /// Entries come to shards, in the same order, in the place of `old` ones.
 pub fn admit(
-    keyspace: &Locked,
+    keyspace: &LockedKeyspace,
     old: &[String],
     (names, shards): (&[String], &[String]),
 ) -> std::result::Result<(), Failure> {
@@ -91,7 +91,7 @@ fn lost(guard: &StandingGuard) {
 
 /// Without parts of ranges that are the shard's own already: cutting and joining asks nobody.
 fn gained(
-    keyspace: &Locked,
+    keyspace: &LockedKeyspace,
     before: &HashMap<String, String>,
     shard_key: &str,
     names: Vec<String>,
@@ -107,7 +107,7 @@ fn gained(
 }
 
 /// False: there is no guard of the keyspace there.
-fn tell(shard: &Shard, keyspace: &Locked, names: &[String]) -> Result<bool> {
+fn tell(shard: &Shard, keyspace: &LockedKeyspace, names: &[String]) -> Result<bool> {
     let limit = guc::remote_timeout().min(PATIENCE);
     let entries = u32::try_from(names.len()).unwrap_or(u32::MAX);
     let until = Instant::now() + limit + FOR_EACH_ENTRY * entries;

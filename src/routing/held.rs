@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 const PAUSE: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(10));
 
 /// How long a write has waited.
-pub struct Held {
+pub struct HeldWrite {
     deadline: Instant,
     pause: Backoff,
 }
 
-impl Held {
-    pub fn new() -> Held {
-        Held { deadline: Instant::now() + guc::route_wait_timeout(), pause: PAUSE }
+impl HeldWrite {
+    pub fn new() -> HeldWrite {
+        HeldWrite { deadline: Instant::now() + guc::route_wait_timeout(), pause: PAUSE }
     }
 
     /// Waits before the next look; an error where waiting cannot help. `key` is what is held back.

@@ -1,17 +1,17 @@
 //! Keyspaces and the tables in them.
 
 use super::{RoutingError, buckets, guarded, name_list, new_table};
-use crate::agent::new_table::Said;
+use crate::agent::new_table::SaidByShards;
 use crate::catalog::caller::Caller;
-use crate::catalog::in_use::Holder;
-use crate::catalog::keyspace::{self, Keyspace, Locked, UnknownKeyspace};
-use crate::catalog::table_policy::{self, Column, Listed, Policy, TableName};
+use crate::catalog::in_use::KeyspaceSplit;
+use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace, UnknownKeyspace};
+use crate::catalog::table_policy::{self, ListedTable, Policy, ShardByColumn, TableName};
 use crate::catalog::{
     in_use, local, lookup, misplaced_run, name, redirect, reference, routing, shard, split, standing_guard,
 };
 use crate::error::{Failure, SqlState, required};
 use crate::keys::key_type::KeyType;
-use crate::keys::strategy::{Kind, Missing, Strategy};
+use crate::keys::strategy::{MissingArgument, Strategy, StrategyKind};
 use crate::server::wake;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -63,8 +63,8 @@ struct Layout {
 }
 
 fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Layout, Failure> {
-    let Some(kind) = Kind::from_name(strategy) else {
-        let names = Kind::ALL.map(Kind::name).into_iter().chain([lookup::STRATEGY]);
+    let Some(kind) = StrategyKind::from_name(strategy) else {
+        let names = StrategyKind::ALL.map(StrategyKind::name).into_iter().chain([lookup::STRATEGY]);
         let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
         let problem = format!("\"{strategy}\" is not one of {}", names.join(", "));
         return Err(RoutingError::Invalid { argument: "strategy", problem }.into());
@@ -78,8 +78,8 @@ fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<La
                 (None, Some(_)) => Err(RoutingError::Invalid { argument: "shards", problem }.into()),
             }
         }
-        Err(Missing::Order) => Err(no_order(key_type).into()),
-        Err(Missing::Buckets) => {
+        Err(MissingArgument::Order) => Err(no_order(key_type).into()),
+        Err(MissingArgument::Buckets) => {
             let (buckets, shards) = in_buckets(rest)?;
             let strategy = kind.with(key_type.ordered(), Some(buckets)).map_err(|_| no_order(key_type))?;
             Ok(Layout { strategy, shards })
@@ -226,7 +226,8 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
     if policy == Policy::Sharded {
         settle_key_type(&keyspace, new.key_type, column_type)?;
     }
-    let listed = Listed { table_name: table.quoted(), shard_by: column, policy, origin: new.origin.clone() };
+    let listed =
+        ListedTable { table_name: table.quoted(), shard_by: column, policy, origin: new.origin.clone() };
     if !table_policy::insert(&keyspace, &listed, caller) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::TableExists { table, keyspace }.into());
@@ -240,7 +241,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
 }
 
 /// Before anything is locked: a shard may let them wait. What is wrong with the call itself is said first.
-fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<Said, Failure> {
+fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<SaidByShards, Failure> {
     let keyspace = keyspace::find(new.keyspace)?;
     check_schema(table, caller)?;
     // Looked at again under its lock: what is in use now is not worth a question to a shard that hangs.
@@ -251,7 +252,7 @@ fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<
         Policy::Sharded => (all.collect(), Some(shard_by(new)?)),
         Policy::Reference => (all.filter(|at| Some(&at.shard_key) == new.origin.as_ref()).collect(), None),
         // Nobody but the application knows where it is.
-        Policy::Global => return Ok(Said::Fits),
+        Policy::Global => return Ok(SaidByShards::Fits),
     };
     let said = new_table::look(table, column.as_deref(), shards);
     new_table::require(&said, table, column.as_deref())?;
@@ -329,11 +330,11 @@ fn check_origin(new: &NewTable<'_>, policy: Policy) -> Result<(), Failure> {
 /// Of the shard-by column, where this database has the table.
 fn type_of(table: &TableName, column: &str) -> Result<Option<pg_sys::Oid>, RoutingError> {
     match table_policy::column_here(table, column) {
-        Column::TableUnknown => Ok(None),
-        Column::Missing => {
+        ShardByColumn::TableUnknown => Ok(None),
+        ShardByColumn::Missing => {
             Err(RoutingError::UnknownColumn { column: column.to_owned(), table: table.quoted() })
         }
-        Column::Type(oid) => Ok(Some(oid)),
+        ShardByColumn::Type(oid) => Ok(Some(oid)),
     }
 }
 
@@ -341,7 +342,7 @@ fn type_of(table: &TableName, column: &str) -> Result<Option<pg_sys::Oid>, Routi
 /// keyspace's for good. Where none is known (the table is on other servers alone) keys
 /// are taken as text, and a later table may still say better.
 fn settle_key_type(
-    keyspace: &Locked,
+    keyspace: &LockedKeyspace,
     given: Option<pg_sys::Oid>,
     column: Option<pg_sys::Oid>,
 ) -> Result<(), RoutingError> {
@@ -394,7 +395,7 @@ fn notice_unknown_type() {
 }
 
 /// Keys that were assigned while they were text must be in the form that the type gives.
-fn check_keys_canonical(keyspace: &Locked, key_type: KeyType) -> Result<(), RoutingError> {
+fn check_keys_canonical(keyspace: &LockedKeyspace, key_type: KeyType) -> Result<(), RoutingError> {
     if key_type == KeyType::Text {
         return Ok(());
     }
@@ -409,11 +410,11 @@ fn check_keys_canonical(keyspace: &Locked, key_type: KeyType) -> Result<(), Rout
 }
 
 /// Splits that have not begun let it go, and move the other tables.
-fn leave_plans(keyspace: &Locked, table: &TableName) -> Result<(), Failure> {
+fn leave_plans(keyspace: &LockedKeyspace, table: &TableName) -> Result<(), Failure> {
     let holders = in_use::holders_of_table(&keyspace.name, &table.quoted());
     let in_split =
         |split| Failure::from(RoutingError::KeyspaceInSplit { keyspace: keyspace.name.clone(), split });
-    for Holder { split, is_planned, has_table, has_others } in holders {
+    for KeyspaceSplit { split, is_planned, has_table, has_others } in holders {
         match (is_planned, has_table, has_others) {
             (false, ..) => return Err(in_split(split)),
             (true, true, false) => {

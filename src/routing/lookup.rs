@@ -1,9 +1,9 @@
 //! The hot path: which shard holds a key. Takes no lock and no transaction id, so it
 //! works on a standby. What was found before comes from the cache.
 
-use super::cache::{self, Answer};
-use super::found::{Found, Intent, Route, client_conninfo, same_for_all};
-use super::held::Held;
+use super::cache::{self, CachedAnswer};
+use super::found::{FoundEntry, FoundRoute, Intent, client_conninfo, same_for_all};
+use super::held::HeldWrite;
 use super::owner::as_owner;
 use super::owners;
 use super::{RoutingError, after_start};
@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::keys::interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
-use crate::keys::strategy::{Lookup, Strategy};
+use crate::keys::strategy::{EntryLookup, Strategy};
 use crate::server::index_scan;
 use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
@@ -28,15 +28,15 @@ pub fn shard_of(key: &str, intent: Intent, keyspace: &str) -> Result<String, Fai
     Ok(find(key, intent, keyspace)?.shard_key.clone())
 }
 
-pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<Route, Failure> {
-    match known(key, intent, keyspace, Found::route) {
+pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<FoundRoute, Failure> {
+    match known(key, intent, keyspace, FoundEntry::route) {
         Some(route) => route,
         None => find(key, intent, keyspace)?.route(),
     }
 }
 
 /// What this session has found before; of a key of a lookup index by its owner.
-fn known<R>(key: &str, intent: Intent, keyspace: &str, answer: impl Fn(&Found) -> R) -> Option<R> {
+fn known<R>(key: &str, intent: Intent, keyspace: &str, answer: impl Fn(&FoundEntry) -> R) -> Option<R> {
     cache::get(key, intent, keyspace, &answer)
         .or_else(|| owners::get(key, keyspace, |owner, of| cache::get(owner, intent, of, &answer)))
 }
@@ -56,10 +56,10 @@ pub fn owner(key: &str, lookup: &str) -> Result<String, RoutingError> {
 }
 
 /// One look: what the keyspace is like, and the entry where there is one.
-struct Look {
+struct RouteLook {
     key_type: KeyType,
     strategy: Strategy,
-    found: Option<Found>,
+    found: Option<FoundEntry>,
     /// Of a range.
     span: Option<(Vec<u8>, Vec<u8>)>,
     /// What is said of the shard goes for each entry that it has.
@@ -137,7 +137,7 @@ thread_local! {
 }
 
 /// The entry of this name.
-fn look(name: &str, intent: Intent, keyspace: &str) -> Option<Look> {
+fn look(name: &str, intent: Intent, keyspace: &str) -> Option<RouteLook> {
     let query = match intent {
         Intent::Read => &READ,
         Intent::Write if shard_decision::is_here() => &WRITE,
@@ -147,7 +147,7 @@ fn look(name: &str, intent: Intent, keyspace: &str) -> Option<Look> {
 }
 
 /// The range in which a key is.
-fn look_in_ranges(key: &str, of: Ordered, intent: Intent, keyspace: &str) -> Option<Look> {
+fn look_in_ranges(key: &str, of: Ordered, intent: Intent, keyspace: &str) -> Option<RouteLook> {
     let query = match intent {
         Intent::Read => &READ_RANGE,
         Intent::Write if shard_decision::is_here() => &WRITE_RANGE,
@@ -157,15 +157,15 @@ fn look_in_ranges(key: &str, of: Ordered, intent: Intent, keyspace: &str) -> Opt
     sql::read_prepared(query, &[keyspace.into(), position.into()], |row| from_row(&row)).into_iter().next()
 }
 
-fn from_row(row: &Row<'_>) -> Look {
+fn from_row(row: &Row<'_>) -> RouteLook {
     let key_type = row.get::<String>(1).map(|name| KeyType::from_catalog(&name));
-    Look {
+    RouteLook {
         strategy: Strategy::from_catalog(&row.value::<String>(2), row.get(3), key_type),
         key_type: key_type.unwrap_or(KeyType::Text),
         span: row.get::<Vec<u8>>(11).zip(row.get::<Vec<u8>>(12)),
         same_for_all: row.get(13).unwrap_or(false),
         is_outdated: row.value(14),
-        found: row.get::<String>(6).map(|shard_key| Found {
+        found: row.get::<String>(6).map(|shard_key| FoundEntry {
             version: row.get(4).unwrap_or(0),
             disabled: row.value(5),
             shard_key,
@@ -183,20 +183,20 @@ fn look_canonical<'a>(
     key: &'a str,
     intent: Intent,
     keyspace: &str,
-) -> Result<(Cow<'a, str>, Look), RoutingError> {
+) -> Result<(Cow<'a, str>, RouteLook), RoutingError> {
     let unknown_keyspace = || RoutingError::UnknownKeyspace(keyspace.into());
     let first = look(key, intent, keyspace).ok_or_else(unknown_keyspace)?;
     let canonical = first.key_type.canonical(key);
     let found = match first.strategy.entry(&canonical) {
-        Lookup::Named(name) if name == key => Some(first),
-        Lookup::Named(name) => look(&name, intent, keyspace),
-        Lookup::Covering(of) => look_in_ranges(&canonical, of, intent, keyspace),
+        EntryLookup::Named(name) if name == key => Some(first),
+        EntryLookup::Named(name) => look(&name, intent, keyspace),
+        EntryLookup::Covering(of) => look_in_ranges(&canonical, of, intent, keyspace),
     };
     Ok((canonical, found.ok_or_else(unknown_keyspace)?))
 }
 
 /// Asks the tables, as the role that owns them: for a key's own route, or else for that of its owner.
-fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
+fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, RoutingError> {
     if !owners::is_lookup(keyspace) {
         match find_routed(key, intent, keyspace) {
             Err(RoutingError::UnknownKeyspace(_)) => {}
@@ -213,10 +213,10 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingE
 /// By what this session knows of the keyspace and of the shard, and what the entry itself says. It is the answer as of when
 /// the shard was last asked for, which stands until an invalidation comes, as that of a key that is known: the entry was the
 /// same then, which who has written it tells. None: the tables are to be asked.
-fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>> {
+fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEntry>> {
     let (strategy, key_type) = cache::keyspace(keyspace)?;
     let canonical = key_type.canonical(key);
-    let Lookup::Named(name) = strategy.entry(&canonical) else { return None };
+    let EntryLookup::Named(name) = strategy.entry(&canonical) else { return None };
     let entry = current_entry::find(keyspace, &name).ok().flatten().filter(|entry| !entry.is_disabled)?;
     let shard = match intent {
         Intent::Read => entry.reads_from.as_ref().unwrap_or(&entry.read_shard),
@@ -224,23 +224,23 @@ fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>> {
     };
     let found = cache::of_shard(shard, intent, keyspace, entry.written_by)?;
     let key = if strategy.is_directory() { key } else { &canonical };
-    cache::keep(Answer { keyspace, strategy, key_type, key, intent, span: None }, &found, None);
+    cache::keep(CachedAnswer { keyspace, strategy, key_type, key, intent, span: None }, &found, None);
     Some(found)
 }
 
 /// A write waits while a split holds the key's writes back; each look has a new snapshot.
-fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
+fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, RoutingError> {
     if intent == Intent::Write {
         after_start::wait(key)?;
     }
     if let Some(found) = by_entry(key, intent, keyspace) {
         return Ok(found);
     }
-    let mut held = Held::new();
+    let mut held = HeldWrite::new();
     loop {
         let as_of = index_scan::oldest_running();
         let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;
-        let Look { strategy, key_type, found, span, same_for_all, is_outdated } = look;
+        let RouteLook { strategy, key_type, found, span, same_for_all, is_outdated } = look;
         if is_outdated {
             as_owner(|| outdated::require_current(keyspace))?;
         }
@@ -255,7 +255,7 @@ fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, R
         let as_of = (same_for_all && !found.disabled).then_some(as_of);
         let found = Rc::new(found);
         let key = if strategy.is_directory() { key } else { &canonical };
-        let answer = Answer { keyspace, strategy, key_type, key, intent, span };
+        let answer = CachedAnswer { keyspace, strategy, key_type, key, intent, span };
         cache::keep(answer, &found, as_of);
         return Ok(found);
     }

@@ -1,7 +1,7 @@
 //! A table that is added: what its shards have said of it, for whoever adds it.
 
 use super::{RoutingError, name_list};
-use crate::agent::new_table::Said;
+use crate::agent::new_table::SaidByShards;
 use crate::catalog::keyspace;
 use crate::catalog::table_policy::TableName;
 use crate::error::{Failure, SqlState};
@@ -15,26 +15,26 @@ pub use crate::agent::new_table::look;
 const WRONG_OBJECT: SqlState = SqlState(*b"42809");
 
 /// What no split could ever move is no table of a keyspace.
-pub fn require(said: &Said, table: &TableName, column: Option<&str>) -> Result<(), Failure> {
+pub fn require(said: &SaidByShards, table: &TableName, column: Option<&str>) -> Result<(), Failure> {
     match said {
-        Said::Other { shard, kind } => {
+        SaidByShards::Other { shard, kind } => {
             let text = format!("\"{}\" is {kind} on shard \"{shard}\"", table.quoted());
             Err(Failure::new(WRONG_OBJECT, text)
                 .hint("Only rows of tables are sharded. Name the table; for partitions, name their root."))
         }
-        Said::NoColumn { .. } => {
+        SaidByShards::NoColumn { .. } => {
             let column = column.unwrap_or_default().to_owned();
             Err(RoutingError::UnknownColumn { column, table: table.quoted() }.into())
         }
-        Said::Fits | Said::Missing { .. } | Said::Nothing => Ok(()),
+        SaidByShards::Fits | SaidByShards::Missing { .. } | SaidByShards::Nothing => Ok(()),
     }
 }
 
 /// A table may come later: whoever has written its name wrong is told now.
-pub fn tell(said: &Said, table: &TableName, keyspace: &str) {
+pub fn tell(said: &SaidByShards, table: &TableName, keyspace: &str) {
     let table = table.quoted();
     match said {
-        Said::Missing { asked } => {
+        SaidByShards::Missing { asked } => {
             let arguments = if keyspace == keyspace::DEFAULT {
                 literal(&table)
             } else {
@@ -51,7 +51,7 @@ pub fn tell(said: &Said, table: &TableName, keyspace: &str) {
             ))
             .report(PgLogLevel::WARNING);
         }
-        Said::Nothing => {
+        SaidByShards::Nothing => {
             ErrorReport::new(
                 PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
                 format!("no shard could be asked whether it has table \"{table}\""),
@@ -60,6 +60,6 @@ pub fn tell(said: &Said, table: &TableName, keyspace: &str) {
             .set_hint("Before a split, shard_split_check() reports which tables are missing.")
             .report(PgLogLevel::NOTICE);
         }
-        Said::Fits | Said::Other { .. } | Said::NoColumn { .. } => {}
+        SaidByShards::Fits | SaidByShards::Other { .. } | SaidByShards::NoColumn { .. } => {}
     }
 }

@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 /// What is kept of a lookup index.
-struct Kept {
+struct KeptOwners {
     of: Box<str>,
     /// By key, as it was given.
     owners: HashMap<Box<str>, Box<str>>,
@@ -20,7 +20,7 @@ struct Kept {
 thread_local! {
     /// Names of lookup indexes, so that none is taken for another keyspace first.
     static NAMES: RefCell<HashSet<Box<str>>> = RefCell::default();
-    static LOOKUPS: RefCell<HashMap<Box<str>, Kept>> = RefCell::default();
+    static LOOKUPS: RefCell<HashMap<Box<str>, KeptOwners>> = RefCell::default();
     /// Of all of them; a long key counts as several.
     static SIZE: Cell<usize> = const { Cell::new(0) };
     static IS_STALE: Cell<bool> = const { Cell::new(true) };
@@ -98,7 +98,7 @@ fn keep(key: &str, lookup: &str, owner: &Owner) {
         SIZE.set(SIZE.get() + size);
         let kept = lookups
             .entry(lookup.into())
-            .or_insert_with(|| Kept { of: owner.of.as_str().into(), owners: HashMap::new() });
+            .or_insert_with(|| KeptOwners { of: owner.of.as_str().into(), owners: HashMap::new() });
         kept.owners.insert(key.into(), owner.key.as_str().into());
     });
 }

@@ -4,7 +4,7 @@ use super::after_start;
 use super::assign::{canonical_keys, check_directory};
 use super::change::replace;
 use crate::catalog::reference;
-use crate::catalog::routing::{self, Change};
+use crate::catalog::routing::{self, RoutingChange};
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::error::Failure;
 use crate::placement::choose::{self, PlacementStrategy};
@@ -34,7 +34,7 @@ pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Res
             return Ok(None);
         };
         let target = vec![shard.shard_key.clone()];
-        let change = Change { reason: Some("placed"), ..Change::default() };
+        let change = RoutingChange { reason: Some("placed"), ..RoutingChange::default() };
         replace(&keyspace, &[], (&keys, &target), change)?;
         Ok(Some(shard.shard_key))
     })

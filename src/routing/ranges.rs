@@ -4,8 +4,8 @@
 use super::assign::{check_not_in_split, check_takes_keys};
 use super::change::replace;
 use super::{RoutingError, after_start, name_list};
-use crate::catalog::keyspace::{self, Keyspace, Locked};
-use crate::catalog::routing::{self, Change, RangeEntry};
+use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
+use crate::catalog::routing::{self, RangeEntry, RoutingChange};
 use crate::catalog::{in_use, misplaced_run, shard};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
@@ -24,7 +24,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn carry_out(self, keyspace: &Locked, change: Change<'_>) -> Result<i64, Failure> {
+    fn carry_out(self, keyspace: &LockedKeyspace, change: RoutingChange<'_>) -> Result<i64, Failure> {
         if self.old.is_empty() && self.new.is_empty() {
             return Ok(keyspace::version(&keyspace.name));
         }
@@ -58,16 +58,16 @@ pub fn assign(
     if elsewhere.is_empty() && covers_entries(&there, &wanted, of) {
         return Ok(keyspace::version(&keyspace.name));
     }
-    let change = Change { reason, is_forced: force, ..Change::default() };
+    let change = RoutingChange { reason, is_forced: force, ..RoutingChange::default() };
     route_there(&wanted, of, there, shard_key).carry_out(&keyspace, change)
 }
 
 /// The same of what a shard says of a range, which may lead anywhere by now.
 pub fn adopt(
-    keyspace: &Locked,
+    keyspace: &LockedKeyspace,
     wanted: &Interval,
     shard_key: &str,
-    change: Change<'_>,
+    change: RoutingChange<'_>,
 ) -> Result<i64, Failure> {
     let of = order(keyspace)?;
     let there = routing::ranges(&keyspace.name, of, wanted);
@@ -103,7 +103,7 @@ pub fn covers(ranges: &[Interval], wanted: &Interval, of: Ordered) -> bool {
 
 /// Cuts ranges so that the interval is made of whole ones, and returns their names. What
 /// of it is not assigned, or not on the shard, is an error.
-pub fn carve(keyspace: &Locked, wanted: &Interval, shard_key: &str) -> Result<Vec<String>, Failure> {
+pub fn carve(keyspace: &LockedKeyspace, wanted: &Interval, shard_key: &str) -> Result<Vec<String>, Failure> {
     let of = order(keyspace)?;
     let there = routing::ranges(&keyspace.name, of, wanted);
     if !covers_entries(&there, wanted, of) {
@@ -129,7 +129,7 @@ pub fn carve(keyspace: &Locked, wanted: &Interval, shard_key: &str) -> Result<Ve
         }
     }
     let reason = format!("divided at {}", wanted.name(of));
-    exchange.carry_out(keyspace, Change { reason: Some(&reason), ..Change::default() })?;
+    exchange.carry_out(keyspace, RoutingChange { reason: Some(&reason), ..RoutingChange::default() })?;
     Ok(names)
 }
 
@@ -159,7 +159,7 @@ pub fn join(keyspace: &str, bounds: (Option<&str>, Option<&str>)) -> Result<i64,
         }
     }
     exchange.join(run, of);
-    exchange.carry_out(&keyspace, Change { reason: Some("ranges joined"), ..Change::default() })
+    exchange.carry_out(&keyspace, RoutingChange { reason: Some("ranges joined"), ..RoutingChange::default() })
 }
 
 impl Exchange {

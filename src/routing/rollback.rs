@@ -4,7 +4,7 @@ use super::assign::check_takes_keys;
 use super::change::replace;
 use super::{RoutingError, after_start, name_list};
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::routing::Change;
+use crate::catalog::routing::RoutingChange;
 use crate::catalog::shard::{self, TopologyError};
 use crate::catalog::{in_use, routing_history};
 use crate::error::Failure;
@@ -40,7 +40,7 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
         check_shard_of_old_policy(shard_key, version)?;
     }
     let reason = format!("rollback to version {version}");
-    let change = Change { reason: Some(&reason), unassigns: true, ..Change::default() };
+    let change = RoutingChange { reason: Some(&reason), unassigns: true, ..RoutingChange::default() };
     replace(&keyspace, &keys, (&back, &shards), change)
 }
 

@@ -1,26 +1,26 @@
 //! The shards of an interval of keys.
 
-use super::found::{Found, Intent, Route, client_conninfo};
-use super::held::Held;
+use super::found::{FoundEntry, FoundRoute, Intent, client_conninfo};
+use super::held::HeldWrite;
 use super::{RoutingError, after_start, ranges};
 use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::{keyspace, outdated};
 use crate::error::Failure;
-use crate::keys::interval::{Bound, Interval, Span};
+use crate::keys::interval::{Bound, Interval, KeySpan};
 use crate::server::sql;
 
 /// A part of the interval, and where it is to be found.
-pub struct Part {
+pub struct RangePart {
     pub lower: Bound,
     pub upper: Bound,
-    pub route: Route,
+    pub route: FoundRoute,
 }
 
 /// An entry that touches the interval.
-struct Look {
+struct RangeLook {
     interval: Interval,
-    found: Found,
+    found: FoundEntry,
 }
 
 /// The parts in their order, cut at the interval's bounds. A write waits while a split
@@ -29,11 +29,11 @@ pub fn route(
     bounds: (Option<&str>, Option<&str>),
     intent: Intent,
     keyspace: &str,
-) -> Result<Vec<Part>, Failure> {
+) -> Result<Vec<RangePart>, Failure> {
     let keyspace = keyspace::find(keyspace)?;
     let of = ranges::order(&keyspace)?;
     let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
-    let mut held = Held::new();
+    let mut held = HeldWrite::new();
     if intent == Intent::Write {
         after_start::wait(&wanted.name(of))?;
         outdated::require_current(&keyspace.name)?;
@@ -54,13 +54,13 @@ pub fn route(
             .filter_map(|part| part.interval.intersection(&wanted, of).map(|clipped| (clipped, part)))
             .map(|(clipped, part)| {
                 part.found.require_enabled()?;
-                Ok(Part { lower: clipped.lower, upper: clipped.upper, route: part.found.route()? })
+                Ok(RangePart { lower: clipped.lower, upper: clipped.upper, route: part.found.route()? })
             })
             .collect();
     }
 }
 
-fn look(span: &Span, intent: Intent, version: i64) -> Vec<Look> {
+fn look(span: &KeySpan, intent: Intent, version: i64) -> Vec<RangeLook> {
     let (shard, client) = match intent {
         Intent::Read => ("coalesce(e.reads_from, e.read_shard)", client_conninfo!(read)),
         Intent::Write => ("e.write_shard", client_conninfo!(write)),
@@ -71,9 +71,9 @@ fn look(span: &Span, intent: Intent, version: i64) -> Vec<Look> {
           WHERE {TOUCHED} ORDER BY lower(e.span)"
     );
     let args = [span.lower.clone().into(), span.upper.clone().into()];
-    sql::read(&query, &args, |row| Look {
+    sql::read(&query, &args, |row| RangeLook {
         interval: Interval { lower: row.get(1), upper: row.get(2) },
-        found: Found {
+        found: FoundEntry {
             version,
             disabled: row.value(3),
             shard_status: ShardStatus::from_catalog(&row.value::<String>(4)),

@@ -1,6 +1,6 @@
 //! Shards come, change and go.
 
-use super::endpoint::{self, Given};
+use super::endpoint::{self, GivenEndpoint};
 use super::guarded;
 use crate::agent::leave;
 use crate::catalog::caller::Caller;
@@ -20,7 +20,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 /// Returns the new shard's id.
-pub fn add(new: NewShard, given: &Given, caller: &Caller) -> Result<i64, Failure> {
+pub fn add(new: NewShard, given: &GivenEndpoint, caller: &Caller) -> Result<i64, Failure> {
     check_new(&new)?;
     endpoint::require_right(&new.kind, given, caller)?;
     let said = given.applied_to(&new.kind, &endpoint::none())?;
@@ -53,7 +53,7 @@ pub fn add_many(list: &str, prefix: &str, caller: &Caller) -> Result<Vec<String>
         if conninfo.is_empty() {
             continue;
         }
-        let given = Given { conninfo: Some(conninfo.to_owned()), ..Given::default() };
+        let given = GivenEndpoint { conninfo: Some(conninfo.to_owned()), ..GivenEndpoint::default() };
         let shard_key = next_name(prefix);
         let new = NewShard {
             shard_key: shard_key.clone(),
@@ -145,7 +145,7 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
 /// whoever else changes what a shard is used for; its guards before them, as by their steps.
 pub fn set_endpoint(
     shard_key: &str,
-    given: &Given,
+    given: &GivenEndpoint,
     active: Option<bool>,
     caller: &Caller,
 ) -> Result<(), Failure> {

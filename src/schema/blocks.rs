@@ -1,7 +1,7 @@
 //! Numbers that a shard alone gives out: they are no difference between two shards, and a copy gets its own.
 
 use super::object::Object;
-use crate::catalog::number_block::Given;
+use crate::catalog::number_block::GivenBlock;
 use crate::numbers::block::Block;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const KINDS: [&str; 4] = ["sequence", "table", "column", "partition"];
 const WORDS: [&str; 4] = ["START", "INCREMENT", "MINVALUE", "MAXVALUE"];
 
 /// Writes down the sequences of a shard without the numbers that it has for itself.
-pub fn leave_out(objects: &mut [Object], own: &[Given]) {
+pub fn leave_out(objects: &mut [Object], own: &[GivenBlock]) {
     for object in objects.iter_mut().filter(|object| KINDS.contains(&object.kind.as_str())) {
         object.definition = without(&object.definition, own, |_| String::new());
         object.statement =
@@ -21,7 +21,7 @@ pub fn leave_out(objects: &mut [Object], own: &[Given]) {
     }
 }
 
-fn without(text: &str, own: &[Given], of_block: impl Fn(i64) -> String) -> String {
+fn without(text: &str, own: &[GivenBlock], of_block: impl Fn(i64) -> String) -> String {
     replaced(text, |[start, increment, min, max]| {
         let [start, min, max]: [i64; 3] = [start.parse().ok()?, min.parse().ok()?, max.parse().ok()?];
         let like = start.checked_rem_euclid(increment.parse().ok()?)?;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn left(definition: &str) -> Object {
-        let own = Given { shard_key: "a".into(), range: [1000, 1999] };
+        let own = GivenBlock { shard_key: "a".into(), range: [1000, 1999] };
         let mut objects = [object(definition)];
         leave_out(&mut objects, &[own]);
         objects.into_iter().next().unwrap()

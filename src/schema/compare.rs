@@ -4,24 +4,24 @@ use super::object::Object;
 use std::collections::BTreeMap;
 
 /// What one of two shards has otherwise than the other; None: it does not have it.
-pub struct Difference<'a> {
+pub struct SchemaDifference<'a> {
     pub one: Option<&'a Object>,
     pub other: Option<&'a Object>,
 }
 
 /// What differs, in the order of the first one, then what only the other one has.
-pub fn differences<'a>(one: &'a [Object], other: &'a [Object]) -> Vec<Difference<'a>> {
+pub fn differences<'a>(one: &'a [Object], other: &'a [Object]) -> Vec<SchemaDifference<'a>> {
     let known = by_key(one);
     let found = by_key(other);
     let of_one = one.iter().filter(|object| !object.is_unused()).filter_map(|object| {
         let there = found.get(&object.key()).copied();
         let is_same = there.is_some_and(|there| there.definition == object.definition);
-        (!is_same).then_some(Difference { one: Some(object), other: there })
+        (!is_same).then_some(SchemaDifference { one: Some(object), other: there })
     });
     let of_other = other
         .iter()
         .filter(|object| !object.is_unused() && !known.contains_key(&object.key()))
-        .map(|object| Difference { one: None, other: Some(object) });
+        .map(|object| SchemaDifference { one: None, other: Some(object) });
     of_one.chain(of_other).collect()
 }
 

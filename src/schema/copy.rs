@@ -3,11 +3,11 @@
 use super::blocks;
 use super::compare::by_key;
 use super::error::SchemaError;
-use super::inventory::{Look, PATIENCE, path};
+use super::inventory::{PATIENCE, SchemaLook, path};
 use super::object::Object;
-use super::plan::{self, Namespaces, Plan, Step, Wanted};
+use super::plan::{self, Namespaces, SchemaPlan, SchemaStep, SchemaWanted};
 use crate::catalog::caller::Caller;
-use crate::catalog::number_block::Given;
+use crate::catalog::number_block::GivenBlock;
 use crate::catalog::shard;
 use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
@@ -23,13 +23,13 @@ const LEAST: Duration = Duration::from_millis(50);
 /// The target among the shards that are looked at.
 const TO: usize = 1;
 
-pub struct Copy<'a> {
+pub struct SchemaCopy<'a> {
     pub from: &'a str,
     pub to: &'a str,
     pub keyspace: &'a str,
     /// Tables beside those of the keyspace.
     pub also: &'a [String],
-    pub wanted: Wanted,
+    pub wanted: SchemaWanted,
     /// Nothing is made.
     pub dry_run: bool,
     /// How long each shard is waited for, in all.
@@ -37,20 +37,20 @@ pub struct Copy<'a> {
 }
 
 /// One thing that the other shard lacked.
-pub struct Line {
+pub struct CopyLine {
     pub kind: String,
     pub name: String,
     /// What makes it; None: it is not made.
     pub statement: Option<String>,
 }
 
-impl Copy<'_> {
+impl SchemaCopy<'_> {
     /// What was made, or would be, and what is not made.
-    pub fn run(&self) -> Result<Vec<Line>, Failure> {
+    pub fn run(&self) -> Result<Vec<CopyLine>, Failure> {
         if self.from == self.to {
             return Err(SchemaError::OneShard(self.from.to_owned()).into());
         }
-        let mut look = Look::open(&[self.from, self.to], self.keyspace, self.also, self.timeout)?;
+        let mut look = SchemaLook::open(&[self.from, self.to], self.keyspace, self.also, self.timeout)?;
         let mut found = look.inventories(|_| true)?;
         let (there, here) = (found.pop().unwrap_or_default(), found.pop().unwrap_or_default());
         look.require_tables(0, &here)?;
@@ -67,12 +67,16 @@ impl Copy<'_> {
             self.make(&mut look, &plan, &path(&to), [&here, &there])?;
         }
         let made = plan.together.into_iter().chain(plan.late).chain(plan.after);
-        let made = made.map(|Step { kind, name, statement }| Line { kind, name, statement: Some(statement) });
+        let made = made.map(|SchemaStep { kind, name, statement }| CopyLine {
+            kind,
+            name,
+            statement: Some(statement),
+        });
         Ok(made.chain(unmade(&mut look, &there)?).collect())
     }
 
     /// What is spread on the one shard has numbers of its own on the other one, too.
-    fn give_numbers(&self, look: &mut Look, plan: &mut Plan) -> Result<(), Failure> {
+    fn give_numbers(&self, look: &mut SchemaLook, plan: &mut SchemaPlan) -> Result<(), Failure> {
         let steps = || plan.together.iter().chain(&plan.late).chain(&plan.after);
         let wanted: BTreeSet<i64> = steps().flat_map(|step| blocks::wanted(&step.statement)).collect();
         if wanted.is_empty() {
@@ -86,13 +90,13 @@ impl Copy<'_> {
             step.statement = blocks::fill(&step.statement, &blocks);
         }
         let given =
-            blocks.values().map(|block| Given { shard_key: self.to.to_owned(), range: block.range() });
+            blocks.values().map(|block| GivenBlock { shard_key: self.to.to_owned(), range: block.range() });
         look.blocks.extend(given);
         Ok(())
     }
 
     /// In this very database CREATE INDEX CONCURRENTLY would wait for the end of whoever calls.
-    fn waits_for_itself(&self, plan: &Plan) -> Result<Option<String>, Failure> {
+    fn waits_for_itself(&self, plan: &SchemaPlan) -> Result<Option<String>, Failure> {
         let is_here = Caller::as_owner(|_| shard::by_key(self.to))?.conninfo.is_none();
         let mut indexes = plan.after.iter().filter(|step| is_here && step.kind == "index");
         Ok(indexes.next().map(|step| {
@@ -104,7 +108,13 @@ impl Copy<'_> {
     }
 
     /// `before`: what both had.
-    fn make(&self, look: &mut Look, plan: &Plan, path: &str, before: [&[Object]; 2]) -> Result<(), Failure> {
+    fn make(
+        &self,
+        look: &mut SchemaLook,
+        plan: &SchemaPlan,
+        path: &str,
+        before: [&[Object]; 2],
+    ) -> Result<(), Failure> {
         if !(plan.together.is_empty() && plan.late.is_empty()) {
             tell(look, "BEGIN")?;
             tell(look, &format!("SET LOCAL search_path = {path}"))?;
@@ -183,7 +193,7 @@ impl Copy<'_> {
 }
 
 /// What is on the first shard alone, and nobody makes. `there`: what the other one has of the tables, and for them.
-fn unmade(look: &mut Look, there: &[Object]) -> Result<Vec<Line>, Failure> {
+fn unmade(look: &mut SchemaLook, there: &[Object]) -> Result<Vec<CopyLine>, Failure> {
     let mut found = look.unmade()?;
     let (beside, here) = (found.pop().unwrap_or_default(), found.pop().unwrap_or_default());
     let known: BTreeSet<(&str, &str)> =
@@ -192,17 +202,17 @@ fn unmade(look: &mut Look, there: &[Object]) -> Result<Vec<Line>, Failure> {
     Ok(here
         .iter()
         .filter(is_missing)
-        .map(|object| Line { kind: object.kind.clone(), name: object.name.clone(), statement: None })
+        .map(|object| CopyLine { kind: object.kind.clone(), name: object.name.clone(), statement: None })
         .collect())
 }
 
-fn tell(look: &mut Look, statement: &str) -> Result<(), Failure> {
+fn tell(look: &mut SchemaLook, statement: &str) -> Result<(), Failure> {
     let question = |number: usize| (number == TO).then(|| Question::Own(statement.to_owned()));
     look.sessions.ask(question).map(drop)
 }
 
 /// A server says what it does not like, and not always of what.
-fn of(step: &Step, failure: Failure) -> Failure {
+fn of(step: &SchemaStep, failure: Failure) -> Failure {
     let text = format!("{} {}: {}", step.kind, step.name, failure.message);
     // What a role with the grant option has granted is granted by it there, too.
     let is_by_another = step.kind == "grant" && step.statement.starts_with("SET LOCAL ROLE ");

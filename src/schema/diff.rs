@@ -1,14 +1,14 @@
 //! What two shards have otherwise.
 
-use super::compare::{self, Difference};
+use super::compare::{self, SchemaDifference};
 use super::error::SchemaError;
-use super::inventory::Look;
+use super::inventory::SchemaLook;
 use super::object::Object;
 use crate::error::Failure;
 use std::time::Duration;
 
 /// One thing that differs, for people; None: that shard does not have it.
-pub struct Line {
+pub struct DiffLine {
     pub kind: String,
     pub object: String,
     pub in_a: Option<String>,
@@ -20,19 +20,19 @@ pub fn run(
     keyspace: &str,
     also: &[String],
     timeout: Duration,
-) -> Result<Vec<Line>, Failure> {
+) -> Result<Vec<DiffLine>, Failure> {
     if shards[0] == shards[1] {
         return Err(SchemaError::OneShard(shards[0].to_owned()).into());
     }
-    let found = Look::open(&shards, keyspace, also, timeout)?.inventories(|_| true)?;
+    let found = SchemaLook::open(&shards, keyspace, also, timeout)?.inventories(|_| true)?;
     let [a, b] = found.as_slice() else { return Ok(Vec::new()) };
     Ok(compare::differences(a, b).into_iter().filter_map(line).collect())
 }
 
-fn line(difference: Difference<'_>) -> Option<Line> {
+fn line(difference: SchemaDifference<'_>) -> Option<DiffLine> {
     let object = difference.one.or(difference.other)?;
     let text = |object: &Object| object.definition.clone();
-    Some(Line {
+    Some(DiffLine {
         kind: object.kind.clone(),
         object: object.name.clone(),
         in_a: difference.one.map(text),

@@ -4,13 +4,13 @@ use super::blocks;
 use super::error::SchemaError;
 use super::object::Object;
 use crate::catalog::caller::Caller;
-use crate::catalog::number_block::{self, Given};
-use crate::catalog::table_policy::{self, Listed, TableName};
+use crate::catalog::number_block::{self, GivenBlock};
+use crate::catalog::table_policy::{self, ListedTable, TableName};
 use crate::catalog::{keyspace, shard};
 use crate::error::Failure;
 use crate::query::login::{self, Entrance};
 use crate::query::opening::Manners;
-use crate::query::sessions::Sessions;
+use crate::query::sessions::QuerySessions;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::ident;
 use crate::remote::template::{fill, sql, text};
@@ -40,21 +40,21 @@ const SETTINGS: &str = "SET jit = off; SET quote_all_identifiers = off; SET tran
     SET check_function_bodies = off; SET search_path = pg_catalog, pg_temp";
 
 /// Tables that are looked at, on some shards.
-pub struct Look {
+pub struct SchemaLook {
     tables: Vec<TableName>,
-    pub sessions: Sessions,
+    pub sessions: QuerySessions,
     /// The numbers that shards have for themselves.
-    pub blocks: Vec<Given>,
+    pub blocks: Vec<GivenBlock>,
 }
 
-impl Look {
+impl SchemaLook {
     /// The tables of a keyspace and others beside them, on shards by their keys.
     pub fn open(
         shards: &[&str],
         keyspace: &str,
         also: &[String],
         timeout: Duration,
-    ) -> Result<Look, Failure> {
+    ) -> Result<SchemaLook, Failure> {
         let manners = Manners::of_caller();
         let (tables, ways) = Caller::as_owner(|caller| {
             keyspace::find(keyspace)?;
@@ -71,10 +71,10 @@ impl Look {
             let ways = ways.collect::<Result<Vec<_>, Failure>>()?;
             Ok::<_, Failure>((tables, ways))
         })?;
-        let mut sessions = Sessions::open(ways, &[], &manners, timeout, false)?;
+        let mut sessions = QuerySessions::open(ways, &[], &manners, timeout, false)?;
         let patience = PATIENCE.as_millis();
         sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {patience}"))))?;
-        Ok(Look { tables, sessions, blocks: number_block::known() })
+        Ok(SchemaLook { tables, sessions, blocks: number_block::known() })
     }
 
     /// What each of the shards has, in the order in which it can be made; of those alone that are asked for.
@@ -122,7 +122,7 @@ impl Look {
             objects.sort_by_key(|(step, _)| *step);
             let mut objects: Vec<Object> = objects.into_iter().map(|(_, object)| object).collect();
             let key = &self.sessions.shards()[number].shard.shard_key;
-            let own: Vec<Given> =
+            let own: Vec<GivenBlock> =
                 self.blocks.iter().filter(|given| given.shard_key == *key).cloned().collect();
             blocks::leave_out(&mut objects, &own);
             objects
@@ -233,7 +233,7 @@ pub fn path(namespace: &str) -> String {
 }
 
 fn tables(keyspace: &str, also: &[String]) -> Result<Vec<TableName>, Failure> {
-    let everywhere = table_policy::all(keyspace).into_iter().filter(Listed::is_everywhere);
+    let everywhere = table_policy::all(keyspace).into_iter().filter(ListedTable::is_everywhere);
     let names = everywhere.map(|listed| listed.table_name);
     let names: Vec<String> = names.chain(also.iter().cloned()).collect();
     if names.is_empty() {

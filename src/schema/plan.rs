@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct SchemaWanted {
     /// Without it, indexes that keep nothing out, and foreign keys: they cost least after the rows have come.
     pub secondary: bool,
     /// Owners, grants and what is taken from PUBLIC.
@@ -17,7 +17,7 @@ pub struct Wanted {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct SchemaStep {
     pub kind: String,
     pub name: String,
     pub statement: String,
@@ -25,15 +25,15 @@ pub struct Step {
 
 /// First all of `together` and `late`, in one transaction; then each of `after` by itself.
 #[derive(Debug, Default)]
-pub struct Plan {
-    pub together: Vec<Step>,
-    pub after: Vec<Step>,
+pub struct SchemaPlan {
+    pub together: Vec<SchemaStep>,
+    pub after: Vec<SchemaStep>,
     /// What is left of that transaction: it locks tables that are there, and whoever writes them waits from then on to the
     /// end.
-    pub late: Vec<Step>,
+    pub late: Vec<SchemaStep>,
     pub made_late: Vec<Object>,
     /// The end of `together`.
-    comments: Vec<Step>,
+    comments: Vec<SchemaStep>,
     /// Of what is made together: what it has to be like then.
     pub made: Vec<Object>,
     /// With one of these nothing is made.
@@ -47,13 +47,13 @@ pub struct Namespaces<'a> {
     pub to: &'a str,
 }
 
-pub fn make(from: &[Object], to: &[Object], wanted: Wanted, namespaces: Namespaces<'_>) -> Plan {
+pub fn make(from: &[Object], to: &[Object], wanted: SchemaWanted, namespaces: Namespaces<'_>) -> SchemaPlan {
     let there = by_key(to);
     let names = |kind: &str| -> BTreeSet<&str> {
         to.iter().filter(|object| object.key().0 == kind).map(|object| object.name.as_str()).collect()
     };
     let maker = Maker { to, tables: names("table"), schemas: names("schema"), namespaces };
-    let mut plan = Plan::default();
+    let mut plan = SchemaPlan::default();
     let partitioned: BTreeSet<&str> =
         from.iter().filter(|object| object.is_partitioned()).map(|object| object.name.as_str()).collect();
     let foreign: BTreeSet<&str> = from
@@ -85,7 +85,7 @@ pub fn make(from: &[Object], to: &[Object], wanted: Wanted, namespaces: Namespac
 
 /// What came with what was made and neither of both shards had: a right that the server gives to whatever is new, or a
 /// function of somebody there that was meant by no text and was found by one.
-pub fn beside<'a>(after: &'a [Object], before: [&[Object]; 2], wanted: Wanted) -> Option<&'a Object> {
+pub fn beside<'a>(after: &'a [Object], before: [&[Object]; 2], wanted: SchemaWanted) -> Option<&'a Object> {
     let known = before.map(by_key);
     let is_used = |object: &Object| {
         known.iter().any(|shard| shard.get(&object.key()).is_some_and(|found| !found.is_unused()))
@@ -98,7 +98,7 @@ pub fn beside<'a>(after: &'a [Object], before: [&[Object]; 2], wanted: Wanted) -
     })
 }
 
-fn is_wanted(object: &Object, partitioned: &BTreeSet<&str>, wanted: Wanted) -> bool {
+fn is_wanted(object: &Object, partitioned: &BTreeSet<&str>, wanted: SchemaWanted) -> bool {
     // What a partitioned table has, it gets with itself: no server makes it later without keeping writers waiting.
     let is_later = object.on_table.as_deref().is_some_and(|table| !partitioned.contains(table));
     let is_secondary = match object.kind.as_str() {
@@ -146,7 +146,7 @@ impl Maker<'_> {
     }
 
     /// Both have it, and not alike. What somebody says about it is his own.
-    fn otherwise(&self, object: &Object, found: &Object, plan: &mut Plan) {
+    fn otherwise(&self, object: &Object, found: &Object, plan: &mut SchemaPlan) {
         let is_but = |state: &str| found.definition == format!("{} {state}", object.definition);
         if object.is(&["foreign key", "check"]) && is_but("NOT VALID") {
             plan.after.extend(validation(object));
@@ -158,7 +158,7 @@ impl Maker<'_> {
         }
     }
 
-    fn missing(&self, object: &Object, plan: &mut Plan) {
+    fn missing(&self, object: &Object, plan: &mut SchemaPlan) {
         let is_there = object.on_table.as_deref().is_some_and(|table| self.tables.contains(table));
         // With its table it comes by itself.
         if object.kind == "column" {
@@ -239,7 +239,7 @@ impl Maker<'_> {
     }
 
     /// Rows may be there, and whoever writes them.
-    fn beside_rows(&self, object: &Object, statement: String, plan: &mut Plan) {
+    fn beside_rows(&self, object: &Object, statement: String, plan: &mut SchemaPlan) {
         let table = object.on_table.as_deref().unwrap_or_default();
         let is_partitioned = self.to.iter().any(|o| o.is_partitioned() && o.name == table);
         match object.kind.as_str() {
@@ -253,7 +253,7 @@ impl Maker<'_> {
             }
             "index" => {
                 let statement = statement.replacen("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ", 1);
-                plan.after.push(Step { statement, ..step(object, String::new()) });
+                plan.after.push(SchemaStep { statement, ..step(object, String::new()) });
             }
             "foreign key" | "check" => {
                 let is_valid = !object.definition.ends_with(" NOT VALID");
@@ -294,7 +294,7 @@ fn qualifies(text: &str, name: &str) -> bool {
     })
 }
 
-fn together(object: &Object, statement: String, plan: &mut Plan) {
+fn together(object: &Object, statement: String, plan: &mut SchemaPlan) {
     let step = step(object, statement);
     match object.kind.as_str() {
         "comment" => plan.comments.push(step),
@@ -303,12 +303,12 @@ fn together(object: &Object, statement: String, plan: &mut Plan) {
     plan.made.push(object.clone());
 }
 
-fn late(object: &Object, statement: String, plan: &mut Plan) {
+fn late(object: &Object, statement: String, plan: &mut SchemaPlan) {
     plan.late.push(step(object, statement));
     plan.made_late.push(object.clone());
 }
 
-fn is_said_of_late(object: &Object, plan: &Plan) -> bool {
+fn is_said_of_late(object: &Object, plan: &SchemaPlan) -> bool {
     let is_late = |kind: &str| plan.late.iter().any(|step| step.kind == kind);
     let is_of = |name: &String| plan.late.iter().any(|step| step.kind == "foreign key" && step.name == *name);
     match object.kind.as_str() {
@@ -325,12 +325,12 @@ fn constraint_of(object: &Object) -> Option<String> {
     Some(format!("{table}: {}", name.strip_suffix(&format!(" ON {table}"))?))
 }
 
-fn step(object: &Object, statement: String) -> Step {
-    Step { kind: object.kind.clone(), name: object.name.clone(), statement }
+fn step(object: &Object, statement: String) -> SchemaStep {
+    SchemaStep { kind: object.kind.clone(), name: object.name.clone(), statement }
 }
 
 /// Of a constraint that holds for what comes, for what is there.
-fn validation(object: &Object) -> Option<Step> {
+fn validation(object: &Object) -> Option<SchemaStep> {
     let table = object.on_table.as_deref()?;
     let name = object.name.strip_prefix(table)?.strip_prefix(": ")?;
     Some(step(object, format!("ALTER TABLE {table} VALIDATE CONSTRAINT {name}")))

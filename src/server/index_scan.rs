@@ -15,14 +15,14 @@ const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 const KEEP: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
 
 /// A unique index over texts, and what is read of the row that it leads to.
-pub struct Index {
+pub struct TextIndex {
     table: &'static CStr,
     name: &'static CStr,
     keys: &'static [&'static CStr],
     /// Rows in which this column is not NULL are not in it.
     only_null: Option<&'static CStr>,
     columns: &'static [&'static CStr],
-    known: RefCell<Option<(u64, Option<Rc<Known>>)>>,
+    known: RefCell<Option<(u64, Option<Rc<KnownIndex>>)>>,
 }
 
 /// The index cannot be used for now: it is gone, invalid, or another one, or the table is not what it was.
@@ -30,7 +30,7 @@ pub struct Index {
 pub struct Unusable;
 
 /// Where index and columns are.
-struct Known {
+struct KnownIndex {
     table: pg_sys::Oid,
     index: pg_sys::Oid,
     /// Of each key, what it is compared by.
@@ -86,12 +86,12 @@ pub fn oldest_running() -> Xid {
 }
 
 /// A row, for as long as it is looked at.
-pub struct Row {
+pub struct IndexedRow {
     slot: *mut pg_sys::TupleTableSlot,
-    known: Rc<Known>,
+    known: Rc<KnownIndex>,
 }
 
-impl Row {
+impl IndexedRow {
     /// A column by its position in `columns`, from 0; None: it is NULL.
     pub fn text(&self, column: usize) -> Option<String> {
         let number = *self.known.columns.get(column)?;
@@ -146,22 +146,22 @@ impl Row {
 }
 
 /// Table and index, both locked.
-struct Opened {
+struct OpenIndex {
     table: pg_sys::Relation,
     index: pg_sys::Relation,
 }
 
-impl Index {
+impl TextIndex {
     pub const fn new(
         (table, name): (&'static CStr, &'static CStr),
         keys: &'static [&'static CStr],
         only_null: Option<&'static CStr>,
         columns: &'static [&'static CStr],
-    ) -> Index {
-        Index { table, name, keys, only_null, columns, known: RefCell::new(None) }
+    ) -> TextIndex {
+        TextIndex { table, name, keys, only_null, columns, known: RefCell::new(None) }
     }
 
-    fn known(&self) -> Option<Rc<Known>> {
+    fn known(&self) -> Option<Rc<KnownIndex>> {
         let epoch = EPOCH.get();
         if let Some((as_of, known)) = self.known.borrow().as_ref()
             && *as_of == epoch
@@ -177,7 +177,7 @@ impl Index {
     }
 
     /// Looks whether everything is as it should be, which holds until an invalidation says otherwise.
-    fn find(&self, table: pg_sys::Oid) -> Option<Known> {
+    fn find(&self, table: pg_sys::Oid) -> Option<KnownIndex> {
         // SAFETY: in a transaction, with relations that are open; a table that is locked keeps its indexes.
         unsafe {
             let relation = pg_sys::try_relation_open(table, LOCK);
@@ -192,7 +192,7 @@ impl Index {
 
     /// # Safety
     /// The table is open.
-    unsafe fn find_index(&self, table: pg_sys::Oid) -> Option<Known> {
+    unsafe fn find_index(&self, table: pg_sys::Oid) -> Option<KnownIndex> {
         // SAFETY: look-ups in the system cache, of names that end with a zero.
         let column = |name: &CStr| unsafe {
             let number = pg_sys::get_attnum(table, name.as_ptr());
@@ -219,11 +219,11 @@ impl Index {
             }
             let collations = collations(relation, table, &keys, only_null);
             pg_sys::relation_close(relation, KEEP);
-            Some(Known { table, index, collations: collations?, columns })
+            Some(KnownIndex { table, index, collations: collations?, columns })
         }
     }
 
-    fn open(&self) -> Option<(Rc<Known>, Opened)> {
+    fn open(&self) -> Option<(Rc<KnownIndex>, OpenIndex)> {
         // A lock that is granted tells of what has been changed before.
         for _ in 0..3 {
             let known = self.known()?;
@@ -234,7 +234,7 @@ impl Index {
                 if !table.is_null() && EPOCH.get() == epoch && self.is_as_of(epoch) {
                     return Some((
                         known.clone(),
-                        Opened { table, index: pg_sys::index_open(known.index, LOCK) },
+                        OpenIndex { table, index: pg_sys::index_open(known.index, LOCK) },
                     ));
                 }
                 if !table.is_null() {
@@ -252,9 +252,9 @@ impl Index {
     /// Reads the rows with these keys, as a statement would that begins now: for each one that there is, `read`, which asks the
     /// server for nothing. As many keys as the index has.
     pub fn rows<'a, const N: usize>(
-        index: &'static LocalKey<Index>,
+        index: &'static LocalKey<TextIndex>,
         keys: impl Iterator<Item = [&'a str; N]>,
-        mut read: impl FnMut([&'a str; N], &Row),
+        mut read: impl FnMut([&'a str; N], &IndexedRow),
     ) -> Result<(), Unusable> {
         let opened = index.with(|index| if index.keys.len() == N { index.open() } else { None });
         let (known, opened) = opened.ok_or(Unusable)?;
@@ -265,7 +265,7 @@ impl Index {
             let snapshot = pg_sys::GetActiveSnapshot();
             let scan = majors::index_beginscan(opened.table, opened.index, snapshot, N as i32);
             let slot = pg_sys::table_slot_create(opened.table, std::ptr::null_mut());
-            let row = Row { slot, known };
+            let row = IndexedRow { slot, known };
             for wanted in keys {
                 if row.look(scan, wanted) {
                     read(wanted, &row);

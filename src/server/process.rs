@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int};
 
 /// What a worker is. Its name is the `backend_type` in `pg_stat_activity`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum WorkerKind {
     Launcher,
     Coordinator,
     Sweeper,
@@ -26,30 +26,30 @@ const REFERENCES: &str = "shardmaster reference tables";
 const INQUIRER: &str = "shardmaster inquirer";
 const SPLIT: &str = "shardmaster split ";
 
-impl Kind {
+impl WorkerKind {
     pub fn name(self) -> String {
         match self {
-            Kind::Launcher => LAUNCHER.into(),
-            Kind::Coordinator => COORDINATOR.into(),
-            Kind::Sweeper => SWEEPER.into(),
-            Kind::Settler => SETTLER.into(),
-            Kind::Looker => LOOKER.into(),
-            Kind::References => REFERENCES.into(),
-            Kind::Inquirer => INQUIRER.into(),
-            Kind::Split(id) => format!("{SPLIT}{id}"),
+            WorkerKind::Launcher => LAUNCHER.into(),
+            WorkerKind::Coordinator => COORDINATOR.into(),
+            WorkerKind::Sweeper => SWEEPER.into(),
+            WorkerKind::Settler => SETTLER.into(),
+            WorkerKind::Looker => LOOKER.into(),
+            WorkerKind::References => REFERENCES.into(),
+            WorkerKind::Inquirer => INQUIRER.into(),
+            WorkerKind::Split(id) => format!("{SPLIT}{id}"),
         }
     }
 
-    fn parse(name: &str) -> Option<Kind> {
+    fn parse(name: &str) -> Option<WorkerKind> {
         match name {
-            LAUNCHER => Some(Kind::Launcher),
-            COORDINATOR => Some(Kind::Coordinator),
-            SWEEPER => Some(Kind::Sweeper),
-            SETTLER => Some(Kind::Settler),
-            LOOKER => Some(Kind::Looker),
-            REFERENCES => Some(Kind::References),
-            INQUIRER => Some(Kind::Inquirer),
-            _ => name.strip_prefix(SPLIT)?.parse().ok().map(Kind::Split),
+            LAUNCHER => Some(WorkerKind::Launcher),
+            COORDINATOR => Some(WorkerKind::Coordinator),
+            SWEEPER => Some(WorkerKind::Sweeper),
+            SETTLER => Some(WorkerKind::Settler),
+            LOOKER => Some(WorkerKind::Looker),
+            REFERENCES => Some(WorkerKind::References),
+            INQUIRER => Some(WorkerKind::Inquirer),
+            _ => name.strip_prefix(SPLIT)?.parse().ok().map(WorkerKind::Split),
         }
     }
 }
@@ -58,7 +58,7 @@ impl Kind {
 #[derive(Clone, Copy)]
 pub struct Process {
     pub pid: i32,
-    pub kind: Kind,
+    pub kind: WorkerKind,
     latch: *mut pg_sys::Latch,
 }
 
@@ -109,12 +109,12 @@ pub fn of_database(database: pg_sys::Oid) -> Vec<Process> {
 }
 
 /// Whether a worker of this kind runs in a database.
-pub fn runs(database: pg_sys::Oid, kind: Kind) -> bool {
+pub fn runs(database: pg_sys::Oid, kind: WorkerKind) -> bool {
     of_database(database).iter().any(|process| process.kind == kind)
 }
 
 /// What the background worker with this pid is, if it is one of the extension.
-fn kind_of(pid: c_int) -> Option<Kind> {
+fn kind_of(pid: c_int) -> Option<WorkerKind> {
     // SAFETY: returns NULL or a NUL-terminated copy in a static buffer, which is read
     // before the next call.
     unsafe {
@@ -122,6 +122,6 @@ fn kind_of(pid: c_int) -> Option<Kind> {
         if name.is_null() {
             return None;
         }
-        Kind::parse(CStr::from_ptr(name).to_str().ok()?)
+        WorkerKind::parse(CStr::from_ptr(name).to_str().ok()?)
     }
 }

@@ -1,6 +1,6 @@
 //! How background workers are started.
 
-use super::process::Kind;
+use super::process::WorkerKind;
 use super::sql;
 use pgrx::bgworkers::BackgroundWorkerBuilder;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -16,7 +16,7 @@ pub fn split_worker(
     database: pg_sys::Oid,
     role: Option<pg_sys::Oid>,
 ) -> BackgroundWorkerBuilder {
-    let name = Kind::Split(split_id).name();
+    let name = WorkerKind::Split(split_id).name();
     let role = role.unwrap_or(pg_sys::InvalidOid);
     BackgroundWorkerBuilder::new(&name)
         .set_type(&name)

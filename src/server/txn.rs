@@ -77,11 +77,11 @@ pub fn unless_locked_with<R, E>(
 
 /// How long `within` waits for a lock.
 #[derive(Clone, Copy)]
-pub struct Patience(&'static str);
+pub struct LockTimeout(&'static str);
 
-pub const SOON: Patience = Patience("SET LOCAL lock_timeout = '200ms'");
+pub const SOON: LockTimeout = LockTimeout("SET LOCAL lock_timeout = '200ms'");
 /// For one of many attempts.
-pub const AT_ONCE: Patience = Patience("SET LOCAL lock_timeout = '20ms'");
+pub const AT_ONCE: LockTimeout = LockTimeout("SET LOCAL lock_timeout = '20ms'");
 
 /// Like `try_transaction`; None: somebody holds a lock that the body needs, and nothing is done.
 pub fn soon<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
@@ -89,7 +89,7 @@ pub fn soon<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
 }
 
 /// The same with another patience.
-pub fn within<R, E>(patience: Patience, body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+pub fn within<R, E>(patience: LockTimeout, body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
     unless_locked(|| {
         crate::server::sql::write(patience.0, &[]);
         body()

@@ -102,21 +102,21 @@ pub fn report_as(status: WorkerStatus, text: &str) {
 
 /// What was published before, which is said again when this is dropped: whoever says that
 /// it waits does so for no longer than it waits.
-pub struct Said(WorkerStatus, String);
+pub struct StatusScope(WorkerStatus, String);
 
 /// Keeps what is published now for the end of the caller's block.
 #[must_use]
-pub fn said() -> Said {
-    SAID.with_borrow(|(status, text)| Said(*status, text.clone()))
+pub fn said() -> StatusScope {
+    SAID.with_borrow(|(status, text)| StatusScope(*status, text.clone()))
 }
 
-impl Said {
+impl StatusScope {
     pub fn text(&self) -> &str {
         &self.1
     }
 }
 
-impl Drop for Said {
+impl Drop for StatusScope {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             report_as(self.0, &self.1);

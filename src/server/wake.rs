@@ -1,7 +1,7 @@
 //! How a session's request reaches the workers: at its commit, by their latches.
 
 use super::preload::{in_binary_upgrade, preloaded};
-use super::process::{self, Kind, Process};
+use super::process::{self, Process, WorkerKind};
 use super::spawn;
 use crate::guc;
 use crate::server::database;
@@ -50,7 +50,7 @@ pub fn split_on_commit(split_id: i64) {
 /// Starts a split's worker once the current transaction has committed, where none runs and no coordinator
 /// can be.
 pub fn missing_split_on_commit(split_id: i64) {
-    let is_missing = || !process::runs(database::id(), Kind::Split(split_id));
+    let is_missing = || !process::runs(database::id(), WorkerKind::Split(split_id));
     if !in_binary_upgrade() && coordination_missing().is_some() && is_missing() {
         start_on_commit(split_id);
     }
@@ -82,7 +82,7 @@ pub fn references_on_commit() {
 /// Wakes the coordinator now, without an error and without memory of the server.
 pub fn coordinator() {
     let found = process::of_database(database::id());
-    found.iter().filter(|process| process.kind == Kind::Coordinator).for_each(Process::wake);
+    found.iter().filter(|process| process.kind == WorkerKind::Coordinator).for_each(Process::wake);
 }
 
 /// Wakes the sweeper once the current transaction has committed.
@@ -145,23 +145,23 @@ unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_
 impl Requests {
     /// After the commit nothing may fail: an error would take the server down.
     fn carry_out(self) {
-        let wake = |found: Vec<Process>, wanted: &dyn Fn(Kind) -> bool| {
+        let wake = |found: Vec<Process>, wanted: &dyn Fn(WorkerKind) -> bool| {
             found.iter().filter(|p| wanted(p.kind)).for_each(Process::wake);
         };
         if self.launcher {
-            wake(process::of_database(pg_sys::InvalidOid), &|kind| kind == Kind::Launcher);
+            wake(process::of_database(pg_sys::InvalidOid), &|kind| kind == WorkerKind::Launcher);
         }
         if self.coordinator || self.sweeper {
             // SAFETY: a plain variable, set when this session connected.
             let database = unsafe { pg_sys::MyDatabaseId };
             wake(process::of_database(database), &|kind| match kind {
-                Kind::Launcher => false,
-                Kind::Coordinator => self.coordinator,
-                Kind::Sweeper => self.sweeper,
-                Kind::Settler | Kind::Looker => false,
-                Kind::References => self.coordinator,
-                Kind::Inquirer => false,
-                Kind::Split(id) => self.splits.contains(&id),
+                WorkerKind::Launcher => false,
+                WorkerKind::Coordinator => self.coordinator,
+                WorkerKind::Sweeper => self.sweeper,
+                WorkerKind::Settler | WorkerKind::Looker => false,
+                WorkerKind::References => self.coordinator,
+                WorkerKind::Inquirer => false,
+                WorkerKind::Split(id) => self.splits.contains(&id),
             });
         }
         for (split_id, mut start) in self.starts {
@@ -171,7 +171,7 @@ impl Requests {
             let started =
                 unsafe { pg_sys::RegisterDynamicBackgroundWorker(&mut start, std::ptr::null_mut()) };
             if !started {
-                spawn::warn_no_slot(&Kind::Split(split_id).name());
+                spawn::warn_no_slot(&WorkerKind::Split(split_id).name());
             }
         }
     }

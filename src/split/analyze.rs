@@ -25,7 +25,7 @@ const TOGETHER: usize = 16;
 const HAS_MAINTAIN: i32 = 170_000;
 
 /// A table that is to be analyzed.
-struct Table {
+struct AnalyzedTable {
     position: usize,
     /// Qualified and quoted.
     name: String,
@@ -51,7 +51,7 @@ pub fn run(engine: &mut Engine) -> bool {
             return true;
         }
     };
-    let (forbidden, allowed): (Vec<Table>, Vec<Table>) =
+    let (forbidden, allowed): (Vec<AnalyzedTable>, Vec<AnalyzedTable>) =
         tables.into_iter().partition(|table| table.forbidden.is_some());
     for table in &forbidden {
         let name = table.forbidden.as_deref().unwrap_or_default();
@@ -86,7 +86,7 @@ pub fn run(engine: &mut Engine) -> bool {
 
 /// Several in one statement, which is one way there and back: outside of a transaction each has one of its own. False: one of
 /// them failed.
-fn together(session: &mut Connection, tables: &[Table]) -> bool {
+fn together(session: &mut Connection, tables: &[AnalyzedTable]) -> bool {
     let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
     let Some(first) = names.first() else { return true };
     wait::report(&format!("statistics of table {first} and {} more on the target", names.len() - 1));
@@ -94,7 +94,7 @@ fn together(session: &mut Connection, tables: &[Table]) -> bool {
 }
 
 /// It is not tried again: its clients find no statistics.
-fn not_analyzed(engine: &mut Engine, table: &Table, why: &str) {
+fn not_analyzed(engine: &mut Engine, table: &AnalyzedTable, why: &str) {
     engine.analyzed.insert(table.position);
     let name = &table.name;
     tell(
@@ -114,7 +114,7 @@ fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
     Ok(session)
 }
 
-fn unanalyzed(engine: &mut Engine) -> Result<Vec<Table>, RemoteError> {
+fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
     let session = &mut engine.target;
     let (schemas, names) = observe::table_names(&engine.plan, Side::Target);
     let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
@@ -123,7 +123,11 @@ fn unanalyzed(engine: &mut Engine) -> Result<Vec<Table>, RemoteError> {
     let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;
     let table = |row: &Vec<Option<String>>| {
         let [Some(position), Some(name), forbidden] = row.as_slice() else { return None };
-        Some(Table { position: position.parse().ok()?, name: name.clone(), forbidden: forbidden.clone() })
+        Some(AnalyzedTable {
+            position: position.parse().ok()?,
+            name: name.clone(),
+            forbidden: forbidden.clone(),
+        })
     };
     let all = rows.rows.iter().filter_map(table);
     Ok(all.filter(|table| !engine.analyzed.contains(&table.position)).collect())

@@ -61,16 +61,16 @@ pub fn of_leaves(connection: &mut Connection, leaves: &[&str]) -> Result<Vec<Ext
 /// Blocks from one to before another; None: to the end. The last span has no upper bound, so no
 /// row can lie behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct BlockSpan {
     pub from: i64,
     pub to: Option<i64>,
 }
 
-impl Span {
+impl BlockSpan {
     /// The next blocks of a leaf that has `total`; few rows, which an index finds, are one span.
-    pub fn next(from: i64, blocks: i64, total: i64, few: bool) -> Span {
+    pub fn next(from: i64, blocks: i64, total: i64, few: bool) -> BlockSpan {
         let to = from + blocks;
-        Span { from, to: (to < total && !few).then_some(to) }
+        BlockSpan { from, to: (to < total && !few).then_some(to) }
     }
 
     /// The rows `t` in these blocks that a condition holds for. Without a bound the planner is
@@ -113,7 +113,7 @@ mod tests {
     fn spans_meet_and_the_last_one_is_open() {
         let (mut from, mut seen) = (0, Vec::new());
         loop {
-            let span = Span::next(from, 4, 10, false);
+            let span = BlockSpan::next(from, 4, 10, false);
             seen.push(span.condition("x"));
             let Some(to) = span.to else { break };
             from = to;
@@ -126,7 +126,7 @@ mod tests {
                 "t.ctid >= '(8,0)'::tid AND x"
             ]
         );
-        assert_eq!(Span::next(0, 4, 10, true).condition("x"), "x");
+        assert_eq!(BlockSpan::next(0, 4, 10, true).condition("x"), "x");
     }
 
     #[test]

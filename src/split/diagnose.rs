@@ -110,11 +110,11 @@ fn place(plan: &Plan, side: Side) -> String {
 }
 
 /// What is wrong, and what repairs it.
-type Problem = (String, Option<String>);
+type DiagnosedProblem = (String, Option<String>);
 
 fn on_master(plan: &Plan, state: &SplitState) -> Vec<Complaint> {
     let id = plan.id;
-    let mut found: Vec<Problem> = Vec::new();
+    let mut found: Vec<DiagnosedProblem> = Vec::new();
     if let Some(error) = &state.error {
         // One that goes on may have had an error before.
         let what = if state.failed() { "it has failed" } else { "its last error" };
@@ -194,7 +194,7 @@ fn wants_worker(id: i64, goal: Goal) -> Option<String> {
 
 /// Keys that somebody has routed elsewhere meanwhile. Those of a split that has ended are not
 /// its own any more.
-fn routes(plan: &Plan, state: &SplitState) -> Option<Problem> {
+fn routes(plan: &Plan, state: &SplitState) -> Option<DiagnosedProblem> {
     // While a cutover stands before its decision, writes are routed to its target and refused: by itself.
     // And the keys of a reverse split at rest are its split's.
     let rests = state.goes_back && is_before_start(state)
@@ -219,7 +219,7 @@ fn routes(plan: &Plan, state: &SplitState) -> Option<Problem> {
 }
 
 /// None of a side that a split has not, or has no more.
-fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Result<Vec<Problem>> {
+fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Result<Vec<DiagnosedProblem>> {
     let is_lost = match side {
         Side::Source => state.source_lost,
         Side::Target => state.target_lost,
@@ -246,7 +246,7 @@ fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Resu
         Installed::Foreign => return Err(side::foreign(session.shard(), plan).into()),
         Installed::No => return Err(tenure::not_installed(session.shard(), plan.id)),
     }
-    let mut found: Vec<Problem> = says(&mut session, plan, state, side)?.into_iter().collect();
+    let mut found: Vec<DiagnosedProblem> = says(&mut session, plan, state, side)?.into_iter().collect();
     found.extend(newer_worker(&mut session, plan, state, side)?);
     found.extend(replicated(&mut session, plan, side)?);
     let missed = match side {
@@ -263,7 +263,7 @@ fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Resu
 }
 
 /// What a rollback, or a plan that was never begun, should not have there.
-fn left(plan: &Plan, state: &SplitState, installed: Installed) -> Option<Problem> {
+fn left(plan: &Plan, state: &SplitState, installed: Installed) -> Option<DiagnosedProblem> {
     let repair = match installed {
         Installed::Ours if state.goal == Goal::RolledBack || state.goal == Goal::Planning => {
             format!("SELECT * FROM shard_cleanup() of that shard removes what split {} has left.", plan.id)
@@ -281,16 +281,21 @@ fn left(plan: &Plan, state: &SplitState, installed: Installed) -> Option<Problem
 }
 
 /// What it says of the cutover that has decided. One that is not carried out yet is being told.
-fn decided(session: &mut Connection, plan: &Plan, state: &SplitState, side: Side) -> Result<Vec<Problem>> {
+fn decided(
+    session: &mut Connection,
+    plan: &Plan,
+    state: &SplitState,
+    side: Side,
+) -> Result<Vec<DiagnosedProblem>> {
     let wanted = match side {
-        Side::Source => side::State::Moved,
-        Side::Target => side::State::Open,
+        Side::Source => side::SideState::Moved,
+        Side::Target => side::SideState::Open,
     };
     let (Some(version), CutoverStep::Moved) = (state.version_cutover, state.cutover_step) else {
         return Ok(Vec::new());
     };
     let told = told::difference(session, plan, side, (wanted, version))?;
-    let mut found: Vec<Problem> = told
+    let mut found: Vec<DiagnosedProblem> = told
         .map(|text| (text, Some(format!("SELECT shard_split_resume({}) restores its state.", plan.id))))
         .into_iter()
         .collect();
@@ -304,16 +309,21 @@ fn decided(session: &mut Connection, plan: &Plan, state: &SplitState, side: Side
 }
 
 /// A state in which no step leaves the side.
-fn says(session: &mut Connection, plan: &Plan, state: &SplitState, side: Side) -> Result<Option<Problem>> {
+fn says(
+    session: &mut Connection,
+    plan: &Plan,
+    state: &SplitState,
+    side: Side,
+) -> Result<Option<DiagnosedProblem>> {
     let now = side::state(session, plan.id, side)?;
     let fits = match side {
         Side::Source => {
-            now == Some(side::State::Capture)
-                || now == Some(side::State::Fenced) && state.cutover_step != CutoverStep::None
+            now == Some(side::SideState::Capture)
+                || now == Some(side::SideState::Fenced) && state.cutover_step != CutoverStep::None
         }
-        Side::Target => now == Some(side::State::Closed),
+        Side::Target => now == Some(side::SideState::Closed),
     };
-    let now = now.map_or("nothing", side::State::as_str);
+    let now = now.map_or("nothing", side::SideState::as_str);
     let repair = format!("SELECT shard_split_resume({}) starts a worker that corrects it.", plan.id);
     Ok((!fits).then(|| {
         (format!("it reports \"{now}\", which is wrong in phase {}", state.phase.as_str()), Some(repair))
@@ -321,7 +331,7 @@ fn says(session: &mut Connection, plan: &Plan, state: &SplitState, side: Side) -
 }
 
 /// Who came by logical replication since the check.
-fn replicated(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Problem>> {
+fn replicated(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<DiagnosedProblem>> {
     let found = readers::find(session, plan, side)?;
     Ok(found.into_iter().map(|reader| (reader.text, Some(reader.hint))).collect())
 }
@@ -331,7 +341,7 @@ fn newer_worker(
     plan: &Plan,
     state: &SplitState,
     side: Side,
-) -> Result<Option<Problem>> {
+) -> Result<Option<DiagnosedProblem>> {
     let known = tenure::known_generation(session, plan, side)?.unwrap_or_default();
     Ok((known > state.generation).then(|| {
         let text =
@@ -346,7 +356,7 @@ fn tables(
     plan: &Plan,
     side: Side,
     [missing, again]: [&str; 2],
-) -> Result<Vec<Problem>> {
+) -> Result<Vec<DiagnosedProblem>> {
     let now = seen::look(session, plan, side)?;
     let found = plan.tables.iter().zip(&now.tables).filter_map(|(policy, shape)| {
         let name = &policy.table_name;

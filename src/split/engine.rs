@@ -8,11 +8,11 @@ pub mod scope_size;
 pub mod stream;
 pub mod throttle;
 pub mod verification;
-use super::references::Watched;
-use super::table::{self, Table};
+use super::references::WatchedReferences;
+use super::table::{self, SplitTable};
 use crate::agent;
 use crate::agent::error::Result;
-use crate::agent::seen::Seen;
+use crate::agent::seen::SeenTables;
 use crate::agent::session::{self, Side};
 use crate::agent::session_hash;
 use crate::agent::state::consumed::Counters;
@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 /// What each side's tables looked like when a step saw them last.
 #[derive(Default)]
 pub struct BothSeen {
-    pub source: Seen,
-    pub target: Seen,
+    pub source: SeenTables,
+    pub target: SeenTables,
 }
 
 /// Sessions and tables of an installed split.
@@ -47,9 +47,9 @@ pub struct Engine {
     pub control: Connection,
     /// Writes the target.
     pub target: Connection,
-    pub tables: Vec<Table>,
+    pub tables: Vec<SplitTable>,
     /// Foreign keys of the target that the server does not check for the mover.
-    pub watched: Watched,
+    pub watched: WatchedReferences,
     /// They are to be found anew, once the target has answered what it was asked.
     pub is_to_watch: bool,
     /// What both sides looked like.
@@ -91,7 +91,8 @@ impl Engine {
     /// referenced has another name, or its name another table.
     pub fn watch(&mut self) -> Result<()> {
         self.is_to_watch = false;
-        self.watched = Watched::load(&mut self.control, &mut self.target, &self.plan, &self.tables)?;
+        self.watched =
+            WatchedReferences::load(&mut self.control, &mut self.target, &self.plan, &self.tables)?;
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl Engine {
         session::require_one_server(&reader, &control)?;
         tenure::register(&mut reader, plan, Side::Source)?;
         let tables = table::load(plan, &mut reader, &mut target)?;
-        let watched = Watched::load(&mut control, &mut target, plan, &tables)?;
+        let watched = WatchedReferences::load(&mut control, &mut target, plan, &tables)?;
         let hashes_slowly =
             plan.scope.strategy().buckets().is_some() && session_hash::is_agents(&mut reader)?;
         let distance = distance(&mut reader)?.max(distance(&mut target)?);
@@ -157,7 +158,7 @@ impl Engine {
 
     /// What the target's session needs for rows that come over: once the cutover has decided none do.
     pub fn create_window_tables(&mut self) -> Result<()> {
-        let window = |table: &Table| {
+        let window = |table: &SplitTable| {
             let keys: Vec<String> = table
                 .target
                 .key()

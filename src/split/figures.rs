@@ -8,7 +8,7 @@ use crate::catalog::shard;
 use crate::catalog::split_state::RESTS;
 use crate::error::Failure;
 use crate::guc;
-use crate::remote::ask::{self, Answer, Ask};
+use crate::remote::ask::{self, Ask, ShardAnswer};
 use crate::remote::number;
 use crate::server::sql;
 use crate::split::phases;
@@ -48,17 +48,17 @@ impl Figures {
 }
 
 /// What is known of a split, or why nothing is.
-pub type Known = Result<Figures, String>;
+pub type KnownFigures = Result<Figures, String>;
 
 /// A split whose source queues changes.
-struct Followed {
+struct FollowedSplit {
     id: i64,
     source: String,
     ordinals: Vec<i32>,
 }
 
 /// Of one split, or of all that follow their source, and of reverse splits, whose queue grows meanwhile.
-pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
+pub fn now(split: Option<i64>) -> Result<Vec<(i64, KnownFigures)>, Failure> {
     let splits = followed(split);
     let mut asks: Vec<Ask> = Vec::new();
     for split in &splits {
@@ -75,7 +75,7 @@ pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
 }
 
 /// In the order of their sources, so that each is asked in one session.
-fn followed(split: Option<i64>) -> Vec<Followed> {
+fn followed(split: Option<i64>) -> Vec<FollowedSplit> {
     sql::read(
         &format!(
             "SELECT p.id, p.source_shard, array_agg(t.ordinal)
@@ -85,11 +85,11 @@ fn followed(split: Option<i64>) -> Vec<Followed> {
             phases::capturing()
         ),
         &[split.into()],
-        |row| Followed { id: row.value(1), source: row.value(2), ordinals: row.value(3) },
+        |row| FollowedSplit { id: row.value(1), source: row.value(2), ordinals: row.value(3) },
     )
 }
 
-fn read(split: &Followed, answer: Answer) -> Known {
+fn read(split: &FollowedSplit, answer: ShardAnswer) -> KnownFigures {
     let rows = answer.map_err(|error| error.to_string())?;
     let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
     let [Some(lag_rows), seconds, Some(queue_bytes), is_stopped, queue_limit] = cells.as_slice() else {

@@ -7,12 +7,12 @@
 use crate::agent;
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::named::Named;
+use crate::agent::named::NamedThings;
 use crate::agent::observe;
-use crate::agent::owners::{self, Code, Found, find_in};
+use crate::agent::owners::{self, Code, CodeFindings, find_in};
 use crate::agent::place;
-use crate::agent::reading::{self, Locked};
-use crate::agent::seen::{self, Seen};
+use crate::agent::reading::{self, LockedTables};
+use crate::agent::seen::{self, SeenTables};
 use crate::agent::session::Side;
 use crate::agent::temporary;
 use crate::catalog::shard::Shard;
@@ -30,18 +30,18 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// `code`: of a look at the tables that was made before, under the same locks.
-pub fn find(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<Found> {
+pub fn find(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<CodeFindings> {
     let trusted = trusted_by(plan, side);
     let found = find_on(connection, plan, side, trusted)?;
     if found.code.is_empty() && !code.is_empty() {
-        keep(Known::of(connection, plan, side, code, trusted));
+        keep(KnownCode::of(connection, plan, side, code, trusted));
     }
     Ok(found)
 }
 
 /// Whether there is none, asked only where that is not known of this very code.
 pub fn is_none(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
-    let now = Known::of(connection, plan, side, code, trusted_by(plan, side));
+    let now = KnownCode::of(connection, plan, side, code, trusted_by(plan, side));
     forget(HOLDS);
     Ok(is_known(&now) || find(connection, plan, side, code)?.code.is_empty())
 }
@@ -55,9 +55,9 @@ fn trusted_by(plan: &Plan, side: Side) -> &[String] {
     }
 }
 
-fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<Found> {
+fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<CodeFindings> {
     let tables = observe::table_names(plan, side);
-    Ok(find_in(connection, tables, trusted, &Named::by(plan, side))?)
+    Ok(find_in(connection, tables, trusted, &NamedThings::by(plan, side))?)
 }
 
 /// The shard of a side, and the other one.
@@ -108,7 +108,7 @@ fn hint(plan: &Plan, side: Side, owner: &str) -> String {
     owners::hint(&shards(plan, side).0.shard_key, owner)
 }
 
-impl Found {
+impl CodeFindings {
     /// As lines of the check.
     pub fn findings(&self, plan: &Plan, side: Side) -> Vec<Finding> {
         let label = |name: &str| format!("{}: {name}", side.as_str());
@@ -162,7 +162,7 @@ pub fn reading<T>(
     connection: &mut Connection,
     plan: &Plan,
     side: Side,
-    body: impl FnOnce(&mut Connection, &Locked) -> Result<T>,
+    body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
     reading_within(guc::remote_timeout(), connection, (plan, side), body)
 }
@@ -172,7 +172,7 @@ pub fn reading_within<T>(
     patience: Duration,
     connection: &mut Connection,
     (plan, side): (&Plan, Side),
-    body: impl FnOnce(&mut Connection, &Locked) -> Result<T>,
+    body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
     let (schemas, names) = observe::table_names(plan, side);
     let locked = reading::begin_all(connection, (&schemas, &names), patience)?;
@@ -191,7 +191,7 @@ pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
-    let named = Named::by(plan, side);
+    let named = NamedThings::by(plan, side);
     let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
     let parameters = parameters.map(|list| Some(list.as_str()));
     Ok(catalogs::statements(connection, "code", &agent::CODE, &parameters)?)
@@ -199,17 +199,17 @@ pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> 
 
 /// What was looked through: which tables, who reads them, what they could run, and who was trusted.
 #[derive(PartialEq, Eq)]
-struct Known {
+struct KnownCode {
     subject: String,
     user: String,
     code: String,
     trusted: Vec<String>,
 }
 
-impl Known {
-    fn of(connection: &Connection, plan: &Plan, side: Side, code: &str, trusted: &[String]) -> Known {
+impl KnownCode {
+    fn of(connection: &Connection, plan: &Plan, side: Side, code: &str, trusted: &[String]) -> KnownCode {
         let (subject, user) = (observe::subject(plan, side), connection.user());
-        Known { subject, user, code: code.to_owned(), trusted: trusted.to_vec() }
+        KnownCode { subject, user, code: code.to_owned(), trusted: trusted.to_vec() }
     }
 }
 
@@ -220,7 +220,7 @@ const HOLDS: Duration = Duration::from_secs(60);
 
 thread_local! {
     /// The latest first.
-    static KNOWN: RefCell<VecDeque<(Instant, Known)>> = const { RefCell::new(VecDeque::new()) };
+    static KNOWN: RefCell<VecDeque<(Instant, KnownCode)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Before clients are kept waiting: the next looks are made now and not then.
@@ -236,7 +236,7 @@ fn forget(age: Duration) {
 /// by now, or that was a while ago; whether it did.
 pub fn look_through(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
     let trusted = trusted_now(connection, plan, side)?;
-    let now = Known::of(connection, plan, side, code, &trusted);
+    let now = KnownCode::of(connection, plan, side, code, &trusted);
     forget(HOLDS);
     if is_known(&now) {
         return Ok(false);
@@ -246,11 +246,11 @@ pub fn look_through(connection: &mut Connection, plan: &Plan, side: Side, code: 
     Ok(true)
 }
 
-fn is_known(now: &Known) -> bool {
+fn is_known(now: &KnownCode) -> bool {
     KNOWN.with_borrow(|all| all.iter().any(|(_, known)| known == now))
 }
 
-fn keep(now: Known) {
+fn keep(now: KnownCode) {
     KNOWN.with_borrow_mut(|all| {
         all.push_front((Instant::now(), now));
         all.truncate(KEPT);
@@ -259,21 +259,21 @@ fn keep(now: Known) {
 
 /// Some tables of a side, looked through again before each batch over them: as one number of the catalogs, as a step does.
 /// What they could run is read where that differs; of a table with many partitions that takes long.
-pub struct Watched {
+pub struct WatchedCode {
     plan: Plan,
     side: Side,
-    seen: Seen,
+    seen: SeenTables,
 }
 
-impl Watched {
+impl WatchedCode {
     /// The tables of a plan that has no others.
-    pub fn of(plan: Plan, side: Side) -> Watched {
-        Watched { plan, side, seen: Seen::default() }
+    pub fn of(plan: Plan, side: Side) -> WatchedCode {
+        WatchedCode { plan, side, seen: SeenTables::default() }
     }
 
     /// Stops the split where there is such code by now, or where what the session would compare by was made for others.
     pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
-        let Watched { plan, side, seen } = self;
+        let WatchedCode { plan, side, seen } = self;
         let look = seen.statements(connection, plan, *side)?;
         let answers = connection.run_for_each(&look)?;
         let now = seen.read(connection, plan, *side, &answers.into_iter().next().unwrap_or_default())?;

@@ -14,16 +14,16 @@ pub const ALL_TABLES: &str = include_str!("../../sql/check/all_tables.sql");
 const SUBSCRIBED: &str = include_str!("../../sql/check/subscribed.sql");
 
 /// One of them.
-pub struct Reader {
+pub struct SnapshotReader {
     pub text: String,
     pub hint: String,
 }
 
 /// Those of a side. What nobody reads is in nobody's way.
-pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Reader>> {
+pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<SnapshotReader>> {
     let rows = connection
         .run(&format!("SELECT text, hint FROM ({ALL_TABLES}) AS p (name, ok, text, hint) WHERE NOT ok"))?;
-    let mut found: Vec<Reader> = rows.rows.iter().map(|row| reader(row)).collect();
+    let mut found: Vec<SnapshotReader> = rows.rows.iter().map(|row| reader(row)).collect();
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
     let is_target = (side == Side::Target).to_string();
@@ -33,7 +33,7 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
     Ok(found)
 }
 
-fn reader(row: &[Option<String>]) -> Reader {
+fn reader(row: &[Option<String>]) -> SnapshotReader {
     let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
-    Reader { text: cell(0), hint: cell(1) }
+    SnapshotReader { text: cell(0), hint: cell(1) }
 }

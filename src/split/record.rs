@@ -1,11 +1,11 @@
 //! What a worker writes down on the master, each in a short transaction.
 
-use super::copy::outcome::Outcome;
+use super::copy::outcome::StepOutcome;
 use super::reads;
-use super::table::Table;
+use super::table::SplitTable;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
-use crate::catalog::split_progress::{self, Step};
+use crate::catalog::split_progress::{self, ProgressStep};
 use crate::catalog::split_state::{Activity, Phase, cutover, end, plan, request, row, work};
 use crate::catalog::{
     cutover_request, event, settlement, split, split_ledger, split_sample, verification, way_back,
@@ -90,7 +90,7 @@ pub fn backfill_begun(id: i64) -> Result<()> {
 }
 
 /// Where a step leads.
-pub fn next_phase(phase: Phase, outcome: &Outcome) -> Phase {
+pub fn next_phase(phase: Phase, outcome: &StepOutcome) -> Phase {
     let copied = outcome.progress.is_copied();
     match phase {
         Phase::Backfill if copied => Phase::Tailing,
@@ -109,8 +109,8 @@ pub fn next_phase(phase: Phase, outcome: &Outcome) -> Phase {
 /// After a step: counters as the target has them, and the phase.
 pub fn step(
     (id, generation): (i64, i64),
-    tables: &[Table],
-    outcome: &Outcome,
+    tables: &[SplitTable],
+    outcome: &StepOutcome,
     queue_bytes: i64,
 ) -> Result<()> {
     let state = row::lock(id)?;
@@ -132,7 +132,7 @@ pub fn step(
         "running"
     });
     work::does(id, Activity::Working, None);
-    let step = Step {
+    let step = ProgressStep {
         rows_copied: outcome.progress.rows_copied(),
         percent,
         last_event_id: outcome.progress.last_event_id,
@@ -157,14 +157,14 @@ pub fn step(
     Ok(())
 }
 
-fn table_progress(ordinal: i32, progress: &TableProgress) -> split_progress::Table {
+fn table_progress(ordinal: i32, progress: &TableProgress) -> split_progress::ProgressTable {
     let (done, all) = progress.blocks();
     let position = match (progress.is_copied(), progress.chunks) {
         (true, _) => "end".to_owned(),
         (false, 0) => "start".to_owned(),
         (false, _) => format!("block {done} of {all}"),
     };
-    split_progress::Table {
+    split_progress::ProgressTable {
         ordinal,
         position,
         rows_copied: progress.rows_copied,

@@ -6,11 +6,11 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::session_hash::AGENT;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::state::left::{self, Facts, Of};
+use crate::agent::state::left::{self, MovedFacts, WhoseEntries};
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::tenure;
 use crate::agent::{look_up, schema, seen};
-use crate::catalog::redirect::By;
+use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::keys::key_type::KeyType;
@@ -69,7 +69,7 @@ fn enter(
     tenure::begin_as(source, plan.id, Side::Source, generation)?;
     schema::bootstrap(source)?;
     let redirect = ensure(source, plan, first)?;
-    let facts = Facts { shard: &plan.target.shard_key, version, split: plan.id, token: &plan.token };
+    let facts = MovedFacts { shard: &plan.target.shard_key, version, split: plan.id, token: &plan.token };
     left::enter(source, &redirect, &plan.scope, plan.key_type, first, &facts)?;
     if let Some(functions) = plan.scope.functions(AGENT) {
         source.run(&functions)?;
@@ -93,11 +93,11 @@ fn ensure(source: &mut Connection, plan: &Plan, column: &Column) -> Result<Redir
 /// Takes what comes back out of a redirect, in the open transaction that lets clients write
 /// it here. The look-ups go on as they are: what is not in the table they let through.
 pub fn release(connection: &mut Connection, redirect: &Redirect, plan: &Plan) -> Result<()> {
-    left::take_out(connection, redirect, &plan.scope, plan.key_type, Of::Anybody)
+    left::take_out(connection, redirect, &plan.scope, plan.key_type, WhoseEntries::Anybody)
 }
 
 /// What ends of what a split has taken away.
-pub enum Ending<'a> {
+pub enum RedirectEnding<'a> {
     All,
     /// Keys, buckets, or parts of ranges, by their names.
     Named(&'a [String], Option<KeyType>),
@@ -114,9 +114,14 @@ pub fn commit(connection: &mut Connection) -> Result<bool> {
 
 /// Ends what a split has left in a database; triggers and tables go
 /// with the last entry, the agent's schema with the last redirect. False: it stays.
-pub fn end(connection: &mut Connection, by: By<'_>, ending: &Ending<'_>, commit: Commit<'_>) -> Result<bool> {
+pub fn end(
+    connection: &mut Connection,
+    by: RedirectOwner<'_>,
+    ending: &RedirectEnding<'_>,
+    commit: Commit<'_>,
+) -> Result<bool> {
     for redirect in redirects::all(connection)? {
-        if left::count(connection, &redirect, Of::Split(by))? > 0 {
+        if left::count(connection, &redirect, WhoseEntries::Split(by))? > 0 {
             take_out(connection, &redirect, by, ending)?;
             if !commit(connection)? {
                 connection.run("ROLLBACK")?;
@@ -129,14 +134,19 @@ pub fn end(connection: &mut Connection, by: By<'_>, ending: &Ending<'_>, commit:
 }
 
 /// In a transaction, which stays open.
-fn take_out(connection: &mut Connection, redirect: &Redirect, by: By<'_>, ending: &Ending<'_>) -> Result<()> {
+fn take_out(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    by: RedirectOwner<'_>,
+    ending: &RedirectEnding<'_>,
+) -> Result<()> {
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
     match ending {
-        Ending::All => left::take_out_all(connection, redirect, by)?,
-        Ending::Named(names, key_type) => {
+        RedirectEnding::All => left::take_out_all(connection, redirect, by)?,
+        RedirectEnding::Named(names, key_type) => {
             let back = redirect.entries.scope(names);
-            left::take_out(connection, redirect, &back, *key_type, Of::Split(by))?;
+            left::take_out(connection, redirect, &back, *key_type, WhoseEntries::Split(by))?;
         }
     }
     look_up::write(connection, redirect, &[])
@@ -165,7 +175,7 @@ pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
 
 /// Drops a redirect that refuses nothing any more.
 pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    if !left::exists(connection, redirect)? || left::count(connection, redirect, Of::Anybody)? > 0 {
+    if !left::exists(connection, redirect)? || left::count(connection, redirect, WhoseEntries::Anybody)? > 0 {
         return Ok(());
     }
     match triggers::drop_redirect(connection, redirect) {
@@ -185,7 +195,9 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
 
 fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     left::lock(connection, redirect)?;
-    if left::count(connection, redirect, Of::Anybody)? > 0 || triggers::has_redirect(connection, redirect)? {
+    if left::count(connection, redirect, WhoseEntries::Anybody)? > 0
+        || triggers::has_redirect(connection, redirect)?
+    {
         return Ok(());
     }
     look_up::drop(connection, redirect)?;

@@ -5,18 +5,18 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
-use crate::agent::reading::Locked;
+use crate::agent::reading::LockedTables;
 use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::table_policy::Keyless;
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
 use crate::remote::quote::{ident, literal, text_array};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 use crate::split::table::computed;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -181,7 +181,7 @@ pub fn read(shard: &str, plan: &Plan, side: Side, rows: &Rows) -> Result<Vec<Ref
     for reference in references.iter_mut().filter(|_| side == Side::Target) {
         let policy = |position: Option<usize>| position.and_then(|position| plan.tables.get(position));
         let (from, to) = (policy(reference.from_position), policy(reference.to_position));
-        let is = |ends: fn(&Policy, &str) -> bool| {
+        let is = |ends: fn(&PlannedTable, &str) -> bool| {
             reference.columns.iter().any(|column| {
                 from.is_some_and(|from| ends(from, &column.from)) || to.is_some_and(|to| ends(to, &column.to))
             })
@@ -225,7 +225,7 @@ fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Res
 /// DELETE CASCADE take it along. For finish, which must not delete while there is one, and
 /// for the check. The session must be able to evaluate the scope (a mover's can). What is
 /// looked through are the scope's referenced rows.
-pub fn staying_rows(source: &mut Connection, plan: &Plan, locked: &Locked) -> Result<Option<Bond>> {
+pub fn staying_rows(source: &mut Connection, plan: &Plan, locked: &LockedTables) -> Result<Option<Bond>> {
     let references = load(source, plan, Side::Source)?;
     let by = columns_by(source, plan, Side::Source)?;
     for reference in references.iter().filter(|r| !r.is_period && r.to_position.is_some()) {
@@ -281,13 +281,13 @@ fn staying_row(
 }
 
 /// The target's foreign keys that bind rows of the scope, as a worker keeps them.
-pub struct Watched {
+pub struct WatchedReferences {
     pub references: Vec<Reference>,
     /// The shard-by columns of the plan's tables.
     pub by: Vec<Option<Column>>,
 }
 
-impl Watched {
+impl WatchedReferences {
     /// What is looked into for rows that are referenced, qualified and quoted.
     pub fn referenced(&self) -> BTreeSet<String> {
         self.references.iter().map(|reference| reference.to.clone()).collect()
@@ -306,8 +306,8 @@ impl Watched {
         source: &mut Connection,
         target: &mut Connection,
         plan: &Plan,
-        tables: &[Table],
-    ) -> Result<Watched> {
+        tables: &[SplitTable],
+    ) -> Result<WatchedReferences> {
         let mut references = load_all(target, plan, Side::Target, true)?;
         // What is not validated the server does not promise either.
         references.retain(|r| r.from_position.is_some() && r.is_validated && !r.is_period);
@@ -316,13 +316,16 @@ impl Watched {
             references.iter_mut().for_each(|r| r.is_own |= r.carries_key && !r.is_promised_by(&given));
         }
         references.retain(|r| !r.carries_key || r.is_own);
-        Ok(Watched { references, by: tables.iter().map(|table| Some(table.target_by.clone())).collect() })
+        Ok(WatchedReferences {
+            references,
+            by: tables.iter().map(|table| Some(table.target_by.clone())).collect(),
+        })
     }
 }
 
 impl Reference {
     /// That both ends were looked at under their locks.
-    pub fn require_locked(&self, shard: &str, locked: &Locked) -> Result<()> {
+    pub fn require_locked(&self, shard: &str, locked: &LockedTables) -> Result<()> {
         if locked.has(&self.from) && locked.has(&self.to) {
             return Ok(());
         }

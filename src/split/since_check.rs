@@ -5,8 +5,8 @@
 use super::engine::Engine;
 use super::plan::check::{accepted, unique};
 use super::sequences;
-use super::sequences::survey::Tables;
-use super::table::Table;
+use super::sequences::survey::TableNumbers;
+use super::table::SplitTable;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::sequence;
 use crate::catalog::split::Plan;
@@ -22,7 +22,7 @@ const RULE: &str = "SELECT pg_catalog.format('%s has rule %I', r.ev_class::regcl
 pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
     let Engine { plan, control, target, tables, .. } = engine;
     let tables = &*tables;
-    let of_table = |table: &Table| -> Vec<String> {
+    let of_table = |table: &SplitTable| -> Vec<String> {
         let leaves = table.source.leaves().iter().map(|leaf| leaf.oid.clone());
         leaves.chain(table.source.oid.clone()).collect()
     };
@@ -61,13 +61,13 @@ fn require_followed(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
-    tables: &[Table],
+    tables: &[SplitTable],
 ) -> Result<()> {
     // What has gone over must be able to come back.
     if plan.reverse_of.is_some() {
         return Ok(());
     }
-    let tables = Tables {
+    let tables = TableNumbers {
         source: tables.iter().map(|table| table.source.oid.as_deref()).collect(),
         target: tables.iter().map(|table| table.target.oid.as_deref()).collect(),
     };

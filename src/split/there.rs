@@ -2,7 +2,7 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::side::{self, State};
+use crate::agent::state::side::{self, SideState};
 use crate::catalog::split::Plan;
 use crate::catalog::split_state::{CutoverStep, row};
 use crate::catalog::{verification, way_back};
@@ -15,7 +15,7 @@ use crate::server::txn::transaction;
 /// to be looked at.
 pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
     match side::state(source, there, Side::Target)? {
-        None | Some(State::Open | State::Left) => Ok(()),
+        None | Some(SideState::Open | SideState::Left) => Ok(()),
         Some(_) => Err(SplitError::Retry(format!(
             "shard \"{}\", which was restored to a time before the cutover of split {there}",
             source.shard()

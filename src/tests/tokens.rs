@@ -2,7 +2,7 @@
 
 #[pgrx::pg_schema]
 mod tests {
-    use crate::keychain::command::Patience;
+    use crate::keychain::command::CommandDeadline;
     use crate::keychain::kind::{self, Token};
     use crate::keychain::secret::Secret;
     use crate::keychain::token::{self, Account};

@@ -4,7 +4,7 @@ use super::services::{self, SERVICES};
 use super::supervisor::{self, BETWEEN_STARTS, Child, Supervisor};
 use super::{lock, service, splits};
 use crate::guc;
-use crate::server::process::{self, Kind};
+use crate::server::process::{self, WorkerKind};
 use crate::server::retry::Backoff;
 use crate::server::spawn;
 use crate::server::{database, txn, wait};
@@ -23,7 +23,7 @@ const RETRY_SLOTS: Duration = Duration::from_secs(1);
 
 /// How the coordinator of a database is started.
 pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
-    service::builder(Kind::Coordinator, "shardmaster_coordinator_main", database)
+    service::builder(WorkerKind::Coordinator, "shardmaster_coordinator_main", database)
 }
 
 /// Entry point of the coordinator; the argument is the database's oid. A coordinator may outlive its
@@ -31,7 +31,7 @@ pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
-    service::serve(Kind::Coordinator, arg, || {
+    service::serve(WorkerKind::Coordinator, arg, || {
         let mut coordinator = Coordinator::default();
         Box::new(move || {
             let others = coordinator.keep_services();
@@ -47,15 +47,15 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
 }
 
 /// What one look at the catalog shows.
-struct Work {
+struct CoordinatorLook {
     splits: Vec<splits::ToServe>,
     locked: BTreeSet<i64>,
     role: Option<pg_sys::Oid>,
 }
 
 /// None while the extension is not installed.
-fn look() -> Option<Work> {
-    splits::catalog_exists().then(|| Work {
+fn look() -> Option<CoordinatorLook> {
+    splits::catalog_exists().then(|| CoordinatorLook {
         splits: splits::with_work(),
         locked: lock::holders().into_iter().map(|(id, _)| id).collect(),
         role: spawn::worker_role(),
@@ -63,7 +63,7 @@ fn look() -> Option<Work> {
 }
 
 /// What the coordinator remembers of a split that has work.
-struct Memory {
+struct SplitMemory {
     pause: Backoff,
     progress: String,
 }
@@ -72,7 +72,7 @@ struct Memory {
 struct Coordinator {
     services: [Supervisor; SERVICES.len()],
     children: BTreeMap<i64, Child>,
-    memory: BTreeMap<i64, Memory>,
+    memory: BTreeMap<i64, SplitMemory>,
     short_of_slots: bool,
 }
 
@@ -85,7 +85,7 @@ impl Coordinator {
     }
 
     /// Starts the workers that are missing; how long nothing needs to be done.
-    fn serve(&mut self, work: &Work) -> Duration {
+    fn serve(&mut self, work: &CoordinatorLook) -> Duration {
         self.remember(&work.splits);
         self.reap();
         // A worker that has just been started has no lock yet, one that a session or an
@@ -136,7 +136,7 @@ impl Coordinator {
         self.memory.retain(|id, _| splits.iter().any(|split| split.id == *id));
         for split in splits {
             if self.memory.get(&split.id).is_none_or(|memory| memory.progress != split.progress) {
-                let memory = Memory { pause: BETWEEN_STARTS, progress: split.progress.clone() };
+                let memory = SplitMemory { pause: BETWEEN_STARTS, progress: split.progress.clone() };
                 self.memory.insert(split.id, memory);
             }
         }
@@ -163,7 +163,7 @@ impl Coordinator {
             return true;
         }
         if !self.short_of_slots {
-            spawn::warn_no_slot(&Kind::Split(id).name());
+            spawn::warn_no_slot(&WorkerKind::Split(id).name());
         }
         self.short_of_slots = true;
         false
@@ -172,7 +172,7 @@ impl Coordinator {
 
 /// Starts a service, if it has work and is missing; how long nothing needs to be done. One that has ended
 /// without work is started without a pause the next time.
-fn keep(has_work: bool, supervisor: &mut Supervisor, kind: Kind) -> Duration {
+fn keep(has_work: bool, supervisor: &mut Supervisor, kind: WorkerKind) -> Duration {
     let runs = supervisor.runs();
     if !has_work {
         if !runs {

@@ -2,7 +2,7 @@
 //! answered. One that is away is asked again each second: until it is heard, its keys are routed as before. A process of its own:
 //! a shard that is silent must not hold up splits or leases.
 
-use super::service::Turns;
+use super::service::ServiceTurns;
 use super::splits;
 use crate::agent::error::SplitError;
 use crate::agent::inquiry;
@@ -25,7 +25,7 @@ pub fn has_work() -> bool {
 }
 
 /// It ends when no shard is to be asked for now.
-pub fn begin() -> Turns {
+pub fn begin() -> ServiceTurns {
     // Those that did not answer this worker.
     let mut away: BTreeSet<String> = BTreeSet::new();
     Box::new(move || {

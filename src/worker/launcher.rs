@@ -8,7 +8,7 @@ use super::coordinator;
 use super::start::accept_signals;
 use super::supervisor::Supervisor;
 use crate::guc;
-use crate::server::process::{self, Kind};
+use crate::server::process::{self, WorkerKind};
 use crate::server::spawn::LIBRARY;
 use crate::server::{txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Registers the launcher with the postmaster, which starts it when the server accepts
 /// writes, after a crash at once.
 pub fn register() {
-    let name = Kind::Launcher.name();
+    let name = WorkerKind::Launcher.name();
     BackgroundWorkerBuilder::new(&name)
         .set_type(&name)
         .set_library(LIBRARY)
@@ -62,7 +62,7 @@ impl Launcher {
             return LOOK_AGAIN;
         };
         wait::report_idle(&format!("keeping a coordinator in database \"{name}\""));
-        if started || process::runs(database, Kind::Coordinator) {
+        if started || process::runs(database, WorkerKind::Coordinator) {
             return LOOK_AGAIN;
         }
         // That the one of a database which was dropped has ended says nothing of the one that was made in its place.
@@ -72,7 +72,7 @@ impl Launcher {
         if let Some(left) = self.coordinator.pause() {
             return left.min(LOOK_AGAIN);
         }
-        self.coordinator.start(&Kind::Coordinator.name(), coordinator::builder(database));
+        self.coordinator.start(&WorkerKind::Coordinator.name(), coordinator::builder(database));
         LOOK_AGAIN
     }
 }

@@ -2,7 +2,7 @@
 //! look at the plan to its last. The server releases it when the process ends, however
 //! that happens.
 
-use crate::server::process::Kind;
+use crate::server::process::WorkerKind;
 use crate::server::{database, sql};
 use pgrx::pg_sys;
 
@@ -11,16 +11,16 @@ use pgrx::pg_sys;
 const SPACE: u16 = 0x534d;
 
 /// The number that a worker locks: that of its split, which begin with 1, or one below.
-pub fn of(kind: Kind) -> i64 {
+pub fn of(kind: WorkerKind) -> i64 {
     match kind {
-        Kind::Split(id) => id,
-        Kind::Coordinator => 0,
-        Kind::Sweeper => -1,
-        Kind::Settler => -2,
-        Kind::Looker => -3,
-        Kind::References => -4,
-        Kind::Inquirer => -5,
-        Kind::Launcher => -6,
+        WorkerKind::Split(id) => id,
+        WorkerKind::Coordinator => 0,
+        WorkerKind::Sweeper => -1,
+        WorkerKind::Settler => -2,
+        WorkerKind::Looker => -3,
+        WorkerKind::References => -4,
+        WorkerKind::Inquirer => -5,
+        WorkerKind::Launcher => -6,
     }
 }
 

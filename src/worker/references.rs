@@ -1,22 +1,22 @@
 //! Keeps reference tables on every shard as their origins have them. A process of its own: a shard that is silent must
 //! not hold up splits or leases.
 
-use super::service::Turns;
+use super::service::ServiceTurns;
 use super::splits;
 use crate::catalog::reference;
 use crate::guc;
-use crate::reference::{Follower, Next};
+use crate::reference::{Follower, NextTurn};
 use crate::server::{txn, wait};
 
 /// It ends when no reference table is left.
-pub fn begin() -> Turns {
+pub fn begin() -> ServiceTurns {
     let mut follower = None;
     Box::new(move || {
         let is_there = txn::transaction(splits::catalog_exists);
         if !is_there || follower.is_none() && !txn::transaction(reference::any) {
             return None;
         }
-        if follower.get_or_insert_with(Follower::begin).turn() != Next::Turn {
+        if follower.get_or_insert_with(Follower::begin).turn() != NextTurn::Turn {
             return None;
         }
         wait::report_idle("following reference tables");

@@ -2,7 +2,7 @@
 
 use super::lock;
 use super::start::{accept_signals, pin_settings};
-use crate::server::process::Kind;
+use crate::server::process::WorkerKind;
 use crate::server::spawn::LIBRARY;
 use crate::server::{txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// What a service does until nothing is left to do, and what it remembers meanwhile. Each turn says how long
 /// it rests after it, and has said why; None: it ends.
-pub type Turns = Box<dyn FnMut() -> Option<Duration>>;
+pub type ServiceTurns = Box<dyn FnMut() -> Option<Duration>>;
 
 /// How the service of a database is started.
-pub fn builder(kind: Kind, function: &str, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
+pub fn builder(kind: WorkerKind, function: &str, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
     let name = kind.name();
     BackgroundWorkerBuilder::new(&name)
         .set_type(&name)
@@ -26,7 +26,7 @@ pub fn builder(kind: Kind, function: &str, database: pg_sys::Oid) -> BackgroundW
 }
 
 /// Connects to the database that the argument of the entry point names, and takes turns.
-pub fn serve(kind: Kind, argument: pg_sys::Datum, begin: fn() -> Turns) {
+pub fn serve(kind: WorkerKind, argument: pg_sys::Datum, begin: fn() -> ServiceTurns) {
     accept_signals();
     let database = pg_sys::Oid::from_u32(argument.value() as u32);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);

@@ -1,38 +1,38 @@
 //! The services of a database, beside its coordinator, which keeps them running.
 
-use super::service::{self, Turns};
+use super::service::{self, ServiceTurns};
 use super::{inquirer, looker, references, settler, splits, sweeper};
 use crate::catalog::reference;
-use crate::server::process::Kind;
+use crate::server::process::WorkerKind;
 use crate::server::txn;
 use crate::{execution, lookups};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 
 pub struct Service {
-    pub kind: Kind,
+    pub kind: WorkerKind,
     /// Whether it is to run. In a transaction, where the catalog is.
     pub has_work: fn() -> bool,
-    begin: fn() -> Turns,
+    begin: fn() -> ServiceTurns,
 }
 
 pub const SERVICES: [Service; 5] = [
-    Service { kind: Kind::Sweeper, has_work: || true, begin: sweeper::begin },
-    Service { kind: Kind::Settler, has_work: execution::any_left, begin: settler::begin },
-    Service { kind: Kind::Looker, has_work: lookups::has_work, begin: looker::begin },
-    Service { kind: Kind::References, has_work: reference::any, begin: references::begin },
-    Service { kind: Kind::Inquirer, has_work: inquirer::has_work, begin: inquirer::begin },
+    Service { kind: WorkerKind::Sweeper, has_work: || true, begin: sweeper::begin },
+    Service { kind: WorkerKind::Settler, has_work: execution::any_left, begin: settler::begin },
+    Service { kind: WorkerKind::Looker, has_work: lookups::has_work, begin: looker::begin },
+    Service { kind: WorkerKind::References, has_work: reference::any, begin: references::begin },
+    Service { kind: WorkerKind::Inquirer, has_work: inquirer::has_work, begin: inquirer::begin },
 ];
 
 /// Which of them are to run. The first one expires leases whatever else is there, also before the catalog is.
 pub fn wanted() -> [bool; SERVICES.len()] {
     txn::transaction(|| {
         let is_there = splits::catalog_exists();
-        SERVICES.map(|service| service.kind == Kind::Sweeper || is_there && (service.has_work)())
+        SERVICES.map(|service| service.kind == WorkerKind::Sweeper || is_there && (service.has_work)())
     })
 }
 
-pub fn builder(kind: Kind, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
+pub fn builder(kind: WorkerKind, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
     service::builder(kind, "shardmaster_service_main", database)
 }
 

@@ -1,7 +1,7 @@
 //! Settles statements in two phases whose session is gone: what they have prepared on shards holds locks there until
 //! somebody ends it. A process of its own: a shard that is silent must not hold up splits or leases.
 
-use super::service::Turns;
+use super::service::ServiceTurns;
 use super::splits;
 use crate::execution;
 use crate::guc;
@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_secs(3);
 const PATIENCE: Backoff = Backoff::new(FIRST, Duration::from_secs(48));
 
 /// It ends when nothing is left.
-pub fn begin() -> Turns {
+pub fn begin() -> ServiceTurns {
     let mut memory: BTreeMap<i64, Backoff> = BTreeMap::new();
     Box::new(move || {
         let (left, done) = txn::transaction(|| {

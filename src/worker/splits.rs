@@ -1,6 +1,6 @@
 //! What the workers read of the plans: which splits have work, which are unfinished.
 
-use crate::catalog::split_state::row::{self, Open};
+use crate::catalog::split_state::row::{self, OpenSplit};
 use crate::catalog::split_state::{CutoverStep, IS_UNFINISHED};
 use crate::server::{sql, txn};
 use crate::split::lifecycle::work::{self, Work};
@@ -74,10 +74,10 @@ pub fn until_created(look_again: Duration) -> Duration {
 /// which nobody waits the one that was looked after longest ago. Needs `catalog_exists`.
 pub fn with_work() -> Vec<ToServe> {
     let mut found = work::with_work();
-    let keeps_out = |open: &Open| {
+    let keeps_out = |open: &OpenSplit| {
         matches!(open.state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
     };
-    let order = |(open, work): &(Open, Work)| {
+    let order = |(open, work): &(OpenSplit, Work)| {
         let is_housekeeping = work.is_housekeeping();
         let rested = if is_housekeeping { open.watched.unwrap_or(f64::INFINITY) } else { 0.0 };
         (!keeps_out(open), is_housekeeping, -rested)
@@ -87,7 +87,7 @@ pub fn with_work() -> Vec<ToServe> {
         let ((one_kept, one_kind, one_rested), (kept, kind, rested)) = (order(one), order(other));
         (one_kept, one_kind).cmp(&(kept, kind)).then(one_rested.total_cmp(&rested))
     });
-    let to_serve = |(open, work): (Open, Work)| ToServe {
+    let to_serve = |(open, work): (OpenSplit, Work)| ToServe {
         id: open.id,
         keeps_out: keeps_out(&open),
         ends: work.ends(),

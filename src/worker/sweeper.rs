@@ -1,7 +1,7 @@
 //! Expires leases and archives old reservations. A process of its own: an error in a
 //! sweep must not hold up splits, nor a long look at splits a lease.
 
-use super::service::Turns;
+use super::service::ServiceTurns;
 use super::splits;
 use crate::guc;
 use crate::placement::{sweep, sweep_clock};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// It never ends: leases expire whatever else is there.
-pub fn begin() -> Turns {
+pub fn begin() -> ServiceTurns {
     // None: there was nothing to sweep yet; CREATE EXTENSION wakes.
     let mut swept: Option<Instant> = None;
     Box::new(move || {

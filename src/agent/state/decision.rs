@@ -33,33 +33,33 @@ pub struct Decided<'a> {
     /// Of which type keys are; None: nobody has said it.
     pub key_type: Option<KeyType>,
     /// The decisions before it.
-    pub earlier: &'a Earlier,
+    pub earlier: &'a EarlierDecisions,
 }
 
 /// What is noted with a decision besides: those of the keyspace before it, as JSON, and when the keyspace was made; None: the master
 /// could not be asked for them in time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Earlier {
+pub struct EarlierDecisions {
     decisions: Option<String>,
     keyspace_made: Option<i64>,
     /// Its tables whose rows move.
     tables: Vec<String>,
 }
 
-impl Earlier {
+impl EarlierDecisions {
     /// Writers wait meanwhile: whoever has locked the master's tables is not waited for.
-    pub fn before(plan: &Plan, version: i64) -> Earlier {
+    pub fn before(plan: &Plan, version: i64) -> EarlierDecisions {
         let read = soon(|| {
             Ok::<_, SplitError>((earlier::before(&plan.keyspace, version), keyspace::made(&plan.keyspace)))
         });
         let (decisions, keyspace_made) = read.and_then(Result::ok).unwrap_or_default();
         let tables = plan.tables.iter().map(|table| table.table_name.clone()).collect();
-        Earlier { decisions, keyspace_made, tables }
+        EarlierDecisions { decisions, keyspace_made, tables }
     }
 }
 
 impl<'a> Decided<'a> {
-    pub fn of(plan: &'a Plan, version: i64, earlier: &'a Earlier) -> Decided<'a> {
+    pub fn of(plan: &'a Plan, version: i64, earlier: &'a EarlierDecisions) -> Decided<'a> {
         Decided { version, entries: &plan.entries, key_type: plan.key_type, earlier }
     }
 }
@@ -182,7 +182,7 @@ pub fn keys(connection: &mut Connection, namespace: &str, keyspace: &str) -> Res
 }
 
 /// A decision before the last one, as a master has told it.
-pub struct Told {
+pub struct DecisionTold {
     pub keyspace: String,
     /// What the entries are.
     pub entries: String,
@@ -202,7 +202,7 @@ const EARLIER: &str = "CROSS JOIN LATERAL (SELECT to_jsonb(d) -> 'earlier') j (l
                           WITH ORDINALITY l (e, n) WHERE l.n <= 51) l";
 
 /// What is told of a namespace.
-pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Told>> {
+pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<DecisionTold>> {
     if !has(connection, "decision")? {
         return Ok(Vec::new());
     }
@@ -218,7 +218,7 @@ pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Told>
     let told = |row: Vec<Option<String>>| {
         let [keyspace, entries, split, token, version, from, to, count, made, tables] =
             <[_; 10]>::try_from(row).ok()?;
-        Some(Told {
+        Some(DecisionTold {
             keyspace: clean::message(&keyspace?),
             entries: clean::message(&entries?),
             split: split?.parse().ok()?,
@@ -267,7 +267,7 @@ pub fn version_of(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
         return Ok(Some(noted.version));
     }
     let told = earlier(source, &plan.source.namespace)?;
-    let is_it = |told: &&Told| told.split == plan.id && told.token == plan.token;
+    let is_it = |told: &&DecisionTold| told.split == plan.id && told.token == plan.token;
     Ok(told.iter().find(is_it).map(|told| told.version))
 }
 

@@ -5,8 +5,8 @@ use super::redirect::{self, Redirect};
 use super::{LONGEST, MANY, require_few, scope};
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
-use crate::agent::types::Family;
-use crate::catalog::redirect::By;
+use crate::agent::types::TypeFamily;
+use crate::catalog::redirect::RedirectOwner;
 use crate::clean;
 use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
@@ -17,14 +17,14 @@ use crate::remote::quote::{array_literal, literal};
 use crate::remote::{Connection, number};
 
 /// What is known of each entry.
-pub struct Facts<'a> {
+pub struct MovedFacts<'a> {
     pub shard: &'a str,
     pub version: i64,
     pub split: i64,
     pub token: &'a str,
 }
 
-impl Facts<'_> {
+impl MovedFacts<'_> {
     /// In the order of the columns.
     fn list(&self) -> String {
         format!("{}, {}, {}, {}", literal(self.shard), self.version, self.split, literal(self.token))
@@ -34,7 +34,7 @@ impl Facts<'_> {
 /// The type of the table's keys: numbers, texts or uuids, whatever the type is that the
 /// tables of the keyspace have them in.
 fn key_type(column: &Column) -> &'static str {
-    column.family().map_or("pg_catalog.text", |family: Family| family.compared_as())
+    column.family().map_or("pg_catalog.text", |family: TypeFamily| family.compared_as())
 }
 
 /// Keys are compared as those of the column are.
@@ -69,7 +69,7 @@ pub fn lock(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
 }
 
 /// Entries, of one split or of all.
-pub fn count(connection: &mut Connection, redirect: &Redirect, of: Of<'_>) -> Result<i64> {
+pub fn count(connection: &mut Connection, redirect: &Redirect, of: WhoseEntries<'_>) -> Result<i64> {
     let rows =
         connection.run(&format!("SELECT count(*) FROM {} WHERE {}", redirect.table(), of.condition()))?;
     Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
@@ -123,9 +123,9 @@ pub fn decisions(
 }
 
 /// What a database still refuses of what a split has taken away; None: nothing.
-pub fn all_of(connection: &mut Connection, by: By<'_>) -> Result<Option<Scope>> {
+pub fn all_of(connection: &mut Connection, by: RedirectOwner<'_>) -> Result<Option<Scope>> {
     for redirect in redirect::all(connection)? {
-        if count(connection, &redirect, Of::Split(by))? > 0 {
+        if count(connection, &redirect, WhoseEntries::Split(by))? > 0 {
             return Ok(Some(of_split(connection, &redirect, by)?.0));
         }
     }
@@ -133,8 +133,12 @@ pub fn all_of(connection: &mut Connection, by: By<'_>) -> Result<Option<Scope>> 
 }
 
 /// What a split has taken away, and to where.
-pub fn of_split(connection: &mut Connection, redirect: &Redirect, by: By<'_>) -> Result<(Scope, String)> {
-    let own = Of::Split(by).condition();
+pub fn of_split(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    by: RedirectOwner<'_>,
+) -> Result<(Scope, String)> {
+    let own = WhoseEntries::Split(by).condition();
     let query = format!("SELECT left(min(shard), {LONGEST}) FROM {} WHERE {own}", redirect.table());
     let shard = clean::message(connection.run(&query)?.scalar().unwrap_or_default());
     Ok((scope::entries(connection, &redirect.table(), redirect.entries, &own)?, shard))
@@ -186,7 +190,7 @@ pub fn enter(
     scope: &Scope,
     keys_are: Option<KeyType>,
     column: &Column,
-    facts: &Facts<'_>,
+    facts: &MovedFacts<'_>,
 ) -> Result<()> {
     let statement = match scope {
         Scope::Keys(keys) => insert_named(redirect, &comparable(keys, keys_are), key_type(column), facts),
@@ -200,7 +204,7 @@ pub fn enter(
     Ok(())
 }
 
-fn insert_named(redirect: &Redirect, names: &[String], key_type: &str, facts: &Facts<'_>) -> String {
+fn insert_named(redirect: &Redirect, names: &[String], key_type: &str, facts: &MovedFacts<'_>) -> String {
     format!(
         "INSERT INTO {} (key, shard, version, split_id, token)
          SELECT key, {} FROM pg_catalog.unnest({}::{key_type}[]) key
@@ -234,16 +238,18 @@ fn insert_ranges(redirect: &Redirect, ranges: &[Interval], of: Ordered, facts: &
 
 /// Whose entries are taken out.
 #[derive(Clone, Copy)]
-pub enum Of<'a> {
+pub enum WhoseEntries<'a> {
     Anybody,
-    Split(By<'a>),
+    Split(RedirectOwner<'a>),
 }
 
-impl Of<'_> {
+impl WhoseEntries<'_> {
     fn condition(self) -> String {
         match self {
-            Of::Anybody => "true".to_owned(),
-            Of::Split(By { split, token }) => format!("token = {} AND split_id = {split}", literal(token)),
+            WhoseEntries::Anybody => "true".to_owned(),
+            WhoseEntries::Split(RedirectOwner { split, token }) => {
+                format!("token = {} AND split_id = {split}", literal(token))
+            }
         }
     }
 }
@@ -254,7 +260,7 @@ pub fn take_out(
     redirect: &Redirect,
     scope: &Scope,
     keys_are: Option<KeyType>,
-    of: Of<'_>,
+    of: WhoseEntries<'_>,
 ) -> Result<()> {
     let (table, also) = (redirect.table(), of.condition());
     match scope {
@@ -276,8 +282,12 @@ pub fn take_out(
 }
 
 /// The same of all that a split has entered.
-pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, by: By<'_>) -> Result<()> {
-    connection.run(&format!("DELETE FROM {} WHERE {}", redirect.table(), Of::Split(by).condition()))?;
+pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, by: RedirectOwner<'_>) -> Result<()> {
+    connection.run(&format!(
+        "DELETE FROM {} WHERE {}",
+        redirect.table(),
+        WhoseEntries::Split(by).condition()
+    ))?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// The snapshot S, the cursors and the counters.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
-pub struct Progress {
+pub struct CopyProgress {
     /// None: nothing has been applied yet, every queued change is new.
     pub snapshot: Option<String>,
     /// The server that the snapshot belongs to.
@@ -150,7 +150,7 @@ impl TableProgress {
     }
 }
 
-impl Progress {
+impl CopyProgress {
     /// Workers before this one that have ended without having brought over anything.
     pub fn failed_since(&self, worker: i64) -> i64 {
         worker.saturating_sub(self.worker).saturating_sub(1)
@@ -176,8 +176,8 @@ impl Progress {
 
     /// What a target has stored of a split of so many tables. It counts on what is in there:
     /// numbers that no split comes to are an error.
-    pub fn read(json: &str, tables: usize) -> std::result::Result<Progress, String> {
-        let progress: Progress = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    pub fn read(json: &str, tables: usize) -> std::result::Result<CopyProgress, String> {
+        let progress: CopyProgress = serde_json::from_str(json).map_err(|error| error.to_string())?;
         if progress.tables.len() != tables {
             return Err(format!("it has {} tables, the split has {tables}", progress.tables.len()));
         }
@@ -223,23 +223,23 @@ impl Progress {
 }
 
 /// The stored form.
-pub fn to_json(progress: &Progress) -> String {
+pub fn to_json(progress: &CopyProgress) -> String {
     // Serialising plain data to a String has no way to fail.
     serde_json::to_string(progress).unwrap_or_default()
 }
 
 /// The progress that is stored on a target; None: there is none, or none that can be read.
-pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<Progress>> {
+pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<CopyProgress>> {
     if !has(target, "progress")? {
         return Ok(None);
     }
     let rows =
         target.run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", plan.id))?;
-    Ok(rows.scalar().and_then(|state| Progress::read(state, plan.tables.len()).ok()))
+    Ok(rows.scalar().and_then(|state| CopyProgress::read(state, plan.tables.len()).ok()))
 }
 
 /// The same, kept from changing until the transaction ends.
-pub fn read_locked(target: &mut Connection, plan: &Plan) -> Result<Progress> {
+pub fn read_locked(target: &mut Connection, plan: &Plan) -> Result<CopyProgress> {
     let rows = target.run(&locked(plan.id))?;
     read_from(target, plan, &rows)
 }
@@ -250,10 +250,10 @@ pub fn locked(split: i64) -> String {
 }
 
 /// Its answer.
-pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<Progress> {
+pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<CopyProgress> {
     let split = plan.id;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
-    Progress::read(state, plan.tables.len()).map_err(|error| {
+    CopyProgress::read(state, plan.tables.len()).map_err(|error| {
         SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!("progress of split {split} on shard \"{}\" cannot be read: {error}", target.shard()),
@@ -263,13 +263,13 @@ pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<Progre
 }
 
 /// Stored in the transaction that is open.
-pub fn store(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
+pub fn store(target: &mut Connection, split: i64, progress: &CopyProgress) -> Result<()> {
     target.run(&storing(split, progress))?;
     Ok(())
 }
 
 /// The statement that does it, for a message with others.
-pub fn storing(split: i64, progress: &Progress) -> String {
+pub fn storing(split: i64, progress: &CopyProgress) -> String {
     format!(
         "UPDATE shardmaster_agent.progress SET state = {}, updated_at = clock_timestamp() WHERE split_id = {split}",
         literal(&to_json(progress))
@@ -277,7 +277,7 @@ pub fn storing(split: i64, progress: &Progress) -> String {
 }
 
 /// The same, as long as no step was committed.
-pub fn store_first(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
+pub fn store_first(target: &mut Connection, split: i64, progress: &CopyProgress) -> Result<()> {
     target.query(
         "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1 AND state->>'snapshot' IS NULL",
         &[Some(&split.to_string()), Some(&to_json(progress))],
@@ -285,7 +285,7 @@ pub fn store_first(target: &mut Connection, split: i64, progress: &Progress) -> 
     Ok(())
 }
 
-pub fn insert(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
+pub fn insert(target: &mut Connection, split: i64, progress: &CopyProgress) -> Result<()> {
     target.query(
         "INSERT INTO shardmaster_agent.progress (split_id, state) VALUES ($1, $2) ON CONFLICT DO NOTHING",
         &[Some(&split.to_string()), Some(&to_json(progress))],
@@ -313,10 +313,11 @@ mod tests {
         };
         let table = TableProgress { leaves: vec![leaf], ..TableProgress::default() };
         let (last_event_at, chunk_blocks) = (Some(7), Some(7));
-        let good = Progress { tables: vec![table], last_event_at, chunk_blocks, ..Progress::default() };
+        let good =
+            CopyProgress { tables: vec![table], last_event_at, chunk_blocks, ..CopyProgress::default() };
         let good = serde_json::to_value(&good).unwrap();
-        assert!(Progress::read(&good.to_string(), 1).is_ok());
-        assert!(Progress::read(&good.to_string(), 2).is_err());
+        assert!(CopyProgress::read(&good.to_string(), 1).is_ok());
+        assert!(CopyProgress::read(&good.to_string(), 2).is_err());
         let paths = [
             "/last_event_id",
             "/last_event_at",
@@ -333,7 +334,7 @@ mod tests {
         for (path, number) in paths.iter().flat_map(|path| [(path, -1), (path, i64::MAX)]) {
             let mut bad = good.clone();
             *bad.pointer_mut(path).unwrap() = number.into();
-            let error = Progress::read(&bad.to_string(), 1).unwrap_err();
+            let error = CopyProgress::read(&bad.to_string(), 1).unwrap_err();
             assert!(error.contains(&number.to_string()), "{path}: {error}");
         }
     }
@@ -341,16 +342,16 @@ mod tests {
     #[test]
     fn the_rows_of_many_tables_have_a_sum() {
         let table = TableProgress { rows_copied: MOST, ..TableProgress::default() };
-        let progress = Progress { tables: vec![table; 1025], ..Progress::default() };
+        let progress = CopyProgress { tables: vec![table; 1025], ..CopyProgress::default() };
         assert_eq!(progress.rows_copied(), i64::MAX);
     }
 
     #[test]
     fn a_chunk_shrinks_with_each_worker_that_got_nowhere() {
-        let progress = Progress { worker: 5, chunk_blocks: Some(256), ..Progress::default() };
+        let progress = CopyProgress { worker: 5, chunk_blocks: Some(256), ..CopyProgress::default() };
         let chunks: Vec<i64> = (5..=12).map(|worker| progress.first_chunk(worker)).collect();
         assert_eq!(chunks, [256, 256, 64, 16, 4, 1, 1, 1]);
-        assert_eq!(Progress { worker: 1, ..Progress::default() }.first_chunk(2), 1024);
+        assert_eq!(CopyProgress { worker: 1, ..CopyProgress::default() }.first_chunk(2), 1024);
         assert_eq!(progress.first_chunk(i64::MAX), 1);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reference::sequence;
-use crate::catalog::reference::Set;
+use crate::catalog::reference::ReferenceSet;
 use crate::error::SqlState;
 use crate::guc;
 use crate::remote::quote::{array_literal, literal};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// What a copy stands for.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub struct ReferenceProgress {
     pub steps: i64,
     /// None: nothing has come yet.
     pub snapshot: Option<String>,
@@ -31,7 +31,7 @@ pub enum Takes {
 }
 
 /// What another set has left by the same number, or another master, is not taken over: what is installed has its name.
-fn require_own(connection: &mut Connection, set: &Set) -> Result<()> {
+fn require_own(connection: &mut Connection, set: &ReferenceSet) -> Result<()> {
     let others = connection.run(&format!(
         "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin WHERE set_id = {id} AND token <> {token})
              OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy WHERE set_id = {id} AND token <> {token})",
@@ -54,7 +54,12 @@ pub const SERVER: &str = "(SELECT system_identifier::text FROM pg_control_system
 
 /// Takes the origin over, in the transaction that has bootstrapped; whether it knows the set now. Where it has come from another server, restored from
 /// a dump, what it says in numbers of transactions was that one's: its queues begin anew.
-pub fn take_origin(connection: &mut Connection, set: &Set, generation: i64, takes: Takes) -> Result<bool> {
+pub fn take_origin(
+    connection: &mut Connection,
+    set: &ReferenceSet,
+    generation: i64,
+    takes: Takes,
+) -> Result<bool> {
     let (id, token) = (set.id, literal(&set.token));
     let sequence = sequence(id);
     if takes == Takes::ToFollow {
@@ -84,7 +89,7 @@ pub fn take_origin(connection: &mut Connection, set: &Set, generation: i64, take
 /// The same of a copy. Whoever was about to commit there has done so, or will not.
 pub fn take_copy(
     connection: &mut Connection,
-    set: &Set,
+    set: &ReferenceSet,
     shard: &str,
     generation: i64,
     takes: Takes,
@@ -122,7 +127,7 @@ fn raise(connection: &mut Connection, table: &str, condition: &str, generation: 
 }
 
 /// The statement by which a step begins on a copy: to its end nobody else makes one there.
-pub fn locked(set: &Set, shard: &str, generation: i64) -> String {
+pub fn locked(set: &ReferenceSet, shard: &str, generation: i64) -> String {
     format!(
         "SELECT steps, snapshot::text, server, tables::text FROM shardmaster_agent.reference_copy
           WHERE set_id = {} AND shard = {} AND generation = {generation} FOR UPDATE",
@@ -132,7 +137,7 @@ pub fn locked(set: &Set, shard: &str, generation: i64) -> String {
 }
 
 /// Its answer; an error where a newer worker has taken over.
-pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<Progress> {
+pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<ReferenceProgress> {
     let Some([Some(steps), snapshot, server, Some(tables)]) = rows.first().map(Vec::as_slice) else {
         return Err(SplitError::Superseded);
     };
@@ -141,7 +146,7 @@ pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<Pro
     if snapshot.as_deref().is_some_and(|text| !is_snapshot(text)) {
         return Err(unreadable(&"the snapshot it has reached").into());
     }
-    Ok(Progress {
+    Ok(ReferenceProgress {
         steps: steps.parse().map_err(|error: std::num::ParseIntError| unreadable(&error))?,
         snapshot: snapshot.clone(),
         server: server.clone(),
@@ -166,7 +171,7 @@ fn is_snapshot(text: &str) -> bool {
 }
 
 /// The statement that remembers a step, beside its rows.
-pub fn store(set: &Set, shard: &str, progress: &Progress) -> String {
+pub fn store(set: &ReferenceSet, shard: &str, progress: &ReferenceProgress) -> String {
     let text = |value: &Option<String>| value.as_deref().map_or("NULL".to_owned(), literal);
     let tables = serde_json::to_string(&progress.tables).unwrap_or_default();
     format!(
@@ -184,7 +189,7 @@ pub fn store(set: &Set, shard: &str, progress: &Progress) -> String {
 /// A step is about to be committed on a copy. To commit this makes all durable that the step has seen.
 pub fn announce(
     connection: &mut Connection,
-    set: &Set,
+    set: &ReferenceSet,
     shard: &str,
     generation: i64,
     step: i64,
@@ -195,11 +200,11 @@ pub fn announce(
 }
 
 /// Writers are told how large a queue may be.
-pub fn limit(connection: &mut Connection, set: &Set, generation: i64) -> Result<()> {
+pub fn limit(connection: &mut Connection, set: &ReferenceSet, generation: i64) -> Result<()> {
     act(connection, set, generation, &format!("max_bytes = {}", guc::queue_max_bytes()))
 }
 
-fn act(connection: &mut Connection, set: &Set, generation: i64, change: &str) -> Result<()> {
+fn act(connection: &mut Connection, set: &ReferenceSet, generation: i64, change: &str) -> Result<()> {
     let done = connection.run(&format!(
         "UPDATE shardmaster_agent.reference_origin SET {change} WHERE set_id = {} AND generation = {generation}",
         set.id
@@ -218,7 +223,7 @@ pub fn covers(a: &str, b: &str) -> String {
 /// Takes out of the queues what all of these snapshots have seen.
 pub fn consume(
     connection: &mut Connection,
-    set: &Set,
+    set: &ReferenceSet,
     generation: i64,
     snapshots: &[String],
     queues: &[String],
@@ -254,7 +259,12 @@ pub fn consume(
 }
 
 /// The queues take entries again, empty; what is in none of them is older than the number that is remembered here.
-pub fn reopen(connection: &mut Connection, set: &Set, generation: i64, queues: &[String]) -> Result<()> {
+pub fn reopen(
+    connection: &mut Connection,
+    set: &ReferenceSet,
+    generation: i64,
+    queues: &[String],
+) -> Result<()> {
     // Before anything is open again: who dies here does this once more.
     act(connection, set, generation, "is_full = true")?;
     // Entries that are lost here are of transactions that are older, too.
@@ -271,7 +281,7 @@ pub fn reopen(connection: &mut Connection, set: &Set, generation: i64, queues: &
     )
 }
 
-pub fn forget_copy(set: &Set, shard: &str) -> String {
+pub fn forget_copy(set: &ReferenceSet, shard: &str) -> String {
     format!(
         "DELETE FROM shardmaster_agent.reference_copy WHERE set_id = {} AND shard = {}",
         set.id,
@@ -279,7 +289,7 @@ pub fn forget_copy(set: &Set, shard: &str) -> String {
     )
 }
 
-pub fn forget_origin(set: &Set) -> String {
+pub fn forget_origin(set: &ReferenceSet) -> String {
     format!(
         "DELETE FROM shardmaster_agent.reference_origin WHERE set_id = {}; DROP SEQUENCE IF EXISTS shardmaster_agent.{}",
         set.id,

@@ -6,7 +6,7 @@ use crate::agent::scope::range_rows;
 use crate::agent::session::Side;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
-use crate::keys::scope::{Entries, Scope};
+use crate::keys::scope::{Scope, ScopeEntries};
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
@@ -79,14 +79,14 @@ pub fn of_side(connection: &mut Connection, split: i64, side: Side, of: Strategy
 pub fn release(connection: &mut Connection, split: i64, back: &Scope, names: &[String]) -> Result<()> {
     let table = qualified(split, Side::Source);
     match back.entries() {
-        Entries::Named(_) => {
+        ScopeEntries::Named(_) => {
             connection.run(&format!(
                 "DELETE FROM {table} WHERE key::text = ANY ({}::text[])",
                 array_literal(names)
             ))?;
             Ok(())
         }
-        Entries::Ranges(of, ranges) => release_ranges(connection, &table, of, ranges),
+        ScopeEntries::Ranges(of, ranges) => release_ranges(connection, &table, of, ranges),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::remote::result::Rows;
 
 /// What a side does with its clients' writes of the moving keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum SideState {
     /// A source takes them and queues their keys.
     Capture,
     /// A source refuses them for the moment of a cutover.
@@ -30,30 +30,36 @@ pub enum State {
     Left,
 }
 
-impl State {
-    pub const ALL: [State; 6] =
-        [State::Capture, State::Fenced, State::Moved, State::Closed, State::Open, State::Left];
+impl SideState {
+    pub const ALL: [SideState; 6] = [
+        SideState::Capture,
+        SideState::Fenced,
+        SideState::Moved,
+        SideState::Closed,
+        SideState::Open,
+        SideState::Left,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Capture => "capture",
-            State::Fenced => "fenced",
-            State::Moved => "moved",
-            State::Closed => "closed",
-            State::Open => "open",
-            State::Left => "left",
+            SideState::Capture => "capture",
+            SideState::Fenced => "fenced",
+            SideState::Moved => "moved",
+            SideState::Closed => "closed",
+            SideState::Open => "open",
+            SideState::Left => "left",
         }
     }
 
-    fn parse(text: &str) -> Option<State> {
-        State::ALL.into_iter().find(|state| state.as_str() == text)
+    fn parse(text: &str) -> Option<SideState> {
+        SideState::ALL.into_iter().find(|state| state.as_str() == text)
     }
 
     /// How a side begins.
-    pub fn first(side: Side) -> State {
+    pub fn first(side: Side) -> SideState {
         match side {
-            Side::Source => State::Capture,
-            Side::Target => State::Closed,
+            Side::Source => SideState::Capture,
+            Side::Target => SideState::Closed,
         }
     }
 }
@@ -69,24 +75,26 @@ pub enum Version<'a> {
 
 /// A change that a side may make.
 #[derive(Debug)]
-pub struct Change {
+pub struct SideChange {
     pub side: Side,
-    pub from: State,
-    pub to: State,
+    pub from: SideState,
+    pub to: SideState,
 }
 
 /// A cutover keeps writers out.
-pub const FENCE: Change = Change { side: Side::Source, from: State::Capture, to: State::Fenced };
+pub const FENCE: SideChange =
+    SideChange { side: Side::Source, from: SideState::Capture, to: SideState::Fenced };
 /// A cutover is set back: writers come in again.
-pub const REOPEN: Change = Change { side: Side::Source, from: State::Fenced, to: State::Capture };
+pub const REOPEN: SideChange =
+    SideChange { side: Side::Source, from: SideState::Fenced, to: SideState::Capture };
 /// A cutover was decided: the source sends its clients away.
-pub const MOVE: Change = Change { side: Side::Source, from: State::Fenced, to: State::Moved };
+pub const MOVE: SideChange = SideChange { side: Side::Source, from: SideState::Fenced, to: SideState::Moved };
 /// A cutover was decided: the target takes clients.
-pub const OPEN: Change = Change { side: Side::Target, from: State::Closed, to: State::Open };
+pub const OPEN: SideChange = SideChange { side: Side::Target, from: SideState::Closed, to: SideState::Open };
 /// A finish has left the target.
-pub const LEAVE: Change = Change { side: Side::Target, from: State::Open, to: State::Left };
+pub const LEAVE: SideChange = SideChange { side: Side::Target, from: SideState::Open, to: SideState::Left };
 
-impl Change {
+impl SideChange {
     /// Makes the change in a transaction of the caller's, which the generation allows. False:
     /// the side was in another state.
     pub fn write(&self, connection: &mut Connection, split: i64, version: Version<'_>) -> Result<bool> {
@@ -132,27 +140,27 @@ impl Change {
 
 /// What a side says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
-    pub state: State,
+pub struct SideRow {
+    pub state: SideState,
     /// Of the routing, since when the keys are elsewhere or here.
     pub version: Option<i64>,
 }
 
-impl Row {
+impl SideRow {
     /// The version, where the target has been opened with one.
     pub fn opened(self) -> Option<i64> {
-        self.version.filter(|_| matches!(self.state, State::Open | State::Left))
+        self.version.filter(|_| matches!(self.state, SideState::Open | SideState::Left))
     }
 }
 
 /// None: there is no such side.
-pub fn read(connection: &mut Connection, split: i64, side: Side) -> Result<Option<Row>> {
+pub fn read(connection: &mut Connection, split: i64, side: Side) -> Result<Option<SideRow>> {
     let rows = connection.run(&format!(
         "SELECT state, version FROM shardmaster_agent.side WHERE split_id = {split} AND side = {}",
         literal(side.as_str())
     ))?;
     let Some([Some(text), version]) = rows.rows.first().map(Vec::as_slice) else { return Ok(None) };
-    let Some(state) = State::parse(text) else {
+    let Some(state) = SideState::parse(text) else {
         return Err(SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!(
@@ -163,11 +171,11 @@ pub fn read(connection: &mut Connection, split: i64, side: Side) -> Result<Optio
             "Another version of the extension installed it, or somebody has changed the agent's tables there.",
         ));
     };
-    Ok(Some(Row { state, version: version.as_deref().and_then(|version| version.parse().ok()) }))
+    Ok(Some(SideRow { state, version: version.as_deref().and_then(|version| version.parse().ok()) }))
 }
 
 /// The state alone.
-pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<Option<State>> {
+pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<Option<SideState>> {
     Ok(read(connection, split, side)?.map(|row| row.state))
 }
 
@@ -176,13 +184,13 @@ pub fn if_captured(split: i64) -> String {
     format!(
         "FROM shardmaster_agent.side WHERE split_id OPERATOR(pg_catalog.=) {split}
             AND side OPERATOR(pg_catalog.=) 'source' AND state OPERATOR(pg_catalog.=) '{}'",
-        State::Capture.as_str()
+        SideState::Capture.as_str()
     )
 }
 
 /// Whether finish has left a target: its rows have gone from the source, its guard has gone.
 pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
-    Ok(state(target, split, Side::Target)? == Some(State::Left))
+    Ok(state(target, split, Side::Target)? == Some(SideState::Left))
 }
 
 /// The row of a side that begins; one that is there stays as it is.
@@ -198,7 +206,7 @@ pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &st
         &[
             Some(&plan.id.to_string()),
             Some(side.as_str()),
-            Some(State::first(side).as_str()),
+            Some(SideState::first(side).as_str()),
             Some(&plan.token),
             Some(&own.shard_key),
             Some(&other.shard_key),
@@ -214,7 +222,8 @@ pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &st
 /// finished, in the order in which all splits lock them.
 pub fn moved_away(plan: &Plan, entries: &str) -> String {
     let [token, namespace, keyspace, entries, moved] =
-        [&*plan.token, &*plan.target.namespace, &*plan.keyspace, entries, State::Moved.as_str()].map(literal);
+        [&*plan.token, &*plan.target.namespace, &*plan.keyspace, entries, SideState::Moved.as_str()]
+            .map(literal);
     format!(
         "SELECT split_id FROM shardmaster_agent.side
           WHERE side = 'source' AND state = {moved} AND (split_id <> {} OR token <> {token})
@@ -229,7 +238,7 @@ pub fn numbers(splits: &Rows) -> Vec<i64> {
 }
 
 /// A side of a split on a shard.
-pub struct Found {
+pub struct FoundSide {
     pub id: i64,
     pub side: Side,
     /// None: triggers that have lost their state row.
@@ -247,7 +256,7 @@ pub fn resting(connection: &mut Connection, token: &str) -> Result<Vec<i64>> {
         &format!(
             "SELECT s.split_id FROM shardmaster_agent.side s JOIN shardmaster_agent.lease l ON l.split_id = s.split_id
               WHERE s.side = 'source' AND s.state = '{}' AND s.token = $1 AND l.open_until = 'infinity' LIMIT {MANY}",
-            State::Capture.as_str()
+            SideState::Capture.as_str()
         ),
         &[Some(token)],
     )?;
@@ -255,7 +264,7 @@ pub fn resting(connection: &mut Connection, token: &str) -> Result<Vec<i64>> {
 }
 
 /// Sides by their state rows, and by triggers that have lost theirs.
-pub fn all(connection: &mut Connection) -> Result<Vec<Found>> {
+pub fn all(connection: &mut Connection) -> Result<Vec<FoundSide>> {
     let mut query = "SELECT DISTINCT (regexp_match(f.proname, '^(?:capture|guard)_(\\d+)_'))[1] AS id,
                 CASE WHEN starts_with(f.proname, 'capture') THEN 'source' ELSE 'target' END AS side
            FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
@@ -266,7 +275,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Found>> {
             "SELECT coalesce(t.id, s.split_id::text), left(coalesce(t.side, s.side), {LONGEST}), left(s.token, {LONGEST}),
                     CASE WHEN s.state = '{moved}' THEN left(s.other_shard, {LONGEST}) END, left(s.entries, {LONGEST})
                FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side",
-            moved = State::Moved.as_str()
+            moved = SideState::Moved.as_str()
         );
     } else {
         query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
@@ -280,7 +289,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Found>> {
             let moved_to = moved_to.as_deref().map(clean::message);
             let moved = moved_to.zip(entries.as_deref().and_then(Strategy::of_entries));
             let token = token.as_deref().map(clean::message);
-            id.parse().ok().map(|id| Found { id, side, token, moved })
+            id.parse().ok().map(|id| FoundSide { id, side, token, moved })
         }
         _ => None,
     });
@@ -346,12 +355,12 @@ pub fn delete(split: i64, side: Side) -> String {
 mod tests {
     use super::*;
 
-    const CHANGES: [&Change; 5] = [&FENCE, &REOPEN, &MOVE, &OPEN, &LEAVE];
+    const CHANGES: [&SideChange; 5] = [&FENCE, &REOPEN, &MOVE, &OPEN, &LEAVE];
 
     #[test]
     fn every_state_is_reached_from_the_first_of_its_side() {
         for side in [Side::Source, Side::Target] {
-            let mut reached = vec![State::first(side)];
+            let mut reached = vec![SideState::first(side)];
             while let Some(next) = CHANGES
                 .iter()
                 .find(|c| c.side == side && reached.contains(&c.from) && !reached.contains(&c.to))
@@ -359,22 +368,22 @@ mod tests {
                 reached.push(next.to);
             }
             let of_side =
-                |state: &&State| CHANGES.iter().any(|c| c.side == side && [c.from, c.to].contains(state));
-            assert_eq!(State::ALL.iter().filter(of_side).count(), reached.len(), "{side:?}");
+                |state: &&SideState| CHANGES.iter().any(|c| c.side == side && [c.from, c.to].contains(state));
+            assert_eq!(SideState::ALL.iter().filter(of_side).count(), reached.len(), "{side:?}");
         }
     }
 
     #[test]
     fn no_way_leads_back_from_a_decision() {
-        assert!(CHANGES.iter().all(|c| !matches!(c.from, State::Moved | State::Left)));
-        assert!(CHANGES.iter().all(|c| c.to != State::Closed));
+        assert!(CHANGES.iter().all(|c| !matches!(c.from, SideState::Moved | SideState::Left)));
+        assert!(CHANGES.iter().all(|c| c.to != SideState::Closed));
     }
 
     #[test]
     fn the_table_takes_the_same_states() {
         let sql = include_str!("../../../sql/agent/bootstrap.sql");
-        let names: Vec<String> = State::ALL.iter().map(|state| format!("'{}'", state.as_str())).collect();
+        let names: Vec<String> = SideState::ALL.iter().map(|state| format!("'{}'", state.as_str())).collect();
         assert!(sql.contains(&format!("CHECK (state IN ({}))", names.join(", "))));
-        assert_eq!(State::ALL.map(|state| State::parse(state.as_str())), State::ALL.map(Some));
+        assert_eq!(SideState::ALL.map(|state| SideState::parse(state.as_str())), SideState::ALL.map(Some));
     }
 }

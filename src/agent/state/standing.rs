@@ -7,7 +7,7 @@ use super::left::comparable;
 use super::{LONGEST, has, is_gone, scope};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Column;
-use crate::agent::types::Family;
+use crate::agent::types::TypeFamily;
 use crate::error::SqlState;
 use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
@@ -27,7 +27,7 @@ const RANGES_AT_ONCE: usize = 200;
 
 /// A key guard as it is on a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct KeyGuard {
     pub id: i32,
     pub namespace: String,
     pub keyspace: String,
@@ -36,12 +36,12 @@ pub struct Standing {
     pub shard: String,
 }
 
-impl Standing {
-    fn from_row(row: &[Option<String>]) -> Option<Standing> {
+impl KeyGuard {
+    fn from_row(row: &[Option<String>]) -> Option<KeyGuard> {
         let [Some(id), Some(namespace), Some(keyspace), Some(entries), Some(shard)] = row else {
             return None;
         };
-        Some(Standing {
+        Some(KeyGuard {
             id: id.parse().ok()?,
             namespace: namespace.clone(),
             keyspace: keyspace.clone(),
@@ -73,13 +73,13 @@ pub const ALL: &str = "SELECT id, namespace, keyspace, entries, shard FROM shard
     ORDER BY id";
 
 /// Its answer.
-pub fn read(rows: &Rows) -> Vec<Standing> {
+pub fn read(rows: &Rows) -> Vec<KeyGuard> {
     let short = |row: &&Vec<Option<String>>| row.iter().flatten().all(|text| text.len() < LONGEST);
-    rows.rows.iter().filter(short).filter_map(|row| Standing::from_row(row)).collect()
+    rows.rows.iter().filter(short).filter_map(|row| KeyGuard::from_row(row)).collect()
 }
 
 /// The guards of the database.
-pub fn all(connection: &mut Connection) -> Result<Vec<Standing>> {
+pub fn all(connection: &mut Connection) -> Result<Vec<KeyGuard>> {
     if !has(connection, "standing")? {
         return Ok(Vec::new());
     }
@@ -91,11 +91,11 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Standing>> {
 }
 
 /// The one of a namespace and keyspace, among these.
-pub fn choose(all: Vec<Standing>, namespace: &str, keyspace: &str) -> Option<Standing> {
+pub fn choose(all: Vec<KeyGuard>, namespace: &str, keyspace: &str) -> Option<KeyGuard> {
     all.into_iter().find(|guard| guard.namespace == namespace && guard.keyspace == keyspace)
 }
 
-pub fn find(connection: &mut Connection, namespace: &str, keyspace: &str) -> Result<Option<Standing>> {
+pub fn find(connection: &mut Connection, namespace: &str, keyspace: &str) -> Result<Option<KeyGuard>> {
     Ok(choose(all(connection)?, namespace, keyspace))
 }
 
@@ -114,7 +114,7 @@ pub fn insert(
 }
 
 /// Under another name of the shard. In a transaction; its look-ups are written anew.
-pub fn rename(connection: &mut Connection, guard: &Standing, shard: &str) -> Result<()> {
+pub fn rename(connection: &mut Connection, guard: &KeyGuard, shard: &str) -> Result<()> {
     connection.query(
         &format!("UPDATE shardmaster_agent.standing SET shard = $1 WHERE id = {}", guard.id),
         &[Some(shard)],
@@ -126,12 +126,12 @@ pub fn rename(connection: &mut Connection, guard: &Standing, shard: &str) -> Res
 fn key_type(column: &Column) -> &'static str {
     match column.family() {
         // By their bytes, whatever the collations of the tables are: an index knows one.
-        Some(Family::Text | Family::Enum(_)) | None => "pg_catalog.text COLLATE pg_catalog.\"C\"",
+        Some(TypeFamily::Text | TypeFamily::Enum(_)) | None => "pg_catalog.text COLLATE pg_catalog.\"C\"",
         Some(family) => family.compared_as(),
     }
 }
 
-pub fn create_list(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<()> {
+pub fn create_list(connection: &mut Connection, guard: &KeyGuard, column: &Column) -> Result<()> {
     let table = guard.table();
     let entry = match guard.entries {
         Strategy::Directory => format!("key {} PRIMARY KEY", key_type(column)),
@@ -148,7 +148,7 @@ pub fn create_list(connection: &mut Connection, guard: &Standing, column: &Colum
 
 /// Whether the list's keys are of the type that those of a column are compared as; one that is not
 /// there is not of another. Buckets and ranges have the type of their keyspace.
-pub fn list_fits(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<bool> {
+pub fn list_fits(connection: &mut Connection, guard: &KeyGuard, column: &Column) -> Result<bool> {
     if guard.entries != Strategy::Directory {
         return Ok(true);
     }
@@ -166,7 +166,7 @@ pub fn list_fits(connection: &mut Connection, guard: &Standing, column: &Column)
 /// writes the guard's row, which no snapshot from before can lock any more.
 pub fn add(
     connection: &mut Connection,
-    guard: &Standing,
+    guard: &KeyGuard,
     names: &[String],
     keys_are: Option<KeyType>,
 ) -> Result<()> {
@@ -185,7 +185,7 @@ pub fn add(
 
 /// By the type that the list's own column has: what no value of it can be written as is no key of
 /// its tables. As parameters, some at a time: no text holds all.
-fn add_named(connection: &mut Connection, guard: &Standing, names: &[String]) -> Result<()> {
+fn add_named(connection: &mut Connection, guard: &KeyGuard, names: &[String]) -> Result<()> {
     let statement = fill(NAMES, &[("table", sql(guard.table()))]);
     for names in names.chunks(NAMES_AT_ONCE) {
         connection.query(&statement, &[Some(&text_array(names))])?;
@@ -203,7 +203,7 @@ fn with_and_without_blanks(names: &[String]) -> Vec<String> {
     names.iter().cloned().chain(names.iter().filter_map(trimmed)).collect()
 }
 
-fn add_ranges(connection: &mut Connection, guard: &Standing, of: Ordered, names: &[String]) -> Result<()> {
+fn add_ranges(connection: &mut Connection, guard: &KeyGuard, of: Ordered, names: &[String]) -> Result<()> {
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
     let value = |value: &str| format!("({value}::{}{collate})", of.name());
     let bound = |bound: &Option<String>| value(&bound.as_deref().map_or("NULL".to_owned(), literal));
@@ -232,7 +232,7 @@ fn add_ranges(connection: &mut Connection, guard: &Standing, of: Ordered, names:
 
 /// Which ranges of the list overlap or touch another one, by their index: from the one that begins
 /// last before it to its end, however many there are.
-fn touched(guard: &Standing, range: &Interval, bound: impl Fn(&Option<String>) -> String) -> String {
+fn touched(guard: &KeyGuard, range: &Interval, bound: impl Fn(&Option<String>) -> String) -> String {
     let (table, lower, upper) = (guard.table(), bound(&range.lower), bound(&range.upper));
     let mut begins = Vec::new();
     if range.lower.is_some() {
@@ -253,7 +253,7 @@ fn touched(guard: &Standing, range: &Interval, bound: impl Fn(&Option<String>) -
 }
 
 /// In a transaction; its functions and triggers are gone.
-pub fn drop(connection: &mut Connection, guard: &Standing) -> Result<()> {
+pub fn drop(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     connection.run(&format!(
         "DROP TABLE IF EXISTS {}; DELETE FROM shardmaster_agent.standing WHERE id = {}",
         guard.table(),
@@ -288,7 +288,7 @@ pub fn tell(
 }
 
 /// A list of other entries would let in, or keep out, what nobody has meant.
-pub fn require_same(guard: &Standing, entries: Strategy) -> Result<()> {
+pub fn require_same(guard: &KeyGuard, entries: Strategy) -> Result<()> {
     if guard.entries == entries {
         return Ok(());
     }

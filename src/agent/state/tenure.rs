@@ -1,7 +1,7 @@
 //! The tables `generation` and `session`: which worker may act on a side, and its sessions.
 
 use super::master;
-use super::side::{self, Change, Installed, Version};
+use super::side::{self, Installed, SideChange, Version};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::catalog::split::Plan;
@@ -216,7 +216,7 @@ pub fn change(
     connection: &mut Connection,
     split: i64,
     generation: i64,
-    change: &Change,
+    change: &SideChange,
     version: Version<'_>,
 ) -> Result<bool> {
     let begin = begin_statements(split, change.side, generation);

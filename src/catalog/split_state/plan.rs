@@ -3,7 +3,7 @@
 use crate::server::sql;
 
 /// What a plan is made of.
-pub struct New<'a> {
+pub struct NewPlan<'a> {
     pub keyspace: &'a str,
     pub source: &'a str,
     pub target: &'a str,
@@ -16,7 +16,7 @@ pub struct New<'a> {
 }
 
 /// Stores a plan with the tables that its keyspace has; returns its number.
-pub fn create(new: New<'_>) -> i64 {
+pub fn create(new: NewPlan<'_>) -> i64 {
     let ids = sql::write_returning(
         "WITH s AS MATERIALIZED (
              SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)

@@ -140,7 +140,7 @@ pub fn lock(id: i64) -> Result<SplitState, Failure> {
 }
 
 /// A split that may have work.
-pub struct Open {
+pub struct OpenSplit {
     pub id: i64,
     pub state: SplitState,
     /// Changes whenever the split has got on or is asked for something else.
@@ -150,7 +150,7 @@ pub struct Open {
 }
 
 /// Splits of which something may be left to do, the oldest first. However many have ended, few are read.
-pub fn open() -> Vec<Open> {
+pub fn open() -> Vec<OpenSplit> {
     let more = ", extract(epoch FROM clock_timestamp() - p.watched_at)::float8 AS asked,
                 (SELECT pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, g.backfill_status, g.tail_status,
                                              g.total_rows_copied, g.last_event_id, p.tail_requests)
@@ -161,7 +161,7 @@ pub fn open() -> Vec<Open> {
     );
     let rows = sql::read_again(&query(more, &is_open), &[], |row| {
         let state = state_of(&row).ok()?;
-        Some(Open {
+        Some(OpenSplit {
             id: row.named("id")?,
             state,
             progress: row.named("progress").unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Every template of `sql/`, each of its places filled with what nobody should be called.
 
-use super::{Piece, Value, fill, name, number, pieces, put, sql, text, texts, word};
+use super::{TemplatePiece, TemplateValue, fill, name, number, pieces, put, sql, text, texts, word};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -134,7 +134,7 @@ fn dollar(text: &str) -> Option<&str> {
 }
 
 /// What somebody's text becomes, as a value of each kind; and what it stands for where it is no name of ours.
-fn kinds(of: &str) -> [Value; 3] {
+fn kinds(of: &str) -> [TemplateValue; 3] {
     [name(of), text(of), texts([of, of])]
 }
 
@@ -159,7 +159,7 @@ fn no_text_of_anybody_becomes_sql_in_any_template() {
                     // All other places as they often are.
                     let others: Vec<&str> =
                         places(&template).into_iter().filter(|other| *other != place).collect();
-                    let with = |value: Value| {
+                    let with = |value: TemplateValue| {
                         let mut values = vec![(place, value)];
                         values.extend(others.iter().map(|other| (*other, word("other"))));
                         fill(&template, &values)
@@ -183,18 +183,18 @@ fn quotes_of_templates_are_plain_ones() {
         let pieces = pieces(&template);
         for (piece, next) in pieces.iter().zip(pieces.iter().skip(1)) {
             match (piece, next) {
-                (Piece::Comment(comment), _) => {
+                (TemplatePiece::Comment(comment), _) => {
                     let is_plain = comment.strip_prefix("/*").is_none_or(|inner| !inner.contains("/*"));
                     assert!(is_plain, "{path}: a comment in a comment");
                 }
                 // A backslash before a quote would be read otherwise.
-                (Piece::Sql(before), Piece::Quoted(_, quoted)) => {
+                (TemplatePiece::Sql(before), TemplatePiece::Quoted(_, quoted)) => {
                     let word =
                         before.rsplit(|c: char| !c.is_alphanumeric() && c != '&').next().unwrap_or_default();
                     let has_escapes = ["e", "u&"].contains(&word.to_lowercase().as_str());
                     assert!(!has_escapes || !quoted.contains("\\'"), "{path}: {quoted}");
                 }
-                (Piece::Sql(_) | Piece::Quoted(..) | Piece::Dollar(_), _) => {}
+                (TemplatePiece::Sql(_) | TemplatePiece::Quoted(..) | TemplatePiece::Dollar(_), _) => {}
             }
         }
     }

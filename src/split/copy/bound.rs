@@ -4,7 +4,7 @@
 use crate::remote::quote::literal;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum CopyBound {
     Default,
     In(Vec<Datum>),
     Range(Vec<Datum>, Vec<Datum>),
@@ -20,32 +20,32 @@ pub enum Datum {
 
 const WORDS: [&str; 5] = ["NULL", "MINVALUE", "MAXVALUE", "true", "false"];
 
-impl Bound {
+impl CopyBound {
     /// None: it is not one.
-    pub fn parse(text: &str) -> Option<Bound> {
+    pub fn parse(text: &str) -> Option<CopyBound> {
         if text == "DEFAULT" {
-            return Some(Bound::Default);
+            return Some(CopyBound::Default);
         }
         let rest = text.strip_prefix("FOR VALUES ")?;
         if let Some(rest) = rest.strip_prefix("IN ") {
-            return list(rest).filter(|(_, rest)| rest.is_empty()).map(|(values, _)| Bound::In(values));
+            return list(rest).filter(|(_, rest)| rest.is_empty()).map(|(values, _)| CopyBound::In(values));
         }
         if let Some(rest) = rest.strip_prefix("FROM ") {
             let (from, rest) = list(rest)?;
             let (to, rest) = list(rest.strip_prefix(" TO ")?)?;
-            return rest.is_empty().then_some(Bound::Range(from, to));
+            return rest.is_empty().then_some(CopyBound::Range(from, to));
         }
         let rest = rest.strip_prefix("WITH (modulus ")?.strip_suffix(')')?;
         let (modulus, remainder) = rest.split_once(", remainder ")?;
-        Some(Bound::Hash { modulus: modulus.parse().ok()?, remainder: remainder.parse().ok()? })
+        Some(CopyBound::Hash { modulus: modulus.parse().ok()?, remainder: remainder.parse().ok()? })
     }
 
     pub fn sql(&self) -> String {
         match self {
-            Bound::Default => "DEFAULT".to_owned(),
-            Bound::In(values) => format!("FOR VALUES IN ({})", written(values)),
-            Bound::Range(from, to) => format!("FOR VALUES FROM ({}) TO ({})", written(from), written(to)),
-            Bound::Hash { modulus, remainder } => {
+            CopyBound::Default => "DEFAULT".to_owned(),
+            CopyBound::In(values) => format!("FOR VALUES IN ({})", written(values)),
+            CopyBound::Range(from, to) => format!("FOR VALUES FROM ({}) TO ({})", written(from), written(to)),
+            CopyBound::Hash { modulus, remainder } => {
                 format!("FOR VALUES WITH (modulus {modulus}, remainder {remainder})")
             }
         }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn again(text: &str) -> Option<String> {
-        Bound::parse(text).map(|bound| bound.sql())
+        CopyBound::parse(text).map(|bound| bound.sql())
     }
 
     #[test]

@@ -11,13 +11,13 @@ use super::sieve::{Stray, explain};
 use super::text_rows;
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
-use crate::agent::types::Family;
+use crate::agent::types::TypeFamily;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::copy::Bounds;
 use crate::remote::gather::{Gathered, gather};
 use crate::remote::quote::{array_literal, ident};
-use crate::split::blocks::Span;
+use crate::split::blocks::BlockSpan;
 use crate::split::engine::Engine;
 use crate::split::table::mesh::Mesh;
 
@@ -36,7 +36,7 @@ pub struct ByKeys {
 }
 
 /// What a span holds.
-pub enum Looked {
+pub enum LookedSpan {
     /// So many keys, and the condition for rows `t` of those that move; None: no key does.
     Keys(usize, Option<String>),
     /// More keys than are taken at once.
@@ -61,23 +61,25 @@ impl ByKeys {
         }
         let name = format!("t.{}", ident(&column.name));
         let (hashed, value, list_of) = match (column.family()?, column.base.as_str()) {
-            (Family::Integer, "smallint") => (Ordered::BigInt, name, "pg_catalog.int2"),
-            (Family::Integer, "integer") => (Ordered::BigInt, name, "pg_catalog.int4"),
-            (Family::Integer, "bigint") => (Ordered::BigInt, name, "pg_catalog.int8"),
-            (Family::Uuid, _) => (Ordered::Uuid, name, "pg_catalog.uuid"),
+            (TypeFamily::Integer, "smallint") => (Ordered::BigInt, name, "pg_catalog.int2"),
+            (TypeFamily::Integer, "integer") => (Ordered::BigInt, name, "pg_catalog.int4"),
+            (TypeFamily::Integer, "bigint") => (Ordered::BigInt, name, "pg_catalog.int8"),
+            (TypeFamily::Uuid, _) => (Ordered::Uuid, name, "pg_catalog.uuid"),
             // Blanks at the end of others mean nothing.
-            (Family::Text, "text" | "character varying") if has_utf8 => {
+            (TypeFamily::Text, "text" | "character varying") if has_utf8 => {
                 let value = format!("({name}::pg_catalog.text) COLLATE pg_catalog.\"C\"");
                 (Ordered::Text, value, "pg_catalog.text")
             }
-            (Family::Integer | Family::Text | Family::Numeric | Family::Enum(_), _) => return None,
+            (TypeFamily::Integer | TypeFamily::Text | TypeFamily::Numeric | TypeFamily::Enum(_), _) => {
+                return None;
+            }
         };
         let mesh = Mesh::of(scope, hashed, 0).filter(|_| hashed == *of)?;
         Some(ByKeys { value, list_of, mesh })
     }
 
     /// The query of the keys.
-    fn query(&self, leaf: &str, span: Span) -> String {
+    fn query(&self, leaf: &str, span: BlockSpan) -> String {
         let value = &self.value;
         let condition = span.condition(&format!("{value} IS NOT NULL"));
         let most = MOST_KEYS + 1;
@@ -87,10 +89,16 @@ impl ByKeys {
     }
 
     /// Reads the keys of a span of a table's leaf.
-    pub fn look(&self, engine: &mut Engine, position: usize, leaf: &str, span: Span) -> Result<Looked> {
+    pub fn look(
+        &self,
+        engine: &mut Engine,
+        position: usize,
+        leaf: &str,
+        span: BlockSpan,
+    ) -> Result<LookedSpan> {
         let read = gather(&mut engine.reader, &[self.query(leaf, span)], (MOST_BYTES, Bounds::unlimited()))
             .map_err(|(_, error)| collision::explain_of(engine, position, error))?;
-        let Gathered::All(read) = read else { return Ok(Looked::TooMany) };
+        let Gathered::All(read) = read else { return Ok(LookedSpan::TooMany) };
         let read = read.first().map_or(&[][..], Vec::as_slice);
         self.moving(read).ok_or_else(|| {
             let table = &engine.tables[position];
@@ -99,10 +107,10 @@ impl ByKeys {
     }
 
     /// None: this is no list of keys.
-    fn moving(&self, read: &[u8]) -> Option<Looked> {
+    fn moving(&self, read: &[u8]) -> Option<LookedSpan> {
         let rows = text_rows::read(read, 1)?;
         if rows.len() > MOST_KEYS {
-            return Some(Looked::TooMany);
+            return Some(LookedSpan::TooMany);
         }
         let count = rows.len();
         let keys: Option<Vec<_>> = rows.into_iter().map(|row| row.into_iter().next().flatten()).collect();
@@ -113,7 +121,7 @@ impl ByKeys {
             let list = array_literal(&moving);
             format!("CASE WHEN {} = ANY ({list}::{}[]) THEN true END", self.value, self.list_of)
         };
-        Some(Looked::Keys(count, (!moving.is_empty()).then(condition)))
+        Some(LookedSpan::Keys(count, (!moving.is_empty()).then(condition)))
     }
 }
 
@@ -138,11 +146,11 @@ mod tests {
     fn the_keys_that_move_are_listed_as_they_are() {
         let texts = by_keys(Ordered::Text, &["", "a\tb\\", "o'clock", "NULL"]);
         let read = "\na\\tb\\\\\no'clock\nNULL\nstays\nO'clock\n";
-        let Some(Looked::Keys(6, Some(condition))) = texts.moving(read.as_bytes()) else { panic!() };
+        let Some(LookedSpan::Keys(6, Some(condition))) = texts.moving(read.as_bytes()) else { panic!() };
         let list = array_literal(&["", "a\tb\\", "o'clock", "NULL"].map(str::to_owned));
         assert_eq!(condition, format!("CASE WHEN t.k = ANY ({list}::text[]) THEN true END"));
-        assert!(matches!(texts.moving(b"stays\n"), Some(Looked::Keys(1, None))));
-        assert!(matches!(texts.moving(b""), Some(Looked::Keys(0, None))));
+        assert!(matches!(texts.moving(b"stays\n"), Some(LookedSpan::Keys(1, None))));
+        assert!(matches!(texts.moving(b""), Some(LookedSpan::Keys(0, None))));
     }
 
     #[test]
@@ -152,8 +160,8 @@ mod tests {
             assert!(numbers.moving(read).is_none(), "{read:?}");
         }
         let keys = |count: usize| "7\n".repeat(count).into_bytes();
-        assert!(matches!(numbers.moving(&keys(MOST_KEYS)), Some(Looked::Keys(MOST_KEYS, Some(_)))));
-        assert!(matches!(numbers.moving(&keys(MOST_KEYS + 1)), Some(Looked::TooMany)));
+        assert!(matches!(numbers.moving(&keys(MOST_KEYS)), Some(LookedSpan::Keys(MOST_KEYS, Some(_)))));
+        assert!(matches!(numbers.moving(&keys(MOST_KEYS + 1)), Some(LookedSpan::TooMany)));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Chunks: spans of blocks of one leaf. A row is on one side of the cursor in a snapshot.
 
-use super::by_keys::{self, ByKeys, Looked};
+use super::by_keys::{self, ByKeys, LookedSpan};
 use super::window::copy_rows;
 use crate::agent::error::Result;
-use crate::agent::state::progress::{Cursor, Progress};
+use crate::agent::state::progress::{CopyProgress, Cursor};
 use crate::guc;
 use crate::remote::copy::Copied;
-use crate::split::blocks::{self, Extent, Span};
+use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::Engine;
 use crate::split::engine::scope_size;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const MOST_SHORT_BYTES: i64 = 32 << 20;
 
 /// A leaf of which not all is copied.
 #[derive(Clone)]
-struct Next {
+struct NextLeaf {
     position: usize,
     index: usize,
     from: i64,
@@ -32,15 +32,15 @@ struct Next {
 
 /// What is read from the source for one message.
 pub struct Chunk {
-    parts: Vec<Part>,
+    parts: Vec<ChunkPart>,
     /// Keys that were asked for by name.
     keys: usize,
     is_whole: bool,
 }
 
 /// A span of a leaf.
-struct Part {
-    next: Next,
+struct ChunkPart {
+    next: NextLeaf,
     /// Blocks of the leaf, and up to which; None: to its end.
     blocks: i64,
     to: Option<i64>,
@@ -51,7 +51,7 @@ struct Part {
 impl Chunk {
     /// The queries of its rows, with the positions of their tables.
     pub fn outs(&self) -> Vec<(usize, String)> {
-        let out = |part: &Part| Some((part.next.position, part.out.clone()?));
+        let out = |part: &ChunkPart| Some((part.next.position, part.out.clone()?));
         self.parts.iter().filter_map(out).collect()
     }
 
@@ -68,7 +68,7 @@ impl Chunk {
     }
 
     /// It is on the target, each of its queries with so many rows: what it has had of each leaf.
-    pub fn note(&self, progress: &mut Progress, copied: &[Copied]) -> Vec<Copied> {
+    pub fn note(&self, progress: &mut CopyProgress, copied: &[Copied]) -> Vec<Copied> {
         let mut copied = copied.iter();
         let mut all = Vec::new();
         for part in &self.parts {
@@ -86,7 +86,7 @@ impl Chunk {
     }
 
     /// How the size of the next ones follows from the time that it took.
-    pub fn adapt(&self, engine: &mut Engine, progress: &mut Progress, took: Duration, copied: &[Copied]) {
+    pub fn adapt(&self, engine: &mut Engine, progress: &mut CopyProgress, took: Duration, copied: &[Copied]) {
         if self.is_whole {
             let bytes = copied.iter().map(|copied| copied.bytes).sum();
             progress.chunk_blocks = Some(engine.chunk_blocks);
@@ -97,7 +97,7 @@ impl Chunk {
 
 /// Copies the next chunk of the first leaf that has one, and of the short leaves behind it all, if it is short
 /// itself; of each what was copied. None when all are copied.
-pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<Vec<Copied>>> {
+pub fn copy_next(engine: &mut Engine, progress: &mut CopyProgress) -> Result<Option<Vec<Copied>>> {
     let began = Instant::now();
     let Some(chunk) = plan(engine, progress, 1)?.chunks.pop() else { return Ok(None) };
     let copied = copy_rows(engine, chunk.outs())?;
@@ -113,7 +113,7 @@ pub struct Planned {
 }
 
 /// The next chunks behind the cursors, so many at most. Those of one leaf follow each other.
-pub fn plan(engine: &mut Engine, progress: &Progress, most: usize) -> Result<Planned> {
+pub fn plan(engine: &mut Engine, progress: &CopyProgress, most: usize) -> Result<Planned> {
     let (mut next, has_others) = next_leaves(progress, MOST_TOGETHER.saturating_mul(most));
     let oids: Vec<&str> = next.iter().map(|next| next.oid.as_str()).collect();
     // Read after S, they only choose the chunks.
@@ -137,7 +137,7 @@ pub fn plan(engine: &mut Engine, progress: &Progress, most: usize) -> Result<Pla
 }
 
 /// How many chunks of so many blocks there are, as far as the blocks are known.
-pub fn left(progress: &Progress, blocks: i64) -> usize {
+pub fn left(progress: &CopyProgress, blocks: i64) -> usize {
     let (mut short, mut spans) = (0_usize, 0_i64);
     for leaf in progress.tables.iter().flat_map(|table| &table.leaves) {
         match leaf.cursor {
@@ -153,10 +153,10 @@ pub fn left(progress: &Progress, blocks: i64) -> usize {
 }
 
 /// Leaves that are not copied to their end, and whether there are more.
-fn next_leaves(progress: &Progress, most: usize) -> (Vec<Next>, bool) {
+fn next_leaves(progress: &CopyProgress, most: usize) -> (Vec<NextLeaf>, bool) {
     let mut all = progress.tables.iter().enumerate().flat_map(|(position, table)| {
         table.leaves.iter().enumerate().filter_map(move |(index, leaf)| match leaf.cursor {
-            Cursor::Block(from) => Some(Next { position, index, from, oid: leaf.oid.clone() }),
+            Cursor::Block(from) => Some(NextLeaf { position, index, from, oid: leaf.oid.clone() }),
             Cursor::End => None,
         })
     });
@@ -166,12 +166,12 @@ fn next_leaves(progress: &Progress, most: usize) -> (Vec<Next>, bool) {
 
 /// How many of them, from the first on, are one chunk each of few blocks. Where the rate is limited each
 /// chunk is looked at by itself.
-fn short_ones(engine: &Engine, next: &[Next], extents: &[Extent]) -> usize {
+fn short_ones(engine: &Engine, next: &[NextLeaf], extents: &[Extent]) -> usize {
     if guc::max_copy_rate().is_some() {
         return 0;
     }
     let (mut sum, mut bytes) = (0, 0);
-    let is_short = |(next, extent): &(&Next, &Extent)| {
+    let is_short = |(next, extent): &(&NextLeaf, &Extent)| {
         sum += extent.blocks;
         bytes += extent.bytes;
         let is_little = sum <= MOST_SHORT_BLOCKS && bytes <= MOST_SHORT_BYTES;
@@ -181,9 +181,9 @@ fn short_ones(engine: &Engine, next: &[Next], extents: &[Extent]) -> usize {
 }
 
 /// Leaves as a whole, of which each side is asked in one message.
-fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a Next, &'a Extent)>) -> Chunk {
-    let part = |(next, extent): (&Next, &Extent)| {
-        let span = Span::next(0, extent.blocks.max(1), extent.blocks, true);
+fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a NextLeaf, &'a Extent)>) -> Chunk {
+    let part = |(next, extent): (&NextLeaf, &Extent)| {
+        let span = BlockSpan::next(0, extent.blocks.max(1), extent.blocks, true);
         let rows = predicate(engine, next.position);
         part_of(engine, next, extent, span, Some(rows))
     };
@@ -191,7 +191,7 @@ fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a Next, &'a Exte
 }
 
 /// The next span of one leaf.
-fn of_span(engine: &mut Engine, next: &Next, extent: &Extent) -> Result<Chunk> {
+fn of_span(engine: &mut Engine, next: &NextLeaf, extent: &Extent) -> Result<Chunk> {
     let Extent { name, blocks: total, .. } = extent;
     engine.chunk_blocks = engine.chunk_blocks.min(extent.most_blocks());
     let few = next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, name)?;
@@ -199,7 +199,7 @@ fn of_span(engine: &mut Engine, next: &Next, extent: &Extent) -> Result<Chunk> {
     let (span, rows, keys) = match by_keys {
         Some(by_keys) => span_by_keys(engine, &by_keys, next, extent)?,
         None => {
-            let span = Span::next(next.from, engine.chunk_blocks, *total, few);
+            let span = BlockSpan::next(next.from, engine.chunk_blocks, *total, few);
             (span, Some(predicate(engine, next.position)), 0)
         }
     };
@@ -212,18 +212,18 @@ fn of_span(engine: &mut Engine, next: &Next, extent: &Extent) -> Result<Chunk> {
 fn span_by_keys(
     engine: &mut Engine,
     by_keys: &ByKeys,
-    next: &Next,
+    next: &NextLeaf,
     extent: &Extent,
-) -> Result<(Span, Option<String>, usize)> {
+) -> Result<(BlockSpan, Option<String>, usize)> {
     loop {
-        let span = Span::next(next.from, engine.chunk_blocks, extent.blocks, false);
+        let span = BlockSpan::next(next.from, engine.chunk_blocks, extent.blocks, false);
         match by_keys.look(engine, next.position, &extent.name, span)? {
-            Looked::Keys(keys, rows) => return Ok((span, rows, keys)),
-            Looked::TooMany if engine.chunk_blocks > MIN_BLOCKS => {
+            LookedSpan::Keys(keys, rows) => return Ok((span, rows, keys)),
+            LookedSpan::TooMany if engine.chunk_blocks > MIN_BLOCKS => {
                 let blocks = engine.chunk_blocks.min(extent.blocks - next.from);
                 engine.chunk_blocks = (blocks / 2).max(MIN_BLOCKS);
             }
-            Looked::TooMany => return Ok((span, Some(predicate(engine, next.position)), 0)),
+            LookedSpan::TooMany => return Ok((span, Some(predicate(engine, next.position)), 0)),
         }
     }
 }
@@ -232,7 +232,13 @@ fn predicate(engine: &Engine, position: usize) -> String {
     engine.plan.scope.predicate(&engine.tables[position].source_by, "t")
 }
 
-fn part_of(engine: &Engine, next: &Next, extent: &Extent, span: Span, rows: Option<String>) -> Part {
+fn part_of(
+    engine: &Engine,
+    next: &NextLeaf,
+    extent: &Extent,
+    span: BlockSpan,
+    rows: Option<String>,
+) -> ChunkPart {
     let table = &engine.tables[next.position];
     let out = |rows: String| {
         format!(
@@ -243,7 +249,7 @@ fn part_of(engine: &Engine, next: &Next, extent: &Extent, span: Span, rows: Opti
             table.format()
         )
     };
-    Part { next: next.clone(), blocks: extent.blocks, to: span.to, out: rows.map(out) }
+    ChunkPart { next: next.clone(), blocks: extent.blocks, to: span.to, out: rows.map(out) }
 }
 
 fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool> {
@@ -276,7 +282,7 @@ mod tests {
         };
         let counted = |leaves: Vec<LeafProgress>| {
             let table = TableProgress { leaves, ..TableProgress::default() };
-            left(&Progress { tables: vec![table], ..Progress::default() }, 100)
+            left(&CopyProgress { tables: vec![table], ..CopyProgress::default() }, 100)
         };
         assert_eq!(counted(vec![leaf(Cursor::End, 1000)]), 0);
         assert_eq!(counted(vec![leaf(Cursor::Block(0), 1000), leaf(Cursor::Block(950), 1000)]), 11);

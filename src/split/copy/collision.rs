@@ -11,7 +11,7 @@ use crate::server::txn::transaction;
 use crate::split::aborted;
 use crate::split::engine::Engine;
 use crate::split::owners;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 use crate::split::table::computed;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
     let found = match key.map(|key| find(engine, table, key)) {
         Some(Ok(found)) => found,
         Some(Err(error)) if error.is_transient() => return error,
-        Some(Err(_)) | None => InTheWay::Unknown,
+        Some(Err(_)) | None => CollidingRow::Unknown,
     };
     let whose = match whose(engine, table, &found, &error.shard) {
         Ok(whose) => whose,
@@ -83,12 +83,12 @@ pub fn explain_of(engine: &mut Engine, position: usize, error: RemoteError) -> S
 /// Whose row it is, in words; an error: it goes, or changes, with the steps of another split.
 fn whose(
     engine: &Engine,
-    table: &Table,
-    found: &InTheWay,
+    table: &SplitTable,
+    found: &CollidingRow,
     shard: &str,
 ) -> std::result::Result<String, SplitError> {
     Ok(match found {
-        InTheWay::Unknown => {
+        CollidingRow::Unknown => {
             if let Some(other) = split_of_table(engine, table) {
                 // It may be one of its rows.
                 return Err(SplitError::Retry(format!(
@@ -98,8 +98,8 @@ fn whose(
             }
             "a row whose key is not known".to_owned()
         }
-        InTheWay::WithoutKey => "a row without a key".to_owned(),
-        InTheWay::Of(owner) => {
+        CollidingRow::WithoutKey => "a row without a key".to_owned(),
+        CollidingRow::Of(owner) => {
             let entry = transaction(|| entry_of(&engine.plan.keyspace, owner));
             let is_ours = entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry));
             if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
@@ -119,7 +119,7 @@ fn whose(
 }
 
 /// The check has looked for a partition for each row: this one came later.
-fn no_place(error: &RemoteError, table: &Table) -> Failure {
+fn no_place(error: &RemoteError, table: &SplitTable) -> Failure {
     let text = format!(
         "table {}: a row of the moving keys has no partition on shard \"{}\": {}",
         table.target.name, error.shard, error.message
@@ -157,7 +157,7 @@ fn taken_key(detail: &str) -> Option<(Vec<&str>, Vec<&str>)> {
 }
 
 /// What is known of the row that has the key.
-enum InTheWay {
+enum CollidingRow {
     /// The DETAIL does not say which row it is, because the index is over an expression or the
     /// values are ambiguous; or the row has gone since.
     Unknown,
@@ -167,7 +167,7 @@ enum InTheWay {
 
 /// The shard key of the row that has the key, by a session of its own: the step's is
 /// in the middle of a COPY.
-fn find(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Result<InTheWay> {
+fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Result<CollidingRow> {
     let (columns, values) = key;
     // Names and values stand in the DETAIL as the owner of the table and its clients have
     // written them: what is no column is not asked, and values are parameters.
@@ -184,7 +184,7 @@ fn find(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Result<I
         .enumerate()
         .map(|(n, column)| known(column).map(|column| format!("{column} = ${}", n + 1)))
         .collect::<Option<Vec<String>>>();
-    let Some(same) = same else { return Ok(InTheWay::Unknown) };
+    let Some(same) = same else { return Ok(CollidingRow::Unknown) };
     let values: Vec<Option<&str>> = values.into_iter().map(Some).collect();
     let mut session = session::open_mover(&engine.plan, Side::Target, "collision")?;
     let query = format!(
@@ -200,11 +200,11 @@ fn find(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Result<I
     // An index that is of some rows only: which of two it is the DETAIL does not say.
     Ok(match rows.rows.as_slice() {
         [row] => match row.first() {
-            Some(Some(owner)) => InTheWay::Of(owner.clone()),
-            Some(None) => InTheWay::WithoutKey,
-            None => InTheWay::Unknown,
+            Some(Some(owner)) => CollidingRow::Of(owner.clone()),
+            Some(None) => CollidingRow::WithoutKey,
+            None => CollidingRow::Unknown,
         },
-        _ => InTheWay::Unknown,
+        _ => CollidingRow::Unknown,
     })
 }
 
@@ -227,7 +227,7 @@ fn waits_for_us(engine: &Engine, other: i64) -> bool {
 }
 
 /// Another active split with rows of the table on the target.
-fn split_of_table(engine: &Engine, table: &Table) -> Option<i64> {
+fn split_of_table(engine: &Engine, table: &SplitTable) -> Option<i64> {
     let plan = &engine.plan;
     transaction(|| in_use::split_of_table(&plan.keyspace, &table.policy.table_name, &plan.target, plan.id))
         .filter(|other| !waits_for_us(engine, *other))

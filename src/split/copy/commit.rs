@@ -6,7 +6,7 @@ use crate::agent::error::Result;
 use crate::agent::shape::Observation;
 use crate::agent::state::{consumed, lease, progress};
 use crate::remote::result::Rows;
-use crate::split::copy::outcome::Outcome;
+use crate::split::copy::outcome::StepOutcome;
 use crate::split::engine::Engine;
 use crate::split::engine::counted::Counted;
 use crate::split::injection_points::{self, reach};
@@ -14,20 +14,20 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// 6. Progress beside the rows, S durable on the source, commit, consume.
-pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
+pub fn commit(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
     outcome.progress.worker = engine.generation;
     commit_as(engine, outcome, now, Reading::Ends)
 }
 
 /// The same where S is read further: the reading transaction goes on.
-pub fn commit_and_read_on(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
+pub fn commit_and_read_on(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
     outcome.progress.worker = engine.generation;
     commit_as(engine, outcome, now, Reading::GoesOn)
 }
 
 /// The same where the chunks of S are still to come: the reading transaction goes on, and until they have come the worker is
 /// the one before.
-pub fn commit_before_chunks(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
+pub fn commit_before_chunks(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
     commit_as(engine, outcome, now, Reading::GoesOn)
 }
 
@@ -38,7 +38,12 @@ enum Reading {
     GoesOn,
 }
 
-fn commit_as(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, reading: Reading) -> Result<()> {
+fn commit_as(
+    engine: &mut Engine,
+    outcome: &mut StepOutcome,
+    now: &Observation,
+    reading: Reading,
+) -> Result<()> {
     let store = announced(engine, outcome)?;
     engine.target.run(&format!("{store}; COMMIT"))?;
     reach(injection_points::STEP_COMMITTED)?;
@@ -58,13 +63,13 @@ fn commit_as(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, read
 }
 
 /// Questions that go to each side while the target commits: to the target behind its commit.
-pub struct Beside {
+pub struct CommitQuestions {
     pub target: String,
     pub source: String,
 }
 
 /// What both sides have answered, and since when both may have.
-pub struct Answers {
+pub struct CommitAnswers {
     pub target: Vec<Rows>,
     pub source: Vec<Rows>,
     pub heard: Instant,
@@ -74,10 +79,10 @@ pub struct Answers {
 /// that is owed.
 pub fn commit_and_ask(
     engine: &mut Engine,
-    outcome: &mut Outcome,
+    outcome: &mut StepOutcome,
     now: &Observation,
-    beside: &Beside,
-) -> Result<Answers> {
+    beside: &CommitQuestions,
+) -> Result<CommitAnswers> {
     outcome.progress.worker = engine.generation;
     let store = announced(engine, outcome)?;
     let sent = Instant::now();
@@ -90,11 +95,11 @@ pub fn commit_and_ask(
     // One of them may have come long before it was taken, but not before its line had let it.
     let heard = (sent + engine.distance).min(Instant::now());
     engine.owed = consuming(engine, outcome, now);
-    Ok(Answers { target, source, heard })
+    Ok(CommitAnswers { target, source, heard })
 }
 
 /// The step's number is on the source's disk, and S with it; what stores its progress on the target.
-fn announced(engine: &mut Engine, outcome: &mut Outcome) -> Result<String> {
+fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
     leaves::check_unchanged(engine, &outcome.progress)?;
     let before = outcome.progress.steps;
     outcome.progress.steps = engine.counters.next_step(before);
@@ -108,7 +113,7 @@ fn announced(engine: &mut Engine, outcome: &mut Outcome) -> Result<String> {
 }
 
 /// What takes a committed step out of the queues; None: it has nothing of them.
-fn consuming(engine: &Engine, outcome: &Outcome, now: &Observation) -> Option<String> {
+fn consuming(engine: &Engine, outcome: &StepOutcome, now: &Observation) -> Option<String> {
     let has_changes = outcome.changes > 0 || outcome.restarted.is_some();
     has_changes.then(|| window::consume(engine, &now.snapshot, outcome.progress.steps))
 }

@@ -4,12 +4,12 @@ use super::leaves::{self, Since};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::shape::{Leaf, Observation, TableShape};
-use crate::agent::state::progress::{Cursor, LeafProgress, Progress, TableProgress};
+use crate::agent::state::progress::{CopyProgress, Cursor, LeafProgress, TableProgress};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::split::engine::Engine;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 use crate::words::{from_the_beginning, gives_up};
 
 /// What a step must do before it copies anything.
@@ -26,7 +26,7 @@ pub struct Differences {
 }
 
 /// Why nothing that is on the target counts any more; None: it counts.
-pub fn restart(engine: &Engine, progress: &Progress, now: &Observation) -> Option<String> {
+pub fn restart(engine: &Engine, progress: &CopyProgress, now: &Observation) -> Option<String> {
     if progress.again.is_some() {
         return progress.again.clone();
     }
@@ -41,7 +41,7 @@ pub fn restart(engine: &Engine, progress: &Progress, now: &Observation) -> Optio
 
 /// Compares the source in S with what the target's rows stand for. What a copy
 /// cannot go on with is an error that says what differs.
-pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Result<Differences> {
+pub fn compare(engine: &Engine, progress: &CopyProgress, now: &Observation) -> Result<Differences> {
     let tables = &engine.tables;
     let mut found = Differences { restart: restart(engine, progress, now), ..Differences::default() };
     for (position, table) in tables.iter().enumerate() {
@@ -54,8 +54,8 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
         // A partitioned table without partitions has nothing to copy, and has begun once its columns are known.
         let has_none = shape.leaves().is_empty() && known.columns.is_some() && found.restart.is_none();
         let change = match begins {
-            true if known.leaves.is_empty() && has_none => Change::None,
-            true => Change::Other,
+            true if known.leaves.is_empty() && has_none => LeavesChange::None,
+            true => LeavesChange::Other,
             false => changes((&engine.plan, table), shape, known)?,
         };
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
@@ -63,15 +63,15 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
             continue;
         }
         match change {
-            Change::None => {}
-            Change::Grown => found.grown.push(position),
-            Change::Other => found.reset.push(position),
+            LeavesChange::None => {}
+            LeavesChange::Grown => found.grown.push(position),
+            LeavesChange::Other => found.reset.push(position),
         }
     }
     Ok(found)
 }
 
-fn check_structure(table: &Table, now: &TableShape, known: &TableProgress) -> Result<()> {
+fn check_structure(table: &SplitTable, now: &TableShape, known: &TableProgress) -> Result<()> {
     if !table.differences.is_empty() {
         return Err(reshaped(table, &table.differences.join("; ")));
     }
@@ -83,14 +83,14 @@ fn check_structure(table: &Table, now: &TableShape, known: &TableProgress) -> Re
     Err(reshaped(table, &format!("before: {before}; now: {structure}")))
 }
 
-fn reshaped(table: &Table, detail: &str) -> SplitError {
+fn reshaped(table: &SplitTable, detail: &str) -> SplitError {
     match schema_changed(table, detail) {
         SplitError::Failed(failure) => SplitError::Reshaped(failure),
         other => other,
     }
 }
 
-fn schema_changed(table: &Table, detail: &str) -> SplitError {
+fn schema_changed(table: &SplitTable, detail: &str) -> SplitError {
     SplitError::Failed(
         Failure::new(
             SqlState::NOT_IN_STATE,
@@ -101,7 +101,7 @@ fn schema_changed(table: &Table, detail: &str) -> SplitError {
     )
 }
 
-fn check_leaves(table: &Table, now: &TableShape) -> Result<()> {
+fn check_leaves(table: &SplitTable, now: &TableShape) -> Result<()> {
     if let Some(heir) = &now.heir {
         return Err(schema_changed(table, &format!("{heir} inherits from it")));
     }
@@ -115,7 +115,7 @@ fn check_leaves(table: &Table, now: &TableShape) -> Result<()> {
 
 /// What became of a table's leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum LeavesChange {
     None,
     /// There are new ones; in the others rows are where they were.
     Grown,
@@ -123,7 +123,11 @@ enum Change {
     Other,
 }
 
-fn changes((plan, table): (&Plan, &Table), now: &TableShape, known: &TableProgress) -> Result<Change> {
+fn changes(
+    (plan, table): (&Plan, &SplitTable),
+    now: &TableShape,
+    known: &TableProgress,
+) -> Result<LeavesChange> {
     let is_there = |known: &LeafProgress| now.leaves().iter().any(|leaf| leaf.oid == known.oid);
     let mut other = !known.leaves.iter().all(is_there);
     let mut grown = false;
@@ -141,14 +145,14 @@ fn changes((plan, table): (&Plan, &Table), now: &TableShape, known: &TableProgre
         other |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();
     }
     Ok(match (other, grown) {
-        (true, _) => Change::Other,
-        (false, true) => Change::Grown,
-        (false, false) => Change::None,
+        (true, _) => LeavesChange::Other,
+        (false, true) => LeavesChange::Grown,
+        (false, false) => LeavesChange::None,
     })
 }
 
 /// As they are again, they have missed what was written meanwhile: only a copy from the beginning has it.
-fn unseen(plan: &Plan, table: &Table, before: &LeafProgress, now: &Leaf) -> SplitError {
+fn unseen(plan: &Plan, table: &SplitTable, before: &LeafProgress, now: &Leaf) -> SplitError {
     let (name, leaf) = (&table.source.name, &now.name);
     SplitError::Failed(
         Failure::new(

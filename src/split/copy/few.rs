@@ -15,8 +15,8 @@ use crate::remote::copy::Bounds;
 use crate::remote::gather::{Gathered, gather};
 use crate::remote::quote::literal;
 use crate::split::engine::Engine;
-use crate::split::table::Table;
-use crate::split::table::columns::Source;
+use crate::split::table::SplitTable;
+use crate::split::table::columns::ColumnSource;
 use std::borrow::Cow;
 
 /// Changed keys of all tables of a message,
@@ -60,7 +60,7 @@ impl Queries {
 
 /// Rows of a table, each behind the bytes that all of them are stored in. Of more than a little nothing else is given, and
 /// what lies elsewhere is not read.
-pub fn short_rows(table: &Table, from: &str) -> String {
+pub fn short_rows(table: &SplitTable, from: &str) -> String {
     let columns: Vec<String> = (1..=table.pairs.len()).map(|number| format!("c{number}")).collect();
     let given: Vec<String> =
         columns.iter().map(|column| format!("CASE WHEN size <= {MOST_STORED} THEN {column} END")).collect();
@@ -80,13 +80,13 @@ fn are_short(rows: &[Cells]) -> bool {
 }
 
 /// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
-pub fn is_for(table: &Table) -> bool {
-    let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, Source::Column(_)));
+pub fn is_for(table: &SplitTable) -> bool {
+    let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, ColumnSource::Column(_)));
     is_plain && table.text_mesh.is_some() && !table.has_long_rows && !has_domain_of_its_own(table)
 }
 
 /// Whether the target has a domain that nothing fills: COPY asks it nothing, an INSERT asks it for NULL.
-fn has_domain_of_its_own(table: &Table) -> bool {
+fn has_domain_of_its_own(table: &SplitTable) -> bool {
     let is_filled = |column: &Column| table.pairs.iter().any(|pair| pair.target == column.name);
     table.target.columns().iter().any(|column| {
         column.is_of_domain() && column.generated.is_none() && !column.has_default && !is_filled(column)
@@ -145,7 +145,7 @@ struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// None: it cannot be read.
-    fn read(table: &Table, texts: &'a [Vec<u8>]) -> Option<Window<'a>> {
+    fn read(table: &SplitTable, texts: &'a [Vec<u8>]) -> Option<Window<'a>> {
         let [keys, rows] = texts else { return None };
         Some(Window {
             keys: text_rows::read(keys, table.source.key().len())?,
@@ -166,7 +166,7 @@ impl Message {
     fn add(
         &mut self,
         plan: &Plan,
-        table: &Table,
+        table: &SplitTable,
         (position, is_watched): (usize, bool),
         Window { keys, rows }: &Window<'_>,
     ) -> Result<u64> {
@@ -220,7 +220,7 @@ impl Message {
 }
 
 /// Rows of other keys never come to the target, whatever the source gives. In front of each is a size.
-fn require_in_scope(plan: &Plan, table: &Table, rows: &[Cells]) -> Result<()> {
+fn require_in_scope(plan: &Plan, table: &SplitTable, rows: &[Cells]) -> Result<()> {
     let Some(mesh) = &table.text_mesh else { return Err(stray(Stray::Unreadable, plan, table)) };
     for row in rows {
         match row.get(mesh.position() + 1).map(Option::as_deref) {
@@ -233,7 +233,7 @@ fn require_in_scope(plan: &Plan, table: &Table, rows: &[Cells]) -> Result<()> {
     Ok(())
 }
 
-fn stray(stray: Stray, plan: &Plan, table: &Table) -> SplitError {
+fn stray(stray: Stray, plan: &Plan, table: &SplitTable) -> SplitError {
     explain(stray, plan, &table.target.name).into()
 }
 

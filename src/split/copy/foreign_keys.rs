@@ -4,7 +4,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::agent::state::progress::Progress;
+use crate::agent::state::progress::CopyProgress;
 use crate::catalog::table_policy::Policy;
 use crate::error::{Failure, SqlState};
 use crate::remote::copy::Bounds;
@@ -13,7 +13,7 @@ use crate::server::wait;
 use crate::split::engine::Engine;
 use crate::split::engine::locks;
 use crate::split::owners;
-use crate::split::references::{Watched, keyless, moves};
+use crate::split::references::{WatchedReferences, keyless, moves};
 use std::time::{Duration, Instant};
 
 /// How long a step waits for a row of a reference table, and how often it looks.
@@ -21,7 +21,7 @@ const TO_FOLLOW: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Which rows of the scope a step looks at.
-pub enum Look {
+pub enum RowsLook {
     All,
     /// Those that the windows of these tables (by position) have changed.
     Changed(Vec<usize>),
@@ -30,7 +30,7 @@ pub enum Look {
 /// Before a step is committed that leaves all of the scope's rows on the target: none of
 /// them references a row that is not there. A step that completes the copy looks at all,
 /// a later one at what its windows have changed.
-pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Result<()> {
+pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) -> Result<()> {
     if engine.watched.references.is_empty() || !after.is_copied() {
         return Ok(());
     }
@@ -39,16 +39,16 @@ pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Resul
         let Some(position) = reference.from_position else { continue };
         let is_own = |to: usize| reference.is_own && reference.to_position == Some(to);
         match looked {
-            Look::All => check_reference(engine, index, position, None)?,
+            RowsLook::All => check_reference(engine, index, position, None)?,
             // The source does not keep them from losing what they reference, and they stay the same.
-            Look::Changed(tables) if tables.iter().any(|table| is_own(*table)) => {
+            RowsLook::Changed(tables) if tables.iter().any(|table| is_own(*table)) => {
                 check_reference(engine, index, position, None)?;
             }
-            Look::Changed(tables) if tables.contains(&position) => {
+            RowsLook::Changed(tables) if tables.contains(&position) => {
                 let rows = engine.tables[position].changed_on_target();
                 check_reference(engine, index, position, Some(&rows))?;
             }
-            Look::Changed(_) => {}
+            RowsLook::Changed(_) => {}
         }
     }
     Ok(())
@@ -110,7 +110,7 @@ fn find_missing(
     position: usize,
     rows: Option<&str>,
 ) -> Result<Option<String>> {
-    let Watched { references, by } = &engine.watched;
+    let WatchedReferences { references, by } = &engine.watched;
     let reference = &references[index];
     let Some(column) = by.get(position).and_then(Option::as_ref) else { return Ok(None) };
     let (rows, scope) = match rows {

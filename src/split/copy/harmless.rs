@@ -25,8 +25,8 @@
 use crate::agent::known_column::{self, KnownColumn};
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress::TableProgress;
-use crate::catalog::split::Map;
-use crate::split::table::columns::{self, Source};
+use crate::catalog::split::ColumnMap;
+use crate::split::table::columns::{self, ColumnSource};
 
 /// What is still to be looked for before a table goes on: columns by their names of now.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -50,14 +50,14 @@ const SAME_BYTES: [&[&str]; 7] = [
 ];
 
 /// A table as it was when rows were copied, and as it is.
-pub struct Change<'a> {
+pub struct TableChange<'a> {
     pub known: &'a TableProgress,
     pub source: &'a TableShape,
     pub target: &'a TableShape,
-    pub maps: &'a [Map],
+    pub maps: &'a [ColumnMap],
 }
 
-impl Change<'_> {
+impl TableChange<'_> {
     /// Under which conditions the table goes on where it was, or why it is copied again.
     pub fn judge(&self) -> Result<Looks, String> {
         if self.known.leaves.is_empty() {
@@ -100,7 +100,7 @@ impl Change<'_> {
         let filled = columns::pair(&shape(from), &shape(to), self.maps, &[]).pairs;
         let mut looks = Looks::default();
         for pair in columns::pair(self.source, self.target, self.maps, &[]).pairs {
-            let Source::Column(name) = &pair.source else {
+            let ColumnSource::Column(name) = &pair.source else {
                 return Err("some of its columns are computed".to_owned());
             };
             let again = || Err(format!("column \"{}\" was filled by another one", pair.target));
@@ -110,7 +110,7 @@ impl Change<'_> {
             };
             match (before(from, source), before(to, target)) {
                 (Some(source), Some(target)) => {
-                    let same = Source::Column(source.name.clone());
+                    let same = ColumnSource::Column(source.name.clone());
                     if !filled.iter().any(|pair| pair.target == target.name && pair.source == same) {
                         return again();
                     }
@@ -275,10 +275,10 @@ mod tests {
         before: &[Column],
         source: &[Column],
         target: &[Column],
-        maps: &[Map],
+        maps: &[ColumnMap],
     ) -> Result<Looks, String> {
         let known = copied(&table(before), &table(before));
-        Change { known: &known, source: &table(source), target: &table(target), maps }.judge()
+        TableChange { known: &known, source: &table(source), target: &table(target), maps }.judge()
     }
 
     #[test]
@@ -302,12 +302,12 @@ mod tests {
         let more = [column("1", "a", "text"), column("2", "b", "text")];
         assert_eq!(judged(&before, &before, &more, &[]), Ok(Looks::default()));
         let known = copied(&table(&before), &table(&more));
-        let change = Change { known: &known, source: &table(&more), target: &table(&more), maps: &[] };
+        let change = TableChange { known: &known, source: &table(&more), target: &table(&more), maps: &[] };
         assert_eq!(change.judge().unwrap().empty, ["b"]);
         // It has what the source's column of that name had.
         let known = copied(&table(&more), &table(&more));
         let again = [column("1", "a", "text"), column("3", "b", "text")];
-        assert!(Change { known: &known, source: &table(&again), ..change }.judge().is_err());
+        assert!(TableChange { known: &known, source: &table(&again), ..change }.judge().is_err());
     }
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
         moved.leaves.iter_mut().flatten().for_each(|leaf| leaf.filenode = Some("16390".into()));
         let known = copied(&there, &there);
         let judge = |known: &TableProgress, source: &TableShape, target: &TableShape| {
-            Change { known, source, target, maps: &[] }.judge().is_ok()
+            TableChange { known, source, target, maps: &[] }.judge().is_ok()
         };
         assert!(judge(&known, &there, &there));
         assert!(!judge(&known, &moved, &there) && !judge(&known, &there, &moved));
@@ -365,7 +365,7 @@ mod tests {
         // Nothing is copied yet.
         let begins = TableProgress { leaves: Vec::new(), ..known };
         assert!(judge(&begins, &moved, &moved));
-        let map = Map { column: "c".into(), expression: Some("a || 'x'".into()) };
+        let map = ColumnMap { column: "c".into(), expression: Some("a || 'x'".into()) };
         assert!(judged(&columns, &columns, &columns, &[map]).is_err());
     }
 }

@@ -1,19 +1,19 @@
 //! What becomes of the copies of a table that changed: whether its change can have made one wrong
 //! (`harmless`), and the looks at both sides which that may need.
 
-use super::harmless::{Change, Looks};
+use super::harmless::{Looks, TableChange};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 const OLD_ROWS: &str = include_str!("../../../sql/agent/old_rows.sql");
 
 /// What has changed, in words, and why the table is copied again; None: it goes on.
-pub struct Judged {
+pub struct JudgedChange {
     pub words: Vec<String>,
     pub again: Option<String>,
 }
@@ -22,23 +22,23 @@ pub struct Judged {
 pub fn judge(
     plan: &Plan,
     sides: (&mut Connection, &mut Connection),
-    table: &Table,
+    table: &SplitTable,
     known: &TableProgress,
-) -> Result<Judged> {
+) -> Result<JudgedChange> {
     let (source, target) = (&table.source, &table.target);
-    let change = Change { known, source, target, maps: &table.policy.maps };
+    let change = TableChange { known, source, target, maps: &table.policy.maps };
     let again = match change.judge() {
         Ok(looks) => find_values(plan, sides, table, &looks)?,
         Err(why) => Some(why),
     };
-    Ok(Judged { words: change.words(), again })
+    Ok(JudgedChange { words: change.words(), again })
 }
 
 /// What rows of before have in columns that are to be NULL in them; None: nothing.
 fn find_values(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
-    table: &Table,
+    table: &SplitTable,
     looks: &Looks,
 ) -> Result<Option<String>> {
     for (session, shape, new) in
@@ -68,7 +68,7 @@ fn find_values(
 }
 
 /// For the split's history: what of these tables, by their names, is copied again and what goes on.
-pub fn told(changed: &[(&str, &Judged)]) -> Vec<String> {
+pub fn told(changed: &[(&str, &JudgedChange)]) -> Vec<String> {
     let again = changed.iter().filter_map(|(name, judged)| {
         judged.again.as_ref().map(|why| format!("{name} ({}: {why})", judged.words.join(", ")))
     });

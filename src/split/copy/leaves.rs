@@ -6,11 +6,11 @@
 use super::apart;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
-use crate::agent::reading::Locked;
+use crate::agent::reading::LockedTables;
 use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
-use crate::agent::state::progress::{self, Progress, TableProgress, TargetLeaf};
+use crate::agent::state::progress::{self, CopyProgress, TableProgress, TargetLeaf};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -112,7 +112,7 @@ fn oids(triggers: &str) -> Vec<&str> {
 /// of the scope is an error. After a pg_upgrade of the target its leaves are the ones that
 /// there were, by oid, with triggers of new oids. Returns the tables (by position) of which a leaf is gone,
 /// and its rows with it.
-pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) -> Result<Vec<usize>> {
+pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation) -> Result<Vec<usize>> {
     let system = now.system();
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != system);
     progress.target_system = Some(system.to_owned());
@@ -189,7 +189,7 @@ fn is_computed_anew(table: &TableProgress, leaves: &[TargetLeaf], shape: &TableS
 
 /// In a transaction of its own: a step that finds nothing to do commits nothing. Leaves
 /// that are gone stay in the list until their table's copy has begun again.
-fn store(engine: &mut Engine, progress: &Progress, lost: &[usize], now: &Observation) -> Result<()> {
+fn store(engine: &mut Engine, progress: &CopyProgress, lost: &[usize], now: &Observation) -> Result<()> {
     let mut stored = progress.clone();
     for position in lost {
         if let (Some(table), Some(_)) = (stored.tables.get_mut(*position), now.tables.get(*position)) {
@@ -259,7 +259,7 @@ fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
 
 /// At the end of a step: the target's leaves are those that it began with. One that came
 /// meanwhile may have taken rows of the step.
-pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
+pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
     }
@@ -288,7 +288,7 @@ pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
 /// a leaf that it did not know. Such a row came with ATTACH PARTITION after the keys had moved,
 /// so the target need not have it.
 pub fn check_source_before_finish(
-    (source, locked): (&mut Connection, &Locked),
+    (source, locked): (&mut Connection, &LockedTables),
     target: &mut Connection,
     plan: &Plan,
 ) -> Result<()> {
@@ -362,7 +362,7 @@ fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
 
 /// The target's leaves, as a rollback finds them.
 #[derive(Default)]
-pub struct Found {
+pub struct FoundLeaves {
     /// Those that only the split can have written moving rows to, by oid.
     pub own: Vec<String>,
     /// Names of those whose guard was changed.
@@ -377,7 +377,11 @@ pub struct Found {
 
 /// None: no step was committed.
 /// `locked`: what is read of them afterwards has to be among these.
-pub fn found(target: &mut Connection, plan: &Plan, locked: Option<&Locked>) -> Result<Option<Found>> {
+pub fn found(
+    target: &mut Connection,
+    plan: &Plan,
+    locked: Option<&LockedTables>,
+) -> Result<Option<FoundLeaves>> {
     let progress = progress::stored(target, plan)?;
     let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
     let now = seen::look(target, plan, Side::Target)?;
@@ -386,7 +390,7 @@ pub fn found(target: &mut Connection, plan: &Plan, locked: Option<&Locked>) -> R
     }
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
     let meant = Meant::stored(&progress, &plan.scope, Side::Target);
-    let (mut found, mut gone) = (Found::default(), Vec::new());
+    let (mut found, mut gone) = (FoundLeaves::default(), Vec::new());
     for ((policy, shape), table) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         let is_there = |known: &TargetLeaf| shape.leaves().iter().any(|leaf| leaf.oid == known.oid);
@@ -432,7 +436,7 @@ fn still_there(target: &mut Connection, oids: &[String]) -> Result<Vec<String>> 
     Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-impl Found {
+impl FoundLeaves {
     pub fn has_attached(&self) -> bool {
         !self.attached.is_empty()
     }

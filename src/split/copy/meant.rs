@@ -10,7 +10,7 @@ use crate::agent::error::Result;
 use crate::agent::known_column::KnownColumn;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::state::progress::{Progress, TableProgress};
+use crate::agent::state::progress::{CopyProgress, TableProgress};
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
@@ -28,7 +28,7 @@ pub struct Meant {
 
 impl Meant {
     /// What a version has stored that did not look is not judged.
-    pub fn stored(progress: &Progress, scope: &Scope, side: Side) -> Meant {
+    pub fn stored(progress: &CopyProgress, scope: &Scope, side: Side) -> Meant {
         let keys = match scope {
             Scope::Keys(keys) if keys.len() <= LISTED_KEYS => Some(keys.clone()),
             _ => None,
@@ -155,7 +155,7 @@ mod tests {
             target_columns: Some(crate::agent::known_column::of(&table(before))),
             ..TableProgress::default()
         };
-        let progress = Progress { tables: vec![known], ..Progress::default() };
+        let progress = CopyProgress { tables: vec![known], ..CopyProgress::default() };
         let scope = Scope::Keys(vec!["x".into()]);
         Meant::stored(&progress, &scope, Side::Target).change(&table(now), "mood")
     }

@@ -1,13 +1,13 @@
 //! What a step has done.
 
 use super::round::Round;
-use crate::agent::state::progress::Progress;
+use crate::agent::state::progress::CopyProgress;
 use crate::remote::copy::Copied;
 use std::time::Duration;
 
 /// What a step has done.
-pub struct Outcome {
-    pub progress: Progress,
+pub struct StepOutcome {
+    pub progress: CopyProgress,
     /// Changes in the step's window.
     pub changes: i64,
     /// The step's chunks, their rows and bytes.
@@ -23,7 +23,7 @@ pub struct Outcome {
     pub round: Option<Round>,
 }
 
-impl Outcome {
+impl StepOutcome {
     /// More chunks were copied.
     pub fn add(&mut self, copied: &[Copied]) {
         for Copied { rows, bytes } in copied {

@@ -11,7 +11,7 @@
 //! keeps everybody out would be due: nothing is made. What the source has detached or dropped stays on
 //! the target, without rows of the split.
 
-use super::bound::Bound;
+use super::bound::CopyBound;
 use super::replay;
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
@@ -29,7 +29,7 @@ const TREE: &str = include_str!("../../../sql/agent/partition_tree.sql");
 
 /// A table of a side, or one below it.
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct TreeNode {
     position: usize,
     oid: String,
     above: Option<String>,
@@ -46,7 +46,7 @@ struct Node {
 
 /// The target's table that is what a table of the source is.
 #[derive(Clone, Debug)]
-struct Place {
+struct TargetPlace {
     /// None: it is to be made.
     oid: Option<String>,
     schema: String,
@@ -68,7 +68,7 @@ pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Res
     let is_plain = |position: usize| engine.plan.tables.get(position).is_some_and(|t| t.maps.is_empty());
     let wanted = leaves.map(|leaves| with_parents(&here, leaves));
     let is_wanted =
-        |node: &Node| is_plain(node.position) && wanted.as_ref().is_none_or(|w| w.contains(&node.oid));
+        |node: &TreeNode| is_plain(node.position) && wanted.as_ref().is_none_or(|w| w.contains(&node.oid));
     let statements = missing(&here, &there, is_wanted);
     if statements.is_empty() {
         engine.target.run("ROLLBACK")?;
@@ -104,7 +104,7 @@ pub fn bring_new(engine: &mut Engine, leaves: &BTreeSet<String>) -> Result<()> {
     }
 }
 
-fn with_parents(here: &[Node], leaves: &BTreeSet<String>) -> BTreeSet<String> {
+fn with_parents(here: &[TreeNode], leaves: &BTreeSet<String>) -> BTreeSet<String> {
     let mut wanted = leaves.clone();
     // Each table comes before what is below it.
     for node in here.iter().rev().filter(|node| leaves.contains(&node.oid) || node.by.is_some()) {
@@ -116,25 +116,25 @@ fn with_parents(here: &[Node], leaves: &BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// Statements for the target, those for a table before those for what is below it.
-fn missing(here: &[Node], there: &[Node], is_wanted: impl Fn(&Node) -> bool) -> Vec<String> {
-    let mut places: BTreeMap<&str, (&Node, Place)> = BTreeMap::new();
+fn missing(here: &[TreeNode], there: &[TreeNode], is_wanted: impl Fn(&TreeNode) -> bool) -> Vec<String> {
+    let mut places: BTreeMap<&str, (&TreeNode, TargetPlace)> = BTreeMap::new();
     let mut statements = Vec::new();
     for node in here {
         let place = match node.above.as_deref() {
             None => there
                 .iter()
                 .find(|root| root.above.is_none() && root.position == node.position && root.by == node.by)
-                .map(Place::of),
+                .map(TargetPlace::of),
             Some(above) => places.get(above).cloned().and_then(|(parent, place)| {
-                let below = |other: &&Node| place.oid.is_some() && other.above == place.oid;
+                let below = |other: &&TreeNode| place.oid.is_some() && other.above == place.oid;
                 if let Some(same) = there.iter().filter(below).find(|other| other.bound == node.bound) {
-                    return (same.by == node.by).then(|| Place::of(same));
+                    return (same.by == node.by).then(|| TargetPlace::of(same));
                 }
                 let takes_all =
                     there.iter().filter(below).any(|other| other.bound.as_deref() == Some("DEFAULT"));
                 let made = (!takes_all && is_wanted(node)).then(|| make(node, parent, &place)).flatten()?;
                 statements.extend(made);
-                Some(Place { oid: None, name: node.name.clone(), ..place })
+                Some(TargetPlace { oid: None, name: node.name.clone(), ..place })
             }),
         };
         if let Some(place) = place {
@@ -144,10 +144,10 @@ fn missing(here: &[Node], there: &[Node], is_wanted: impl Fn(&Node) -> bool) -> 
     statements
 }
 
-impl Place {
-    fn of(node: &Node) -> Place {
-        let Node { oid, schema, name, owner, .. } = node.clone();
-        Place { oid: Some(oid), schema, name, owner }
+impl TargetPlace {
+    fn of(node: &TreeNode) -> TargetPlace {
+        let TreeNode { oid, schema, name, owner, .. } = node.clone();
+        TargetPlace { oid: Some(oid), schema, name, owner }
     }
 
     fn sql(&self) -> String {
@@ -156,9 +156,9 @@ impl Place {
 }
 
 /// Attached, not made as a partition: that waits for nobody who reads or writes the table above.
-fn make(node: &Node, parent: &Node, above: &Place) -> Option<Vec<String>> {
-    let bound = Bound::parse(node.bound.as_deref()?)?;
-    let new = Place { oid: None, name: node.name.clone(), ..above.clone() };
+fn make(node: &TreeNode, parent: &TreeNode, above: &TargetPlace) -> Option<Vec<String>> {
+    let bound = CopyBound::parse(node.bound.as_deref()?)?;
+    let new = TargetPlace { oid: None, name: node.name.clone(), ..above.clone() };
     let by = match (&node.by, &node.strategy, &node.columns) {
         (None, ..) => String::new(),
         (Some(_), Some(strategy), Some(columns)) => {
@@ -182,12 +182,12 @@ fn make(node: &Node, parent: &Node, above: &Place) -> Option<Vec<String>> {
     Some(statements)
 }
 
-fn tree(connection: &mut Connection, schemas: &[String], names: &[String]) -> Result<Vec<Node>> {
+fn tree(connection: &mut Connection, schemas: &[String], names: &[String]) -> Result<Vec<TreeNode>> {
     let lists = [schemas, names].map(text_array);
     let rows = catalogs::ask(connection, TREE, &[Some(&lists[0]), Some(&lists[1])])?;
     let node = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
-        Some(Node {
+        Some(TreeNode {
             position: cell(0)?.parse().ok()?,
             oid: cell(1)?,
             above: cell(2),
@@ -207,8 +207,8 @@ fn tree(connection: &mut Connection, schemas: &[String], names: &[String]) -> Re
 mod tests {
     use super::*;
 
-    fn node(oid: &str, above: Option<&str>, name: &str, bound: &str, by: Option<&str>) -> Node {
-        Node {
+    fn node(oid: &str, above: Option<&str>, name: &str, bound: &str, by: Option<&str>) -> TreeNode {
+        TreeNode {
             oid: oid.to_owned(),
             above: above.map(str::to_owned),
             schema: "public".to_owned(),
@@ -217,14 +217,14 @@ mod tests {
             by: by.map(str::to_owned),
             strategy: by.map(|_| "RANGE".to_owned()),
             columns: by.map(|_| vec!["id".to_owned()]),
-            ..Node::default()
+            ..TreeNode::default()
         }
     }
 
     const BY: Option<&str> = Some("RANGE (id)");
 
     /// A root with one partition, which is partitioned in turn.
-    fn tree_of(first: &str) -> Vec<Node> {
+    fn tree_of(first: &str) -> Vec<TreeNode> {
         vec![
             node(first, None, "items", "", BY),
             node("1", Some(first), "items_1", "FOR VALUES FROM (0) TO (10)", BY),
@@ -232,7 +232,7 @@ mod tests {
         ]
     }
 
-    fn all(here: &[Node], there: &[Node]) -> Vec<String> {
+    fn all(here: &[TreeNode], there: &[TreeNode]) -> Vec<String> {
         missing(here, there, |_| true)
     }
 

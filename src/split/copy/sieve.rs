@@ -18,21 +18,21 @@ const HEAD: usize = SIGNATURE.len() + 8;
 /// Bytes of a key, which is collected before it is looked at.
 const LONGEST_KEY: usize = 1 << 20;
 /// What comes next.
-enum Next {
+enum NextByte {
     /// The head, of which the length of its end is not known yet.
     Head,
     /// So many bytes that say nothing here, then a row or the rest of one.
-    Skip(usize, Option<Row>),
+    Skip(usize, Option<SieveRow>),
     Row,
     /// The length of a value, then the value.
-    Length(Row),
-    Key(Row, usize),
+    Length(SieveRow),
+    Key(SieveRow, usize),
     End,
 }
 
 /// Within a row: the column that comes, and how many there are.
 #[derive(Clone, Copy)]
-struct Row {
+struct SieveRow {
     column: usize,
     count: usize,
 }
@@ -49,14 +49,14 @@ pub enum Stray {
 /// One COPY.
 pub struct Sieve {
     mesh: Rc<Mesh>,
-    next: Next,
+    next: NextByte,
     /// The beginning of something whose end has not arrived yet.
     rest: Vec<u8>,
 }
 
 impl Sieve {
     pub fn new(mesh: Rc<Mesh>) -> Sieve {
-        Sieve { mesh, next: Next::Head, rest: Vec::new() }
+        Sieve { mesh, next: NextByte::Head, rest: Vec::new() }
     }
 
     /// Looks at what the source has sent.
@@ -87,35 +87,35 @@ impl Sieve {
     /// None: more must come first.
     fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, Stray> {
         let (next, used) = match self.next {
-            Next::Head => {
+            NextByte::Head => {
                 let Some(head) = bytes.get(..HEAD) else { return Ok(None) };
                 if !head.starts_with(SIGNATURE) {
                     return Err(Stray::Unreadable);
                 }
                 let length = usize::try_from(number_at(&head[HEAD - 4..])).map_err(|_| Stray::Unreadable)?;
-                (Next::Skip(length, None), HEAD)
+                (NextByte::Skip(length, None), HEAD)
             }
-            Next::Skip(left, row) => {
+            NextByte::Skip(left, row) => {
                 let used = left.min(bytes.len());
-                (if used < left { Next::Skip(left - used, row) } else { after(row) }, used)
+                (if used < left { NextByte::Skip(left - used, row) } else { after(row) }, used)
             }
-            Next::Row => {
+            NextByte::Row => {
                 let Some(&[high, low]) = bytes.get(..2) else { return Ok(None) };
                 match i16::from_be_bytes([high, low]) {
-                    -1 => (Next::End, 2),
+                    -1 => (NextByte::End, 2),
                     count => {
                         let count = usize::try_from(count).map_err(|_| Stray::Unreadable)?;
                         if count <= self.mesh.position() {
                             return Err(Stray::Unreadable);
                         }
-                        (Next::Length(Row { column: 0, count }), 2)
+                        (NextByte::Length(SieveRow { column: 0, count }), 2)
                     }
                 }
             }
-            Next::Length(row) => {
+            NextByte::Length(row) => {
                 let Some(length) = bytes.get(..4) else { return Ok(None) };
                 let is_key = row.column == self.mesh.position();
-                let behind = Row { column: row.column + 1, ..row };
+                let behind = SieveRow { column: row.column + 1, ..row };
                 match number_at(length) {
                     -1 if is_key => return Err(Stray::Null),
                     -1 => (after(Some(behind)), 4),
@@ -124,22 +124,29 @@ impl Sieve {
                         if is_key && length > LONGEST_KEY {
                             return Err(Stray::Unreadable);
                         }
-                        (if is_key { Next::Key(behind, length) } else { Next::Skip(length, Some(behind)) }, 4)
+                        (
+                            if is_key {
+                                NextByte::Key(behind, length)
+                            } else {
+                                NextByte::Skip(length, Some(behind))
+                            },
+                            4,
+                        )
                     }
                 }
             }
-            Next::Key(behind, length) => {
+            NextByte::Key(behind, length) => {
                 let Some(value) = bytes.get(..length) else { return Ok(None) };
                 if !self.mesh.holds(value) {
                     return Err(Stray::Key(self.mesh.shown(value)));
                 }
                 (after(Some(behind)), length)
             }
-            Next::End => return Err(Stray::Unreadable),
+            NextByte::End => return Err(Stray::Unreadable),
         };
         self.next = next;
         // What has no length is done with nothing read.
-        if let Next::Skip(0, row) = self.next {
+        if let NextByte::Skip(0, row) = self.next {
             self.next = after(row);
         }
         Ok(Some(used))
@@ -169,10 +176,10 @@ pub fn explain(stray: Stray, plan: &Plan, table: &str) -> RemoteError {
 }
 
 /// Behind a value, or the head.
-fn after(row: Option<Row>) -> Next {
+fn after(row: Option<SieveRow>) -> NextByte {
     match row {
-        Some(row) if row.column < row.count => Next::Length(row),
-        Some(_) | None => Next::Row,
+        Some(row) if row.column < row.count => NextByte::Length(row),
+        Some(_) | None => NextByte::Row,
     }
 }
 

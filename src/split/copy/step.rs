@@ -9,18 +9,18 @@ use super::apart;
 use super::chunk;
 use super::commit;
 use super::compare::{self, Differences};
-use super::foreign_keys::{self, Look};
+use super::foreign_keys::{self, RowsLook};
 use super::leaves;
 use super::meant::Meant;
 use super::places;
 use super::streams;
-use super::window::{self, Company, Entries};
+use super::window::{self, Company, WindowEntries};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
-use crate::agent::state::progress::{self, Progress, TableProgress};
+use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::agent::state::{consumed, lease, overflow, queue, tenure};
 use crate::agent::temporary;
 use crate::catalog::split;
@@ -31,7 +31,7 @@ use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::copy::outcome::Outcome;
+use crate::split::copy::outcome::StepOutcome;
 use crate::split::engine::Engine;
 use crate::split::engine::counted::Counted;
 use crate::split::engine::held;
@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 const COPIED_AGAIN: &str = ": rows are copied again";
 
 /// Applies the window since the last step and, while there are any, the next chunks.
-pub fn run(engine: &mut Engine) -> Result<Outcome> {
+pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     reach(injection_points::STEP_BEGIN)?;
     held::open_wished(engine)?;
     let locks = locks::source_locks(engine);
@@ -130,7 +130,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
 
 /// 3. The target's transaction: only the current generation gets the progress row,
 ///    and only now the cursors are read. `source`: what this step has seen there.
-pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
+pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyProgress, Observation)> {
     send_begin_target(engine)?;
     finish_begin_target(engine, source)
 }
@@ -147,7 +147,7 @@ pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
+pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyProgress, Observation)> {
     let outcome = engine.target.finish_for_each();
     let answers = match tenure::begun(&mut engine.target, outcome) {
         Err(SplitError::Remote(error)) => return Err(watch_again(engine, error)),
@@ -192,7 +192,12 @@ fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
 
 /// The target's tables are still the ones that the split was installed for, and nothing has
 /// come to them that would change what is written.
-fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now: &Observation) -> Result<()> {
+fn check_target(
+    engine: &Engine,
+    progress: &CopyProgress,
+    source: &Observation,
+    now: &Observation,
+) -> Result<()> {
     for (position, (table, shape)) in engine.tables.iter().zip(&now.tables).enumerate() {
         let after = shape.structure();
         let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
@@ -224,8 +229,8 @@ fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now:
 
 /// Before anything is announced on the source, whose counters show that the target does not fit
 /// them: with the next number they would fit again.
-fn remember_restart(engine: &mut Engine, before: Progress, why: String) -> Result<()> {
-    progress::store(&mut engine.target, engine.plan.id, &Progress { again: Some(why), ..before })?;
+fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> Result<()> {
+    progress::store(&mut engine.target, engine.plan.id, &CopyProgress { again: Some(why), ..before })?;
     engine.target.run("COMMIT")?;
     reach(injection_points::RESTART_REMEMBERED)?;
     Ok(())
@@ -233,7 +238,11 @@ fn remember_restart(engine: &mut Engine, before: Progress, why: String) -> Resul
 
 /// A partition that is new on the source gets its triggers; the step is done again
 /// afterwards, and copies it from its beginning.
-fn capture_new_leaves(engine: &mut Engine, differences: Differences, now: &Observation) -> Result<Outcome> {
+fn capture_new_leaves(
+    engine: &mut Engine,
+    differences: Differences,
+    now: &Observation,
+) -> Result<StepOutcome> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     if transaction(|| split::replays_ddl(engine.plan.id)) {
@@ -258,11 +267,11 @@ fn capture_new_leaves(engine: &mut Engine, differences: Differences, now: &Obser
 /// 4. and 5. The window of every table, then chunks until the step's time is used.
 pub fn apply(
     engine: &mut Engine,
-    mut progress: Progress,
+    mut progress: CopyProgress,
     now: &Observation,
     differences: Differences,
-    entries: &[Entries],
-) -> Result<Outcome> {
+    entries: &[WindowEntries],
+) -> Result<StepOutcome> {
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
@@ -311,12 +320,12 @@ pub fn apply(
     progress.snapshot = Some(now.snapshot.clone());
     progress.server.clone_from(&now.server);
     let mut outcome =
-        Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted, round: None };
+        StepOutcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted, round: None };
     copy_chunks(engine, &mut outcome)?;
     let look = if was_copied && resets.is_empty() && outcome.chunks == 0 {
-        Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect())
+        RowsLook::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect())
     } else {
-        Look::All
+        RowsLook::All
     };
     foreign_keys::check_step(engine, &outcome.progress, &look)?;
     reach(injection_points::STEP_CHUNK)?;
@@ -328,7 +337,7 @@ const REPLACED: &str = "truncated, rewritten or changed there, or one of its par
 /// Deletes what the target has of tables that are copied anew, and forgets how far they were.
 fn reset(
     engine: &mut Engine,
-    progress: &mut Progress,
+    progress: &mut CopyProgress,
     resets: &[usize],
     now: &Observation,
     restarted: &mut Option<String>,
@@ -351,12 +360,12 @@ fn reset(
 }
 
 /// Of these tables rows may be on the target.
-fn with_rows(progress: &Progress, resets: &[usize]) -> Vec<usize> {
+fn with_rows(progress: &CopyProgress, resets: &[usize]) -> Vec<usize> {
     let has_begun = |position: &&usize| !progress.tables[**position].leaves.is_empty();
     resets.iter().filter(has_begun).copied().collect()
 }
 
-fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usize) -> Vec<usize> {
+fn tables_to_reset(differ: &[usize], entries: &[WindowEntries], all: bool, count: usize) -> Vec<usize> {
     (0..count)
         .filter(|position| {
             all || differ.contains(position) || entries.get(*position).is_some_and(|e| e.truncated)
@@ -365,7 +374,7 @@ fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usiz
 }
 
 /// Small tables share a step: all of it is read in the same S.
-fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
+fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
     let began = Instant::now();
     let enough = guc::step_time() / 2;
     if engine.chunk_blocks == 0 {
@@ -407,12 +416,12 @@ fn tell_stopped(engine: &mut Engine) -> Result<()> {
 
 /// The queue did not take everything: the target starts from nothing. It remembers
 /// that first, then the marks are removed, so that new writes are queued again.
-fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
+fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     let id = engine.plan.id;
     tenure::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
-    let empty = Progress {
+    let empty = CopyProgress {
         steps: engine.counters.consumed,
         draining: true,
         last_event_id: before.last_event_id,
@@ -429,7 +438,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
                 ..TableProgress::default()
             })
             .collect(),
-        ..Progress::default()
+        ..CopyProgress::default()
     };
     let meant = Meant::stored(before, &engine.plan.scope, Side::Target);
     for position in 0..engine.tables.len() {
@@ -453,7 +462,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
 
 /// A transaction that saw a mark and skipped the queue may still be open: once all
 /// of them have ended, the next snapshot sees what they did, and the copy may begin.
-fn end_draining(engine: &mut Engine, mut progress: Progress) -> Result<Outcome> {
+fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepOutcome> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     wait_for_holders(engine)?;

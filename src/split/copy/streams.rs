@@ -7,26 +7,26 @@
 
 use super::chunk::{self, Chunk};
 use super::commit;
-use super::outcome::Outcome;
+use super::outcome::StepOutcome;
 use super::round::Round;
 use super::{collision, leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
-use crate::agent::state::progress::{self, Progress};
-use crate::remote::abreast::{Failed, Lane, pipe_abreast};
+use crate::agent::state::progress::{self, CopyProgress};
+use crate::remote::abreast::{FailedPiece, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
 use crate::split::engine::Engine;
 use crate::split::engine::held;
 use crate::split::engine::held::Locks;
 use crate::split::engine::held::hold;
 use crate::split::engine::held::wanted;
-use crate::split::engine::stream::Stream;
+use crate::split::engine::stream::StreamSessions;
 use crate::split::injection_points::{self, reach};
 use std::time::{Duration, Instant};
 
 /// Plans the chunks that come next and has the streams hold the step's snapshot and its locks. None: the step copies by
 /// itself. The last chunk of all is always a step's, which looks at everything once more.
-pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> {
+pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Round>> {
     let wanted = wanted(engine, progress, Locks::OfChunks)?;
     let left = chunk::left(progress, engine.chunk_blocks).saturating_sub(1);
     engine.streams.wished = wanted.min(left).saturating_sub(1);
@@ -59,7 +59,7 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
 }
 
 /// Commits the step, then copies the chunks and commits each.
-pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round: &Round) -> Result<()> {
+pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, round: &Round) -> Result<()> {
     // A worker that fails behind it each time has got nowhere, and the next one is to try less.
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
@@ -84,7 +84,7 @@ fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
     let Engine { reader, streams, .. } = engine;
     streams.rest = true;
     let others = streams.beside(round.chunks.len()).iter_mut();
-    let others = others.flat_map(|Stream { reader, writer, .. }| [writer, reader]);
+    let others = others.flat_map(|StreamSessions { reader, writer, .. }| [writer, reader]);
     held::end_all(others.chain([reader]), "ROLLBACK")
 }
 
@@ -100,7 +100,7 @@ fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
         Lane { source, target, pieces: pieces.collect() }
     };
     let lanes = own.chain(others).zip(&of).map(lane).collect();
-    let copied = pipe_abreast(lanes).map_err(|Failed { lane, piece, error }| {
+    let copied = pipe_abreast(lanes).map_err(|FailedPiece { lane, piece, error }| {
         match of.get(lane).and_then(|outs| outs.get(piece)) {
             Some((position, _)) => collision::explain_of(engine, *position, error),
             None => error.into(),
@@ -117,7 +117,7 @@ fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
 /// Each with the cursors behind its chunk. The generation cannot have been overtaken: each has it locked.
 fn commit_each(
     engine: &mut Engine,
-    outcome: &mut Outcome,
+    outcome: &mut StepOutcome,
     round: &Round,
     copied: &[Vec<Copied>],
     took: Duration,

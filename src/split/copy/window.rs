@@ -7,17 +7,17 @@ use super::meant::Meant;
 use super::sieve::{Sieve, explain};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::scope;
-use crate::agent::state::progress::{Cursor, Progress, TableProgress};
+use crate::agent::state::progress::{CopyProgress, Cursor, TableProgress};
 use crate::agent::state::{consumed, queue};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::keys::scope::Scope;
-use crate::remote::copy::{self, Bounds, Copied, Look, Piece};
+use crate::remote::copy::{self, Bounds, Copied, CopyLook, CopyPiece};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError, number};
 use crate::split::engine::Engine;
 use crate::split::engine::counted::Counted;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// Rows of windows that are brought over in one message. More of a table come by themselves: what one COPY does on
 /// the target takes its time, and a source that had given all would wait for it without a sign of life.
@@ -33,10 +33,12 @@ pub struct Company {
 
 impl Company {
     /// Those that have changed, in their order.
-    pub fn of(entries: &[Entries], but_for: &[usize]) -> Vec<Company> {
+    pub fn of(entries: &[WindowEntries], but_for: &[usize]) -> Vec<Company> {
         let mut all: Vec<Company> = Vec::new();
         let changed = entries.iter().enumerate().filter(|(_, entries)| entries.rows > 0);
-        for (position, Entries { rows, .. }) in changed.filter(|(position, _)| !but_for.contains(position)) {
+        for (position, WindowEntries { rows, .. }) in
+            changed.filter(|(position, _)| !but_for.contains(position))
+        {
             match all.last_mut().filter(|company| company.rows.saturating_add(*rows) <= FEW) {
                 Some(company) => {
                     company.tables.push(position);
@@ -63,7 +65,7 @@ impl Company {
 
 /// What one table's queue holds of a window.
 #[derive(Clone, Debug, Default)]
-pub struct Entries {
+pub struct WindowEntries {
     pub rows: i64,
     /// When the newest of them was made, by the source's clock, in microseconds since 1970.
     pub newest: Option<i64>,
@@ -71,7 +73,7 @@ pub struct Entries {
 }
 
 /// The condition on a queue's rows, read in S.
-fn condition(progress: &Progress) -> String {
+fn condition(progress: &CopyProgress) -> String {
     queue::is_new(progress.snapshot.as_deref())
 }
 
@@ -100,7 +102,7 @@ fn counting_query(engine: &Engine, condition: &str) -> String {
 }
 
 /// Counts the window of every table, in S, unless that has been done for where the target stands.
-pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
+pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowEntries>> {
     let since = progress.snapshot.as_deref();
     let counted = engine.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
     let rows = match counted.and_then(|counted| counted.rows) {
@@ -117,7 +119,7 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
     engine.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
     let shard = engine.reader.shard();
     let entries = |row: &Vec<Option<String>>| match row.as_slice() {
-        [_, rows, newest, truncated] => Ok(Entries {
+        [_, rows, newest, truncated] => Ok(WindowEntries {
             rows: number::count(shard, "the number of changes in a queue", rows.as_deref())?,
             newest: newest
                 .as_deref()
@@ -125,10 +127,10 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
                 .transpose()?,
             truncated: truncated.as_deref() == Some("1"),
         }),
-        _ => Ok(Entries::default()),
+        _ => Ok(WindowEntries::default()),
     };
     let counted =
-        rows.rows.iter().map(entries).collect::<std::result::Result<Vec<Entries>, RemoteError>>()?;
+        rows.rows.iter().map(entries).collect::<std::result::Result<Vec<WindowEntries>, RemoteError>>()?;
     if counted.len() != engine.tables.len() {
         return Err(RemoteError::no_number(shard, "the number of queues", &counted.len().to_string()).into());
     }
@@ -181,7 +183,7 @@ impl Applied {
 
 /// Brings the rows of some tables that changed in the window, and that are below the
 /// cursors, to their state in S.
-pub fn apply(engine: &mut Engine, company: &Company, progress: &Progress) -> Result<Applied> {
+pub fn apply(engine: &mut Engine, company: &Company, progress: &CopyProgress) -> Result<Applied> {
     let condition = condition(progress);
     let mut queries = Vec::new();
     for position in &company.tables {
@@ -212,7 +214,7 @@ fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Resu
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
     // Other processes of the source are its clients', and beside those of the target they make nothing faster.
     let before = if company.is_small() { "" } else { "SET LOCAL max_parallel_workers_per_gather = 0; " };
-    let pieces: Vec<Piece<'_>> = queries
+    let pieces: Vec<CopyPiece<'_>> = queries
         .iter()
         .flat_map(|query| window_pieces(plan, &tables[query.of], query, before, limit))
         .collect();
@@ -239,7 +241,7 @@ fn measure(engine: &mut Engine, queries: &[Queries]) -> Result<()> {
 fn one_by_one(
     reader: &mut Connection,
     target: &mut Connection,
-    pieces: Vec<Piece<'_>>,
+    pieces: Vec<CopyPiece<'_>>,
 ) -> std::result::Result<Vec<Copied>, (usize, RemoteError)> {
     let each = pieces.into_iter().enumerate();
     each.map(|(number, piece)| copy::pipe_one(reader, target, piece).map_err(|error| (number, error)))
@@ -247,7 +249,7 @@ fn one_by_one(
 }
 
 /// What is read of a table's window: the keys that have changed, and the rows that they have now.
-fn window_queries(plan: &Plan, of: usize, table: &Table, [condition, below]: [&str; 2]) -> Queries {
+fn window_queries(plan: &Plan, of: usize, table: &SplitTable, [condition, below]: [&str; 2]) -> Queries {
     let scope = plan.scope.filter(&table.source_by, "t");
     let from = format!("{} AND {scope} AND {below}", table.changed_rows(condition));
     let rows = format!("SELECT {} FROM {from}", table.select_list());
@@ -258,12 +260,12 @@ fn window_queries(plan: &Plan, of: usize, table: &Table, [condition, below]: [&s
 /// The keys that have changed, then the rows that they have now, for those that are there no more.
 fn window_pieces<'a>(
     plan: &'a Plan,
-    table: &'a Table,
+    table: &'a SplitTable,
     queries: &Queries,
     before: &str,
     limit: Option<u64>,
-) -> [Piece<'a>; 2] {
-    let keys = Piece {
+) -> [CopyPiece<'a>; 2] {
+    let keys = CopyPiece {
         out: format!("{before}COPY ({}) TO STDOUT ({})", queries.keys, table.text_format()),
         into: format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
         bounds: Bounds::unlimited(),
@@ -285,30 +287,36 @@ pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<
 }
 
 /// The rows that a query of a table gives.
-pub fn piece_of<'a>(plan: &'a Plan, table: &'a Table, out: String) -> Piece<'a> {
+pub fn piece_of<'a>(plan: &'a Plan, table: &'a SplitTable, out: String) -> CopyPiece<'a> {
     rows_piece(plan, table, out, "", Bounds::unlimited())
 }
 
 /// Rows of the source for the target: those of the scope, whatever the source gives.
 /// Another one is an error, found on the way where the bytes tell, else by the target. What the
 /// target does before goes in one message with it.
-fn rows_piece<'a>(plan: &'a Plan, table: &'a Table, out: String, before: &str, bounds: Bounds) -> Piece<'a> {
+fn rows_piece<'a>(
+    plan: &'a Plan,
+    table: &'a SplitTable,
+    out: String,
+    before: &str,
+    bounds: Bounds,
+) -> CopyPiece<'a> {
     let Some(mesh) = &table.mesh else {
         let into = format!("{before}{}", copy_scope_into(&plan.scope, table));
-        return Piece { out, into, bounds, look: None };
+        return CopyPiece { out, into, bounds, look: None };
     };
     let mut sieve = Sieve::new(mesh.clone());
-    let look: Look<'_> =
+    let look: CopyLook<'_> =
         Box::new(move |bytes| sieve.pass(bytes).map_err(|stray| explain(stray, plan, &table.target.name)));
-    Piece { out, into: format!("{before}{}", copy_into(table)), bounds, look: Some(look) }
+    CopyPiece { out, into: format!("{before}{}", copy_into(table)), bounds, look: Some(look) }
 }
 
-fn copy_into(table: &Table) -> String {
+fn copy_into(table: &SplitTable) -> String {
     format!("COPY {} ({}) FROM STDIN ({})", table.target.name, table.target_columns(), table.format())
 }
 
 /// The same where the target computes the scope.
-fn copy_scope_into(scope: &Scope, table: &Table) -> String {
+fn copy_scope_into(scope: &Scope, table: &SplitTable) -> String {
     format!(
         "{} WHERE {} OR pg_temp.shardmaster_stray({}, {}::text)",
         copy_into(table),
@@ -366,11 +374,11 @@ pub fn consume(engine: &Engine, snapshot: &str, step: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Company, Entries, FEW};
+    use super::{Company, FEW, WindowEntries};
 
     fn companies(rows: &[i64], but_for: &[usize]) -> Vec<(Vec<usize>, u32)> {
-        let entries: Vec<Entries> =
-            rows.iter().map(|rows| Entries { rows: *rows, ..Entries::default() }).collect();
+        let entries: Vec<WindowEntries> =
+            rows.iter().map(|rows| WindowEntries { rows: *rows, ..WindowEntries::default() }).collect();
         let all = Company::of(&entries, but_for);
         all.into_iter()
             .map(|company| (company.tables.clone(), company.round_trips(company.tables.len())))

@@ -6,7 +6,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::error::{Failure, SqlState};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
-use crate::split::copy::commit::{Answers, Beside};
+use crate::split::copy::commit::{CommitAnswers, CommitQuestions};
 use crate::split::cutover::old_guards;
 use crate::split::cutover::old_guards::OldGuards;
 use crate::split::engine::Engine;
@@ -14,13 +14,13 @@ use crate::split::sequences;
 use std::time::Instant;
 
 /// What is asked behind the fence beside everything else.
-pub struct Asked {
-    pub sequences: sequences::Known,
-    pub guards: old_guards::Asked,
+pub struct FenceQuestions {
+    pub sequences: sequences::RaisedSequences,
+    pub guards: old_guards::GuardQuestions,
 }
 
 /// What was answered.
-pub struct Found {
+pub struct FenceAnswers {
     /// Of the sequences.
     pub source: Vec<Rows>,
     pub target: Vec<Rows>,
@@ -32,17 +32,17 @@ pub struct Found {
 
 /// What writers would else wait for alone goes with the commit: to the source what must not have come there since
 /// S_f, to the target what would refuse the keys that come back, to both how far the sequences are.
-pub fn questions(engine: &mut Engine, asked: &Asked, snapshot: &str) -> Result<Beside> {
+pub fn questions(engine: &mut Engine, asked: &FenceQuestions, snapshot: &str) -> Result<CommitQuestions> {
     let [of_source, of_target] = asked.sequences.questions(&mut engine.control, &mut engine.target)?;
     let (unseen, heir) = (source::unseen(snapshot), heir_query(engine));
-    Ok(Beside {
+    Ok(CommitQuestions {
         source: format!("{unseen}; {heir}; {of_source}"),
         target: format!("{of_target}; {}", asked.guards.questions(&engine.plan)),
     })
 }
 
-pub fn read(engine: &Engine, asked: &Asked, answers: Answers) -> Result<Found> {
-    let Answers { mut source, mut target, heard } = answers;
+pub fn read(engine: &Engine, asked: &FenceQuestions, answers: CommitAnswers) -> Result<FenceAnswers> {
+    let CommitAnswers { mut source, mut target, heard } = answers;
     let of_sequences = asked.sequences.answers();
     let last = |rows: &mut Vec<Rows>, count: usize, of: &Connection| match rows.len().checked_sub(count) {
         Some(before) => Ok(rows.split_off(before)),
@@ -59,12 +59,12 @@ pub fn read(engine: &Engine, asked: &Asked, answers: Answers) -> Result<Found> {
     let of_guards = last(&mut target, asked.guards.answers(), &engine.target)?;
     let guards = asked.guards.read(&engine.plan, &of_guards);
     let of_target = last(&mut target, of_sequences, &engine.target)?;
-    Ok(Found { source: of_source, target: of_target, guards, heard })
+    Ok(FenceAnswers { source: of_source, target: of_target, guards, heard })
 }
 
 /// A sequence that is asked by a name that is there no more is asked for anew, with the cutover. Whatever else is missing
 /// would be missing then, too.
-pub fn renamed(error: SplitError, asked: &Asked) -> SplitError {
+pub fn renamed(error: SplitError, asked: &FenceQuestions) -> SplitError {
     match error {
         SplitError::Remote(error)
             if error.is(sequences::IS_OTHER)

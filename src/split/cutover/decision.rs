@@ -7,7 +7,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::consumed;
-use crate::agent::state::side::{self, Row, State};
+use crate::agent::state::side::{self, SideRow, SideState};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::server::sql;
@@ -23,17 +23,19 @@ pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
     let id = engine.plan.id;
     let source = side::read(&mut engine.control, id, Side::Source)?;
     let target = side::read(&mut engine.target, id, Side::Target)?;
-    let opened = target.and_then(Row::opened);
+    let opened = target.and_then(SideRow::opened);
     let moved = source.and_then(|row| row.version);
     let source = source.map(|row| row.state);
     let version = match (source, moved, opened) {
-        (Some(State::Moved), Some(moved), None) => moved,
-        (Some(State::Moved), Some(moved), Some(opened)) if moved == opened => opened,
+        (Some(SideState::Moved), Some(moved), None) => moved,
+        (Some(SideState::Moved), Some(moved), Some(opened)) if moved == opened => opened,
         // The source notes it before a decision, under its fence.
-        (Some(State::Fenced), _, Some(opened)) if consumed::deciding(&mut engine.control, id)?.is_some() => {
+        (Some(SideState::Fenced), _, Some(opened))
+            if consumed::deciding(&mut engine.control, id)?.is_some() =>
+        {
             opened
         }
-        (Some(State::Moved), _, _) | (_, _, Some(_)) => {
+        (Some(SideState::Moved), _, _) | (_, _, Some(_)) => {
             let says =
                 opened.map_or("it is closed".to_owned(), |v| format!("it is open with routing version {v}"));
             return Err(refused(
@@ -42,7 +44,7 @@ pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
                     "shard \"{}\" reports {says}, shard \"{}\" is \"{}\"",
                     engine.plan.target.shard_key,
                     engine.plan.source.shard_key,
-                    source.map_or("", State::as_str)
+                    source.map_or("", SideState::as_str)
                 ),
             ));
         }

@@ -8,7 +8,7 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
-use crate::agent::state::side::{Change, Version};
+use crate::agent::state::side::{SideChange, Version};
 use crate::agent::state::{queue, tenure};
 use crate::agent::who::{OPEN_FOR, SESSION};
 use crate::catalog::split::Plan;
@@ -93,8 +93,8 @@ fn try_once(
     };
     let (in_the_way, failed) = match (tables, barrier) {
         (Ok(_), Ok(_)) => return Ok(None),
-        (Err(error), _) => (InTheWay::Tables, error),
-        (Ok(_), Err(error)) => (InTheWay::Writers, error),
+        (Err(error), _) => (FenceObstacle::Tables, error),
+        (Ok(_), Err(error)) => (FenceObstacle::Writers, error),
     };
     if !failed.is_lock_timeout() {
         return Err(failed.into());
@@ -102,8 +102,8 @@ fn try_once(
     // Writers first. Close to the deadline the server may have ended the fence while the tables were waited for.
     let is_there_still = fence.run("ROLLBACK").is_ok();
     let reason = match in_the_way {
-        InTheWay::Writers => holders_text(engine)?,
-        InTheWay::Tables => table_holders(engine)?,
+        FenceObstacle::Writers => holders_text(engine)?,
+        FenceObstacle::Tables => table_holders(engine)?,
     };
     if !is_there_still {
         return Err(SplitError::Retry(reason));
@@ -112,7 +112,7 @@ fn try_once(
     Ok(Some(reason))
 }
 
-enum InTheWay {
+enum FenceObstacle {
     Writers,
     Tables,
 }
@@ -169,7 +169,7 @@ pub fn release_with(
     reader: &mut Connection,
     plan: &Plan,
     generation: i64,
-    (change, version): (&Change, Version<'_>),
+    (change, version): (&SideChange, Version<'_>),
 ) -> bool {
     let mine = tenure::is_mine(plan.id, change.side, generation);
     // Without its transaction nothing of it is done.

@@ -22,17 +22,17 @@ use super::copy::commit;
 use super::copy::compare::{self, Differences};
 use super::copy::foreign_keys;
 use super::copy::leaves;
-use super::copy::outcome::Outcome;
+use super::copy::outcome::StepOutcome;
 use super::copy::step;
-use super::copy::window::{self, Entries};
+use super::copy::window::{self, WindowEntries};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::sequences::{self, Ahead};
 use super::{owners, record, since_check, there, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
-use crate::agent::state::decision::{Decided, Earlier};
-use crate::agent::state::progress::Progress;
+use crate::agent::state::decision::{Decided, EarlierDecisions};
+use crate::agent::state::progress::CopyProgress;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
@@ -51,7 +51,7 @@ use crate::split::engine::holders;
 use crate::split::engine::locks;
 use crate::split::phases;
 use crate::words::counted;
-use behind::{Asked, Found};
+use behind::{FenceAnswers, FenceQuestions};
 use std::time::{Duration, Instant};
 
 /// Beyond the deadline, for a question that is under way.
@@ -77,11 +77,11 @@ pub struct Rehearsed {
 /// the source's writers in at once, in the session that has kept them out: what is then written
 /// down on the master may have to wait there.
 pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehearsed>> {
-    let mut is = Source::Open;
+    let mut is = FencedSource::Open;
     // Kept until the source is open again: writers that wait for it are let in, not refused.
     let mut held = None;
     let outcome = steps(engine, &mut is, &mut held, aim, limit);
-    if is == Source::Fenced && !matches!(outcome, Ok(None)) {
+    if is == FencedSource::Fenced && !matches!(outcome, Ok(None)) {
         engine.set_deadline(Some(Instant::now() + TO_ASK));
         // If it does not succeed, recovery does it.
         let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
@@ -99,7 +99,7 @@ const ALONE: &str = "the synchronous standby of the master has not confirmed the
 
 /// What this cutover has made of its source.
 #[derive(PartialEq, Eq)]
-enum Source {
+enum FencedSource {
     Open,
     /// Or about to be.
     Fenced,
@@ -109,7 +109,7 @@ enum Source {
 
 fn steps(
     engine: &mut Engine,
-    is: &mut Source,
+    is: &mut FencedSource,
     held: &mut Option<Connection>,
     aim: Aim,
     limit: Duration,
@@ -118,7 +118,8 @@ fn steps(
     let raised_by = Instant::now() + guc::cutover_timeout();
     let sequences = sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
     source::prepare_unseen(engine)?;
-    let mut asked = Asked { sequences, guards: old_guards::Asked::prepare(&mut engine.target)? };
+    let mut asked =
+        FenceQuestions { sequences, guards: old_guards::GuardQuestions::prepare(&mut engine.target)? };
     let fence = held.insert(fence::open(engine)?);
 
     let deadline = Instant::now() + limit;
@@ -132,7 +133,7 @@ fn steps(
     let waited_for = fence::take(engine, fence, deadline, Some(&tables)).map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
-    *is = Source::Fenced;
+    *is = FencedSource::Fenced;
     close_fence(engine)?;
     reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
@@ -151,7 +152,7 @@ fn steps(
     }
     let (version, standby) =
         decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
-    *is = Source::Left;
+    *is = FencedSource::Left;
     engine.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
     follow_sequences(engine, &mut asked)?;
@@ -173,7 +174,7 @@ fn steps(
 }
 
 /// No lock keeps anybody from drawing on the source, up to here.
-fn follow_sequences(engine: &mut Engine, asked: &mut Asked) -> Result<()> {
+fn follow_sequences(engine: &mut Engine, asked: &mut FenceQuestions) -> Result<()> {
     if let Some(reason) = asked.sequences.follow(engine)? {
         sequences::tell(engine.plan.id, &reason);
     }
@@ -326,9 +327,9 @@ pub fn close_fence(engine: &mut Engine) -> Result<()> {
 fn apply_last_window(
     engine: &mut Engine,
     fence: &mut Connection,
-    asked: &Asked,
+    asked: &FenceQuestions,
     deadline: Instant,
-) -> Result<(Outcome, Found)> {
+) -> Result<(StepOutcome, FenceAnswers)> {
     let locked = engine.parents.clone();
     fence::ask_whether_held(fence, deadline)?;
     step::send_begin_target(engine)?;
@@ -367,11 +368,11 @@ fn apply_last_window(
 /// The window comes over while the source counts the step, which is to be on its disk before the target commits it.
 fn apply_announced(
     engine: &mut Engine,
-    before: Progress,
+    before: CopyProgress,
     now: &Observation,
     differences: Differences,
-    entries: &[Entries],
-) -> Result<Outcome> {
+    entries: &[WindowEntries],
+) -> Result<StepOutcome> {
     // From this commit on a decision may exist that this server might forget.
     engine.deciding = Some(transaction(instance::current));
     engine.window_limit = Some(guc::cutover_max_bytes());
@@ -436,7 +437,7 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 ///    now. Retried for ever.
 pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
-    let earlier = Earlier::before(&engine.plan, version);
+    let earlier = EarlierDecisions::before(&engine.plan, version);
     let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
     tenure::change(&mut engine.control, id, generation, &side::MOVE, decided)?;
     Ok(())
@@ -444,7 +445,7 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
 
 /// The same in the session whose lock writers wait for, where it still has it: they read it once that commit lets them go.
 fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
-    let earlier = Earlier::before(&engine.plan, version);
+    let earlier = EarlierDecisions::before(&engine.plan, version);
     let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
     let (reader, change) = (&mut engine.reader, (&side::MOVE, decided));
     if fence::release_with(fence, reader, &engine.plan, engine.generation, change) {

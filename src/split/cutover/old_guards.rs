@@ -6,7 +6,7 @@
 
 use crate::agent::error::Result;
 use crate::agent::state::redirect::{self as redirects, Redirect};
-use crate::agent::state::standing::{self, Standing};
+use crate::agent::state::standing::{self, KeyGuard};
 use crate::agent::state::{scope, side};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::Plan;
@@ -20,7 +20,7 @@ pub struct OldGuards {
     /// Splits that have moved them away and are not finished, in the order in which all
     /// splits lock them.
     splits: Vec<i64>,
-    standing: Option<Standing>,
+    standing: Option<KeyGuard>,
 }
 
 impl OldGuards {
@@ -51,7 +51,7 @@ pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
 const UNDEFINED_TABLE: &str = "42P01";
 
 /// The same as questions that go with others, so that no client waits for them alone.
-pub struct Asked {
+pub struct GuardQuestions {
     /// Whether both of the agent's tables are there that hold them.
     has_tables: bool,
 }
@@ -60,9 +60,9 @@ pub struct Asked {
 const TABLES: &str = "SELECT (to_regclass('shardmaster_agent.redirect') IS NOT NULL)::int
                            + (to_regclass('shardmaster_agent.standing') IS NOT NULL)::int";
 
-impl Asked {
-    pub fn prepare(target: &mut Connection) -> Result<Asked> {
-        Ok(Asked { has_tables: target.run(TABLES)?.scalar() == Some("2") })
+impl GuardQuestions {
+    pub fn prepare(target: &mut Connection) -> Result<GuardQuestions> {
+        Ok(GuardQuestions { has_tables: target.run(TABLES)?.scalar() == Some("2") })
     }
 
     pub fn questions(&self, plan: &Plan) -> String {
@@ -93,7 +93,7 @@ impl Asked {
     }
 }
 
-fn chosen(plan: &Plan, redirects: Vec<Redirect>, standing: Vec<Standing>, splits: &Rows) -> OldGuards {
+fn chosen(plan: &Plan, redirects: Vec<Redirect>, standing: Vec<KeyGuard>, splits: &Rows) -> OldGuards {
     let (namespace, keyspace) = (&plan.target.namespace, &plan.keyspace);
     OldGuards {
         redirect: redirects::choose(redirects, namespace, keyspace, plan.scope.strategy()),

@@ -1,9 +1,9 @@
 //! The target behind a decision: clients may write there.
 
-use super::behind::Found;
+use super::behind::FenceAnswers;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::decision::{Decided, Earlier};
+use crate::agent::state::decision::{Decided, EarlierDecisions};
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
@@ -26,7 +26,7 @@ pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
 
 /// The same right behind the decision. Meanwhile the source gives away what has come over; what becomes of that keeps
 /// nobody's target closed.
-pub fn open_and_consume(engine: &mut Engine, version: i64, found: Found) -> Result<()> {
+pub fn open_and_consume(engine: &mut Engine, version: i64, found: FenceAnswers) -> Result<()> {
     let sent = engine.owed.take().map(|statements| engine.send_control_transaction(&statements));
     match found.guards {
         Some(guards) => open_with(engine, version, &guards)?,
@@ -65,7 +65,7 @@ fn open_by(
     generation: i64,
     (version, guards): (i64, &OldGuards),
 ) -> Result<()> {
-    let earlier = Earlier::before(plan, version);
+    let earlier = EarlierDecisions::before(plan, version);
     let decided = Decided::of(plan, version, &earlier);
     if guards.is_empty() {
         return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(decided)).map(|_| ());

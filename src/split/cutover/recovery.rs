@@ -4,7 +4,7 @@
 use super::{decision, fence};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::side::{self, Installed, SideState};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
 use crate::catalog::split::{self, Plan};
@@ -36,7 +36,7 @@ pub fn settle(engine: &mut Engine, state: &SplitState) -> Result<()> {
         return adopt(engine, version);
     }
     let source = side::state(&mut engine.control, id, Side::Source)?;
-    if source == Some(State::Fenced) || state.cutover_step != CutoverStep::None {
+    if source == Some(SideState::Fenced) || state.cutover_step != CutoverStep::None {
         // The target is closed, so no client has written there: going back is safe.
         source::reopen(&mut engine.control, id, engine.generation)?;
     }
@@ -110,7 +110,7 @@ fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_los
     let state = side::state(source, plan.id, Side::Source)?;
     let deciding = consumed::deciding(source, plan.id)?;
     let may_be_forgotten = deciding.is_some_and(|run| run != transaction(instance::current));
-    if state == Some(State::Moved) || may_be_forgotten && !target_lost {
+    if state == Some(SideState::Moved) || may_be_forgotten && !target_lost {
         return Ok(Reverted::AskTarget);
     }
     source::reopen(source, plan.id, generation)?;
@@ -175,16 +175,16 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     if side::is_left(&mut engine.target, id)? {
         return take_up_finish(engine, version);
     }
-    let is_open = side::state(&mut engine.target, id, Side::Target)? == Some(State::Open);
+    let is_open = side::state(&mut engine.target, id, Side::Target)? == Some(SideState::Open);
     match side::state(&mut engine.control, id, Side::Source)? {
-        Some(State::Capture) => {
+        Some(SideState::Capture) => {
             fence_again(engine)?;
             reach(injection_points::RECOVERY_FENCED)?;
             if is_open {
                 report_stray(engine)?;
             }
         }
-        Some(State::Fenced) if !is_open => {
+        Some(SideState::Fenced) if !is_open => {
             await_writers(engine)?;
             reach(injection_points::RECOVERY_AWAITED)?;
         }
@@ -208,7 +208,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
 /// it up where it was.
 fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     let Engine { control, plan, .. } = engine;
-    if let Some(text) = told::difference(control, plan, Side::Source, (State::Moved, version))? {
+    if let Some(text) = told::difference(control, plan, Side::Source, (SideState::Moved, version))? {
         return Err(told::source_forgot(plan, &text));
     }
     transaction(|| record::finish_was_lost(plan.id));

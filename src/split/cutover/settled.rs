@@ -17,8 +17,8 @@ use super::record_moved;
 use crate::agent::error::Result;
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
-use crate::agent::state::decision::{Decided, Earlier};
-use crate::agent::state::side::{self, Installed, State, Version};
+use crate::agent::state::decision::{Decided, EarlierDecisions};
+use crate::agent::state::side::{self, Installed, SideState, Version};
 use crate::agent::state::{consumed, decision, progress, tenure};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -34,18 +34,18 @@ use crate::split::sequences;
 pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<bool> {
     let Some(mut target) = take(plan, seen, identity, Side::Target)? else { return Ok(false) };
     let Some(mut source) = take(plan, seen, identity, Side::Source)? else { return Ok(false) };
-    let says = |row: Option<side::Row>, state| row.is_some_and(|row| row.state == state);
-    let is_decided = |row: Option<side::Row>| row.is_some_and(|row| row.version == Some(version));
+    let says = |row: Option<side::SideRow>, state| row.is_some_and(|row| row.state == state);
+    let is_decided = |row: Option<side::SideRow>| row.is_some_and(|row| row.version == Some(version));
     let there = side::read(&mut target.session, plan.id, Side::Target)?;
     let here = side::read(&mut source.session, plan.id, Side::Source)?;
-    let is_shut = says(here, State::Fenced) || says(here, State::Moved) && is_decided(here);
+    let is_shut = says(here, SideState::Fenced) || says(here, SideState::Moved) && is_decided(here);
     if !is_shut {
         return Ok(false);
     }
-    let is_open = says(there, State::Open) && is_decided(there);
+    let is_open = says(there, SideState::Open) && is_decided(there);
     if !is_open {
         let is_whole = has_all(&mut source.session, &mut target.session, plan)?;
-        if !says(there, State::Closed) || !is_whole {
+        if !says(there, SideState::Closed) || !is_whole {
             return Ok(false);
         }
         raise_sequences(&mut source.session, &mut target.session, plan)?;
@@ -54,7 +54,7 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
     }
     record_opened(plan);
     reach(injection_points::CUTOVER_OPENED)?;
-    let earlier = Earlier::before(plan, version);
+    let earlier = EarlierDecisions::before(plan, version);
     let decided = Version::Is(Decided::of(plan, version, &earlier));
     tenure::change(&mut source.session, plan.id, source.generation, &side::MOVE, decided)?;
     reach(injection_points::CUTOVER_MOVED)?;
@@ -63,14 +63,14 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
 }
 
 /// A side whose last worker has no session there any more.
-struct Taken {
+struct TakenSide {
     session: Connection,
     /// That last worker's.
     generation: i64,
 }
 
 /// None: it does not know the split, or workers that this master does not.
-fn take(plan: &Plan, seen: i64, identity: &str, side: Side) -> Result<Option<Taken>> {
+fn take(plan: &Plan, seen: i64, identity: &str, side: Side) -> Result<Option<TakenSide>> {
     let mut session = tenure::open(plan, identity, side, "recovery")?;
     if side::installed(&mut session, plan, side)? != Installed::Ours {
         return Ok(None);
@@ -79,7 +79,7 @@ fn take(plan: &Plan, seen: i64, identity: &str, side: Side) -> Result<Option<Tak
     tenure::end_previous(&mut session, plan, side)?;
     tenure::register(&mut session, plan, side)?;
     let known = tenure::known_generation(&mut session, plan, side)?;
-    Ok(known.filter(|known| *known <= seen).map(|generation| Taken { session, generation }))
+    Ok(known.filter(|known| *known <= seen).map(|generation| TakenSide { session, generation }))
 }
 
 fn has_all(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<bool> {

@@ -2,7 +2,7 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::side::{self, Installed, SideState};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -12,7 +12,7 @@ pub fn difference(
     session: &mut Connection,
     plan: &Plan,
     side: Side,
-    (wanted, version): (State, i64),
+    (wanted, version): (SideState, i64),
 ) -> Result<Option<String>> {
     let shard = session.shard().to_owned();
     if side::installed(session, plan, side)? != Installed::Ours {

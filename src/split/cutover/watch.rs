@@ -6,7 +6,7 @@ use super::recovery;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::lease;
-use crate::agent::state::side::State;
+use crate::agent::state::side::SideState;
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state;
@@ -21,7 +21,7 @@ use crate::split::cutover::told;
 pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     let mut forgotten = Vec::new();
     let mut unreachable = None;
-    for (side, wanted) in [(Side::Source, State::Moved), (Side::Target, State::Open)] {
+    for (side, wanted) in [(Side::Source, SideState::Moved), (Side::Target, SideState::Open)] {
         match ask(plan, side, (wanted, version), identity) {
             Ok(None) => {}
             Ok(Some(text)) => forgotten.push(text),
@@ -43,7 +43,7 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     Ok(())
 }
 
-fn ask(plan: &Plan, side: Side, wanted: (State, i64), identity: &str) -> Result<Option<String>> {
+fn ask(plan: &Plan, side: Side, wanted: (SideState, i64), identity: &str) -> Result<Option<String>> {
     let mut session = tenure::open(plan, identity, side, "watch")?;
     let difference = told::difference(&mut session, plan, side, wanted)?;
     if let (Side::Target, None) = (side, &difference) {

@@ -10,13 +10,13 @@ mod own;
 mod routes;
 mod row;
 
-use call::Asked;
-pub use call::Call;
-pub use row::Row;
+pub use call::AdoptCall;
+use call::AskedShards;
+pub use row::AdoptRow;
 
 use super::cleanup;
 use crate::agent::error::SplitError;
-use crate::agent::inquiry::{self, Answer};
+use crate::agent::inquiry::{self, InquiryAnswer};
 use crate::agent::session;
 use crate::agent::state::{self, master};
 use crate::catalog::shard::{self, Shard, TopologyError};
@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FORGOTTEN: i64 = 1_000_000;
 
 /// Asks one shard, or all, and takes over what they know.
-pub fn run(call: Call<'_>) -> Result<Vec<Row>, Failure> {
-    let Call { shard_key, dry_run, .. } = call;
+pub fn run(call: AdoptCall<'_>) -> Result<Vec<AdoptRow>, Failure> {
+    let AdoptCall { shard_key, dry_run, .. } = call;
     let shards = match shard_key {
         Some(name) => vec![shard_with_rows(name)?],
         None => shard::all().into_iter().filter(|shard| shard.holds_rows() && shard.is_active()).collect(),
@@ -45,7 +45,7 @@ pub fn run(call: Call<'_>) -> Result<Vec<Row>, Failure> {
     for shard in shards {
         match ask(&shard, dry_run) {
             Ok((answer, was)) => {
-                rows.extend(was.map(|text| Row::of_shard(&shard.shard_key, text)));
+                rows.extend(was.map(|text| AdoptRow::of_shard(&shard.shard_key, text)));
                 asked.push((shard.shard_key, answer));
             }
             Err(error) if shard_key.is_none() => rows.push(unanswered(&shard, error, dry_run)),
@@ -82,16 +82,16 @@ fn shard_with_rows(name: &str) -> Result<Shard, Failure> {
 }
 
 /// One that is away keeps nobody from taking over what the others know.
-fn unanswered(shard: &Shard, error: SplitError, dry_run: bool) -> Row {
+fn unanswered(shard: &Shard, error: SplitError, dry_run: bool) -> AdoptRow {
     let why = clean::said(&error.into_failure().message);
     if !dry_run {
         shard_decision::asked(&shard.shard_key, Some(&why));
     }
-    Row::of_shard(&shard.shard_key, format!("not asked: {why}"))
+    AdoptRow::of_shard(&shard.shard_key, format!("not asked: {why}"))
 }
 
 /// What the shard knows, and whether it was another master's. Numbers that it knows of splits are not given out again.
-fn ask(shard: &Shard, dry_run: bool) -> Result<(Answer, Option<String>), SplitError> {
+fn ask(shard: &Shard, dry_run: bool) -> Result<(InquiryAnswer, Option<String>), SplitError> {
     let mut connection = session::open_within(shard, "adopt", PATIENCE)?;
     connection.set_deadline(Some(Instant::now() + PATIENCE));
     let before = inquiry::of(&mut connection, shard)?;
@@ -108,8 +108,8 @@ fn ask(shard: &Shard, dry_run: bool) -> Result<(Answer, Option<String>), SplitEr
 }
 
 /// What the shards that were asked have said now, the others when they were last asked. Of one shard alone, what it has a part in.
-fn take_over(asked: Vec<(String, Answer)>, call: Call<'_>) -> Result<Vec<Row>, Failure> {
-    let names: Asked =
+fn take_over(asked: Vec<(String, InquiryAnswer)>, call: AdoptCall<'_>) -> Result<Vec<AdoptRow>, Failure> {
+    let names: AskedShards =
         asked.iter().map(|(name, answer)| (name.clone(), answer.last_versions.clone())).collect();
     let stored = shard_decision::lost().into_iter().filter(|(name, _)| !names.contains_key(name));
     let mut said: Vec<(String, Decision)> = stored.collect();

@@ -5,7 +5,7 @@ use crate::agent::known_column::KnownColumn;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::progress;
-use crate::agent::state::side::State;
+use crate::agent::state::side::SideState;
 use crate::catalog::split_state::CutoverStep;
 use crate::catalog::{split, split_state};
 use crate::error::{Failure, SqlState};
@@ -61,8 +61,10 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
 
 /// Both shards say what the cutover told them; else it is told again before anything else.
 pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
-    let source = told::difference(&mut engine.control, &engine.plan, Side::Source, (State::Moved, version))?;
-    let target = told::difference(&mut engine.target, &engine.plan, Side::Target, (State::Open, version))?;
+    let source =
+        told::difference(&mut engine.control, &engine.plan, Side::Source, (SideState::Moved, version))?;
+    let target =
+        told::difference(&mut engine.target, &engine.plan, Side::Target, (SideState::Open, version))?;
     let Some(text) = source.or(target) else {
         return Ok(());
     };

@@ -3,16 +3,16 @@
 
 mod routes;
 
-use super::cleanup::routes::{Names, Route};
+use super::cleanup::routes::{ShardNames, ShardRoute};
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::redirect::{self as redirects, Redirect};
-use crate::agent::state::side::{self, Found};
-use crate::agent::state::standing::{self, Standing};
+use crate::agent::state::side::{self, FoundSide};
+use crate::agent::state::standing::{self, KeyGuard};
 use crate::agent::state::{decision, left, master, scope};
 use crate::catalog::place::Sameness;
-use crate::catalog::redirect::By;
+use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::IS_OVER;
 use crate::catalog::{redirect as stored, shard_decision, split, split_ledger, standing_guard};
@@ -24,7 +24,7 @@ use crate::split::install;
 use crate::split::plan::copies::Copies;
 use crate::split::plan::copies::Is;
 use crate::split::redirect;
-use crate::split::redirect::Ending;
+use crate::split::redirect::RedirectEnding;
 
 /// Above it is no number that a master has given out; below it there are as many left.
 const HIGHEST: i64 = split::HIGHEST / 2;
@@ -79,7 +79,7 @@ fn orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i
 /// What was found, and the splits of which something stays.
 fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i64>)> {
     master::check(connection, &split::identity())?;
-    let (mut names, mut copies) = (Names::of(shard), Copies::of(shard));
+    let (mut names, mut copies) = (ShardNames::of(shard), Copies::of(shard));
     let (mut removed, mut kept) = (Vec::new(), Vec::new());
     for found in side::all(connection)? {
         let object = format!("{} side of split {}", found.side.as_str(), found.id);
@@ -119,7 +119,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
 
 /// Whether this master tells it of what is new there, by whatever name of the shard, or may: one
 /// of two addresses that are perhaps one place is not asked. A copy's guard is told nothing.
-fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &Standing) -> bool {
+fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &KeyGuard) -> bool {
     let there = Shard { namespace: guard.namespace.clone(), ..shard.clone() };
     let known = standing_guard::of_keyspace(&guard.keyspace);
     known.iter().any(|one| {
@@ -134,13 +134,13 @@ fn may_be(original: &str) -> String {
 /// The same for what splits have entered in a redirect.
 fn remove_from_redirect(
     connection: &mut Connection,
-    (names, copies): (&mut Names, &mut Copies<'_>),
+    (names, copies): (&mut ShardNames, &mut Copies<'_>),
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {
     for (id, token) in left::splits(connection, redirect)? {
         let object = format!("redirect of split {id}");
-        let by = By { split: id, token: &token };
+        let by = RedirectOwner { split: id, token: &token };
         let original = stored::known_at(by);
         match original.as_deref().map(|original| (original, copies.is(connection, original))) {
             Some((_, Is::It)) => continue,
@@ -161,7 +161,7 @@ fn remove_from_redirect(
                 }
             }
         }
-        redirect::end(connection, by, &Ending::All, &mut redirect::commit)?;
+        redirect::end(connection, by, &RedirectEnding::All, &mut redirect::commit)?;
         removed.push((object, "removed".to_owned()));
     }
     redirect::tidy(connection, redirect)
@@ -169,7 +169,7 @@ fn remove_from_redirect(
 
 /// The shards of which the ledger knows that they have it, by whatever name: one database may
 /// have several. Another split of the same number, of a master that is gone, has another token.
-fn accounted_for(found: &Found) -> Vec<String> {
+fn accounted_for(found: &FoundSide) -> Vec<String> {
     sql::read(
         // Of one at its end only a side that was given up as lost is left.
         &format!(
@@ -186,8 +186,8 @@ fn accounted_for(found: &Found) -> Vec<String> {
 /// keys here: it was restored to a time before they moved.
 fn keeps_clients_off(
     connection: &mut Connection,
-    names: &mut Names,
-    found: &Found,
+    names: &mut ShardNames,
+    found: &FoundSide,
 ) -> Result<Option<String>> {
     let Some((moved_to, entries)) = &found.moved else { return Ok(None) };
     let left = scope::read(connection, found.id, *entries)?;
@@ -195,7 +195,7 @@ fn keeps_clients_off(
     Ok(names.route(connection, &left, &schemas).map(|route| kept(&route, moved_to)))
 }
 
-fn kept(route: &Route, moved_to: &str) -> String {
+fn kept(route: &ShardRoute, moved_to: &str) -> String {
     clean::said(&format!(
         "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
         route.what, route.entry, route.keyspace, route.assigned_by

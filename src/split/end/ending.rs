@@ -6,7 +6,7 @@ use crate::agent::one_database::is_one_database;
 use crate::agent::session;
 use crate::agent::state::{left as entries, master};
 use crate::catalog::redirect::{self as stored, ToEnd};
-use crate::catalog::split::{self, Left};
+use crate::catalog::split::{self, FinishedSplit};
 use crate::catalog::{keyspace, shard, split_state};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -14,7 +14,7 @@ use crate::server::txn::{soon, transaction, try_transaction};
 use crate::split::cutover::on_master;
 use crate::split::injection_points::{self, reach};
 use crate::split::redirect;
-use crate::split::redirect::Ending;
+use crate::split::redirect::RedirectEnding;
 use std::time::{Duration, Instant};
 
 /// In the session of the operator: of a finished split nothing is left afterwards.
@@ -27,7 +27,9 @@ pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> 
     }
     let left = split::left(id)?;
     open(&left, &split::identity())
-        .and_then(|mut session| redirect::end(&mut session, left.by(), &Ending::All, &mut redirect::commit))
+        .and_then(|mut session| {
+            redirect::end(&mut session, left.by(), &RedirectEnding::All, &mut redirect::commit)
+        })
         .map_err(SplitError::into_failure)?;
     stored::all_ended(id);
     split::event(id, None, None, "the source's redirect was dropped");
@@ -61,14 +63,14 @@ pub fn run(id: i64) -> Result<()> {
 }
 
 /// What has ended.
-fn end_what_is_due(id: i64, left: &Left, session: &mut Connection) -> Result<ToEnd> {
+fn end_what_is_due(id: i64, left: &FinishedSplit, session: &mut Connection) -> Result<ToEnd> {
     // The source may answer late, and another word may have been said on a key meanwhile: what
     // is to end is read once the session is there.
     let to_end = transaction(|| stored::to_end(id));
     let ending = match &to_end {
         ToEnd::Nothing => return Ok(to_end),
-        ToEnd::All => Ending::All,
-        ToEnd::Named(names) => Ending::Named(names, left.key_type),
+        ToEnd::All => RedirectEnding::All,
+        ToEnd::Named(names) => RedirectEnding::Named(names, left.key_type),
     };
     let mut commit = |session: &mut Connection| commit_if_still(id, left, &to_end, session);
     if redirect::end(session, left.by(), &ending, &mut commit)? {
@@ -85,7 +87,7 @@ const COMMIT_LIMIT: Duration = Duration::from_secs(2);
 /// what is to end now, and no other word comes before the shard has said that it has. One whose
 /// answer does not come in time may have been made or not: the next attempt asks. By then none
 /// that was late on its way is made any more, since the shard has ended its transaction.
-fn commit_if_still(id: i64, left: &Left, to_end: &ToEnd, session: &mut Connection) -> Result<bool> {
+fn commit_if_still(id: i64, left: &FinishedSplit, to_end: &ToEnd, session: &mut Connection) -> Result<bool> {
     let limit = (COMMIT_LIMIT * 2).as_millis();
     session.run(&format!("SET LOCAL idle_in_transaction_session_timeout = {limit}"))?;
     let said = soon(|| {
@@ -106,7 +108,7 @@ fn commit_if_still(id: i64, left: &Left, to_end: &ToEnd, session: &mut Connectio
 
 /// An earlier worker's commit may have come through without its answer, and another word may
 /// have been said since: what the shard refuses no longer is not told to be refused.
-fn forget_what_has_ended(id: i64, left: &Left, session: &mut Connection) -> Result<()> {
+fn forget_what_has_ended(id: i64, left: &FinishedSplit, session: &mut Connection) -> Result<()> {
     let there = entries::all_of(session, left.by())?;
     if there.is_none() {
         redirect::tidy_all(session)?;
@@ -123,7 +125,7 @@ fn forget_what_has_ended(id: i64, left: &Left, session: &mut Connection) -> Resu
 
 /// Whether what was assigned to shards of another address came back, is for the servers to
 /// say. Why one of them could not be asked; it is asked again.
-fn ask(id: i64, left: &Left) -> Result<Option<String>> {
+fn ask(id: i64, left: &FinishedSplit) -> Result<Option<String>> {
     let mut unknown = None;
     for shard_key in transaction(|| stored::asked(id)) {
         let other = transaction(|| shard::by_key(&shard_key).ok());
@@ -160,7 +162,7 @@ fn ask(id: i64, left: &Left) -> Result<Option<String>> {
 }
 
 /// A session on the source that belongs to this master.
-fn open(left: &Left, identity: &str) -> Result<Connection> {
+fn open(left: &FinishedSplit, identity: &str) -> Result<Connection> {
     let mut session = session::open(&left.source, "redirect")?;
     master::check(&mut session, identity)?;
     Ok(session)

@@ -6,15 +6,15 @@
 
 use super::before;
 use super::proof::Prover;
-use super::proof::abreast::Pair;
+use super::proof::abreast::ProofPair;
 use super::purge;
-use super::shown::Shown;
+use super::shown::BatchProof;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::TableShape;
-use crate::agent::state::progress::Progress;
-use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::progress::CopyProgress;
+use crate::agent::state::side::{self, Installed, SideState};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
 use crate::catalog::redirect as stored;
@@ -36,7 +36,7 @@ use crate::split::owners;
 use crate::split::record::FinishRequest;
 use crate::split::redirect;
 use crate::split::references;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 use crate::split::table::triggers;
 use crate::split::verify::changes::Changes;
 use crate::words::counted;
@@ -84,7 +84,7 @@ pub fn run(tenure: &Tenure, engine: Option<Engine>, request: &FinishRequest) -> 
     reach(injection_points::FINISH_DROPPED)?;
     require_ended(tenure, request.version, [source, target])?;
     reach(injection_points::FINISH_OBJECTS)?;
-    transaction(|| record_end(plan.id, Ending::Redirected));
+    transaction(|| record_end(plan.id, FinishEnding::Redirected));
     Ok(())
 }
 
@@ -108,7 +108,7 @@ fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Resu
     if side::is_left(&mut target, plan.id)? {
         return Ok(target);
     }
-    let difference = told::difference(&mut target, plan, Side::Target, (State::Open, version))?;
+    let difference = told::difference(&mut target, plan, Side::Target, (SideState::Open, version))?;
     let Some(text) = difference else { return Ok(target) };
     let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
     Err(SplitError::failed(
@@ -133,7 +133,7 @@ fn require_still_moved(
     version: i64,
     can_show: bool,
 ) -> Result<Connection> {
-    let difference = told::difference(&mut source, plan, Side::Source, (State::Moved, version))?;
+    let difference = told::difference(&mut source, plan, Side::Source, (SideState::Moved, version))?;
     let Some(text) = difference else { return Ok(source) };
     if can_show {
         transaction(|| begin_again(plan.id, &text));
@@ -236,7 +236,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
                 // What may be missing is counted table by table.
                 Ok(purge::few::Gone::new())
             } else {
-                let mut shown = Shown::by(engine, &progress);
+                let mut shown = BatchProof::by(engine, &progress);
                 walk.few(source, some, &shapes, Some(&mut shown))
             }
         },
@@ -252,12 +252,12 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
 fn delete_table(
     (engine, source): (&mut Engine, &mut Connection),
     (position, walk, shape): (usize, &purge::Walk, &TableShape),
-    (progress, accepts): (&Progress, bool),
+    (progress, accepts): (&CopyProgress, bool),
 ) -> Result<u64> {
     let Engine { target, plan, tables, .. } = &mut *engine;
     let prover = prover_of(target, (plan, &tables[position]), (progress, position), accepts)?;
     let Some(mut going) = walk.go(source, position, shape)? else { return Ok(0) };
-    let mut deleted = going.some(&mut [Pair { source: &mut *source, prover }])?;
+    let mut deleted = going.some(&mut [ProofPair { source: &mut *source, prover }])?;
     if going.is_over() {
         return Ok(deleted);
     }
@@ -268,7 +268,7 @@ fn delete_table(
     let mut pairs = Vec::new();
     for (source, target) in sessions {
         let prover = prover_of(target, (plan, &tables[position]), (progress, position), accepts)?;
-        pairs.push(Pair { source, prover });
+        pairs.push(ProofPair { source, prover });
     }
     let are_several = pairs.len() > 1;
     while !going.is_over() {
@@ -286,8 +286,8 @@ fn of_several(error: SplitError) -> SplitError {
 
 fn prover_of<'a>(
     target: &'a mut Connection,
-    (plan, table): (&'a Plan, &'a Table),
-    (progress, position): (&Progress, usize),
+    (plan, table): (&'a Plan, &'a SplitTable),
+    (progress, position): (&CopyProgress, usize),
     accepts: bool,
 ) -> Result<Prover<'a>> {
     Prover::new(target, (plan, table), Changes::of(plan, progress, table, position), accepts)
@@ -347,7 +347,7 @@ fn record_purged(id: i64, deleted: u64, accepts: bool) {
 
 /// What has become of the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum FinishEnding {
     /// It sends clients of what has left away.
     Redirected,
     /// The operator has said that it is gone for good.
@@ -357,14 +357,14 @@ pub enum Ending {
 }
 
 /// The split is finished.
-pub fn record_end(id: i64, ending: Ending) {
+pub fn record_end(id: i64, ending: FinishEnding) {
     split_state::end::finished(id);
     split_state::plan::hold_keys(id, false);
-    split_ledger::removed(id, (ending == Ending::SourceLost).then_some("source"));
-    if ending == Ending::Redirected {
+    split_ledger::removed(id, (ending == FinishEnding::SourceLost).then_some("source"));
+    if ending == FinishEnding::Redirected {
         stored::record(id);
     }
-    let end = if ending == Ending::Reversed { "reversed" } else { "finished" };
+    let end = if ending == FinishEnding::Reversed { "reversed" } else { "finished" };
     split::event(id, None, None, end);
     split::notify(id, "completed", end);
 }

@@ -32,7 +32,7 @@ pub fn finish_without_source(tenure: &Tenure, version: i64) -> Result<()> {
         split_state::cutover::step(plan.id, CutoverStep::Moved);
         let text = "the source was declared lost; shard_cleanup removes what it has of the split";
         split::event(plan.id, None, None, text);
-        finish::record_end(plan.id, finish::Ending::SourceLost);
+        finish::record_end(plan.id, finish::FinishEnding::SourceLost);
     });
     Ok(())
 }

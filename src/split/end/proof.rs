@@ -19,8 +19,8 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::txn::transaction;
 use crate::split::engine::held;
-use crate::split::owners::Watched;
-use crate::split::table::Table;
+use crate::split::owners::WatchedCode;
+use crate::split::table::SplitTable;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::key;
 use crate::split::verify::rows::{self, Sides};
@@ -30,7 +30,7 @@ use crate::words::moved;
 pub struct Prover<'a> {
     target: &'a mut Connection,
     plan: &'a Plan,
-    table: &'a Table,
+    table: &'a SplitTable,
     /// What its clients have changed.
     changes: Changes,
     /// The operator has said that rows may be missing.
@@ -40,13 +40,13 @@ pub struct Prover<'a> {
     /// Which rows clients have changed is known of all.
     knows_changes: bool,
     /// This table alone, and what could be run by a query over it.
-    watched: Watched,
+    watched: WatchedCode,
 }
 
 impl<'a> Prover<'a> {
     pub fn new(
         target: &'a mut Connection,
-        (plan, table): (&'a Plan, &'a Table),
+        (plan, table): (&'a Plan, &'a SplitTable),
         changes: Changes,
         accepts: bool,
     ) -> Result<Prover<'a>> {
@@ -58,7 +58,7 @@ impl<'a> Prover<'a> {
         rows::prepare_target(target, table)?;
         let position = plan.tables.iter().position(|policy| policy.ordinal == table.policy.ordinal);
         let alone = plan.of_tables(&position.into_iter().collect::<Vec<_>>());
-        let watched = Watched::of(alone, Side::Target);
+        let watched = WatchedCode::of(alone, Side::Target);
         Ok(Prover { target, plan, table, changes, accepts, is_noted, knows_changes: true, watched })
     }
 
@@ -203,7 +203,7 @@ impl<'a> Prover<'a> {
 }
 
 /// Whether the target neither has a key `k` nor was asked to delete it.
-pub fn is_missing(plan: &Plan, table: &Table, changes: &Changes) -> String {
+pub fn is_missing(plan: &Plan, table: &SplitTable, changes: &Changes) -> String {
     format!(
         "NOT EXISTS (SELECT 1 FROM {target} t WHERE {same_row} AND {scope}) AND NOT {explained}",
         target = table.target_only(),

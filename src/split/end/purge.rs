@@ -14,13 +14,13 @@ use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, Span};
+use crate::split::blocks::{self, BlockSpan};
 use crate::split::copy::meant::Meant;
 use crate::split::engine::scope_size;
 use crate::split::injection_points::{Point, reach};
-use crate::split::owners::{self, Watched};
+use crate::split::owners::{self, WatchedCode};
 use crate::split::references;
-use crate::split::references::bonds::{Beside, Bonds};
+use crate::split::references::bonds::{Bonds, ReferencingTables};
 use std::cell::RefCell;
 use std::time::Instant;
 
@@ -98,7 +98,7 @@ impl Walk {
     /// What the batches of a table touch.
     fn touched(&self, connection: &mut Connection, position: usize) -> Result<Touched> {
         let beside = self.bonds.beside(connection, &self.plan, &[position])?;
-        let watched = RefCell::new(Watched::of(self.plan.of_tables(&beside.positions), self.side));
+        let watched = RefCell::new(WatchedCode::of(self.plan.of_tables(&beside.positions), self.side));
         Ok(Touched { beside, watched })
     }
 
@@ -184,9 +184,9 @@ impl Walk {
 
 /// The tables that the batches of one ask for rows, and that one.
 struct Touched {
-    beside: Beside,
+    beside: ReferencingTables,
     /// These alone: a look at all of the split for each table would cost their number's square.
-    watched: RefCell<Watched>,
+    watched: RefCell<WatchedCode>,
 }
 
 struct Batches<'a> {
@@ -214,7 +214,7 @@ impl Batches<'_> {
         let mut total = blocks::of_leaf(connection, &self.leaf.name)?.blocks;
         let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0u64);
         loop {
-            let span = Span::next(from, size, total, self.few);
+            let span = BlockSpan::next(from, size, total, self.few);
             let began = Instant::now();
             let condition = span.condition(self.scope);
             match self.batch(connection, &condition, &file)? {

@@ -16,7 +16,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::record::FinishRequest;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::key;
 use crate::words::moved;
@@ -43,7 +43,7 @@ pub fn require_proven(engine: &mut Engine) -> Result<()> {
 }
 
 fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
-    let known = |table: &Table| table.policy.ordinal == unproven.ordinal;
+    let known = |table: &SplitTable| table.policy.ordinal == unproven.ordinal;
     let Some(position) = engine.tables.iter().position(known) else { return Ok(()) };
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let Engine { plan, target, tables, .. } = engine;

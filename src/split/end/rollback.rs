@@ -4,7 +4,7 @@
 use super::purge;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
-use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::side::{self, Installed, SideState};
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::{split_ledger, split_progress};
@@ -163,7 +163,7 @@ fn tell_unknown(plan: &Plan) {
 /// A target that was opened knows of a decision; the source may have been restored since.
 fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
     if side::read(target, plan.id, Side::Target)?
-        .is_some_and(|row| matches!(row.state, State::Open | State::Left))
+        .is_some_and(|row| matches!(row.state, SideState::Open | SideState::Left))
     {
         return Err(decided(plan.id));
     }
@@ -185,7 +185,7 @@ fn decided(id: i64) -> SplitError {
 
 /// A cutover that was interrupted before its decision is set back first.
 fn revert(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
-    if side::state(source, plan.id, Side::Source)? == Some(State::Moved) {
+    if side::state(source, plan.id, Side::Source)? == Some(SideState::Moved) {
         return Err(decided(plan.id));
     }
     cutover::source::reopen(source, plan.id, generation)

@@ -3,12 +3,12 @@
 //! by the proof of the table alone.
 
 use super::proof::is_missing;
-use super::purge::few::{self, Asked, FEW_ROWS, Shows};
+use super::purge::few::{self, FEW_ROWS, RowsToDelete, Shows};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::seen::Seen;
+use crate::agent::seen::SeenTables;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::agent::state::progress::Progress;
+use crate::agent::state::progress::CopyProgress;
 use crate::agent::state::queue;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -17,7 +17,7 @@ use crate::remote::quote::{array_of, ident, literal};
 use crate::remote::result::Rows;
 use crate::split::engine::Engine;
 use crate::split::owners;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::{key, rows};
 use std::collections::BTreeMap;
@@ -41,26 +41,26 @@ const PLAIN: [&str; 11] = [
 ];
 
 /// What the target has to show of some tables.
-pub struct Shown<'a> {
+pub struct BatchProof<'a> {
     target: &'a mut Connection,
     plan: &'a Plan,
-    tables: &'a [Table],
-    progress: &'a Progress,
+    tables: &'a [SplitTable],
+    progress: &'a CopyProgress,
 }
 
-impl<'a> Shown<'a> {
-    pub fn by(engine: &'a mut Engine, progress: &'a Progress) -> Shown<'a> {
+impl<'a> BatchProof<'a> {
+    pub fn by(engine: &'a mut Engine, progress: &'a CopyProgress) -> BatchProof<'a> {
         let Engine { target, plan, tables, .. } = engine;
-        Shown { target, plan, tables, progress }
+        BatchProof { target, plan, tables, progress }
     }
 
     /// Begins the target's transaction, as for one table: nothing comes to the tables until its end, and what
     /// could be run by a query over them is looked at first. Whether they have the keys that were noted.
-    fn begin(&mut self, asked: &[Asked<'_>]) -> Result<bool> {
+    fn begin(&mut self, asked: &[RowsToDelete<'_>]) -> Result<bool> {
         let tables = few::positions(asked).into_iter().map(|position| &self.tables[position]);
         let names: Vec<&str> = tables.clone().map(|table| table.target.name.as_str()).collect();
         let noted: Vec<String> = tables.map(|table| key::still_noted(self.plan, table)).collect();
-        let mut seen = Seen::default();
+        let mut seen = SeenTables::default();
         let look = seen.statements(self.target, self.plan, Side::Target)?;
         let answers = self.target.run_for_each(&format!(
             "BEGIN; LOCK TABLE {} IN ROW EXCLUSIVE MODE; SELECT {}; {look}",
@@ -74,8 +74,8 @@ impl<'a> Shown<'a> {
     }
 
     /// Keys and checksums of the rows that are to go; None of those that are more than a few.
-    fn keys(&self, source: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<Rows>>> {
-        let query = |asked: &Asked<'_>| {
+    fn keys(&self, source: &mut Connection, asked: &[RowsToDelete<'_>]) -> Result<Vec<Option<Rows>>> {
+        let query = |asked: &RowsToDelete<'_>| {
             let table = &self.tables[asked.position];
             let keys = rows::keys_of_source(table, &asked.leaf.name, &asked.condition, true);
             format!("{keys} LIMIT {}", FEW_ROWS + 1)
@@ -107,7 +107,7 @@ impl<'a> Shown<'a> {
         ))
     }
 
-    fn ask(&mut self, source: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>> {
+    fn ask(&mut self, source: &mut Connection, asked: &[RowsToDelete<'_>]) -> Result<Vec<Option<u64>>> {
         let mut shown = vec![None; asked.len()];
         if !self.begin(asked)? {
             return Ok(shown);
@@ -136,7 +136,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl Shows for Shown<'_> {
+impl Shows for BatchProof<'_> {
     /// Rows whose keys are the same texts on both sides.
     fn can_show(&self, position: usize) -> bool {
         let Some(table) = self.tables.get(position) else { return false };
@@ -144,7 +144,7 @@ impl Shows for Shown<'_> {
         table.encoding.is_none() && table.target.key().iter().all(is_plain)
     }
 
-    fn show(&mut self, here: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>> {
+    fn show(&mut self, here: &mut Connection, asked: &[RowsToDelete<'_>]) -> Result<Vec<Option<u64>>> {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
@@ -162,7 +162,7 @@ fn is_plain(column: &Column) -> bool {
 }
 
 /// Keys as the target's table has them, with the checksums of their rows.
-fn values(table: &Table, keys: &Rows) -> String {
+fn values(table: &SplitTable, keys: &Rows) -> String {
     let names = queue::keys(&table.source);
     let column = |at: usize| array_of(keys.rows.iter().map(|row| row.get(at).and_then(Option::as_deref)));
     let (mut arrays, mut selected) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::{self, Side};
-use crate::agent::state::progress::{Progress, TableProgress};
+use crate::agent::state::progress::{CopyProgress, TableProgress};
 use crate::agent::state::tenure;
 use crate::agent::temporary;
 use crate::catalog::{split, split_state};
@@ -18,8 +18,8 @@ use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::split::engine::locks;
-use crate::split::engine::stream::Stream;
-use crate::split::table::Table;
+use crate::split::engine::stream::StreamSessions;
+use crate::split::table::SplitTable;
 
 /// Without an answer about its cores a server gets so many.
 const UNKNOWN: usize = 2;
@@ -32,7 +32,7 @@ pub fn open_wished(engine: &mut Engine) -> Result<()> {
 }
 
 /// Those that delete on the source what they show to be on the target. No transaction is open.
-pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
+pub fn open_to_delete(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     // Where an attempt before has got nowhere, one session says why, or gets on.
     if transaction(|| split_state::work::attempts(engine.plan.id)) > 0 {
         return Ok(());
@@ -61,7 +61,7 @@ pub enum Locks {
 }
 
 /// How much is to be done at the same time.
-pub fn wanted(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<usize> {
+pub fn wanted(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
     // Writers wait, or nobody is to be disturbed by more.
     if engine.window_limit.is_some() || engine.deciding.is_some() || guc::max_copy_rate().is_some() {
         return Ok(1);
@@ -93,7 +93,7 @@ fn tell_of_locks(engine: &mut Engine, most: usize, wished: usize) {
 
 /// A server has room for so many locks, of all its sessions together, and a stream locks every partition of its tables: a
 /// quarter is for the streams, so that clients find room.
-fn by_locks(engine: &mut Engine, progress: &Progress, locks: Locks) -> Result<usize> {
+fn by_locks(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
     let quarter = match engine.streams.room {
         Some(known) => known,
         None => room(engine)? / 4,
@@ -121,7 +121,7 @@ fn locks_of(table: &TableProgress) -> usize {
 }
 
 /// How many of the first streams there is room for, each of which locks the tables at these positions; fewer than all is said.
-pub fn fit(engine: &mut Engine, progress: &Progress, of: &[Vec<usize>]) -> usize {
+pub fn fit(engine: &mut Engine, progress: &CopyProgress, of: &[Vec<usize>]) -> usize {
     let mut left = engine.streams.room.unwrap_or(usize::MAX);
     let fits = |positions: &&Vec<usize>| {
         let locks: usize = positions.iter().filter_map(|at| progress.tables.get(*at)).map(locks_of).sum();
@@ -208,7 +208,7 @@ fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
 }
 
 /// A pair; `purposes` show in pg_stat_activity.
-fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<Stream> {
+fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<StreamSessions> {
     let Engine { plan, identity, .. } = engine;
     let mut reader = tenure::open(plan, identity, Side::Source, reading)?;
     session::require_one_server(&reader, &engine.reader)?;
@@ -218,7 +218,7 @@ fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<Stream> {
     tenure::register(&mut reader, plan, Side::Source)?;
     tenure::register(&mut writer, plan, Side::Target)?;
     writer.run(&agent::stray(plan))?;
-    Ok(Stream { reader, writer, prepared: None })
+    Ok(StreamSessions { reader, writer, prepared: None })
 }
 
 /// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
@@ -237,7 +237,7 @@ pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
     let Engine { plan, generation, tables, reader, streams, .. } = &mut *engine;
     let streams = &mut streams.open[..count];
     for (stream, of) in streams.iter_mut().zip(of) {
-        let tables: Vec<&Table> = of.iter().filter_map(|position| tables.get(*position)).collect();
+        let tables: Vec<&SplitTable> = of.iter().filter_map(|position| tables.get(*position)).collect();
         let into_snapshot = locks::source_locks_within(&tables, SHORTLY);
         let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {snapshot}; {}", as_a_step());
         stream.reader.send(&read)?;
@@ -273,7 +273,7 @@ fn require_known(engine: &mut Engine) -> Result<()> {
     let asked = [Side::Source, Side::Target].map(|side| temporary::asked(plan, side, temporary::COMPARED));
     let prepared = streams.open.iter_mut().take(streams.held).filter(|stream| stream.prepared.is_some());
     let (mut sessions, mut questions) = (Vec::new(), Vec::new());
-    for Stream { reader, writer, .. } in prepared {
+    for StreamSessions { reader, writer, .. } in prepared {
         sessions.extend([reader, writer]);
         questions.extend(asked.clone().map(Some));
     }
@@ -288,7 +288,7 @@ fn require_known(engine: &mut Engine) -> Result<()> {
 pub fn let_go(engine: &mut Engine) -> Result<()> {
     let held = std::mem::take(&mut engine.streams.held);
     let streams = engine.streams.open.iter_mut().take(held);
-    end_all(streams.flat_map(|Stream { reader, writer, .. }| [reader, writer]), "ROLLBACK")
+    end_all(streams.flat_map(|StreamSessions { reader, writer, .. }| [reader, writer]), "ROLLBACK")
 }
 
 /// Ends transactions at the same time.
@@ -321,7 +321,7 @@ pub fn as_a_step() -> String {
     format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 }
 
-fn begin_writing((split, generation): (i64, i64), tables: &[&Table]) -> String {
+fn begin_writing((split, generation): (i64, i64), tables: &[&SplitTable]) -> String {
     let begin = tenure::begin_statements(split, Side::Target, generation);
     format!("{begin}; {SHORTLY}; {}; {}", locks::target_locks_of(tables), as_a_step())
 }

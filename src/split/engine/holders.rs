@@ -6,7 +6,7 @@ use crate::agent::state::queue;
 use crate::agent::who::SESSION;
 
 /// A transaction that holds the capture lock.
-pub struct Holder {
+pub struct LockHolder {
     /// Its virtual transaction id, or that of a prepared one.
     pub id: String,
     /// For people: pid or name, and since when.
@@ -39,14 +39,14 @@ fn holders_query() -> String {
 }
 
 /// Who holds the capture lock of the source now.
-pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
+pub fn holders(engine: &mut Engine) -> Result<Vec<LockHolder>> {
     let rows = engine.control.query(&holders_query(), &[Some(&queue::barrier(engine.plan.id))])?;
     Ok(rows
         .rows
         .into_iter()
         .map(|row| {
             let mut cells = row.into_iter().map(Option::unwrap_or_default);
-            Holder {
+            LockHolder {
                 id: cells.next().unwrap_or_default(),
                 text: cells.next().unwrap_or_default(),
                 old: cells.next().as_deref() == Some("t"),

@@ -4,7 +4,7 @@
 use crate::agent::error::Result;
 use crate::guc;
 use crate::split::engine::Engine;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
 ///    snapshot and the data. A snapshot older than one sees an empty table.
@@ -20,7 +20,7 @@ pub fn source_locks(engine: &Engine) -> String {
 }
 
 /// The same of some tables, with a statement before them that says how long they are waited for.
-pub fn source_locks_within(tables: &[&Table], limit: &str) -> String {
+pub fn source_locks_within(tables: &[&SplitTable], limit: &str) -> String {
     let mut names: Vec<&str> = tables.iter().map(|t| t.source.name.as_str()).collect();
     names.extend(tables.iter().map(|t| t.queue.as_str()));
     format!(
@@ -73,7 +73,7 @@ fn target_locks(engine: &Engine) -> String {
 }
 
 /// The same of some tables.
-pub fn target_locks_of(tables: &[&Table]) -> String {
+pub fn target_locks_of(tables: &[&SplitTable]) -> String {
     let tables: Vec<&str> = tables.iter().map(|t| t.target.name.as_str()).collect();
     format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", "))
 }

@@ -3,7 +3,7 @@
 use crate::remote::Connection;
 
 /// A pair of them.
-pub struct Stream {
+pub struct StreamSessions {
     pub reader: Connection,
     pub writer: Connection,
     /// Of which table it has what a comparison of rows needs.
@@ -13,7 +13,7 @@ pub struct Stream {
 /// What a worker knows of its streams.
 #[derive(Default)]
 pub struct Streams {
-    pub open: Vec<Stream>,
+    pub open: Vec<StreamSessions>,
     /// As many as the next step may have use for.
     pub wished: usize,
     /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
@@ -32,7 +32,7 @@ pub struct Streams {
 
 impl Streams {
     /// Those that copy beside the step, of so many chunks of a round.
-    pub fn beside(&mut self, chunks: usize) -> &mut [Stream] {
+    pub fn beside(&mut self, chunks: usize) -> &mut [StreamSessions] {
         let streams = chunks.saturating_sub(1).min(self.open.len());
         &mut self.open[..streams]
     }

@@ -1,6 +1,6 @@
 //! What a worker keeps of a verification between two steps.
 
-use crate::catalog::verification::{Difference, Status, Verification};
+use crate::catalog::verification::{RowDifference, Verification, VerificationStatus};
 
 /// When both sides are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Run {
     /// Those that are still to be compared, in their order; the first is next.
     pub tables: Vec<Verification>,
     /// What this step has compared, and the rows that differ.
-    pub compared: Vec<(Verification, Vec<Difference>)>,
+    pub compared: Vec<(Verification, Vec<RowDifference>)>,
     /// The next table is too big, or differs: its rows are compared, in temporary tables.
     pub wants_tables: bool,
     /// Of which table the sessions have them.
@@ -30,12 +30,12 @@ pub struct Run {
     /// A table whose rows are in another file than those that were compared.
     pub rewritten: Option<i32>,
     /// Why a table could not be compared in this step.
-    pub failure: Option<Failed>,
+    pub failure: Option<FailedComparison>,
 }
 
 /// A comparison that has ended with an error.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedComparison {
     pub ordinal: i32,
     pub text: String,
     pub may_pass: bool,
@@ -48,8 +48,8 @@ impl Run {
     }
 
     /// Notes what has come of a slice of the first table.
-    pub fn note(&mut self, table: Verification, found: Vec<Difference>) {
-        let is_done = matches!(table.status, Status::Passed | Status::Differs);
+    pub fn note(&mut self, table: Verification, found: Vec<RowDifference>) {
+        let is_done = matches!(table.status, VerificationStatus::Passed | VerificationStatus::Differs);
         if is_done {
             self.tables.remove(0);
             self.wants_tables = false;

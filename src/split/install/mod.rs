@@ -11,12 +11,14 @@ use crate::agent::filter::Filter;
 use crate::agent::session::{self, Side};
 use crate::agent::session_hash::AGENT;
 use crate::agent::shape::Column;
-use crate::agent::state::progress::{self, Progress, TableProgress};
+use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::standing::{self as list, Standing};
+use crate::agent::state::standing::{self as list, KeyGuard};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{self, Watched, capture, decisions, judged, known_column, native, schema, seen, standing};
+use crate::agent::{
+    self, WatchedTable, capture, decisions, judged, known_column, native, schema, seen, standing,
+};
 use crate::catalog::split::Plan;
 use crate::catalog::split_ledger;
 use crate::error::SqlState;
@@ -24,7 +26,7 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
 use crate::split::table::triggers;
-use crate::split::table::{self, Table};
+use crate::split::table::{self, SplitTable};
 
 /// Installs the guard on the target and capture on the source; the sessions that have done it, on
 /// source and target.
@@ -52,7 +54,7 @@ pub fn install(tenure: &Tenure) -> Result<(Connection, Connection)> {
 }
 
 /// Installs capture alone, on a source that no client of the moving keys writes to yet.
-pub fn capture_alone(source: &mut Connection, tenure: &Tenure, tables: &[Table]) -> Result<()> {
+pub fn capture_alone(source: &mut Connection, tenure: &Tenure, tables: &[SplitTable]) -> Result<()> {
     create_side(source, tenure, tables, Side::Source)?;
     // Nobody renews it before the split is begun.
     source.run(&lease::hold(tenure.plan.id))?;
@@ -60,7 +62,7 @@ pub fn capture_alone(source: &mut Connection, tenure: &Tenure, tables: &[Table])
     capture_by_triggers(source, &tenure.plan, tables)
 }
 
-fn capture_by_triggers(source: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+fn capture_by_triggers(source: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
     if !guc::capture() {
         return Ok(());
     }
@@ -70,7 +72,7 @@ fn capture_by_triggers(source: &mut Connection, plan: &Plan, tables: &[Table]) -
 }
 
 /// Installs the guard alone, where the source has captured for long.
-pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[Table]) -> Result<()> {
+pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[SplitTable]) -> Result<()> {
     let plan = &tenure.plan;
     transaction(|| write_ledger(plan));
     reach(injection_points::INSTALL_LEDGER)?;
@@ -86,7 +88,7 @@ pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[Table]) -
 /// TRIGGER has waited for their writers. Nothing has been copied yet, so the split has not
 /// written them, and no rollback touches them. The tables found here are those that rows may
 /// go to.
-fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
     // Its triggers may have waited long for writers: it is looked at again what its tables could run.
     let (now, stranger) = owners::reading(target, plan, Side::Target, |target, locked| {
         let now = seen::look(target, plan, Side::Target)?;
@@ -115,7 +117,7 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
             ),
         ));
     }
-    let empty = Progress {
+    let empty = CopyProgress {
         target_system: Some(now.system().to_owned()),
         tables: now
             .tables
@@ -130,7 +132,7 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
                 ..TableProgress::default()
             })
             .collect(),
-        ..Progress::default()
+        ..CopyProgress::default()
     };
     progress::store_first(target, plan.id, &empty)
 }
@@ -142,7 +144,12 @@ pub fn write_ledger(plan: &Plan) {
 
 /// State row, generation, scope, queues and functions of one side, in one
 /// transaction, which ends before the first trigger is created.
-fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], side: Side) -> Result<()> {
+fn create_side(
+    connection: &mut Connection,
+    tenure: &Tenure,
+    tables: &[SplitTable],
+    side: Side,
+) -> Result<()> {
     let plan = &tenure.plan;
     connection.run("BEGIN")?;
     // Functions of buckets are all splits' of the database.
@@ -167,7 +174,7 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
         Side::Source => native::made(connection, plan.id)?,
         Side::Target => Vec::new(),
     };
-    let is_native = |table: &Table| {
+    let is_native = |table: &SplitTable| {
         made.contains(&table.policy.ordinal)
             || has_native && native::suits(plan, &table.source, &table.source_by)
     };
@@ -194,9 +201,9 @@ fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation:
             Ok(())
         }
         Side::Target => {
-            let empty = Progress {
+            let empty = CopyProgress {
                 tables: plan.tables.iter().map(|_| TableProgress::default()).collect(),
-                ..Progress::default()
+                ..CopyProgress::default()
             };
             progress::insert(connection, plan.id, &empty)
         }
@@ -219,9 +226,9 @@ type Filters = Vec<(String, Option<Filter>)>;
 fn create_scope(
     connection: &mut Connection,
     plan: &Plan,
-    tables: &[Table],
+    tables: &[SplitTable],
     side: Side,
-    is_native: impl Fn(&Table) -> bool,
+    is_native: impl Fn(&SplitTable) -> bool,
 ) -> Result<Filters> {
     let scope = scope::table(plan.id, side);
     let mut columns: Vec<&Column> = Vec::new();
@@ -246,7 +253,7 @@ fn create_scope(
     for column in columns {
         let filter = Filter::of_scope(connection, &plan.scope, column)?;
         // Who has asked the filter before does not ask it again.
-        let is_of = |table: &&Table| side == Side::Source && table.source_by.base == column.base;
+        let is_of = |table: &&SplitTable| side == Side::Source && table.source_by.base == column.base;
         let is_asked = side == Side::Source
             && (judged::is_judged_within(plan, column) || tables.iter().filter(is_of).all(&is_native));
         connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref().filter(|_| !is_asked)))?;
@@ -258,18 +265,18 @@ fn create_scope(
 fn create_capture(
     connection: &mut Connection,
     plan: &Plan,
-    tables: &[Table],
+    tables: &[SplitTable],
     filters: &Filters,
-    is_native: impl Fn(&Table) -> bool,
+    is_native: impl Fn(&SplitTable) -> bool,
 ) -> Result<()> {
     queue::create_barrier(connection, plan.id)?;
     queue::create(connection, plan.id, tables.iter().map(|table| (table.policy.ordinal, &table.source)))?;
-    let functions = |table: &Table| {
+    let functions = |table: &SplitTable| {
         let filter = filters.iter().find(|(base, _)| *base == table.source_by.base);
         let filter = filter.and_then(|(_, filter)| filter.as_ref());
         let ordinal = table.policy.ordinal;
         let is_native = is_native(table);
-        let watched = Watched { shape: &table.source, shard_by: &table.source_by, ordinal, is_native };
+        let watched = WatchedTable { shape: &table.source, shard_by: &table.source_by, ordinal, is_native };
         let mut functions = capture::functions(plan, watched, filter);
         if is_native {
             functions.push_str(&native::function(plan, ordinal));
@@ -279,8 +286,9 @@ fn create_capture(
     Ok(connection.run_all(tables.iter().map(functions))?)
 }
 
-fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
-    let guard = |table: &Table| agent::guard(plan, table.policy.ordinal, &table.target, &table.target_by);
+fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
+    let guard =
+        |table: &SplitTable| agent::guard(plan, table.policy.ordinal, &table.target, &table.target_by);
     Ok(connection.run_all(tables.iter().map(guard))?)
 }
 
@@ -326,7 +334,7 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
 }
 
 /// Drops a key guard: its triggers first, so that what is left of it never refuses anybody.
-pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
+pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     triggers::drop_standing(connection, guard)?;
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;

@@ -14,8 +14,8 @@ use super::remark::{self, Remark};
 use super::{plan, reads, record, reverse};
 use crate::agent::error::SplitError;
 use crate::catalog::cutover_request::{self, Wishes};
-use crate::catalog::settlement::{self, Terms};
-use crate::catalog::split::{self, Map};
+use crate::catalog::settlement::{self, FinishTerms};
+use crate::catalog::split::{self, ColumnMap};
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{lookup, split_accepted, split_progress, split_state, verification, way_back};
@@ -24,7 +24,7 @@ use crate::error::{Failure, SqlState};
 use crate::server::wake;
 use crate::split::phases::TRANSITIONS;
 use crate::words::counted;
-use requests::{Answer, Call, REQUESTS};
+use requests::{Call, REQUESTS, RequestAnswer};
 
 pub use next::{next_call, next_words};
 pub use wait::{wait, wait_for_change};
@@ -38,15 +38,18 @@ fn set_goal(id: i64, goal: Goal) {
 }
 
 /// Takes the plan's lock and asks the table of requests; what is refused there is an error.
-fn ask(id: i64, call: Call) -> Result<(SplitState, Answer), Failure> {
+fn ask(id: i64, call: Call) -> Result<(SplitState, RequestAnswer), Failure> {
     let state = row::lock(id)?;
     let Some(answer) = requests::answer(call, &state) else {
         return Err(refusal(id, &state, call));
     };
     match answer {
-        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(hints::of(id, &state, hint)?)),
-        Answer::RollsBack => Err(rolling_back(id)),
-        Answer::Goal(_) | Answer::AtLeast(_) | Answer::Accept | Answer::Nothing => Ok((state, answer)),
+        RequestAnswer::Refuse(hint) => Err(refusal(id, &state, call).hint(hints::of(id, &state, hint)?)),
+        RequestAnswer::RollsBack => Err(rolling_back(id)),
+        RequestAnswer::Goal(_)
+        | RequestAnswer::AtLeast(_)
+        | RequestAnswer::Accept
+        | RequestAnswer::Nothing => Ok((state, answer)),
     }
 }
 
@@ -63,12 +66,15 @@ fn rolling_back(id: i64) -> Failure {
 }
 
 /// What the table says is recorded.
-fn record(id: i64, state: &SplitState, answer: Answer) {
+fn record(id: i64, state: &SplitState, answer: RequestAnswer) {
     match answer {
-        Answer::Goal(goal) => set_goal(id, goal),
-        Answer::AtLeast(_) if state.goal == Goal::Backfill => set_goal(id, Goal::Backfill),
-        Answer::AtLeast(goal) => set_goal(id, goal),
-        Answer::Accept | Answer::Nothing | Answer::Refuse(_) | Answer::RollsBack => {}
+        RequestAnswer::Goal(goal) => set_goal(id, goal),
+        RequestAnswer::AtLeast(_) if state.goal == Goal::Backfill => set_goal(id, Goal::Backfill),
+        RequestAnswer::AtLeast(goal) => set_goal(id, goal),
+        RequestAnswer::Accept
+        | RequestAnswer::Nothing
+        | RequestAnswer::Refuse(_)
+        | RequestAnswer::RollsBack => {}
     }
 }
 
@@ -93,7 +99,7 @@ fn begins_again(id: i64, from: Phase) -> Result<(), Failure> {
 }
 
 /// How a column comes over; before the split has begun.
-pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
+pub fn map(id: i64, table: &str, map: &ColumnMap) -> Result<(), Failure> {
     ask(id, Call::Map)?;
     // Its values would change on their way, and no trigger sees that.
     if let Some(lookup) = lookup::by_column(id, table, &map.column) {
@@ -237,7 +243,7 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
         return Err(reverse::under_way(id, &back));
     }
     // Of one that was taken back no row is deleted, and its source is where its rows are.
-    if answer != Answer::Nothing && back.is_none() {
+    if answer != RequestAnswer::Nothing && back.is_none() {
         split_state::request::finish(id, accept_missing, source_lost);
         match source_lost {
             true => split_state::end::undo_ended(id),
@@ -261,9 +267,9 @@ pub fn switch_reads(id: i64, to_target: bool) -> Result<(), Failure> {
 }
 
 /// When the split is to be finished by itself; None: not before somebody asks for it.
-pub fn settle_for(id: i64, terms: Option<&Terms>) -> Result<(), Failure> {
+pub fn settle_for(id: i64, terms: Option<&FinishTerms>) -> Result<(), Failure> {
     let (_, answer) = ask(id, Call::SettleFor)?;
-    if answer == Answer::Nothing {
+    if answer == RequestAnswer::Nothing {
         return Ok(());
     }
     if let Some(back) = way_back::of(id)?.filter(|back| !back.rests()) {

@@ -12,7 +12,7 @@ use crate::split::phases;
 
 /// What is to be called next on the way to somewhere: where the split is, and beyond which
 /// phase it is to come.
-struct Next {
+struct NextCall {
     phases: &'static [Phase],
     goal: Goal,
     /// None: whatever is wanted.
@@ -21,19 +21,19 @@ struct Next {
 }
 
 #[rustfmt::skip]
-const NEXT: &[Next] = &[
-    Next { phases: &[Phase::RolledBack], goal: Goal::RolledBack, beyond: None, call: Call::StartDualWrite },
-    Next { phases: &[Phase::Planning], goal: Goal::Planning, beyond: None, call: Call::StartDualWrite },
-    Next { phases: &[Phase::Planning, Phase::RolledBack, Phase::DualWrite], goal: Goal::DualWrite, beyond: Some(Phase::DualWrite), call: Call::RunBackfill },
-    Next { phases: &[Phase::CutoverPending], goal: Goal::Backfill, beyond: Some(Phase::CutoverPending), call: Call::Cutover },
-    Next { phases: &[Phase::Completed], goal: Goal::Completed, beyond: Some(Phase::Completed), call: Call::Finish },
+const NEXT: &[NextCall] = &[
+    NextCall { phases: &[Phase::RolledBack], goal: Goal::RolledBack, beyond: None, call: Call::StartDualWrite },
+    NextCall { phases: &[Phase::Planning], goal: Goal::Planning, beyond: None, call: Call::StartDualWrite },
+    NextCall { phases: &[Phase::Planning, Phase::RolledBack, Phase::DualWrite], goal: Goal::DualWrite, beyond: Some(Phase::DualWrite), call: Call::RunBackfill },
+    NextCall { phases: &[Phase::CutoverPending], goal: Goal::Backfill, beyond: Some(Phase::CutoverPending), call: Call::Cutover },
+    NextCall { phases: &[Phase::Completed], goal: Goal::Completed, beyond: Some(Phase::Completed), call: Call::Finish },
 ];
 
 /// The next call on the way to a position on `phases::WAY`, whose end is `finished`; None:
 /// the worker is doing it.
 fn next(phase: Phase, goal: Goal, wanted: usize) -> Option<Call> {
-    let is_beyond = |row: &Next| row.beyond.and_then(phases::position).is_none_or(|at| wanted > at);
-    let fits = |row: &&Next| row.phases.contains(&phase) && row.goal == goal && is_beyond(row);
+    let is_beyond = |row: &NextCall| row.beyond.and_then(phases::position).is_none_or(|at| wanted > at);
+    let fits = |row: &&NextCall| row.phases.contains(&phase) && row.goal == goal && is_beyond(row);
     NEXT.iter().find(fits).map(|row| row.call)
 }
 

@@ -52,7 +52,7 @@ impl Call {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum RequestAnswer {
     /// This is asked for from now on.
     Goal(Goal),
     /// This, unless more was asked for already.
@@ -67,15 +67,15 @@ pub enum Answer {
     RollsBack,
 }
 
-pub struct Request {
+pub struct RequestRow {
     pub call: Call,
     pub phases: &'static [Phase],
     pub when: Condition,
-    pub answer: Answer,
+    pub answer: RequestAnswer,
 }
 
-const fn row(call: Call, phases: &'static [Phase], when: Condition, answer: Answer) -> Request {
-    Request { call, phases, when, answer }
+const fn row(call: Call, phases: &'static [Phase], when: Condition, answer: RequestAnswer) -> RequestRow {
+    RequestRow { call, phases, when, answer }
 }
 
 const ANY: &[Phase] = Phase::ALL;
@@ -107,13 +107,13 @@ const CUT_OVER: &str = "The copy is complete. Call shard_split_cutover({id}).";
 const RUN_UP_TO_IT: &str =
     "CALL shard_split_run({id}, 'cutover_pending') runs it until the target has caught up.";
 
-use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
 use Condition::{
     Always, Armed, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, Reverse, RollingBack,
 };
+use RequestAnswer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
 
 #[rustfmt::skip]
-pub const REQUESTS: &[Request] = &[
+pub const REQUESTS: &[RequestRow] = &[
     row(Call::Map, BEFORE, Reverse, Refuse("A reverse split has no mapped columns.")),
     row(Call::Map, BEFORE, AtRest, Accept),
     // The start has failed, by what was said here perhaps: the next one looks again.
@@ -122,7 +122,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Map, ANY, Always, Refuse("Call shard_split_rollback({id}) first.")),
 
     row(Call::Accept, BEFORE, Reverse, Refuse("A reverse split has no check of its own.")),
-    row(Call::Accept, BEFORE, Always, Answer::Accept),
+    row(Call::Accept, BEFORE, Always, RequestAnswer::Accept),
     row(Call::Accept, &[Phase::Completed], Always, Refuse("The rows have moved.")),
     row(Call::Accept, ANY, Always, Refuse("The split has begun, so its check is over.")),
 
@@ -144,13 +144,13 @@ pub const REQUESTS: &[Request] = &[
     row(Call::RunBackfill, ANY, RollingBack, RollsBack),
     row(Call::RunBackfill, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::RunBackfill, &[Phase::Completed], Always, Refuse("The rows have moved. Call shard_split_finish({id}).")),
-    row(Call::RunBackfill, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
+    row(Call::RunBackfill, FOLLOWS, Failed, RequestAnswer::Goal(Goal::Backfill)),
     row(Call::RunBackfill, &[Phase::Tailing], Always, Refuse(CATCHES_UP)),
     row(Call::RunBackfill, &[Phase::CutoverPending], Always, Refuse(CUT_OVER)),
-    row(Call::RunBackfill, ANY, Always, Answer::Goal(Goal::Backfill)),
+    row(Call::RunBackfill, ANY, Always, RequestAnswer::Goal(Goal::Backfill)),
 
     row(Call::ReplayTail, FOLLOWS, RollingBack, Refuse("Changes are applied in the phases tailing and cutover_pending.")),
-    row(Call::ReplayTail, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
+    row(Call::ReplayTail, FOLLOWS, Failed, RequestAnswer::Goal(Goal::Backfill)),
     row(Call::ReplayTail, FOLLOWS, Always, Accept),
     row(Call::ReplayTail, ANY, Always, Refuse("Changes are applied in the phases tailing and cutover_pending.")),
 
@@ -158,7 +158,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Cutover, &[Phase::Planning], Armed, Refuse(BEGINS)),
     row(Call::Cutover, &[Phase::RolledBack], AtRest, Refuse(RUN_AGAIN)),
     row(Call::Cutover, ANY, RollingBack, RollsBack),
-    row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
+    row(Call::Cutover, &[Phase::CutoverPending], Always, RequestAnswer::Goal(Goal::Completed)),
     row(Call::Cutover, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Cutover, &[Phase::Completed], Always, Refuse("The rows have moved. Call shard_split_finish({id}).")),
     row(Call::Cutover, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
@@ -180,10 +180,10 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
     row(Call::Rollback, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided. SELECT shard_split_reverse({id}) takes the split back. Without a reverse split, finish it and plan a split in the other direction.")),
-    row(Call::Rollback, ANY, Always, Answer::Goal(Goal::RolledBack)),
+    row(Call::Rollback, ANY, Always, RequestAnswer::Goal(Goal::RolledBack)),
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),
-    row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
+    row(Call::Finish, &[Phase::Completed], Always, RequestAnswer::Goal(Goal::Finished)),
     row(Call::Finish, UNDECIDED, Reverse, Refuse("This is a reverse split. SELECT shard_split_finish({there}) ends both splits.")),
     row(Call::Finish, ANY, Always, Refuse("Only a completed split can be finished. CALL shard_split_run({id}) completes it.")),
 
@@ -239,30 +239,33 @@ pub const REQUESTS: &[Request] = &[
 ];
 
 /// The answer to a call. None is a gap in the table, which a test looks for.
-pub fn answer(call: Call, state: &SplitState) -> Option<Answer> {
+pub fn answer(call: Call, state: &SplitState) -> Option<RequestAnswer> {
     let fits =
-        |row: &&Request| row.call == call && row.phases.contains(&state.phase) && row.when.holds(state);
+        |row: &&RequestRow| row.call == call && row.phases.contains(&state.phase) && row.when.holds(state);
     REQUESTS.iter().find(fits).map(|row| row.answer)
 }
 
-impl Answer {
+impl RequestAnswer {
     /// What is asked for from then on; None: it stays, or the call is refused.
     pub fn goal(self) -> Option<Goal> {
         match self {
-            Answer::Goal(goal) | Answer::AtLeast(goal) => Some(goal),
-            Answer::Accept | Answer::Nothing | Answer::Refuse(_) | Answer::RollsBack => None,
+            RequestAnswer::Goal(goal) | RequestAnswer::AtLeast(goal) => Some(goal),
+            RequestAnswer::Accept
+            | RequestAnswer::Nothing
+            | RequestAnswer::Refuse(_)
+            | RequestAnswer::RollsBack => None,
         }
     }
 
     /// For people, what `goal` does not say.
     pub fn text(self) -> String {
         match self {
-            Answer::Goal(_) => String::new(),
-            Answer::AtLeast(_) => "unless more was requested".into(),
-            Answer::Accept => "accepted, the request stays".into(),
-            Answer::Nothing => "accepted, there is nothing to do".into(),
-            Answer::Refuse(hint) => format!("refused: {hint}"),
-            Answer::RollsBack => "refused: the rollback has to end first".into(),
+            RequestAnswer::Goal(_) => String::new(),
+            RequestAnswer::AtLeast(_) => "unless more was requested".into(),
+            RequestAnswer::Accept => "accepted, the request stays".into(),
+            RequestAnswer::Nothing => "accepted, there is nothing to do".into(),
+            RequestAnswer::Refuse(hint) => format!("refused: {hint}"),
+            RequestAnswer::RollsBack => "refused: the rollback has to end first".into(),
         }
     }
 }
@@ -305,7 +308,7 @@ mod tests {
     fn every_row_is_the_first_for_some_split() {
         for (n, row) in REQUESTS.iter().enumerate() {
             let is_first = |state: SplitState| {
-                let fits = |row: &Request| {
+                let fits = |row: &RequestRow| {
                     row.call == REQUESTS[n].call
                         && row.phases.contains(&state.phase)
                         && row.when.holds(&state)
@@ -323,8 +326,10 @@ mod tests {
         for state in states() {
             let way = if state.phase == Phase::Completed { Call::Finish } else { Call::Rollback };
             let answer = answer(way, &state);
-            let is_out =
-                matches!(answer, Some(Answer::Goal(Goal::RolledBack | Goal::Finished) | Answer::Nothing));
+            let is_out = matches!(
+                answer,
+                Some(RequestAnswer::Goal(Goal::RolledBack | Goal::Finished) | RequestAnswer::Nothing)
+            );
             assert!(is_out, "{:?} {:?}: {answer:?}", state.phase, state.goal);
         }
     }

@@ -1,7 +1,7 @@
 //! Waiting for a split.
 
 use super::hints;
-use super::requests::{self, Answer, Call};
+use super::requests::{self, Call, RequestAnswer};
 use super::work;
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
@@ -90,7 +90,7 @@ fn require_possible(id: i64, state: &SplitState, wanted: &str) -> Result<(), Fai
     let refused = |text: String| {
         let refusal = Failure::new(SqlState::NOT_IN_STATE, text);
         Err(match requests::answer(Call::Rollback, state) {
-            Some(Answer::Refuse(hint)) => refusal.hint(hints::of(id, state, hint)?),
+            Some(RequestAnswer::Refuse(hint)) => refusal.hint(hints::of(id, state, hint)?),
             _ => refusal,
         })
     };

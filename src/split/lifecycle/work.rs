@@ -2,7 +2,7 @@
 //! plan and for the coordinator that looks for plans with work.
 
 use super::conditions::Condition;
-use crate::catalog::split_state::row::{self, Open, SplitState};
+use crate::catalog::split_state::row::{self, OpenSplit, SplitState};
 use crate::catalog::split_state::{Goal, Phase};
 
 /// What a worker does next for a plan.
@@ -55,22 +55,22 @@ impl Work {
     }
 }
 
-struct Row {
+struct WorkRow {
     phases: &'static [Phase],
     goals: &'static [Goal],
     condition: Condition,
     work: Work,
 }
 
-const fn row(phases: &'static [Phase], goals: &'static [Goal], condition: Condition, work: Work) -> Row {
-    Row { phases, goals, condition, work }
+const fn row(phases: &'static [Phase], goals: &'static [Goal], condition: Condition, work: Work) -> WorkRow {
+    WorkRow { phases, goals, condition, work }
 }
 
 const ANY: &[Goal] = Goal::ALL;
 
 /// The first row that fits decides.
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[WorkRow] = &[
     row(&[Phase::Completed], ANY, Condition::RedirectDue, Work::EndRedirect),
     row(&[Phase::Completed], ANY, Condition::Finished, Work::Nothing),
     row(&[Phase::Completed], ANY, Condition::NotMoved, Work::CompleteCutover),
@@ -93,7 +93,7 @@ const ROWS: &[Row] = &[
     row(&[Phase::Tailing, Phase::CutoverPending], ANY, Condition::Always, Work::Tail),
 ];
 
-fn fits(row: &Row, state: &SplitState) -> bool {
+fn fits(row: &WorkRow, state: &SplitState) -> bool {
     row.phases.contains(&state.phase) && row.goals.contains(&state.goal) && row.condition.holds(state)
 }
 
@@ -119,7 +119,7 @@ pub fn takes_place(state: &SplitState) -> bool {
 }
 
 /// The splits that have work, and which: the oldest first.
-pub fn with_work() -> Vec<(Open, Work)> {
+pub fn with_work() -> Vec<(OpenSplit, Work)> {
     row::open().into_iter().filter_map(|open| wanted(&open.state).map(|work| (open, work))).collect()
 }
 

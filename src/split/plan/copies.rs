@@ -67,7 +67,9 @@ pub fn redirected(connection: &mut Connection, shard: &Shard) -> Result<Vec<(i64
     let mut found = Vec::new();
     for redirect in redirect::all(connection)? {
         for (id, token) in left::splits(connection, &redirect)? {
-            let Some(original) = in_one(|| stored::known_at(stored::By { split: id, token: &token })) else {
+            let Some(original) =
+                in_one(|| stored::known_at(stored::RedirectOwner { split: id, token: &token }))
+            else {
                 continue;
             };
             if copies.is(connection, &original) == Is::ACopy {

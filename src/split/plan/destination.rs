@@ -1,7 +1,7 @@
 //! A move that is asked for by where the keys are to be: the split that does it, and a new one where none does.
 
 use super::refusals::PlanError;
-use super::{Request, What, create, named};
+use super::{PlanRequest, PlannedScope, create, named};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::{Phase, row};
 use crate::catalog::{in_use, outdated, routing, split};
@@ -44,9 +44,9 @@ pub fn split_to(
     if !others.is_empty() {
         return Err(PlanError::SeveralSources(format!("{source}, {}", others.join(", "))).into());
     }
-    let what = What::Named(moving.into_iter().map(Some).collect());
+    let what = PlannedScope::Named(moving.into_iter().map(Some).collect());
     let request =
-        Request { source, target: &target.shard_key, what, description: None, keyspace: &keyspace.name };
+        PlanRequest { source, target: &target.shard_key, what, description: None, keyspace: &keyspace.name };
     create(request).map(Some)
 }
 

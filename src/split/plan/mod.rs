@@ -6,11 +6,11 @@ pub mod destination;
 pub mod policies;
 mod refusals;
 
-use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::keyspace::{self, LockedKeyspace};
 use crate::catalog::routing::Served;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::Phase;
-use crate::catalog::split_state::plan::New;
+use crate::catalog::split_state::plan::NewPlan;
 use crate::catalog::{outdated, routing, settlement, split, split_state, way_back};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
@@ -21,7 +21,7 @@ use crate::routing::{RoutingError, after_start, buckets, ranges};
 use refusals::{PlanError, check_free, check_keys, check_named, check_shards, require_routed};
 
 /// What is to be moved.
-pub enum What {
+pub enum PlannedScope {
     /// Keys of a directory, buckets of a hash keyspace.
     Named(Vec<Option<String>>),
     /// The keys of an interval; None: no bound.
@@ -30,41 +30,45 @@ pub enum What {
     All,
 }
 
-impl What {
-    fn kind(&self, keyspace: &Locked) -> &'static str {
+impl PlannedScope {
+    fn kind(&self, keyspace: &LockedKeyspace) -> &'static str {
         match self {
-            What::All => "all",
-            What::Range(..) => "range",
-            What::Named(_) if keyspace.strategy.buckets().is_some() => "buckets",
-            What::Named(_) => "tenants",
+            PlannedScope::All => "all",
+            PlannedScope::Range(..) => "range",
+            PlannedScope::Named(_) if keyspace.strategy.buckets().is_some() => "buckets",
+            PlannedScope::Named(_) => "tenants",
         }
     }
 
     /// The entries of routing that move; ranges are cut for it.
-    fn entries(self, keyspace: &Locked, source: &Shard) -> std::result::Result<Moving, Failure> {
+    fn entries(
+        self,
+        keyspace: &LockedKeyspace,
+        source: &Shard,
+    ) -> std::result::Result<MovingEntries, Failure> {
         let keys: Vec<String> = match (self, keyspace.strategy) {
-            (What::All, _) => {
+            (PlannedScope::All, _) => {
                 let Served { keys, are_written_there } = routing::entries_on(keyspace, &source.shard_key);
                 if keys.is_empty() {
                     let (shard, keyspace) = (source.shard_key.clone(), keyspace.name.clone());
                     return Err(PlanError::NothingOnSource { shard, keyspace }.into());
                 }
-                return Ok(Moving { keys, are_on_source: are_written_there });
+                return Ok(MovingEntries { keys, are_on_source: are_written_there });
             }
-            (What::Range(lower, upper), _) => {
+            (PlannedScope::Range(lower, upper), _) => {
                 // Refuses other strategies before the bounds are read.
                 ranges::order(keyspace)?;
                 let wanted = Interval::new(keyspace.key_type(), lower.as_deref(), upper.as_deref())?;
                 ranges::carve(keyspace, &wanted, &source.shard_key)?
             }
-            (What::Named(names), _) => named(keyspace, names)?,
+            (PlannedScope::Named(names), _) => named(keyspace, names)?,
         };
-        Ok(Moving { keys, are_on_source: false })
+        Ok(MovingEntries { keys, are_on_source: false })
     }
 }
 
 /// Entries of a directory or of a hash keyspace, as the catalog spells them.
-fn named(keyspace: &Locked, names: Vec<Option<String>>) -> std::result::Result<Vec<String>, Failure> {
+fn named(keyspace: &LockedKeyspace, names: Vec<Option<String>>) -> std::result::Result<Vec<String>, Failure> {
     if names.is_empty() {
         return Err(PlanError::NoTenants.into());
     }
@@ -82,23 +86,23 @@ fn named(keyspace: &Locked, names: Vec<Option<String>>) -> std::result::Result<V
 }
 
 /// What a plan is to move.
-struct Moving {
+struct MovingEntries {
     keys: Vec<String>,
     /// Known already: two million of them are not asked for twice.
     are_on_source: bool,
 }
 
 /// A plan as it was asked for.
-pub struct Request<'a> {
+pub struct PlanRequest<'a> {
     pub source: &'a str,
     pub target: &'a str,
-    pub what: What,
+    pub what: PlannedScope,
     pub description: Option<&'a str>,
     pub keyspace: &'a str,
 }
 
 /// Stores a plan; returns its id.
-pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
+pub fn create(request: PlanRequest<'_>) -> std::result::Result<i64, Failure> {
     let keyspace = after_start::lock(request.keyspace)?;
     outdated::require_current(&keyspace.name)?;
     let source = shard::by_key(request.source)?;
@@ -106,7 +110,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     check_shards(&keyspace, &source, &target)?;
     check_named(&keyspace, [&source, &target])?;
     let kind = request.what.kind(&keyspace);
-    let Moving { keys, are_on_source } = request.what.entries(&keyspace, &source)?;
+    let MovingEntries { keys, are_on_source } = request.what.entries(&keyspace, &source)?;
     check_free(&keyspace, &keys)?;
     if !are_on_source {
         require_routed(&keyspace, &source, &keys)?;
@@ -115,7 +119,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     if takes_slots {
         tenants::check_free_slots(&target, &keys)?;
     }
-    let id = split_state::plan::create(New {
+    let id = split_state::plan::create(NewPlan {
         keyspace: &keyspace.name,
         source: &source.shard_key,
         target: &target.shard_key,

@@ -48,8 +48,13 @@ impl Bonds {
     }
 
     /// What is asked for rows which reference those of some tables.
-    pub fn beside(&self, connection: &mut Connection, plan: &Plan, positions: &[usize]) -> Result<Beside> {
-        Ok(Beside::of(&load(connection, plan, self.side)?, positions))
+    pub fn beside(
+        &self,
+        connection: &mut Connection,
+        plan: &Plan,
+        positions: &[usize],
+    ) -> Result<ReferencingTables> {
+        Ok(ReferencingTables::of(&load(connection, plan, self.side)?, positions))
     }
 
     /// In the transaction that is about to delete the rows `t` of a leaf: they are locked, so
@@ -58,7 +63,7 @@ impl Bonds {
         &self,
         connection: &mut Connection,
         plan: &Plan,
-        (position, beside): (usize, &Beside),
+        (position, beside): (usize, &ReferencingTables),
         (leaf, condition): (&str, &str),
     ) -> Result<Option<Bond>> {
         let mut references = load(connection, plan, self.side)?;
@@ -110,7 +115,7 @@ impl Bonds {
 
 /// The tables whose rows may reference those of some others: what they could run is run by the question for such rows.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Beside {
+pub struct ReferencingTables {
     /// Of the plan's tables, with those that they reference; in order.
     pub positions: Vec<usize>,
     /// Qualified and quoted, those outside of the plan as well.
@@ -119,12 +124,12 @@ pub struct Beside {
     readable: BTreeSet<String>,
 }
 
-impl Beside {
-    pub fn of(references: &[Reference], positions: &[usize]) -> Beside {
+impl ReferencingTables {
+    pub fn of(references: &[Reference], positions: &[usize]) -> ReferencingTables {
         let is_to_them = |reference: &&Reference| {
             !reference.is_period && reference.to_position.is_some_and(|to| positions.contains(&to))
         };
-        let mut beside = Beside { positions: positions.to_vec(), ..Beside::default() };
+        let mut beside = ReferencingTables { positions: positions.to_vec(), ..ReferencingTables::default() };
         for reference in references.iter().filter(is_to_them) {
             beside.positions.extend(reference.from_position);
             beside.names.insert(reference.from.clone());

@@ -2,7 +2,7 @@
 //! rows that the target must have. It looks at the moving keys alone.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::reading::Locked;
+use crate::agent::reading::LockedTables;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::reference;
@@ -25,7 +25,7 @@ use crate::split::references::moves;
 use crate::split::references::staying_row;
 use crate::split::sequences::named_rows::{self, Why};
 use crate::split::table::computed;
-use crate::split::table::{self, Table};
+use crate::split::table::{self, SplitTable};
 use std::collections::BTreeSet;
 
 const ACROSS: &str = "source: foreign keys across keys";
@@ -36,8 +36,8 @@ const MISSING: &str = "target: referenced rows";
 /// Of tables of the plan that may not be read nothing is asked.
 pub fn run(
     plan: &Plan,
-    (source, here): (&mut Connection, &Locked),
-    (target, there): (&mut Connection, &Locked),
+    (source, here): (&mut Connection, &LockedTables),
+    (target, there): (&mut Connection, &LockedTables),
 ) -> Result<Vec<Finding>> {
     let closed: BTreeSet<usize> = here.closed.union(&there.closed).copied().collect();
     let is_closed = |reference: &Reference| {
@@ -88,7 +88,7 @@ pub fn run(
         if reference.can_read {
             reference.require_locked(target.shard(), there)?;
         }
-        let values = Values { plan, reference, twin, tables: &tables, by: &known };
+        let values = StayingValues { plan, reference, twin, tables: &tables, by: &known };
         findings
             .extend(source.undone(|source| target.undone(|target| values.missing(source, target, number)))?);
     }
@@ -277,16 +277,16 @@ fn may_not_read(reference: &Reference, text: &str) -> Finding {
 }
 
 /// The values by which the scope's rows reference what does not move.
-struct Values<'a> {
+struct StayingValues<'a> {
     plan: &'a Plan,
     reference: &'a Reference,
     twin: Option<&'a Reference>,
-    tables: &'a [Table],
+    tables: &'a [SplitTable],
     /// Of the source.
     by: &'a [Option<Column>],
 }
 
-impl Values<'_> {
+impl StayingValues<'_> {
     /// A value that the target's referenced table does not have.
     fn missing(
         &self,

@@ -109,7 +109,7 @@ pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
         reach(injection_points::REVERSE_LEFT)?;
     }
     transaction(|| {
-        finish::record_end(plan.id, finish::Ending::Reversed);
+        finish::record_end(plan.id, finish::FinishEnding::Reversed);
         if lost.contains(&plan.target.shard_key) {
             split_ledger::reopen(plan.id, Side::Target.as_str());
         }

@@ -20,7 +20,7 @@ use super::end::before;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::plan::check;
-use super::table::{self, Table, columns};
+use super::table::{self, SplitTable, columns};
 use super::{install, owners, record};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
@@ -28,8 +28,8 @@ use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::consumed;
-use crate::agent::state::progress::{self, LeafProgress, Progress, TableProgress};
-use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::progress::{self, CopyProgress, LeafProgress, TableProgress};
+use crate::agent::state::side::{self, Installed, SideState};
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state;
@@ -39,7 +39,7 @@ use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
-use crate::split::copy::judged::{self, Judged};
+use crate::split::copy::judged::{self, JudgedChange};
 use crate::split::copy::leaves;
 
 /// Plans the reverse split of a split that is being installed, and captures on its target. Repeated
@@ -81,7 +81,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
 
 /// Installs capture, and keeps what counts as brought back from then on: what is there now. Before
 /// the cutover alone.
-fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<()> {
+fn capture(source: &mut Connection, back: &Tenure, tables: &[SplitTable]) -> Result<()> {
     install::capture_alone(source, back, tables)?;
     rest::drop_forgotten(source, &back.plan)?;
     reach(injection_points::REVERSE_CAPTURED)?;
@@ -110,7 +110,7 @@ fn no_way_back(id: i64, why: &str) {
 }
 
 /// The progress of a split whose rows are all where they are to come to.
-fn baseline(now: &Observation, tables: &[Table]) -> Result<Progress> {
+fn baseline(now: &Observation, tables: &[SplitTable]) -> Result<CopyProgress> {
     let mut all = Vec::new();
     for (shape, table) in now.tables.iter().zip(tables) {
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
@@ -125,12 +125,12 @@ fn baseline(now: &Observation, tables: &[Table]) -> Result<Progress> {
             ..TableProgress::default()
         });
     }
-    Ok(Progress { tables: all, ..Progress::default() })
+    Ok(CopyProgress { tables: all, ..CopyProgress::default() })
 }
 
 /// The split has taken its tables as they are now: at its cutover their rows are the same on both
 /// sides in these columns. Where they are, and what captures them, is what was noted before.
-pub fn renew(there: i64, tables: &[Table]) -> Result<()> {
+pub fn renew(there: i64, tables: &[SplitTable]) -> Result<()> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
     let Some(mut known) = stored_baseline(back.id, tables.len()) else { return Ok(()) };
     for (known, table) in known.tables.iter_mut().zip(tables) {
@@ -148,7 +148,7 @@ pub fn renew(there: i64, tables: &[Table]) -> Result<()> {
 
 /// What went on without harm in one direction, a column that the target keeps for itself say, need
 /// not go back.
-fn hindrance(table: &Table) -> Option<String> {
+fn hindrance(table: &SplitTable) -> Option<String> {
     let key = table.target.key().iter().map(String::as_str);
     let fixed: Vec<&str> = key.chain([table.policy.shard_by.as_str()]).collect();
     let back = columns::pair(&table.target, &table.source, &[], &fixed);
@@ -158,7 +158,7 @@ fn hindrance(table: &Table) -> Option<String> {
 
 /// Whether its target has other partitions than when its reverse split was installed: that is to be done
 /// again before the cutover.
-pub fn lacks_partitions(there: i64, tables: &[Table]) -> Result<bool> {
+pub fn lacks_partitions(there: i64, tables: &[SplitTable]) -> Result<bool> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
         return Ok(false);
     };
@@ -171,8 +171,8 @@ pub fn lacks_partitions(there: i64, tables: &[Table]) -> Result<bool> {
     }))
 }
 
-fn stored_baseline(id: i64, tables: usize) -> Option<Progress> {
-    transaction(|| way_back::baseline(id)).and_then(|json| Progress::read(&json, tables).ok())
+fn stored_baseline(id: i64, tables: usize) -> Option<CopyProgress> {
+    transaction(|| way_back::baseline(id)).and_then(|json| CopyProgress::read(&json, tables).ok())
 }
 
 /// Begins a reverse split that was asked for: what `install` is to other splits. False: it has ended,
@@ -237,7 +237,7 @@ fn has_all_files(now: &TableShape, known: &TableProgress) -> bool {
 }
 
 /// Its queue has the keys of the cutover, by the columns that were the key.
-fn require_same_keys(plan: &Plan, there: i64, baseline: &Progress, tables: &[Table]) -> Result<()> {
+fn require_same_keys(plan: &Plan, there: i64, baseline: &CopyProgress, tables: &[SplitTable]) -> Result<()> {
     for (known, table) in baseline.tables.iter().zip(tables) {
         let (now, by) = (table.source.structure(), &table.policy.shard_by);
         if known.structure != now && !table.source.keeps_key(&known.structure, by) {
@@ -257,8 +257,8 @@ fn require_same_keys(plan: &Plan, there: i64, baseline: &Progress, tables: &[Tab
 fn take_in(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
-    tables: &[Table],
-    progress: &mut Progress,
+    tables: &[SplitTable],
+    progress: &mut CopyProgress,
 ) -> Result<()> {
     let mut changed = Vec::new();
     for (table, known) in tables.iter().zip(&mut progress.tables) {
@@ -272,7 +272,7 @@ fn take_in(
         }
         known.adopt(&table.source, &table.target);
     }
-    let told: Vec<(&str, &Judged)> = changed.iter().map(|(name, judged)| (*name, judged)).collect();
+    let told: Vec<(&str, &JudgedChange)> = changed.iter().map(|(name, judged)| (*name, judged)).collect();
     transaction(|| judged::told(&told).iter().for_each(|text| split::event(plan.id, None, None, text)));
     Ok(())
 }
@@ -280,10 +280,10 @@ fn take_in(
 /// All is copied, as far as the queue does not say otherwise. `there`: the tables as the split has
 /// left them.
 fn arrived(
-    baseline: Progress,
+    baseline: CopyProgress,
     (on_source, on_target): (&Observation, &Observation),
     there: &[TableProgress],
-) -> Progress {
+) -> CopyProgress {
     let shapes = on_source.tables.iter().zip(&on_target.tables);
     let known = baseline.tables.into_iter().zip(there).zip(shapes);
     let arrived = known.map(|((known, there), (from, to))| TableProgress {
@@ -291,7 +291,7 @@ fn arrived(
         ..with_others(known, there, from)
     });
     let target_system = Some(on_target.system().to_owned());
-    Progress { target_system, tables: arrived.collect(), ..Progress::default() }
+    CopyProgress { target_system, tables: arrived.collect(), ..CopyProgress::default() }
 }
 
 /// A partition that came before the cutover, and is not among those that the reverse split knows, may have
@@ -320,7 +320,7 @@ struct Frozen {
 fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     let version = transaction(|| row::read(there))?.version_cutover.unwrap_or_default();
     let mut engine = Engine::attach(&rest::take(there, &tenure.identity)?)?;
-    for (side, wanted) in [(Side::Source, State::Moved), (Side::Target, State::Open)] {
+    for (side, wanted) in [(Side::Source, SideState::Moved), (Side::Target, SideState::Open)] {
         let Engine { control, target, plan, .. } = &mut engine;
         let session = if side == Side::Source { control } else { target };
         if let Some(text) = told::difference(session, plan, side, (wanted, version))? {

@@ -4,7 +4,7 @@
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::queue;
-use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::side::{self, Installed, SideState};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::settlement;
 use crate::catalog::split::{self, Plan};
@@ -35,7 +35,7 @@ pub fn look(there: i64, identity: &str) -> Result<bool> {
     let plan = try_transaction(|| split::load(back.id))?;
     let mut source = tenure::open(&plan, identity, Side::Source, "reverse split")?;
     let is_under_way = match side::installed(&mut source, &plan, Side::Source)? {
-        Installed::Ours => side::state(&mut source, plan.id, Side::Source)? != Some(State::Capture),
+        Installed::Ours => side::state(&mut source, plan.id, Side::Source)? != Some(SideState::Capture),
         Installed::No => redirect::known_version(&mut source, &plan)?.is_some(),
         Installed::Foreign => false,
     };

@@ -473,7 +473,7 @@ impl Worker {
     }
 
     /// The master is told, at once if the phase changes, else once a second.
-    fn record(&mut self, state: &SplitState, outcome: &outcome::Outcome) -> Result<()> {
+    fn record(&mut self, state: &SplitState, outcome: &outcome::StepOutcome) -> Result<()> {
         let Some(engine) = self.engine.as_mut() else { return Ok(()) };
         let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
         let due = self.recorded.elapsed() > Duration::from_secs(1);

@@ -4,12 +4,12 @@ use crate::agent::error::Result;
 use crate::agent::state::lease;
 use crate::guc;
 use crate::server::wait;
-use crate::split::copy::outcome::Outcome;
+use crate::split::copy::outcome::StepOutcome;
 use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
 /// How long a copy rests after a step, whatever phase it is done in.
-pub(super) fn pause_of_copy(outcome: &Outcome, worked: Duration) -> Duration {
+pub(super) fn pause_of_copy(outcome: &StepOutcome, worked: Duration) -> Duration {
     // Where nobody writes, nobody is disturbed.
     let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
     let by_rate = rest_by_rate(outcome.bytes as i64, worked);

@@ -8,14 +8,14 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
-use crate::agent::state::progress::{self, Progress, TableProgress};
+use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split;
 use crate::error::{Failure, SqlState};
 use crate::server::txn::transaction;
 use crate::split::copy::collision;
 use crate::split::copy::judged;
-use crate::split::copy::judged::Judged;
+use crate::split::copy::judged::JudgedChange;
 use crate::split::copy::places;
 use crate::split::copy::replay;
 use crate::split::engine::Engine;
@@ -25,7 +25,7 @@ use crate::split::install;
 use crate::split::owners;
 use crate::split::plan::check;
 use crate::split::reverse;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// What becomes of the copies of the tables that changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
 }
 
 /// How the sides of a table differ, and of which one where the change was seen in another.
-fn differs(table: &Table, why: &Failure) -> String {
+fn differs(table: &SplitTable, why: &Failure) -> String {
     let (name, differences) = (&table.source.name, table.differences.join("; "));
     if why.message.contains(&format!("table {name} ")) {
         differences
@@ -92,7 +92,7 @@ fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
 }
 
 /// Both sides are kept as the check has found them, as a step keeps them.
-fn hold(engine: &mut Engine) -> Result<Progress> {
+fn hold(engine: &mut Engine) -> Result<CopyProgress> {
     locks::lock_source(engine)?;
     let on_source = seen::look(&mut engine.reader, &engine.plan, Side::Source)?;
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
@@ -118,7 +118,11 @@ fn hold(engine: &mut Engine) -> Result<Progress> {
 
 /// The tables, by position, that are others than their rows were copied from, or into: from now on
 /// they are known as they are.
-fn take_in(engine: &mut Engine, progress: &mut Progress, why: &Failure) -> Result<Vec<(usize, Judged)>> {
+fn take_in(
+    engine: &mut Engine,
+    progress: &mut CopyProgress,
+    why: &Failure,
+) -> Result<Vec<(usize, JudgedChange)>> {
     let Engine { plan, reader, target, tables, .. } = engine;
     let mut changed = Vec::new();
     for (position, (table, known)) in tables.iter().zip(&progress.tables).enumerate() {
@@ -137,7 +141,7 @@ fn take_in(engine: &mut Engine, progress: &mut Progress, why: &Failure) -> Resul
     Ok(changed)
 }
 
-fn is_another(table: &Table, known: &TableProgress, why: &Failure) -> Result<bool> {
+fn is_another(table: &SplitTable, known: &TableProgress, why: &Failure) -> Result<bool> {
     let by = &table.policy.shard_by;
     let sides = [(&table.source, &known.structure), (&table.target, &known.target_structure)];
     let mut is_another = false;
@@ -153,8 +157,8 @@ fn is_another(table: &Table, known: &TableProgress, why: &Failure) -> Result<boo
     Ok(is_another)
 }
 
-fn tell(id: i64, tables: &[Table], changed: &[(usize, Judged)]) {
-    let named: Vec<(&str, &Judged)> =
+fn tell(id: i64, tables: &[SplitTable], changed: &[(usize, JudgedChange)]) {
+    let named: Vec<(&str, &JudgedChange)> =
         changed.iter().map(|(position, judged)| (&*tables[*position].source.name, judged)).collect();
     for text in judged::told(&named) {
         split::event(id, None, None, &text);

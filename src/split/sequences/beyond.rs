@@ -3,11 +3,11 @@
 //! which no split raises, or beyond the end of the source's.
 
 use super::draw::Draw;
-use super::survey::{Fill, Survey, ToCome};
+use super::survey::{FilledColumn, NumbersToCome, Survey};
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::{Column, Observation};
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
 use crate::numbers::look;
 use crate::numbers::progression::Numbers;
@@ -23,18 +23,18 @@ const NUMERIC: [&str; 4] = ["smallint", "integer", "bigint", "numeric"];
 const NUMBERS: &str = include_str!("../../../sql/sequences/numbers.sql");
 
 /// A column of the source that is looked at.
-struct Looked<'a> {
-    policy: &'a Policy,
+struct LookedColumn<'a> {
+    policy: &'a PlannedTable,
     column: &'a Column,
     table: &'a str,
     moves: String,
-    by: By<'a>,
+    by: NumberSource<'a>,
 }
 
 /// Whose numbers to come its rows may have.
-enum By<'a> {
+enum NumberSource<'a> {
     Source(&'a Draw),
-    Target(&'a Fill, ToCome),
+    Target(&'a FilledColumn, NumbersToCome),
 }
 
 pub fn check(
@@ -52,10 +52,10 @@ pub fn check(
         if is_covered || !is_told_apart(plan, on_target, fill) {
             return None;
         }
-        Looked::of(plan, on_source, (fill.table, &fill.column), By::Target(fill, to_come))
+        LookedColumn::of(plan, on_source, (fill.table, &fill.column), NumberSource::Target(fill, to_come))
     });
-    let of_target: Vec<Looked<'_>> = of_target.collect();
-    let looked: Vec<&Looked<'_>> = of_source.iter().chain(&of_target).collect();
+    let of_target: Vec<LookedColumn<'_>> = of_target.collect();
+    let looked: Vec<&LookedColumn<'_>> = of_source.iter().chain(&of_target).collect();
     let queries: Vec<String> =
         looked.iter().enumerate().map(|(number, looked)| looked.query(number)).collect();
     let Some(functions) = on_source
@@ -96,15 +96,17 @@ pub fn check(
 }
 
 /// Those whose numbers come over as they are, into an index that allows each once.
-fn of_numbers<'a>(plan: &'a Plan, on_source: &'a Observation, draw: &'a Draw) -> Option<Looked<'a>> {
+fn of_numbers<'a>(plan: &'a Plan, on_source: &'a Observation, draw: &'a Draw) -> Option<LookedColumn<'a>> {
     let (table, name) = (draw.table?, draw.column.as_ref()?);
     let is_mapped = plan.tables.get(table)?.maps.iter().any(|map| map.column == *name);
     let is_looked_at = draw.in_unique && draw.is_drawn() && !draw.sequence.cycles && !is_mapped;
-    is_looked_at.then(|| Looked::of(plan, on_source, (table, name), By::Source(draw))).flatten()
+    is_looked_at
+        .then(|| LookedColumn::of(plan, on_source, (table, name), NumberSource::Source(draw)))
+        .flatten()
 }
 
 /// A function's number may be of any column: where a key has it, it must not come twice.
-fn is_told_apart(plan: &Plan, on_target: &Observation, fill: &Fill) -> bool {
+fn is_told_apart(plan: &Plan, on_target: &Observation, fill: &FilledColumn) -> bool {
     let name = || -> Option<bool> {
         let maps = &plan.tables.get(fill.table)?.maps;
         let is_it = |column: &String| {
@@ -118,9 +120,10 @@ fn is_told_apart(plan: &Plan, on_target: &Observation, fill: &Fill) -> bool {
 }
 
 /// Where those of the target are that no sequence of the source is known of.
-fn of_target_alone(target: &mut Connection, found: &Survey) -> Result<BTreeMap<String, ToCome>> {
-    let is_paired = |fill: &&Fill| found.pairs.iter().any(|pair| pair.to.oid == fill.to.oid);
-    let left: Vec<&Fill> = found.fills.iter().filter(|fill| !is_paired(fill) && !fill.by_function).collect();
+fn of_target_alone(target: &mut Connection, found: &Survey) -> Result<BTreeMap<String, NumbersToCome>> {
+    let is_paired = |fill: &&FilledColumn| found.pairs.iter().any(|pair| pair.to.oid == fill.to.oid);
+    let left: Vec<&FilledColumn> =
+        found.fills.iter().filter(|fill| !is_paired(fill) && !fill.by_function).collect();
     if left.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -141,28 +144,28 @@ fn of_target_alone(target: &mut Connection, found: &Survey) -> Result<BTreeMap<S
         let next = numbers.like().saturating_add(numbers.increment);
         let is_up = numbers.increment > 0;
         let range = if is_up { [next, numbers.max] } else { [numbers.min, next] };
-        (oid, ToCome { range, is_up, is_as_of_source: false, of_others: None })
+        (oid, NumbersToCome { range, is_up, is_as_of_source: false, of_others: None })
     };
     Ok(numbers.into_iter().map(to_come).collect())
 }
 
-impl<'a> Looked<'a> {
+impl<'a> LookedColumn<'a> {
     fn of(
         plan: &'a Plan,
         on_source: &'a Observation,
         (table, name): (usize, &str),
-        by: By<'a>,
-    ) -> Option<Looked<'a>> {
+        by: NumberSource<'a>,
+    ) -> Option<LookedColumn<'a>> {
         let (policy, shape) = (plan.tables.get(table)?, on_source.tables.get(table)?);
         let column = shape.column(name).filter(|column| NUMERIC.contains(&column.type_name.as_str()))?;
         let (_, moves) = plan.scope.dry_predicate(shape.column(&policy.shard_by)?, "t");
-        Some(Looked { policy, column, table: &shape.name, moves, by })
+        Some(LookedColumn { policy, column, table: &shape.name, moves, by })
     }
 
-    fn is_of(&self, fill: &Fill) -> bool {
+    fn is_of(&self, fill: &FilledColumn) -> bool {
         match &self.by {
-            By::Source(draw) => draw.table == Some(fill.table) && self.column.name == fill.column,
-            By::Target(other, _) => (other.table, &other.column) == (fill.table, &fill.column),
+            NumberSource::Source(draw) => draw.table == Some(fill.table) && self.column.name == fill.column,
+            NumberSource::Target(other, _) => (other.table, &other.column) == (fill.table, &fill.column),
         }
     }
 
@@ -171,7 +174,7 @@ impl<'a> Looked<'a> {
         let (table, column, moves) = (self.table, ident(&self.column.name), &self.moves);
         match &self.by {
             // The target's begins a margin further on.
-            By::Source(draw) => {
+            NumberSource::Source(draw) => {
                 let (sequence, margin) = (&draw.sequence.name, guc::sequence_margin());
                 format!(
                     "(SELECT {number}, s.last_value, t.{column}::pg_catalog.text
@@ -182,7 +185,7 @@ impl<'a> Looked<'a> {
                     literal(sequence)
                 )
             }
-            By::Target(_, ToCome { range: [first, last], is_up, .. }) => {
+            NumberSource::Target(_, NumbersToCome { range: [first, last], is_up, .. }) => {
                 let (next, order) = if *is_up { (first, "DESC") } else { (last, "ASC") };
                 format!(
                     "(SELECT {number}, '{next}'::pg_catalog.int8, t.{column}::pg_catalog.text FROM {table} t
@@ -198,19 +201,23 @@ impl<'a> Looked<'a> {
 
     fn finding(&self, plan: &Plan, (at, greatest): (&str, &str)) -> Finding {
         let (sequence, side, then) = match &self.by {
-            By::Source(draw) => (&draw.sequence.name, "source", format!("at {at}, has not given out yet")),
-            By::Target(fill, _) => {
+            NumberSource::Source(draw) => {
+                (&draw.sequence.name, "source", format!("at {at}, has not given out yet"))
+            }
+            NumberSource::Target(fill, _) => {
                 (&fill.to.name, "target", format!("which continues with {at}, has not given out yet"))
             }
         };
         let ends = match &self.by {
             // It is not to go among the numbers of another one.
-            By::Target(_, ToCome { of_others: Some(first), .. })
+            NumberSource::Target(_, NumbersToCome { of_others: Some(first), .. })
                 if greatest.parse::<i128>().is_ok_and(|greatest| greatest >= i128::from(*first)) =>
             {
                 format!("ALTER SEQUENCE {sequence} MAXVALUE {}", first.saturating_sub(1))
             }
-            By::Source(_) | By::Target(..) => format!("SELECT setval({}, {greatest})", literal(sequence)),
+            NumberSource::Source(_) | NumberSource::Target(..) => {
+                format!("SELECT setval({}, {greatest})", literal(sequence))
+            }
         };
         let detail = format!(
             "{}: column \"{}\": a row that moves has {greatest}, which sequence {sequence} of the {side}, {then}; {ends} on the {side} corrects it",

@@ -1,7 +1,7 @@
 //! Sequences that an application makes for each of its tenants, and draws from by names that it puts together: no dependency and no
 //! text names them. What tells is the key in their names, as a word of its own.
 
-use super::draw::Named;
+use super::draw::SequenceName;
 use crate::catalog::routing;
 use crate::catalog::split::Plan;
 use crate::keys::interval::position;
@@ -52,7 +52,7 @@ impl<'a> ByKey<'a> {
     }
 
     /// A schema for each key.
-    fn is_in_schema(&self, named: &Named) -> bool {
+    fn is_in_schema(&self, named: &SequenceName) -> bool {
         self.holds(&named.schema)
     }
 
@@ -84,23 +84,23 @@ impl<'a> ByKey<'a> {
     }
 
     /// Those of a shard whose names hold a key that moves, and the others.
-    pub fn split(&self, named: Vec<Named>) -> [Vec<Named>; 2] {
+    pub fn split(&self, named: Vec<SequenceName>) -> [Vec<SequenceName>; 2] {
         let (of_keys, others) = named.into_iter().partition(|sequence| self.holds(&sequence.relname));
         [of_keys, others]
     }
 }
 
 /// What tells that a sequence is of a key that stays.
-pub struct Others {
+pub struct OtherKeys {
     /// What names of moving keys' sequences have before and behind the key.
     patterns: Vec<(String, String)>,
     /// Those whose names hold a key that stays.
     of_staying: HashSet<String>,
 }
 
-impl Others {
+impl OtherKeys {
     /// `moving`: names of sequences that hold a key that moves.
-    pub fn of<'a>(plan: &Plan, moving: impl Iterator<Item = &'a str>, left: &[Named]) -> Others {
+    pub fn of<'a>(plan: &Plan, moving: impl Iterator<Item = &'a str>, left: &[SequenceName]) -> OtherKeys {
         let by = ByKey::new(&plan.scope);
         let pattern = |name: &str| {
             let name = plain(name);
@@ -121,10 +121,10 @@ impl Others {
             // Which keys there are, nobody here knows.
             Scope::Buckets { .. } | Scope::Ranges { .. } => HashSet::new(),
         };
-        Others { patterns, of_staying }
+        OtherKeys { patterns, of_staying }
     }
 
-    pub fn have(&self, named: &Named) -> bool {
+    pub fn have(&self, named: &SequenceName) -> bool {
         let name = plain(&named.relname);
         let is_like = |(before, behind): &(String, String)| {
             name.strip_prefix(before.as_str())
@@ -135,7 +135,7 @@ impl Others {
 }
 
 /// Those whose names hold a key that is routed: its own sequence comes along when it moves.
-fn of_known_keys<'a>(plan: &Plan, left: impl Iterator<Item = &'a Named>) -> HashSet<String> {
+fn of_known_keys<'a>(plan: &Plan, left: impl Iterator<Item = &'a SequenceName>) -> HashSet<String> {
     let mut by_part: HashMap<String, Vec<&str>> = HashMap::new();
     for named in left {
         parts(&named.relname, |part| {
@@ -183,7 +183,7 @@ fn spelled(of: Ordered, part: &str) -> Option<String> {
 }
 
 /// Names for people: some of them, and how many there are besides.
-pub fn examples(named: &[Named]) -> String {
+pub fn examples(named: &[SequenceName]) -> String {
     let names = named.iter().map(|sequence| format!("{}.{}", sequence.schema, sequence.relname));
     some_of(&names.collect::<Vec<_>>())
 }

@@ -5,7 +5,7 @@
 //! raised where it can be, which gives no number out twice; where it cannot be, the check names it and stops nobody who accepts
 //! it. A function that writes there and reads nothing back draws no number for anybody else.
 
-use super::draw::{self, Named};
+use super::draw::{self, SequenceName};
 use super::names::names_in;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -19,7 +19,7 @@ const SERIAL_OF: &str = "pg_get_serial_sequence";
 
 /// A sequence, and a table that has its numbers.
 pub struct OfTable {
-    pub sequence: Named,
+    pub sequence: SequenceName,
     pub schema: String,
     pub table: String,
 }

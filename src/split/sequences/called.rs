@@ -1,12 +1,12 @@
 //! By which name a call of nextval() and the like draws: by one that is known, by one that it is told, or by one that a text puts together.
 
 use super::doings::Doings;
-use super::tokens::Token::{self, Sign, Word};
+use super::tokens::TextToken::{self, Sign, Word};
 use super::tokens::words;
 use std::collections::BTreeSet;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
+pub enum CallKind {
     /// Nothing of it is known.
     Open,
     /// A name that the function is told: it is followed where one that is told is known.
@@ -32,7 +32,10 @@ pub struct Context<'a> {
 pub const TOLD: &str = "$";
 
 /// How a sequence is named that a call draws from; None: as a sequence that is known.
-pub fn drawn(called: &[Token], Context { named, by_server, args, text }: &Context<'_>) -> Option<Kind> {
+pub fn drawn(
+    called: &[TextToken],
+    Context { named, by_server, args, text }: &Context<'_>,
+) -> Option<CallKind> {
     let begins = called.iter().position(|token| *token != Sign('(')).unwrap_or(called.len());
     let called = first_argument(&called[begins..]);
     let mut all = words(called);
@@ -54,34 +57,34 @@ pub fn drawn(called: &[Token], Context { named, by_server, args, text }: &Contex
         if is_told(&all) {
             all.insert(TOLD.to_owned());
         }
-        return Some(Kind::Made(all));
+        return Some(CallKind::Made(all));
     }
     if is_known(&all) || all.contains("pg_get_serial_sequence") && !named.is_empty() {
         return None;
     }
     if is_told(&all) {
-        return Some(Kind::Told);
+        return Some(CallKind::Told);
     }
     let doings = Doings::of(text);
     let mut sources = doings.with_sources(all.clone());
     if is_text || sources == all {
-        return Some(Kind::Open);
+        return Some(CallKind::Open);
     }
     let told = is_told(&sources);
     match doings.builds() {
         true => {
             sources.extend(told.then(|| TOLD.to_owned()));
-            Some(Kind::Made(sources))
+            Some(CallKind::Made(sources))
         }
         false if is_known(&sources) => None,
-        false => Some(if told { Kind::Told } else { Kind::Open }),
+        false => Some(if told { CallKind::Told } else { CallKind::Open }),
     }
 }
 
 /// Up to a comma that is within no parentheses.
-fn first_argument(called: &[Token]) -> &[Token] {
+fn first_argument(called: &[TextToken]) -> &[TextToken] {
     let mut depth = 0;
-    let is_end = |token: &Token| {
+    let is_end = |token: &TextToken| {
         match token {
             Sign('(' | '[') => depth += 1,
             Sign(')' | ']') => depth -= 1,

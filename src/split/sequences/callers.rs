@@ -35,7 +35,7 @@ fn with_parts(query: &str) -> String {
 
 /// Where something is that runs when clients write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Place {
+pub enum CodePlace {
     /// Of the table itself, or nowhere: what clients call.
     Table,
     View,
@@ -46,7 +46,7 @@ pub enum Place {
 }
 
 /// What a table's clients have called, or read, by writing to it.
-pub struct Caller {
+pub struct TableCaller {
     pub table: usize,
     /// Of which it is the default.
     pub column: Option<String>,
@@ -60,14 +60,14 @@ pub struct Caller {
     pub fills: BTreeSet<String>,
     /// The one that it fills, where it can be no other.
     pub fill: Option<String>,
-    pub place: Place,
+    pub place: CodePlace,
 }
 
-impl Caller {
-    pub fn new(table: usize, what: String, function: Option<String>) -> Caller {
+impl TableCaller {
+    pub fn new(table: usize, what: String, function: Option<String>) -> TableCaller {
         let (fills, fill) = (BTreeSet::new(), None);
-        let place = Place::Table;
-        Caller { table, column: None, what, function, text: None, sequence: None, fills, fill, place }
+        let place = CodePlace::Table;
+        TableCaller { table, column: None, what, function, text: None, sequence: None, fills, fill, place }
     }
 
     /// What its text is known by, beside functions, which are known by their numbers.
@@ -76,10 +76,10 @@ impl Caller {
     }
 }
 
-pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<Caller>> {
+pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<TableCaller>> {
     let tables = array_of(tables.iter().copied());
     let mut found = Vec::new();
-    for (query, place) in [(&CALLERS, Place::Table), (&VIEWS, Place::View)] {
+    for (query, place) in [(&CALLERS, CodePlace::Table), (&VIEWS, CodePlace::View)] {
         let rows = catalogs::ask(connection, query, &[Some(&tables)])?.rows;
         found.extend(rows.into_iter().filter_map(|row| caller(row, place)));
     }
@@ -87,9 +87,9 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<
 }
 
 /// The same of other tables, but for the views that show them.
-pub fn of_tables(connection: &mut Connection, tables: &str) -> Result<Vec<Caller>> {
+pub fn of_tables(connection: &mut Connection, tables: &str) -> Result<Vec<TableCaller>> {
     let rows = catalogs::ask(connection, &CALLERS, &[Some(tables)])?.rows;
-    Ok(rows.into_iter().filter_map(|row| caller(row, Place::Table)).collect())
+    Ok(rows.into_iter().filter_map(|row| caller(row, CodePlace::Table)).collect())
 }
 
 /// Where writes to tables and views lead.
@@ -113,10 +113,10 @@ pub fn closed(connection: &mut Connection, names: &[String]) -> Result<BTreeSet<
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-fn caller(mut row: Vec<Option<String>>, place: Place) -> Option<Caller> {
+fn caller(mut row: Vec<Option<String>>, place: CodePlace) -> Option<TableCaller> {
     row.resize(7, None);
     let [position, column, what, function, text, sequence, fills] = <[_; 7]>::try_from(row).ok()?;
-    Some(Caller {
+    Some(TableCaller {
         table: position?.parse::<usize>().ok()?.checked_sub(1)?,
         column,
         what: what?,

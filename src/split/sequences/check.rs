@@ -10,18 +10,18 @@ use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::sequences::beyond;
 use crate::split::sequences::by_key;
-use crate::split::sequences::doubts::Doubt;
-use crate::split::sequences::draw::Named;
+use crate::split::sequences::doubts::SequenceDoubt;
+use crate::split::sequences::draw::SequenceName;
 use crate::split::sequences::make;
 use crate::split::sequences::named;
-use crate::split::sequences::pair::Pair;
-use crate::split::sequences::pair::Problem;
+use crate::split::sequences::pair::SequencePair;
+use crate::split::sequences::pair::SequenceProblem;
 use crate::split::sequences::positions;
-use crate::split::sequences::positions::Position;
+use crate::split::sequences::positions::SequencePosition;
 use crate::split::sequences::survey;
-use crate::split::sequences::survey::Read;
 use crate::split::sequences::survey::Survey;
-use crate::split::sequences::survey::Tables;
+use crate::split::sequences::survey::SurveyRead;
+use crate::split::sequences::survey::TableNumbers;
 use crate::split::sequences::unfollowed::Unfollowed;
 use crate::words::counted;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
     (target, on_target): (&mut Connection, &Observation),
-) -> Result<(Vec<Finding>, [Read; 2])> {
+) -> Result<(Vec<Finding>, [SurveyRead; 2])> {
     let oids = |observation: &Observation| -> Vec<Option<String>> {
         observation.tables.iter().map(|table| table.oid.clone()).collect()
     };
@@ -44,7 +44,7 @@ pub fn check(
         all.iter().enumerate().map(|(position, oid)| oid.clone().filter(|_| is_on_both(position))).collect()
     };
     let (here, there) = (only(&here), only(&there));
-    let tables = Tables {
+    let tables = TableNumbers {
         source: here.iter().map(Option::as_deref).collect(),
         target: there.iter().map(Option::as_deref).collect(),
     };
@@ -57,7 +57,7 @@ pub fn check(
     let name_of = |table: Option<usize>| {
         table.and_then(|table| on_target.tables.get(table)).map(|table| table.name.as_str())
     };
-    let mut tell = |ok: bool, Problem { table, text, hint }: Problem| {
+    let mut tell = |ok: bool, SequenceProblem { table, text, hint }: SequenceProblem| {
         let text = match name_of(table) {
             Some(name) => format!("{name}: {text}"),
             None => text,
@@ -79,7 +79,11 @@ pub fn check(
         );
         tell(
             false,
-            Problem { table: None, text, hint: format!("Create it on the target. {}", make::MAY_MAKE) },
+            SequenceProblem {
+                table: None,
+                text,
+                hint: format!("Create it on the target. {}", make::MAY_MAKE),
+            },
         );
     }
     if let Some(first) = unknown.first() {
@@ -97,12 +101,13 @@ pub fn check(
             literal(&name),
             literal(&plan.keyspace)
         );
-        tell(true, Problem { table: None, text, hint });
+        tell(true, SequenceProblem { table: None, text, hint });
     }
     findings.extend(of_unknown_keys(plan, &undecided));
     for (remark, doubts) in [(Remark::SequencesOfFunctions, doubts.all), (Remark::Lacking, by_less)] {
-        let finding =
-            |Doubt { sequence, text }: Doubt| Finding::remark_of(plan.reverse_of, remark, &sequence, text);
+        let finding = |SequenceDoubt { sequence, text }: SequenceDoubt| {
+            Finding::remark_of(plan.reverse_of, remark, &sequence, text)
+        };
         findings.extend(doubts.into_iter().map(finding));
     }
     Ok((findings, read))
@@ -113,7 +118,7 @@ pub fn again(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
-    tables: &Tables<'_>,
+    tables: &TableNumbers<'_>,
 ) -> Result<Vec<Finding>> {
     let found = survey::survey(plan, source, target, tables)?;
     let mut findings = of_unfollowed(plan, &found.unfollowed);
@@ -146,7 +151,7 @@ fn of_unfollowed(plan: &Plan, unfollowed: &[Unfollowed]) -> Vec<Finding> {
 }
 
 /// Made for keys, perhaps for some that move: who knows of one says so, or that there is none.
-fn of_unknown_keys(plan: &Plan, undecided: &[Named]) -> Option<Finding> {
+fn of_unknown_keys(plan: &Plan, undecided: &[SequenceName]) -> Option<Finding> {
     let first = undecided.first()?;
     let text = format!(
         "functions may use {} of the source by names that they build: {}; it is not known whether one of them is used for a moving key and missing on the target: SELECT shard_sequence_add() adds one that is to be raised there",
@@ -168,12 +173,12 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
           WHERE NOT pg_has_role(c.relowner, 'USAGE') OR c.relpersistence = 'u'",
         &[Some(&names)],
     )?;
-    let of_target = |pair: &Pair, cell: usize| {
+    let of_target = |pair: &SequencePair, cell: usize| {
         let is_it =
             |row: &&Vec<Option<String>>| row.first().is_some_and(|oid| oid.as_deref() == Some(&pair.to.oid));
         odd.rows.iter().find(is_it).and_then(|row| row.get(cell).cloned().flatten())
     };
-    let mut readable: Vec<Pair> = Vec::new();
+    let mut readable: Vec<SequencePair> = Vec::new();
     for pair in &found.pairs {
         let name = &pair.to.name;
         let belongs = of_target(pair, 1).map(|owner| {
@@ -186,11 +191,11 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
             (text, format!("ALTER SEQUENCE {name} SET LOGGED on the target."))
         });
         match positions::not_to_be_set(pair).or(belongs).or(unlogged) {
-            Some((text, hint)) => found.problems.push(Problem { table: pair.table, text, hint }),
+            Some((text, hint)) => found.problems.push(SequenceProblem { table: pair.table, text, hint }),
             None => readable.push(pair.clone()),
         }
     }
-    let mut ask = |pairs: &[Pair]| {
+    let mut ask = |pairs: &[SequencePair]| {
         let asks = positions::questions(pairs).unwrap_or_default();
         source.undone(|source| target.undone(|target| positions::ask(source, target, pairs, &asks)))
     };
@@ -201,11 +206,13 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
             for pair in &readable {
                 match ask(std::slice::from_ref(pair)) {
                     Ok(all) => all.iter().for_each(|position| found.judge(pair, position)),
-                    Err(SplitError::Remote(error)) if error.is_verdict() => found.problems.push(Problem {
-                        table: pair.table,
-                        text: error.message,
-                        hint: "Grant the sequence's owner to the mover.".to_owned(),
-                    }),
+                    Err(SplitError::Remote(error)) if error.is_verdict() => {
+                        found.problems.push(SequenceProblem {
+                            table: pair.table,
+                            text: error.message,
+                            hint: "Grant the sequence's owner to the mover.".to_owned(),
+                        })
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -216,13 +223,13 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
 }
 
 impl Survey {
-    fn judge(&mut self, pair: &Pair, position: &Position) {
-        let problem = |(text, hint): (String, String)| Problem { table: pair.table, text, hint };
+    fn judge(&mut self, pair: &SequencePair, position: &SequencePosition) {
+        let problem = |(text, hint): (String, String)| SequenceProblem { table: pair.table, text, hint };
         if let Some(to_come) = positions::to_come(pair, position) {
             self.to_come.insert(pair.to.oid.clone(), to_come);
         }
         let by_less = positions::by_less(pair, position);
-        self.by_less.extend(by_less.map(|text| Doubt { sequence: pair.to.name.clone(), text }));
+        self.by_less.extend(by_less.map(|text| SequenceDoubt { sequence: pair.to.name.clone(), text }));
         match positions::unfit(pair, position).or_else(|| positions::used_up(pair, position)) {
             Some(why) if pair.is_sure => self.problems.push(problem(why)),
             Some((why, _)) => self.doubts.add_pair(pair, &why),

@@ -5,7 +5,7 @@ use crate::numbers::progression;
 
 /// Where a sequence is, and where it goes.
 #[derive(Clone, Copy)]
-pub struct State {
+pub struct CounterState {
     pub increment: i64,
     min: i64,
     max: i64,
@@ -21,12 +21,12 @@ pub struct State {
     is_held: bool,
 }
 
-impl State {
+impl CounterState {
     /// None: no server makes such a sequence.
-    pub fn read(numbers: &[i64]) -> Option<State> {
+    pub fn read(numbers: &[i64]) -> Option<CounterState> {
         let [increment, min, max, start, now, cache, is_called] = *numbers else { return None };
         let range = min..=max;
-        (increment != 0 && range.contains(&start) && range.contains(&now)).then_some(State {
+        (increment != 0 && range.contains(&start) && range.contains(&now)).then_some(CounterState {
             increment,
             min,
             max,
@@ -40,13 +40,13 @@ impl State {
     }
 
     /// What its column can hold: from minus the one to the other.
-    pub fn held(self, most: Option<i64>) -> State {
+    pub fn held(self, most: Option<i64>) -> CounterState {
         let Some(most) = most else { return self };
         let (min, max) = (
             self.min.max(-most).min(self.now).min(self.start),
             self.max.min(most).max(self.now).max(self.start),
         );
-        State { min, max, is_held: (min, max) != (self.min, self.max), ..self }
+        CounterState { min, max, is_held: (min, max) != (self.min, self.max), ..self }
     }
 
     /// The last value that it is raised to: half of what lies between its start and its end.
@@ -71,10 +71,10 @@ impl State {
     }
 
     /// The same once it was raised: it is there or further on, and what sessions had taken is void.
-    pub fn raised_to(self, wanted: i64) -> State {
+    pub fn raised_to(self, wanted: i64) -> CounterState {
         let (now, is_called) =
             if self.has_passed(wanted) { (self.now, self.is_called) } else { (wanted, false) };
-        State { now, is_called, taken_from: Some(now), ..self }
+        CounterState { now, is_called, taken_from: Some(now), ..self }
     }
 
     /// Where it is set for a source that is at a value.
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// The same once that has been done by twice the margin, where it is to be done at all.
-    pub fn after(self, value: i64) -> State {
+    pub fn after(self, value: i64) -> CounterState {
         if self.have_all_passed(self.beyond(value, 1)) { self } else { self.raised_to(self.wanted(value, 2)) }
     }
 
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// Whether it ends where another one does, or before.
-    pub fn ends_within(self, other: State) -> bool {
+    pub fn ends_within(self, other: CounterState) -> bool {
         if self.is_up() { self.max <= other.max } else { self.min >= other.min }
     }
 
@@ -108,12 +108,12 @@ impl State {
     }
 
     /// Numbers that were taken in advance begin where they were known to begin before, or later.
-    pub fn known_as(self, before: Option<State>) -> State {
-        State { taken_from: self.taken_from.or(before.and_then(|before| before.taken_from)), ..self }
+    pub fn known_as(self, before: Option<CounterState>) -> CounterState {
+        CounterState { taken_from: self.taken_from.or(before.and_then(|before| before.taken_from)), ..self }
     }
 
     /// Whether it has none of the numbers of another one: it is never raised to where that one is, out of its own.
-    pub fn is_apart_from(self, other: State) -> bool {
+    pub fn is_apart_from(self, other: CounterState) -> bool {
         progression::are_apart([self.min, self.max], [other.min, other.max])
     }
 
@@ -150,7 +150,7 @@ impl State {
 
     /// The same of all numbers that sessions have taken and not given out yet.
     pub fn have_all_passed(self, value: i64) -> bool {
-        self.taken_from.is_some_and(|from| State { now: from, ..self }.has_passed(value))
+        self.taken_from.is_some_and(|from| CounterState { now: from, ..self }.has_passed(value))
     }
 
     /// The first value of its own behind another: where each shard has its own remainder, so
@@ -165,7 +165,7 @@ impl State {
 }
 
 /// Why a sequence is not raised so far, and what to do about it.
-pub fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String, String)> {
+pub fn out_of_reach(state: CounterState, sequence: &str, value: i64) -> Option<(String, String)> {
     if state.is_held && (!state.reaches(value) || state.is_out_of_bounds(value)) {
         let end = if state.is_up() { state.max } else { state.min };
         let text = format!(
@@ -201,9 +201,9 @@ pub fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String,
 mod tests {
     use super::*;
 
-    fn state(increment: i64, now: i64) -> State {
+    fn state(increment: i64, now: i64) -> CounterState {
         let (min, max) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
-        State {
+        CounterState {
             increment,
             min,
             max,
@@ -231,13 +231,13 @@ mod tests {
         for (increment, now, wanted, own) in cases {
             assert_eq!(state(increment, now).next_of_its_own(wanted), own, "{increment}, {now}, {wanted}");
         }
-        let full = State { max: 1005, ..state(10, 2) };
+        let full = CounterState { max: 1005, ..state(10, 2) };
         assert_eq!(full.next_of_its_own(1004), 1004);
     }
 
     #[test]
     fn what_is_no_sequence_is_none() {
-        assert!(State::read(&[1, 1, 10, 1, 10, 1, 0]).is_some());
+        assert!(CounterState::read(&[1, 1, 10, 1, 10, 1, 0]).is_some());
         for numbers in [
             &[0, 1, 10, 1, 1, 1, 0][..],
             &[1, 10, 1, 1, 1, 1, 0],
@@ -245,13 +245,13 @@ mod tests {
             &[1, 1, 10, 1, 0, 1, 0],
             &[1, 1, 10, 1, 1],
         ] {
-            assert!(State::read(numbers).is_none(), "{numbers:?}");
+            assert!(CounterState::read(numbers).is_none(), "{numbers:?}");
         }
     }
 
     #[test]
     fn a_sequence_is_followed_to_the_half_of_its_range_and_of_its_column() {
-        let int = |now| State { max: i64::from(i32::MAX), ..state(1, now) };
+        let int = |now| CounterState { max: i64::from(i32::MAX), ..state(1, now) };
         assert_eq!(int(1).bound(), 1 << 30);
         // Where it is already does not move the bound.
         for now in [1, 1 << 29] {
@@ -260,7 +260,7 @@ mod tests {
         }
         // What has passed it needs no raise.
         assert!(!int(i64::from(i32::MAX)).is_out_of_bounds((1 << 30) + 1));
-        let started = State { start: 1 << 30, ..int(1 << 30) };
+        let started = CounterState { start: 1 << 30, ..int(1 << 30) };
         assert!(!started.is_out_of_bounds((1 << 30) + 1));
         assert!(state(-1, -1).is_out_of_bounds(i64::MIN + 1));
         assert!(!state(-1, -1).is_out_of_bounds(-1_000_000));
@@ -274,24 +274,27 @@ mod tests {
         let down = state(-1, -1).held(Some(32_767));
         assert_eq!(down.beyond(-32_700, 1), -32_733);
         // One that is small keeps half of what is left to it.
-        let tiny = State { max: 100, is_called: false, ..state(1, 1) };
+        let tiny = CounterState { max: 100, is_called: false, ..state(1, 1) };
         assert_eq!([tiny.left(), tiny.beyond(10, 1).into(), tiny.after(10).left()], [100, 55, 46]);
         assert_eq!(tiny.after(99).left(), 1);
-        let past = State { max: 100, ..state(1, 100) };
-        assert_eq!([past.after(10).left(), State { is_called: false, ..past }.after(10).left()], [0, 1]);
-        let tens = State { min: -1_000, ..state(-10, -5) };
+        let past = CounterState { max: 100, ..state(1, 100) };
+        assert_eq!(
+            [past.after(10).left(), CounterState { is_called: false, ..past }.after(10).left()],
+            [0, 1]
+        );
+        let tens = CounterState { min: -1_000, ..state(-10, -5) };
         assert_eq!((tens.left(), tens.after(-900).now(), tens.after(-900).left()), (99, -955, 5));
     }
 
     #[test]
     fn what_sessions_have_taken_in_advance_counts() {
-        let cached = State::read(&[1, 1, 10_000, 1, 5_000, 20, 1]).unwrap();
+        let cached = CounterState::read(&[1, 1, 10_000, 1, 5_000, 20, 1]).unwrap();
         assert!(cached.has_passed(5_000) && !cached.have_all_passed(1));
         let raised = cached.raised_to(2_000);
         assert!(raised.now() == 5_000 && raised.have_all_passed(5_000));
         // Further on, they begin no earlier.
-        let later = State::read(&[1, 1, 10_000, 1, 6_000, 20, 1]).unwrap().known_as(Some(raised));
+        let later = CounterState::read(&[1, 1, 10_000, 1, 6_000, 20, 1]).unwrap().known_as(Some(raised));
         assert!(later.have_all_passed(5_000) && !later.have_all_passed(5_001));
-        assert!(State::read(&[1, 1, 10_000, 1, 5_000, 1, 1]).unwrap().have_all_passed(5_000));
+        assert!(CounterState::read(&[1, 1, 10_000, 1, 5_000, 1, 1]).unwrap().have_all_passed(5_000));
     }
 }

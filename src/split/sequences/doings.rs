@@ -3,7 +3,7 @@
 
 use super::tokens::{
     RECORD,
-    Token::{self, Sign, Word},
+    TextToken::{self, Sign, Word},
     argument, assigned, begins, fields, listed, statement, tokens, words,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +108,7 @@ impl Doings {
     }
 
     /// A word that may be the name of a table.
-    fn name(&mut self, tokens: &[Token], at: usize, word: &str) {
+    fn name(&mut self, tokens: &[TextToken], at: usize, word: &str) {
         let mut first = at;
         while first >= 2 && tokens[first - 1] == Sign('.') && tokens[first - 2].word().is_some() {
             first -= 2;
@@ -226,7 +226,7 @@ impl Doings {
 }
 
 /// How a call of nextval() draws, by what is within its parentheses.
-fn draws(all: &[Token]) -> Draws {
+fn draws(all: &[TextToken]) -> Draws {
     let told = all.iter().position(|token| *token != Sign('(')).unwrap_or(all.len());
     let all = &all[told..];
     let is_called = |name: &str| all.first().is_some_and(|token| token.is(name));

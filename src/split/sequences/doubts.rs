@@ -1,11 +1,11 @@
 //! Sequences that functions may draw from, and nobody knows whether they do. They are raised where that can be done; what
 //! cannot be raised keeps no split from its cutover, and is named before, for the operator to accept.
 
-use super::draw::{By, Draw, Sequence};
-use super::pair::Pair;
+use super::draw::{Draw, Drawer, DrawnSequence};
+use super::pair::SequencePair;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub struct Doubt {
+pub struct SequenceDoubt {
     /// Qualified and quoted.
     pub sequence: String,
     pub text: String,
@@ -13,7 +13,7 @@ pub struct Doubt {
 
 #[derive(Default)]
 pub struct Doubts {
-    pub all: Vec<Doubt>,
+    pub all: Vec<SequenceDoubt>,
     /// Who may draw from which of the source, by their numbers.
     who: BTreeMap<String, String>,
 }
@@ -34,8 +34,13 @@ impl Doubts {
     /// Takes out those of the source that the mover may not read.
     pub fn set_closed_aside(&mut self, draws: &mut Vec<Draw>) {
         let may = draws.iter().filter_map(|draw| match &draw.by {
-            By::Perhaps(who) => Some((draw.sequence.oid.clone(), who.clone())),
-            By::Identity | By::Default | By::Owned | By::Function(_) | By::Said | By::Key => None,
+            Drawer::Perhaps(who) => Some((draw.sequence.oid.clone(), who.clone())),
+            Drawer::Identity
+            | Drawer::Default
+            | Drawer::Owned
+            | Drawer::Function(_)
+            | Drawer::Said
+            | Drawer::Key => None,
         });
         self.who = may.collect();
         let (closed, open): (Vec<Draw>, Vec<Draw>) =
@@ -47,7 +52,7 @@ impl Doubts {
     }
 
     /// The same of pairs that the mover could not raise, and of those whose numbers say nothing.
-    pub fn set_pairs_aside(&mut self, pairs: &mut Vec<Pair>) {
+    pub fn set_pairs_aside(&mut self, pairs: &mut Vec<SequencePair>) {
         pairs.retain(|pair| match why_not(pair).filter(|_| !pair.is_sure) {
             Some(why) => {
                 self.add_pair(pair, &why);
@@ -57,13 +62,13 @@ impl Doubts {
         });
     }
 
-    pub fn add_pair(&mut self, pair: &Pair, why: &str) {
+    pub fn add_pair(&mut self, pair: &SequencePair, why: &str) {
         if let Some(from) = pair.from.first() {
             self.add(from, &pair.to, why);
         }
     }
 
-    fn add(&mut self, of_source: &Sequence, sequence: &Sequence, why: &str) {
+    fn add(&mut self, of_source: &DrawnSequence, sequence: &DrawnSequence, why: &str) {
         if self.all.iter().any(|known| known.sequence == sequence.name) {
             return;
         }
@@ -72,11 +77,11 @@ impl Doubts {
             "{who} may use sequence {}, which is not raised on the target: {why}; if a number of it is in rows that move, it is given out again there",
             sequence.name
         );
-        self.all.push(Doubt { sequence: sequence.name.clone(), text });
+        self.all.push(SequenceDoubt { sequence: sequence.name.clone(), text });
     }
 }
 
-fn why_not(pair: &Pair) -> Option<String> {
+fn why_not(pair: &SequencePair) -> Option<String> {
     let to = &pair.to;
     if let Some(role) = &to.may_not {
         return Some(format!("role {role}, which owns the table, cannot set it"));

@@ -21,7 +21,7 @@ const FACTS: &str = include_str!("../../../sql/sequences/facts.sql");
 const PREPARED: &str = "sequences";
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sequence {
+pub struct DrawnSequence {
     pub oid: String,
     /// Qualified and quoted.
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Sequence {
 
 /// What draws from a sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum Drawer {
     /// The column is an identity.
     Identity,
     /// A default of the column, its partition's or its domain's.
@@ -63,8 +63,8 @@ pub struct Draw {
     pub table: Option<usize>,
     /// None: it is not known which it fills.
     pub column: Option<String>,
-    pub by: By,
-    pub sequence: Sequence,
+    pub by: Drawer,
+    pub sequence: DrawnSequence,
     /// An index allows each value of the column once, or it is not known.
     pub in_unique: bool,
     /// The greatest number that the column holds; None: any, or it is not known.
@@ -81,14 +81,14 @@ impl Draw {
     /// Whether PostgreSQL itself says which column it fills.
     pub fn is_of_column(&self) -> bool {
         match self.by {
-            By::Identity | By::Default | By::Owned => true,
-            By::Function(_) | By::Perhaps(_) | By::Said | By::Key => false,
+            Drawer::Identity | Drawer::Default | Drawer::Owned => true,
+            Drawer::Function(_) | Drawer::Perhaps(_) | Drawer::Said | Drawer::Key => false,
         }
     }
 
     /// Which column a trigger fills, its text may tell.
     pub fn is_of_trigger(&self) -> bool {
-        matches!(self.by, By::Function(_) | By::Perhaps(_)) && self.column.is_none()
+        matches!(self.by, Drawer::Function(_) | Drawer::Perhaps(_)) && self.column.is_none()
     }
 
     /// Whether it may fill a column of its table that its text names.
@@ -97,14 +97,14 @@ impl Draw {
     }
 
     pub fn is_sure(&self) -> bool {
-        !matches!(self.by, By::Perhaps(_))
+        !matches!(self.by, Drawer::Perhaps(_))
     }
 
     /// Whether a row that leaves the column out draws from it.
     pub fn is_drawn(&self) -> bool {
         match self.by {
-            By::Identity | By::Default => true,
-            By::Owned | By::Function(_) | By::Perhaps(_) | By::Said | By::Key => false,
+            Drawer::Identity | Drawer::Default => true,
+            Drawer::Owned | Drawer::Function(_) | Drawer::Perhaps(_) | Drawer::Said | Drawer::Key => false,
         }
     }
 }
@@ -150,23 +150,23 @@ pub fn read(rows: &Rows) -> Vec<Draw> {
         let [position, column, how, oid, name, schema, relname, cycles, may_not, in_unique, holds] =
             <[_; 11]>::try_from(row.clone()).ok()?;
         let by = match how.as_deref()? {
-            "identity" => By::Identity,
-            "default" => By::Default,
-            _ => By::Owned,
+            "identity" => Drawer::Identity,
+            "default" => Drawer::Default,
+            _ => Drawer::Owned,
         };
         Some(Draw {
             // The server counts from 1.
             table: Some(position?.parse::<usize>().ok()?.checked_sub(1)?),
             column: Some(column?),
             by,
-            sequence: Sequence {
+            sequence: DrawnSequence {
                 oid: number(oid?)?,
                 name: name?,
                 schema: schema?,
                 relname: relname?,
                 cycles: is_true(cycles.as_deref()),
                 may_not,
-                ..Sequence::default()
+                ..DrawnSequence::default()
             },
             in_unique: is_true(in_unique.as_deref()),
             holds: holds.and_then(|most| most.parse().ok()),
@@ -189,7 +189,7 @@ fn is_true(cell: Option<&str>) -> bool {
 
 /// What a sequence is called, and its number.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Named {
+pub struct SequenceName {
     pub oid: String,
     pub schema: String,
     pub relname: String,
@@ -199,29 +199,33 @@ pub struct Named {
 }
 
 /// Those of some schemas with one of some names.
-pub fn by_name(connection: &mut Connection, schemas: &[String], names: &[String]) -> Result<Vec<Named>> {
+pub fn by_name(
+    connection: &mut Connection,
+    schemas: &[String],
+    names: &[String],
+) -> Result<Vec<SequenceName>> {
     let lists = [text_array(schemas), text_array(names)];
     Ok(named(&catalogs::ask(connection, BY_NAME, &[Some(&lists[0]), Some(&lists[1]), Some("{}")])?))
 }
 
 /// Those that have some numbers.
-pub fn by_number(connection: &mut Connection, oids: &[String]) -> Result<Vec<Named>> {
+pub fn by_number(connection: &mut Connection, oids: &[String]) -> Result<Vec<SequenceName>> {
     let oids = text_array(oids);
     Ok(named(&catalogs::ask(connection, BY_NAME, &[Some("{}"), Some("{}"), Some(&oids)])?))
 }
 
-pub fn named(rows: &Rows) -> Vec<Named> {
+pub fn named(rows: &Rows) -> Vec<SequenceName> {
     rows.rows.iter().filter_map(|row| one_named(row)).collect()
 }
 
-pub fn one_named(row: &[Option<String>]) -> Option<Named> {
+pub fn one_named(row: &[Option<String>]) -> Option<SequenceName> {
     let [oid, schema, relname, owner, cycles] = <[_; 5]>::try_from(row.to_vec()).ok()?;
     let cycles = is_true(cycles.as_deref());
-    Some(Named { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner?, cycles })
+    Some(SequenceName { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner?, cycles })
 }
 
 /// For whom a sequence would be set.
-pub struct Asked<'a> {
+pub struct DrawContext<'a> {
     pub oid: &'a str,
     /// The number of the table whose owner is to be allowed to.
     pub table: Option<&'a str>,
@@ -230,7 +234,7 @@ pub struct Asked<'a> {
 }
 
 /// What is known of them; of one that is gone nothing.
-pub fn facts(connection: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<Sequence>>> {
+pub fn facts(connection: &mut Connection, asked: &[DrawContext<'_>]) -> Result<Vec<Option<DrawnSequence>>> {
     if asked.is_empty() {
         return Ok(Vec::new());
     }
@@ -243,7 +247,7 @@ pub fn facts(connection: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Opt
             <[_; 8]>::try_from(row).ok()?;
         let (cycles, is_closed) = (is_true(cycles.as_deref()), is_true(is_closed.as_deref()));
         let (oid, name, schema, relname) = (oid?, name?, schema?, relname?);
-        Some(Sequence { oid, name, schema, relname, cycles, may_not, is_closed, of_others })
+        Some(DrawnSequence { oid, name, schema, relname, cycles, may_not, is_closed, of_others })
     });
     // In the order that was asked in, without those that are gone.
     let mut next = found.next();

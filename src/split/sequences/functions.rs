@@ -4,11 +4,11 @@
 
 use super::body::{Body, body};
 use super::by_table::{self, OfTable};
-use super::callers::{self, Caller};
+use super::callers::{self, TableCaller};
 use super::doings::Doings;
-use super::draw::{self, Asked, By, Draw, Named};
-use super::reach::{Calls, Known, Reached, drawn};
-use super::unfollowed::{self, Judged, Key, Unfollowed, judge};
+use super::draw::{self, Draw, DrawContext, Drawer, SequenceName};
+use super::reach::{Calls, ReachableSequences, Reached, drawn};
+use super::unfollowed::{self, JudgedTexts, TableKeys, Unfollowed, judge};
 use super::writers::{self, Writers};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -24,20 +24,20 @@ const MOST_FUNCTIONS: usize = 5_000;
 
 /// What functions draw from, and what their texts name.
 #[derive(Default)]
-pub struct Found {
+pub struct FunctionFindings {
     pub draws: Vec<Draw>,
-    pub texts: Texts,
+    pub texts: FunctionTexts,
     /// What is done by what a table's writers have called, by the table's position.
     pub doings: BTreeMap<usize, Doings>,
     /// What gives keys values and is not followed.
     pub unfollowed: BTreeSet<Unfollowed>,
     /// Names among which are those of tables that keys are counted by.
     pub counted: BTreeSet<String>,
-    pub keys: Vec<Key>,
+    pub keys: Vec<TableKeys>,
 }
 
 #[derive(Default)]
-pub struct Texts {
+pub struct FunctionTexts {
     /// All names that are in them.
     pub words: BTreeSet<String>,
     /// Those that are not in comments.
@@ -51,13 +51,21 @@ pub struct Texts {
 }
 
 /// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
-pub fn find(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
+pub fn find(
+    connection: &mut Connection,
+    tables: &[Option<&str>],
+    schemas: &[String],
+) -> Result<FunctionFindings> {
     let callers = callers::find(connection, tables)?;
     look(connection, tables, schemas, &callers, &[])
 }
 
 /// The same of functions that write to the tables, and of which nobody knows whether they are called: they may draw.
-pub fn of_writers(connection: &mut Connection, tables: &[Option<&str>], schemas: &[String]) -> Result<Found> {
+pub fn of_writers(
+    connection: &mut Connection,
+    tables: &[Option<&str>],
+    schemas: &[String],
+) -> Result<FunctionFindings> {
     let Writers { callers, are_cut, ways, counters } = writers::find(connection, tables)?;
     let mut found = look(connection, tables, schemas, &callers, &ways)?;
     found.counted.extend(counters);
@@ -65,8 +73,8 @@ pub fn of_writers(connection: &mut Connection, tables: &[Option<&str>], schemas:
         found.are_more(tables, writers::MOST);
     }
     for draw in &mut found.draws {
-        if let By::Function(who) = &draw.by {
-            draw.by = By::Perhaps(who.clone());
+        if let Drawer::Function(who) = &draw.by {
+            draw.by = Drawer::Perhaps(who.clone());
         }
     }
     Ok(found)
@@ -77,9 +85,9 @@ fn look(
     connection: &mut Connection,
     tables: &[Option<&str>],
     schemas: &[String],
-    callers: &[Caller],
+    callers: &[TableCaller],
     ways: &[BTreeSet<String>],
-) -> Result<Found> {
+) -> Result<FunctionFindings> {
     let keys = unfollowed::keys(callers::keys(connection, tables)?, tables.len());
     let (mut bodies, are_cut) = if callers.is_empty() {
         (BTreeMap::new(), false)
@@ -92,8 +100,13 @@ fn look(
     let paths = callers::search_paths(connection)?;
     let (sequences, of_tables) = named(connection, schemas, &bodies, (&words, &listed), &paths)?;
     let perhaps = draw::by_name(connection, &paths, &listed)?;
-    let known =
-        Known { sequences: &sequences, perhaps: &perhaps, of_tables: &of_tables, schemas, paths: &paths };
+    let known = ReachableSequences {
+        sequences: &sequences,
+        perhaps: &perhaps,
+        of_tables: &of_tables,
+        schemas,
+        paths: &paths,
+    };
     let columns = callers::columns(connection, tables)?;
     let (mut all, mut all_named) = (Doings::default(), BTreeSet::new());
     for body in bodies.values_mut() {
@@ -104,7 +117,7 @@ fn look(
     let calls = Calls::new(&bodies);
     let reached = drawn(callers, &columns, &calls, &known);
     let closed = callers::closed(connection, &listed)?;
-    let Judged { unfollowed, counted } = judge(callers, &calls, &known, (&keys, ways), closed);
+    let JudgedTexts { unfollowed, counted } = judge(callers, &calls, &known, (&keys, ways), closed);
     let mut doings: BTreeMap<usize, Doings> = BTreeMap::new();
     for (table, of) in &reached.doings {
         doings.entry(*table).or_default().add_of_columns(of);
@@ -116,8 +129,8 @@ fn look(
     if ways.is_empty() {
         all.changed.extend(counted.iter().cloned());
     }
-    let texts = Texts { words, named: all_named, names, called, doings: all };
-    let mut found = Found { draws, texts, doings, unfollowed, counted, keys };
+    let texts = FunctionTexts { words, named: all_named, names, called, doings: all };
+    let mut found = FunctionFindings { draws, texts, doings, unfollowed, counted, keys };
     if are_cut {
         found.are_more(tables, MOST_FUNCTIONS);
     }
@@ -131,7 +144,7 @@ fn named(
     bodies: &BTreeMap<String, Body>,
     (words, listed): (&BTreeSet<String>, &[String]),
     paths: &[String],
-) -> Result<(Vec<Named>, Vec<OfTable>)> {
+) -> Result<(Vec<SequenceName>, Vec<OfTable>)> {
     // A text may name the schema, too.
     let places: BTreeSet<String> = schemas.iter().chain(listed).cloned().collect();
     let near: Vec<String> = places.iter().cloned().collect();
@@ -148,9 +161,9 @@ fn named(
     Ok((sequences, of_tables))
 }
 
-impl Found {
+impl FunctionFindings {
     fn are_more(&mut self, tables: &[Option<&str>], most: usize) {
-        let of_keys = self.keys.iter().map(Key::columns).enumerate();
+        let of_keys = self.keys.iter().map(TableKeys::columns).enumerate();
         let cut = of_keys.filter(|(table, _)| tables.get(*table).is_some_and(Option::is_some));
         self.unfollowed.extend(cut.map(|(table, columns)| Unfollowed::of_more(table, columns, most)));
     }
@@ -162,7 +175,7 @@ fn bodies(
     connection: &mut Connection,
     tables: &[Option<&str>],
     schemas: &[String],
-    callers: &[Caller],
+    callers: &[TableCaller],
 ) -> Result<(BTreeMap<String, Body>, bool)> {
     let unnamed = callers::unnamed(connection)?.rows;
     let mut found: BTreeMap<String, Body> = BTreeMap::new();
@@ -210,9 +223,9 @@ fn describe(
     tables: &[Option<&str>],
     found: Vec<Reached<'_>>,
 ) -> Result<Vec<Draw>> {
-    let asked: Vec<Asked<'_>> = found
+    let asked: Vec<DrawContext<'_>> = found
         .iter()
-        .map(|reached| Asked {
+        .map(|reached| DrawContext {
             oid: &reached.sequence.oid,
             table: tables.get(reached.caller.table).copied().flatten(),
             role: None,
@@ -230,7 +243,7 @@ fn describe(
             words,
             table: Some(caller.table),
             column: caller.column.clone(),
-            by: if is_sure { By::Function(who) } else { By::Perhaps(who) },
+            by: if is_sure { Drawer::Function(who) } else { Drawer::Perhaps(who) },
             sequence: sequence?,
             in_unique: true,
             holds: None,

@@ -1,7 +1,7 @@
 //! Sequences of moving keys that the target lacks: made there as they are on the source, for the same owner and with the same
 //! rights of those roles that both servers have.
 
-use super::pair::Wanted;
+use super::pair::WantedSequence;
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
@@ -13,7 +13,7 @@ const DEFINITION: &str = include_str!("../../../sql/sequences/definition.sql");
 const TYPES: [&str; 3] = ["smallint", "integer", "bigint"];
 const PRIVILEGES: [&str; 3] = ["SELECT", "UPDATE", "USAGE"];
 
-struct Definition {
+struct SequenceDefinition {
     oid: String,
     type_name: &'static str,
     /// Increment, least and greatest value, start, cache.
@@ -24,7 +24,10 @@ struct Definition {
 }
 
 /// What is wanted and how it is made, in the order that was asked in; what the source has no more is left out.
-fn definitions(source: &mut Connection, wanted: &[Wanted]) -> Result<Vec<(Wanted, Definition)>> {
+fn definitions(
+    source: &mut Connection,
+    wanted: &[WantedSequence],
+) -> Result<Vec<(WantedSequence, SequenceDefinition)>> {
     let oids: Vec<String> = wanted.iter().map(|wanted| wanted.from.sequence.oid.clone()).collect();
     let rows = catalogs::ask(source, DEFINITION, &[Some(&text_array(&oids))])?.rows;
     let mut found = Vec::new();
@@ -41,7 +44,7 @@ fn definitions(source: &mut Connection, wanted: &[Wanted]) -> Result<Vec<(Wanted
 }
 
 /// None: no server has such a one.
-fn read(row: &[Option<String>]) -> Option<Definition> {
+fn read(row: &[Option<String>]) -> Option<SequenceDefinition> {
     let [oid, type_name, rest @ ..] = row else { return None };
     let [numbers @ .., owner, grants] = rest else { return None };
     let numbers: Option<Vec<i64>> = numbers.iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
@@ -51,7 +54,7 @@ fn read(row: &[Option<String>]) -> Option<Definition> {
     let grants = grants.into_iter().filter_map(|(role, privilege)| {
         Some((role, PRIVILEGES.into_iter().find(|known| *known == privilege)?))
     });
-    Some(Definition {
+    Some(SequenceDefinition {
         oid: oid.clone()?,
         type_name,
         numbers: numbers?.try_into().ok()?,
@@ -70,7 +73,7 @@ fn roles(connection: &mut Connection, names: &BTreeSet<&str>) -> Result<BTreeSet
     Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-fn statement(wanted: &Wanted, made: &Definition, known: &BTreeSet<String>) -> String {
+fn statement(wanted: &WantedSequence, made: &SequenceDefinition, known: &BTreeSet<String>) -> String {
     let name = wanted.name();
     let [increment, min, max, start, cache] = made.numbers;
     let mut statements = vec![
@@ -97,7 +100,7 @@ fn statement(wanted: &Wanted, made: &Definition, known: &BTreeSet<String>) -> St
 }
 
 /// Makes them. What somebody else has made meanwhile is left as it is.
-pub fn make(source: &mut Connection, target: &mut Connection, wanted: &[Wanted]) -> Result<()> {
+pub fn make(source: &mut Connection, target: &mut Connection, wanted: &[WantedSequence]) -> Result<()> {
     let made = definitions(source, wanted)?;
     if made.is_empty() {
         return Ok(());
@@ -127,8 +130,8 @@ pub const MAY_MAKE: &str =
 pub fn may_not(
     source: &mut Connection,
     target: &mut Connection,
-    wanted: &[Wanted],
-) -> Result<Vec<(Wanted, String)>> {
+    wanted: &[WantedSequence],
+) -> Result<Vec<(WantedSequence, String)>> {
     let mut found = Vec::new();
     for (wanted, made) in definitions(source, wanted)? {
         let asked = target.query(

@@ -43,14 +43,14 @@ use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::words::some_of;
-use counter::State;
+use counter::CounterState;
 use draw::Draw;
 pub use pair::plainly_filled;
-use pair::{Pair, Problem};
+use pair::{SequencePair, SequenceProblem};
 pub use positions::{Ahead, IS_OTHER};
-use positions::{Position, Raised};
+use positions::{Raised, SequencePosition};
 use std::time::{Duration, Instant};
-use survey::{Survey, Tables};
+use survey::{Survey, TableNumbers};
 
 /// What asks where the sequences are that are known.
 const POSITIONS: &str = "positions";
@@ -64,31 +64,31 @@ const ALL: &str = "SELECT count(*), sum(seqrelid::int8), max(seqrelid::int8) FRO
 
 /// The sequences that were raised before the fence. Behind it both servers are asked again which they are, and in the
 /// same message how far these are.
-pub struct Known {
+pub struct RaisedSequences {
     /// All that the source has.
     all: Rows,
     of_columns: [Vec<Draw>; 2],
-    pairs: Vec<Pair>,
+    pairs: Vec<SequencePair>,
     lists: [String; 2],
     /// What asks the source and the target where they are; nothing, if there are none.
     asks: [String; 2],
     /// Where those of the target are at least.
-    reached: Vec<Option<State>>,
+    reached: Vec<Option<CounterState>>,
 }
 
 /// Raises every sequence of the target to where the source's is, plus a margin, and makes those of moving keys that it lacks. Until
 /// the deadline it waits for those who have drawn from one.
-pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<Known> {
+pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<RaisedSequences> {
     let mut plan = engine.plan.clone();
     plan.sequences = transaction(|| sequence::of(&plan.keyspace));
-    let tables = Tables {
+    let tables = TableNumbers {
         source: engine.tables.iter().map(|table| table.source.oid.as_deref()).collect(),
         target: engine.tables.iter().map(|table| table.target.oid.as_deref()).collect(),
     };
     let (control, target) = (&mut engine.control, &mut engine.target);
     let all = control.run(ALL)?;
     let found = complete(&plan, control, target, &tables)?;
-    let mut known = Known {
+    let mut known = RaisedSequences {
         all,
         lists: tables.lists(),
         of_columns: found.of_columns,
@@ -112,7 +112,7 @@ fn complete(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
-    tables: &Tables<'_>,
+    tables: &TableNumbers<'_>,
 ) -> Result<Survey> {
     let found = survey::survey(plan, source, target, tables)?;
     if let Some(problem) = found.problems.into_iter().next() {
@@ -122,7 +122,7 @@ fn complete(
         return Ok(Survey { problems: Vec::new(), ..found });
     }
     make::make(source, target, &found.to_make)?;
-    let names: Vec<String> = found.to_make.iter().map(pair::Wanted::name).collect();
+    let names: Vec<String> = found.to_make.iter().map(pair::WantedSequence::name).collect();
     let text = format!("created on the target, as the source has them: {}", some_of(&names));
     transaction(|| split::event(plan.id, None, None, &text));
     let found = survey::survey(plan, source, target, tables)?;
@@ -132,11 +132,11 @@ fn complete(
     }
 }
 
-fn failed(target: &Connection, Problem { text, hint, .. }: Problem) -> SplitError {
+fn failed(target: &Connection, SequenceProblem { text, hint, .. }: SequenceProblem) -> SplitError {
     SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
 }
 
-impl Known {
+impl RaisedSequences {
     /// Writers wait for the answers, and for no plan.
     fn prepare(&mut self, source: &mut Connection, target: &mut Connection) -> Result<()> {
         if let Some([of_source, of_target]) = positions::questions(&self.pairs) {
@@ -198,7 +198,12 @@ impl Known {
         self.raise_to(engine, &positions, deadline)
     }
 
-    fn raise_to(&mut self, engine: &mut Engine, positions: &[Position], deadline: Instant) -> Result<()> {
+    fn raise_to(
+        &mut self,
+        engine: &mut Engine,
+        positions: &[SequencePosition],
+        deadline: Instant,
+    ) -> Result<()> {
         let Raised { reached, .. } =
             positions::raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)?;
         self.reached = reached;
@@ -229,7 +234,7 @@ impl Known {
     }
 
     /// The source's are where they say, the target's where they were raised to.
-    fn positions_of(&self, source: &Connection, rows: &Rows) -> Result<Vec<Position>> {
+    fn positions_of(&self, source: &Connection, rows: &Rows) -> Result<Vec<SequencePosition>> {
         positions::with_reached((source, rows), &self.pairs, &self.reached)
     }
 }
@@ -266,7 +271,7 @@ pub fn raise_of_plan(plan: &Plan, source: &mut Connection, target: &mut Connecti
     plan.sequences = transaction(|| sequence::of(&plan.keyspace));
     let oids = [numbers(source, &plan, Side::Source)?, numbers(target, &plan, Side::Target)?];
     let [of_source, of_target] = &oids;
-    let tables = Tables {
+    let tables = TableNumbers {
         source: of_source.iter().map(Option::as_deref).collect(),
         target: of_target.iter().map(Option::as_deref).collect(),
     };

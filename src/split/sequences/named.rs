@@ -10,13 +10,13 @@ use crate::catalog::shard;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{ident_as_needed, text_array};
-use crate::schema::compare::{self, Difference};
+use crate::schema::compare::{self, SchemaDifference};
 use crate::schema::inventory;
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::plan::check::beside::rights;
 use crate::split::remark::Remark;
-use crate::split::sequences::functions::Texts;
+use crate::split::sequences::functions::FunctionTexts;
 use crate::split::sequences::named_rows;
 use crate::split::sequences::named_rows::Why;
 use crate::split::sequences::pair::Places;
@@ -182,7 +182,7 @@ fn made_otherwise(
     let given = inventory::of_tables(source, places.source, &here)?;
     let own = inventory::of_tables(target, places.target, &there)?;
     let mut by_table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for Difference { one, other } in compare::differences(&given, &own) {
+    for SchemaDifference { one, other } in compare::differences(&given, &own) {
         let object = one.or(other).filter(|object| object.is(&KINDS));
         if let Some((object, table)) = object.and_then(|object| Some((object, object.on_table.as_deref()?))) {
             by_table.entry(table).or_default().push(object.text());
@@ -247,7 +247,7 @@ fn things(session: &mut Connection, schemas: &[String], words: &[String]) -> Res
 }
 
 /// A function that can be read.
-struct Definition {
+struct FunctionDefinition {
     oid: String,
     schema: String,
     name: String,
@@ -263,13 +263,13 @@ fn otherwise(
     source: &mut Connection,
     target: &mut Connection,
     schemas: &[String],
-    texts: &Texts,
+    texts: &FunctionTexts,
 ) -> Result<Vec<Finding>> {
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
     let names: Vec<String> = texts.names.iter().cloned().collect();
     let is_renamed = places.source != places.target;
-    let key = |definition: &Definition, schema: String| (schema, definition.signature.clone());
-    let there: BTreeMap<(String, String), Definition> =
+    let key = |definition: &FunctionDefinition, schema: String| (schema, definition.signature.clone());
+    let there: BTreeMap<(String, String), FunctionDefinition> =
         definitions(target, &names, is_renamed.then_some(places.target))?
             .into_iter()
             .map(|definition| (key(&definition, definition.schema.clone()), definition))
@@ -335,12 +335,12 @@ fn definitions(
     session: &mut Connection,
     names: &[String],
     namespace: Option<&str>,
-) -> Result<Vec<Definition>> {
+) -> Result<Vec<FunctionDefinition>> {
     let names = text_array(names);
     let rows = catalogs::ask(session, DEFINITIONS, &[Some(&names), namespace])?.rows;
     let definition = |row: Vec<Option<String>>| {
         let [oid, schema, name, signature, says, callers] = <[_; 6]>::try_from(row).ok()?;
-        Some(Definition {
+        Some(FunctionDefinition {
             oid: oid?,
             schema: schema?,
             name: name?,

@@ -4,7 +4,7 @@
 
 use super::pair::Places;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::named::Named;
+use crate::agent::named::NamedThings;
 use crate::agent::observe;
 use crate::agent::owners;
 use crate::agent::session::Side;
@@ -221,9 +221,9 @@ fn rows(
     let found = session.undone(|session| {
         session.run(&format!("LOCK TABLE {name} IN ACCESS SHARE MODE"))?;
         match look(session, (plan, side), (schema, table), &name)? {
-            Look::Unread(why) => Ok(Err(why)),
-            Look::Empty => Ok(Ok(None)),
-            Look::May => session.query(&query, &[]).map(|rows| Ok(Some(rows))),
+            NamedRowsLook::Unread(why) => Ok(Err(why)),
+            NamedRowsLook::Empty => Ok(Ok(None)),
+            NamedRowsLook::May => session.query(&query, &[]).map(|rows| Ok(Some(rows))),
         }
     });
     match found {
@@ -242,7 +242,7 @@ fn rows(
 }
 
 /// What is known of a table, which is locked, before it is read.
-enum Look {
+enum NamedRowsLook {
     May,
     Empty,
     Unread(String),
@@ -253,7 +253,7 @@ fn look(
     (plan, side): (&Plan, Side),
     (schema, table): (&str, &str),
     name: &str,
-) -> std::result::Result<Look, RemoteError> {
+) -> std::result::Result<NamedRowsLook, RemoteError> {
     let trusted = match side {
         Side::Source => &plan.trusted[0],
         Side::Target => &plan.trusted[1],
@@ -263,18 +263,18 @@ fn look(
     let plain = session.query(PLAIN, &[Some(name), Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
     let is = |cell: &Option<String>| cell.as_deref() == Some("t");
     match plain.rows.first().map(Vec::as_slice) {
-        Some([is_plain, _, is_empty]) if is(is_plain) && is(is_empty) => return Ok(Look::Empty),
+        Some([is_plain, _, is_empty]) if is(is_plain) && is(is_empty) => return Ok(NamedRowsLook::Empty),
         Some([is_plain, None, _]) if is(is_plain) => {}
         Some([is_plain, Some(owner), _]) if is(is_plain) => {
             let why = format!("it belongs to {owner}, who owns none of the moving tables");
-            return Ok(Look::Unread(why));
+            return Ok(NamedRowsLook::Unread(why));
         }
-        None | Some(_) => return Ok(Look::Unread(NO_TABLE.to_owned())),
+        None | Some(_) => return Ok(NamedRowsLook::Unread(NO_TABLE.to_owned())),
     }
     let place = (vec![schema.to_owned()], vec![table.to_owned()]);
-    let code = owners::find_in(session, place, trusted, &Named::none())?.code;
+    let code = owners::find_in(session, place, trusted, &NamedThings::none())?.code;
     let why = |code: &owners::Code| {
         format!("the mover would run untrusted code of {}: {}", code.owner, code.text())
     };
-    Ok(code.first().map_or(Look::May, |code| Look::Unread(why(code))))
+    Ok(code.first().map_or(NamedRowsLook::May, |code| NamedRowsLook::Unread(why(code))))
 }

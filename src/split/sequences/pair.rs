@@ -3,16 +3,16 @@
 //!
 //! A column's numbers come from all sequences that fill it. So each of the target's is to be past each of the source's that does.
 
-use super::draw::{By, Draw, Sequence};
-use crate::catalog::split::Map;
+use super::draw::{Draw, Drawer, DrawnSequence};
+use crate::catalog::split::ColumnMap;
 use crate::remote::quote::ident;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A sequence of the target, and those of the source whose numbers it must not give out again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pair {
-    pub from: Vec<Sequence>,
-    pub to: Sequence,
+pub struct SequencePair {
+    pub from: Vec<DrawnSequence>,
+    pub to: DrawnSequence,
     /// Of the first table that it is of.
     pub table: Option<usize>,
     /// A number that comes again may be refused by an index.
@@ -25,7 +25,7 @@ pub struct Pair {
 
 /// What keeps a split from giving out each number once.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
+pub struct SequenceProblem {
     pub table: Option<usize>,
     pub text: String,
     pub hint: String,
@@ -33,7 +33,7 @@ pub struct Problem {
 
 /// What is to be found on the target by its name: nothing else is known of its counterpart there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct WantedSequence {
     pub from: Draw,
     /// The schema of the target where it would be.
     pub schema: String,
@@ -42,12 +42,12 @@ pub struct Wanted {
 }
 
 #[derive(Default, Debug)]
-pub struct Pairing {
-    pub pairs: Vec<Pair>,
-    pub wanted: Vec<Wanted>,
-    pub problems: Vec<Problem>,
+pub struct SequencePairing {
+    pub pairs: Vec<SequencePair>,
+    pub wanted: Vec<WantedSequence>,
+    pub problems: Vec<SequenceProblem>,
     /// What is worth a look.
-    pub remarks: Vec<Problem>,
+    pub remarks: Vec<SequenceProblem>,
 }
 
 /// The namespaces of both shards: a name in one of them is the same name in the other.
@@ -74,7 +74,7 @@ enum Filled<'a> {
     No,
 }
 
-fn filled<'a>(maps: &'a [Map], column: &str) -> Filled<'a> {
+fn filled<'a>(maps: &'a [ColumnMap], column: &str) -> Filled<'a> {
     match maps.iter().find(|map| map.column == column).map(|map| map.expression.as_deref()) {
         None => Filled::By(column.to_owned()),
         Some(None) => Filled::No,
@@ -83,7 +83,7 @@ fn filled<'a>(maps: &'a [Map], column: &str) -> Filled<'a> {
 }
 
 /// The column of the source that fills one of the target, as it is.
-pub fn plainly_filled(maps: &[Map], column: &str) -> Option<String> {
+pub fn plainly_filled(maps: &[ColumnMap], column: &str) -> Option<String> {
     match filled(maps, column) {
         Filled::By(name) => Some(name),
         Filled::Computed(_) | Filled::No => None,
@@ -113,8 +113,8 @@ fn plain_column(expression: &str) -> Option<String> {
 }
 
 /// `maps`: of each table.
-pub fn pair(from: &[Draw], to: &[Draw], maps: &[&[Map]], places: Places<'_>) -> Pairing {
-    let mut pairing = Pairing::default();
+pub fn pair(from: &[Draw], to: &[Draw], maps: &[&[ColumnMap]], places: Places<'_>) -> SequencePairing {
+    let mut pairing = SequencePairing::default();
     for there in to.iter().filter(|draw| draw.column.is_some()) {
         of_column(&mut pairing, from, there, maps);
     }
@@ -122,21 +122,21 @@ pub fn pair(from: &[Draw], to: &[Draw], maps: &[&[Map]], places: Places<'_>) -> 
     for there in to.iter().filter(|draw| draw.is_of_trigger() && draw.is_sure()) {
         of_trigger(&mut pairing, from, there, maps);
     }
-    for here in from.iter().filter(|draw| draw.by == By::Owned) {
+    for here in from.iter().filter(|draw| draw.by == Drawer::Owned) {
         without_counterpart(&mut pairing, here, from, to, maps, places);
     }
     by_functions(&mut pairing, from, to, places);
-    let named = from.iter().filter(|draw| matches!(draw.by, By::Said | By::Key | By::Perhaps(_)));
+    let named = from.iter().filter(|draw| matches!(draw.by, Drawer::Said | Drawer::Key | Drawer::Perhaps(_)));
     pairing.wanted.extend(named.map(|here| wanted(here, places)));
     pairing.pairs = merged(std::mem::take(&mut pairing.pairs));
     pairing
 }
 
-fn wanted(here: &Draw, places: Places<'_>) -> Wanted {
-    Wanted { schema: places.there(&here.sequence.schema), from: here.clone(), is_old: false }
+fn wanted(here: &Draw, places: Places<'_>) -> WantedSequence {
+    WantedSequence { schema: places.there(&here.sequence.schema), from: here.clone(), is_old: false }
 }
 
-fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]) {
+fn of_column(pairing: &mut SequencePairing, from: &[Draw], there: &Draw, maps: &[&[ColumnMap]]) {
     let (Some(table), Some(column)) = (there.table, &there.column) else { return };
     let of_table = maps.get(table).copied().unwrap_or_default();
     match filled(of_table, column) {
@@ -144,7 +144,7 @@ fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]
         Filled::Computed(expression) => {
             if there.is_drawn() {
                 let sequence = &there.sequence.name;
-                pairing.problems.push(Problem {
+                pairing.problems.push(SequenceProblem {
                     table: Some(table),
                     text: format!(
                         "column \"{column}\" is computed by {expression}, and sequence {sequence} fills it for the target's clients: the value that it has to reach is not known"
@@ -174,7 +174,7 @@ fn of_column(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]
 }
 
 /// A trigger of the target fills what it names, maybe, and on the source something else does.
-fn of_trigger(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]]) {
+fn of_trigger(pairing: &mut SequencePairing, from: &[Draw], there: &Draw, maps: &[&[ColumnMap]]) {
     let Some(table) = there.table else { return };
     let of_table = maps.get(table).copied().unwrap_or_default();
     let mut named = BTreeSet::new();
@@ -193,8 +193,8 @@ fn of_trigger(pairing: &mut Pairing, from: &[Draw], there: &Draw, maps: &[&[Map]
 }
 
 /// A serial's is drawn by the default and belongs to the column.
-fn each_once<'a>(draws: impl Iterator<Item = &'a Draw>) -> Vec<Sequence> {
-    let mut sequences: Vec<Sequence> = Vec::new();
+fn each_once<'a>(draws: impl Iterator<Item = &'a Draw>) -> Vec<DrawnSequence> {
+    let mut sequences: Vec<DrawnSequence> = Vec::new();
     for draw in draws {
         if !sequences.iter().any(|known| known.oid == draw.sequence.oid) {
             sequences.push(draw.sequence.clone());
@@ -203,9 +203,9 @@ fn each_once<'a>(draws: impl Iterator<Item = &'a Draw>) -> Vec<Sequence> {
     sequences
 }
 
-impl Pairing {
-    fn passes(&mut self, from: Vec<Sequence>, there: &Draw, is_sure: bool) {
-        self.pairs.push(Pair {
+impl SequencePairing {
+    fn passes(&mut self, from: Vec<DrawnSequence>, there: &Draw, is_sure: bool) {
+        self.pairs.push(SequencePair {
             from,
             to: there.sequence.clone(),
             table: there.table,
@@ -217,7 +217,7 @@ impl Pairing {
 }
 
 /// Rows come with numbers of which no sequence of the source is known: where the target's has to go on, nobody can say.
-fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -> Option<Problem> {
+fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -> Option<SequenceProblem> {
     let may_fill = |here: &Draw| {
         here.is_sure()
             && here.table == Some(table)
@@ -227,7 +227,7 @@ fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -
         return None;
     }
     let sequence = &there.sequence.name;
-    Some(Problem {
+    Some(SequenceProblem {
         table: Some(table),
         text: format!(
             "sequence {sequence} fills column \"{column}\" on the target alone: it is not raised past the numbers that rows bring"
@@ -240,11 +240,11 @@ fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -
 
 /// A sequence that belongs to a column which nothing fills by itself: clients draw from it, by its name.
 fn without_counterpart(
-    pairing: &mut Pairing,
+    pairing: &mut SequencePairing,
     here: &Draw,
     from: &[Draw],
     to: &[Draw],
-    maps: &[&[Map]],
+    maps: &[&[ColumnMap]],
     places: Places<'_>,
 ) {
     let same = |draw: &Draw| draw.table == here.table && draw.column == here.column;
@@ -263,20 +263,20 @@ fn without_counterpart(
             })
     };
     let is_there = if is_old {
-        to.iter().any(|there| there.by == By::Owned && is_filled_by_it(there))
+        to.iter().any(|there| there.by == Drawer::Owned && is_filled_by_it(there))
     } else {
         to.iter().any(is_filled_by_it)
     };
     if !is_there {
-        pairing.wanted.push(Wanted { is_old, ..wanted(here, places) });
+        pairing.wanted.push(WantedSequence { is_old, ..wanted(here, places) });
     }
 }
 
 /// By name, of the same table's functions; the last one of each side is the other's counterpart.
-fn by_functions(pairing: &mut Pairing, from: &[Draw], to: &[Draw], places: Places<'_>) {
+fn by_functions(pairing: &mut SequencePairing, from: &[Draw], to: &[Draw], places: Places<'_>) {
     fn named(draws: &[Draw]) -> BTreeMap<usize, Vec<&Draw>> {
         let mut by_table: BTreeMap<usize, Vec<&Draw>> = BTreeMap::new();
-        for draw in draws.iter().filter(|draw| matches!(draw.by, By::Function(_))) {
+        for draw in draws.iter().filter(|draw| matches!(draw.by, Drawer::Function(_))) {
             let Some(table) = draw.table else { continue };
             let known = by_table.entry(table).or_default();
             if !known.iter().any(|other| other.sequence.oid == draw.sequence.oid) {
@@ -306,14 +306,14 @@ fn by_functions(pairing: &mut Pairing, from: &[Draw], to: &[Draw], places: Place
                 let is_filled = |there: &Draw| {
                     there.is_drawn() && there.table == here.table && there.column == here.column
                 };
-                Wanted { is_old: to.iter().any(is_filled), ..wanted(here, places) }
+                WantedSequence { is_old: to.iter().any(is_filled), ..wanted(here, places) }
             })),
         }
     }
 }
 
-fn of_function(here: &Draw, there: &Draw) -> Pair {
-    Pair {
+fn of_function(here: &Draw, there: &Draw) -> SequencePair {
+    SequencePair {
         from: vec![here.sequence.clone()],
         to: there.sequence.clone(),
         table: there.table,
@@ -324,8 +324,8 @@ fn of_function(here: &Draw, there: &Draw) -> Pair {
 }
 
 /// Each sequence of the target once. Of what is known in several ways, one may be set if it may by any.
-pub fn merged(pairs: Vec<Pair>) -> Vec<Pair> {
-    let mut all: Vec<Pair> = Vec::new();
+pub fn merged(pairs: Vec<SequencePair>) -> Vec<SequencePair> {
+    let mut all: Vec<SequencePair> = Vec::new();
     for pair in pairs {
         match all.iter_mut().find(|known| known.to.oid == pair.to.oid) {
             None => all.push(pair),
@@ -347,7 +347,7 @@ pub fn merged(pairs: Vec<Pair>) -> Vec<Pair> {
     all
 }
 
-impl Wanted {
+impl WantedSequence {
     /// Qualified and quoted.
     pub fn name(&self) -> String {
         format!("{}.{}", ident(&self.schema), ident(&self.from.sequence.relname))
@@ -356,14 +356,14 @@ impl Wanted {
     /// What is known to draw from it.
     pub fn why(&self) -> String {
         match (&self.from.by, &self.from.column) {
-            (By::Function(who), _) => format!("{who} names it"),
-            (By::Perhaps(who), _) => format!("{who} may use it"),
-            (By::Said, _) => "shard_sequence_add() names it".to_owned(),
-            (By::Key, _) => "its name holds a key that moves".to_owned(),
-            (By::Identity | By::Default | By::Owned, Some(column)) => {
+            (Drawer::Function(who), _) => format!("{who} names it"),
+            (Drawer::Perhaps(who), _) => format!("{who} may use it"),
+            (Drawer::Said, _) => "shard_sequence_add() names it".to_owned(),
+            (Drawer::Key, _) => "its name holds a key that moves".to_owned(),
+            (Drawer::Identity | Drawer::Default | Drawer::Owned, Some(column)) => {
                 format!("it belongs to column \"{column}\"")
             }
-            (By::Identity | By::Default | By::Owned, None) => "it belongs to a column".to_owned(),
+            (Drawer::Identity | Drawer::Default | Drawer::Owned, None) => "it belongs to a column".to_owned(),
         }
     }
 }
@@ -373,18 +373,18 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
-    fn sequence(name: &str) -> Sequence {
+    fn sequence(name: &str) -> DrawnSequence {
         let (schema, relname) = name.split_once('.').unwrap();
-        Sequence {
+        DrawnSequence {
             oid: name.into(),
             name: name.into(),
             schema: schema.into(),
             relname: relname.into(),
-            ..Sequence::default()
+            ..DrawnSequence::default()
         }
     }
 
-    fn draw(column: Option<&str>, by: By, name: &str) -> Draw {
+    fn draw(column: Option<&str>, by: Drawer, name: &str) -> Draw {
         Draw {
             table: Some(0),
             column: column.map(str::to_owned),
@@ -400,33 +400,37 @@ mod tests {
 
     const PLACES: Places<'_> = Places { source: "a", target: "b" };
 
-    fn pairs(from: &[Draw], to: &[Draw], maps: &[Map]) -> Vec<(Vec<String>, String)> {
+    fn pairs(from: &[Draw], to: &[Draw], maps: &[ColumnMap]) -> Vec<(Vec<String>, String)> {
         let all = pair(from, to, &[maps], PLACES).pairs;
         all.into_iter()
             .map(|pair| (pair.from.into_iter().map(|from| from.name).collect(), pair.to.name))
             .collect()
     }
 
-    fn map(column: &str, expression: &str) -> Map {
-        Map { column: column.into(), expression: Some(expression.into()) }
+    fn map(column: &str, expression: &str) -> ColumnMap {
+        ColumnMap { column: column.into(), expression: Some(expression.into()) }
     }
 
     #[test]
     fn all_sequences_of_a_column_are_passed_whatever_they_are_called() {
-        let from = [draw(Some("id"), By::Owned, "a.a_old"), draw(Some("id"), By::Identity, "a.z_new")];
+        let from =
+            [draw(Some("id"), Drawer::Owned, "a.a_old"), draw(Some("id"), Drawer::Identity, "a.z_new")];
         let both = || vec!["a.a_old".to_owned(), "a.z_new".to_owned()];
-        assert_eq!(pairs(&from, &[draw(Some("id"), By::Identity, "b.x")], &[]), [(both(), "b.x".to_owned())]);
-        let to = [draw(Some("id"), By::Identity, "b.a"), draw(Some("id"), By::Owned, "b.z")];
+        assert_eq!(
+            pairs(&from, &[draw(Some("id"), Drawer::Identity, "b.x")], &[]),
+            [(both(), "b.x".to_owned())]
+        );
+        let to = [draw(Some("id"), Drawer::Identity, "b.a"), draw(Some("id"), Drawer::Owned, "b.z")];
         assert_eq!(pairs(&from, &to, &[]), [(both(), "b.a".to_owned()), (both(), "b.z".to_owned())]);
         // A serial is drawn and belongs to its column: that is one.
-        let serial = [draw(Some("id"), By::Default, "a.s"), draw(Some("id"), By::Owned, "a.s")];
-        assert_eq!(pairs(&serial, &[draw(Some("id"), By::Identity, "b.x")], &[])[0].0.len(), 1);
+        let serial = [draw(Some("id"), Drawer::Default, "a.s"), draw(Some("id"), Drawer::Owned, "a.s")];
+        assert_eq!(pairs(&serial, &[draw(Some("id"), Drawer::Identity, "b.x")], &[])[0].0.len(), 1);
     }
 
     #[test]
     fn a_sequence_follows_the_mapping_of_its_column() {
-        let from = [draw(Some("old"), By::Identity, "a.s"), draw(Some("Odd"), By::Identity, "a.odd")];
-        let to = [draw(Some("new"), By::Identity, "b.s")];
+        let from = [draw(Some("old"), Drawer::Identity, "a.s"), draw(Some("Odd"), Drawer::Identity, "a.odd")];
+        let to = [draw(Some("new"), Drawer::Identity, "b.s")];
         for expression in ["old", " (old) ", "t.old", "OLD::bigint", "(\"old\"::int)::bigint"] {
             assert_eq!(pairs(&from, &to, &[map("new", expression)]).len(), 1, "{expression}");
         }
@@ -435,14 +439,14 @@ mod tests {
             let pairing = pair(&from, &to, &[&[map("new", expression)]], PLACES);
             assert!(pairing.pairs.is_empty() && pairing.problems.len() == 1, "{expression}");
         }
-        let left_out = [Map { column: "new".into(), expression: None }];
+        let left_out = [ColumnMap { column: "new".into(), expression: None }];
         let pairing = pair(&from, &to, &[&left_out], PLACES);
         assert!(pairing.pairs.is_empty() && pairing.problems.is_empty());
     }
 
     #[test]
     fn of_functions_names_count_and_the_last_one() {
-        let by = |name| draw(None, By::Function("trigger".into()), name);
+        let by = |name| draw(None, Drawer::Function("trigger".into()), name);
         let from = [by("a.one"), by("a.two"), by("c.three")];
         let to = [by("b.two"), by("c.three"), by("b.other")];
         let all = pairs(&from, &to, &[]);
@@ -450,7 +454,7 @@ mod tests {
         assert_eq!(named, [("a.two", "b.two"), ("c.three", "c.three"), ("a.one", "b.other")]);
         // Which of two it is nobody knows: it is looked for by its name.
         let pairing = pair(&from[..2], &to[1..], &[&[]], PLACES);
-        let wanted: Vec<String> = pairing.wanted.iter().map(Wanted::name).collect();
+        let wanted: Vec<String> = pairing.wanted.iter().map(WantedSequence::name).collect();
         assert_eq!(wanted, ["\"b\".\"one\"", "\"b\".\"two\""]);
     }
 
@@ -458,9 +462,9 @@ mod tests {
     fn a_column_is_filled_by_a_function_on_one_side_and_by_itself_on_the_other() {
         let by = |column: Option<&str>, name: &str, words: &[&str]| Draw {
             words: Rc::new(words.iter().map(|word| (*word).to_owned()).collect()),
-            ..draw(column, By::Function("f".into()), name)
+            ..draw(column, Drawer::Function("f".into()), name)
         };
-        let serial = |name: &str| [draw(Some("id"), By::Default, name)];
+        let serial = |name: &str| [draw(Some("id"), Drawer::Default, name)];
         let passed = || [(vec!["a.s".to_owned()], "b.t".to_owned())];
         assert_eq!(pairs(&[by(Some("id"), "a.s", &[])], &serial("b.t"), &[]), passed());
         assert_eq!(pairs(&serial("a.s"), &[by(Some("id"), "b.t", &[])], &[]), passed());
@@ -471,12 +475,12 @@ mod tests {
 
     #[test]
     fn what_clients_draw_from_by_its_name_has_to_be_there() {
-        let owned = draw(Some("id"), By::Owned, "a.s");
+        let owned = draw(Some("id"), Drawer::Owned, "a.s");
         let wanted = |to: &[Draw]| pair(std::slice::from_ref(&owned), to, &[&[]], PLACES).wanted.len();
-        assert_eq!((wanted(&[]), wanted(&[draw(Some("id"), By::Owned, "b.s")])), (1, 0));
+        assert_eq!((wanted(&[]), wanted(&[draw(Some("id"), Drawer::Owned, "b.s")])), (1, 0));
         // An old one beside an identity can be done without.
-        let both = [owned.clone(), draw(Some("id"), By::Identity, "a.i")];
-        let pairing = pair(&both, &[draw(Some("id"), By::Identity, "b.i")], &[&[]], PLACES);
-        assert!(matches!(pairing.wanted.as_slice(), [Wanted { is_old: true, .. }]), "{pairing:?}");
+        let both = [owned.clone(), draw(Some("id"), Drawer::Identity, "a.i")];
+        let pairing = pair(&both, &[draw(Some("id"), Drawer::Identity, "b.i")], &[&[]], PLACES);
+        assert!(matches!(pairing.wanted.as_slice(), [WantedSequence { is_old: true, .. }]), "{pairing:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! Where sequences are, and how those of the target are raised: only upwards, under the lock that ALTER SEQUENCE takes. Read and
 //! set apart, ids were given out twice.
 
-use super::counter::{State, out_of_reach};
-use super::draw::{Sequence, no_numbers};
-use super::pair::Pair;
-use super::survey::ToCome;
+use super::counter::{CounterState, out_of_reach};
+use super::draw::{DrawnSequence, no_numbers};
+use super::pair::SequencePair;
+use super::survey::NumbersToCome;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
 use crate::numbers::look;
@@ -26,16 +26,16 @@ pub enum Ahead {
 }
 
 /// Where the sequences of a pair are; None: it is not there any more.
-pub struct Position {
-    pub from: Vec<State>,
-    pub to: Option<State>,
+pub struct SequencePosition {
+    pub from: Vec<CounterState>,
+    pub to: Option<CounterState>,
     /// Numbers of the source's that another sequence of the target stands for, by a range of its own: this one is not raised among
     /// them, and ends before they begin.
     others: Vec<[i64; 2]>,
 }
 
 /// What the source is asked and what the target, where each of the sequences is; None: there are none.
-pub fn questions(pairs: &[Pair]) -> Option<[String; 2]> {
+pub fn questions(pairs: &[SequencePair]) -> Option<[String; 2]> {
     if pairs.is_empty() {
         return None;
     }
@@ -43,7 +43,7 @@ pub fn questions(pairs: &[Pair]) -> Option<[String; 2]> {
     Some([from, question(pairs.iter().map(|pair| &pair.to))])
 }
 
-fn question<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> String {
+fn question<'a>(sequences: impl Iterator<Item = &'a DrawnSequence>) -> String {
     let parts = sequences.enumerate().map(|(number, sequence)| {
         let name = &sequence.name;
         format!("SELECT {number}, {}::regclass, last_value, is_called::int FROM {name}", literal(name))
@@ -56,7 +56,7 @@ fn question<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> String {
 }
 
 /// What fails where a name has come to be of something else since it was known.
-pub fn still_sequences<'a>(sequences: impl Iterator<Item = &'a Sequence> + Clone) -> String {
+pub fn still_sequences<'a>(sequences: impl Iterator<Item = &'a DrawnSequence> + Clone) -> String {
     look::still_sequences(sequences.map(|sequence| (sequence.oid.as_str(), sequence.name.as_str())))
 }
 
@@ -66,9 +66,9 @@ pub const IS_OTHER: &str = "22003";
 pub fn ask(
     source: &mut Connection,
     target: &mut Connection,
-    pairs: &[Pair],
+    pairs: &[SequencePair],
     [of_source, of_target]: &[String; 2],
-) -> Result<Vec<Position>> {
+) -> Result<Vec<SequencePosition>> {
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
@@ -81,22 +81,22 @@ pub fn ask(
 pub fn read(
     (source, from): (&Connection, &Rows),
     (target, to): (&Connection, &Rows),
-    pairs: &[Pair],
-) -> Result<Vec<Position>> {
+    pairs: &[SequencePair],
+) -> Result<Vec<SequencePosition>> {
     let there = pairs.iter().enumerate().map(|(number, pair)| {
         let state = state_of(target, to, number, &pair.to.name)?;
         Ok(state.map(|state| state.held(pair.holds)))
     });
-    let there: Vec<Option<State>> = there.collect::<Result<_>>()?;
+    let there: Vec<Option<CounterState>> = there.collect::<Result<_>>()?;
     with_reached((source, from), pairs, &there)
 }
 
 /// By what the source says now, and where the target's were raised to.
 pub fn with_reached(
     (source, from): (&Connection, &Rows),
-    pairs: &[Pair],
-    reached: &[Option<State>],
-) -> Result<Vec<Position>> {
+    pairs: &[SequencePair],
+    reached: &[Option<CounterState>],
+) -> Result<Vec<SequencePosition>> {
     let mut number = 0;
     let mut all = Vec::with_capacity(pairs.len());
     for pair in pairs {
@@ -109,16 +109,16 @@ pub fn with_reached(
         }
         all.push(states);
     }
-    let has_another = |at: usize, oid: &str, from: State| {
+    let has_another = |at: usize, oid: &str, from: CounterState| {
         all.iter().zip(reached).enumerate().any(|(other, (states, to))| {
             other != at
                 && to.is_some_and(|to| to.is_apart_from(from))
                 && states.iter().any(|(of, _)| *of == oid)
         })
     };
-    let of = |at: usize, states: &[(&str, State)], to: Option<State>| {
-        let is_among = |from: State| to.is_some_and(|to| !to.is_apart_from(from));
-        let mut position = Position { from: Vec::new(), to, others: Vec::new() };
+    let of = |at: usize, states: &[(&str, CounterState)], to: Option<CounterState>| {
+        let is_among = |from: CounterState| to.is_some_and(|to| !to.is_apart_from(from));
+        let mut position = SequencePosition { from: Vec::new(), to, others: Vec::new() };
         for (oid, from) in states {
             if is_among(*from) && has_another(at, oid, *from) {
                 position.others.push(from.range())
@@ -132,16 +132,21 @@ pub fn with_reached(
     Ok(positions.map(|(at, (states, to))| of(at, states, *to)).collect())
 }
 
-fn state_of(connection: &Connection, rows: &Rows, number: usize, sequence: &str) -> Result<Option<State>> {
+fn state_of(
+    connection: &Connection,
+    rows: &Rows,
+    number: usize,
+    sequence: &str,
+) -> Result<Option<CounterState>> {
     let number = number.to_string();
     let of_it = |row: &&Vec<Option<String>>| row.first().is_some_and(|cell| cell.as_deref() == Some(&number));
     let Some(row) = rows.rows.iter().find(of_it) else { return Ok(None) };
     let numbers: Option<Vec<i64>> = row[1..].iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
-    let state = numbers.and_then(|numbers| State::read(&numbers));
+    let state = numbers.and_then(|numbers| CounterState::read(&numbers));
     Ok(Some(state.ok_or_else(|| no_numbers(connection, sequence, &row[1..]))?))
 }
 
-impl Position {
+impl SequencePosition {
     /// The number that the target's must not give out, nor any before it; None: there is nothing on either side, or it has numbers of its own. The error: the
     /// source's count the other way.
     pub fn value(&self, sequence: &str) -> std::result::Result<Option<i64>, (String, String)> {
@@ -162,7 +167,7 @@ impl Position {
 }
 
 /// Why it is not raised, and what to do about it.
-pub fn not_to_be_set(pair: &Pair) -> Option<(String, String)> {
+pub fn not_to_be_set(pair: &SequencePair) -> Option<(String, String)> {
     let (name, owner) = (&pair.to.name, pair.to.may_not.as_ref()?);
     let who = if pair.table.is_some() { "which owns the table" } else { "for which it would be raised" };
     let text = format!("sequence {name} cannot be set by role {owner}, {who}");
@@ -173,7 +178,7 @@ pub fn not_to_be_set(pair: &Pair) -> Option<(String, String)> {
 }
 
 /// Why the target's cannot be past the source's, and what to do about it.
-pub fn unfit(pair: &Pair, position: &Position) -> Option<(String, String)> {
+pub fn unfit(pair: &SequencePair, position: &SequencePosition) -> Option<(String, String)> {
     let sequence = &pair.to.name;
     match position.value(sequence) {
         Err(why) => Some(why),
@@ -183,7 +188,7 @@ pub fn unfit(pair: &Pair, position: &Position) -> Option<(String, String)> {
 }
 
 /// Which numbers the target's is yet to give out once it is raised; None: none, or it is not known.
-pub fn to_come(pair: &Pair, position: &Position) -> Option<ToCome> {
+pub fn to_come(pair: &SequencePair, position: &SequencePosition) -> Option<NumbersToCome> {
     let (state, value) = (position.to?, position.value(&pair.to.name).ok()?);
     let range = value.map_or(state, |value| state.after(value)).to_come()?;
     // Of those that count down nobody looks what is beyond the source's.
@@ -193,11 +198,11 @@ pub fn to_come(pair: &Pair, position: &Position) -> Option<ToCome> {
         && position.others.is_empty()
         && position.from.iter().any(|from| from.is_up() && state.ends_within(*from));
     let of_others = position.others.iter().map(|of| of[0]).min().filter(|_| state.is_up());
-    Some(ToCome { range, is_up: state.is_up(), is_as_of_source, of_others })
+    Some(NumbersToCome { range, is_up: state.is_up(), is_as_of_source, of_others })
 }
 
 /// Who takes each number for so many as the source's goes on by, as mappers of objects do, would take some twice.
-pub fn by_less(pair: &Pair, position: &Position) -> Option<String> {
+pub fn by_less(pair: &SequencePair, position: &SequencePosition) -> Option<String> {
     let there = position.to?.increment;
     let here = position.from.iter().map(|state| state.increment).max_by_key(|step| step.unsigned_abs())?;
     (there.unsigned_abs() < here.unsigned_abs()).then(|| {
@@ -210,7 +215,7 @@ pub fn by_less(pair: &Pair, position: &Position) -> Option<String> {
 }
 
 /// Clients may name it.
-pub fn otherwise_called(pair: &Pair) -> Option<(String, String)> {
+pub fn otherwise_called(pair: &SequencePair) -> Option<(String, String)> {
     let (name, here) = (&pair.to.name, pair.from.first()?);
     let is_called_so = pair.from.iter().any(|from| from.relname == pair.to.relname);
     (!is_called_so).then(|| {
@@ -228,13 +233,13 @@ pub fn otherwise_called(pair: &Pair) -> Option<(String, String)> {
 const FEW: i128 = 1_000;
 
 /// A sequence of the target that has no number left once it is raised, or none by now.
-pub fn used_up(pair: &Pair, position: &Position) -> Option<(String, String)> {
+pub fn used_up(pair: &SequencePair, position: &SequencePosition) -> Option<(String, String)> {
     let (left, more) = (left(pair, position)?, more(pair));
     (left == 0).then(|| (format!("sequence {} has no number left", pair.to.name), more))
 }
 
 /// One that has few.
-pub fn scarce(pair: &Pair, position: &Position) -> Option<(String, String)> {
+pub fn scarce(pair: &SequencePair, position: &SequencePosition) -> Option<(String, String)> {
     let (left, more) = (left(pair, position)?, more(pair));
     let few = FEW.max(i128::from(position.to?.cache));
     (1..few).contains(&left).then(|| {
@@ -246,7 +251,7 @@ pub fn scarce(pair: &Pair, position: &Position) -> Option<(String, String)> {
     })
 }
 
-fn more(pair: &Pair) -> String {
+fn more(pair: &SequencePair) -> String {
     let name = &pair.to.name;
     format!(
         "Give it more on the target: ALTER SEQUENCE {name} with another MAXVALUE (MINVALUE, if it counts down), or AS bigint."
@@ -254,7 +259,7 @@ fn more(pair: &Pair) -> String {
 }
 
 /// How many numbers the target's is to give out before its end; None: nothing is known of it, or it is not raised.
-fn left(pair: &Pair, position: &Position) -> Option<i128> {
+fn left(pair: &SequencePair, position: &SequencePosition) -> Option<i128> {
     let (state, value) = (position.to?, position.value(&pair.to.name).ok()?);
     Some(value.map_or(state, |value| state.after(value)).left())
 }
@@ -262,8 +267,8 @@ fn left(pair: &Pair, position: &Position) -> Option<i128> {
 /// Raises those of the target that are behind; how far each is then. One that cannot be raised keeps no other from it.
 pub fn raise_all(
     target: &mut Connection,
-    pairs: &[Pair],
-    positions: &[Position],
+    pairs: &[SequencePair],
+    positions: &[SequencePosition],
     ahead: Ahead,
     deadline: Instant,
 ) -> Result<Raised> {
@@ -303,7 +308,7 @@ pub fn raise_all(
 
 pub struct Raised {
     /// Where the target's are at least.
-    pub reached: Vec<Option<State>>,
+    pub reached: Vec<Option<CounterState>>,
     /// Whether there was anything to raise.
     pub any: bool,
 }
@@ -311,8 +316,8 @@ pub struct Raised {
 /// The transaction that raises one, and how far; None: nothing is to be done. A sequence that counts down is raised downwards.
 fn raise_one(
     target: &Connection,
-    pair: &Pair,
-    position: &Position,
+    pair: &SequencePair,
+    position: &SequencePosition,
     ahead: Ahead,
 ) -> Result<Option<(i64, String)>> {
     let to = pair.to.name.as_str();

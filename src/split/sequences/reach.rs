@@ -2,18 +2,18 @@
 
 use super::body::Body;
 use super::by_table::{self, OfTable};
-use super::callers::Caller;
+use super::callers::TableCaller;
 use super::doings::Doings;
-use super::draw::Named;
+use super::draw::SequenceName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// What a caller reaches.
 pub struct Reached<'a> {
-    pub caller: &'a Caller,
+    pub caller: &'a TableCaller,
     /// As SQL calls the function that names it.
     pub signature: String,
-    pub sequence: &'a Named,
+    pub sequence: &'a SequenceName,
     pub is_sure: bool,
     /// Columns that all texts name which the caller reaches.
     pub words: Rc<BTreeSet<String>>,
@@ -29,36 +29,36 @@ pub struct AllReached<'a> {
 }
 
 /// The sequences that texts may mean.
-pub struct Known<'a> {
-    pub sequences: &'a [Named],
+pub struct ReachableSequences<'a> {
+    pub sequences: &'a [SequenceName],
     /// Of schemas where names are looked for by somebody's settings.
-    pub perhaps: &'a [Named],
+    pub perhaps: &'a [SequenceName],
     pub of_tables: &'a [OfTable],
     pub schemas: &'a [String],
     pub paths: &'a [String],
 }
 
-impl<'a> Known<'a> {
+impl<'a> ReachableSequences<'a> {
     /// Those that a text means by their names, and whether that is sure.
-    pub fn named_by(&self, body: &Body) -> Vec<(&'a Named, bool)> {
-        let by_name = |sequence: &&Named| {
+    pub fn named_by(&self, body: &Body) -> Vec<(&'a SequenceName, bool)> {
+        let by_name = |sequence: &&SequenceName| {
             body.sequences.contains(&sequence.oid)
                 || body.words.contains(&sequence.relname)
                     && (self.schemas.contains(&sequence.schema) || body.words.contains(&sequence.schema))
         };
-        let sure: Vec<&Named> = self.sequences.iter().filter(by_name).collect();
-        let is_elsewhere = |sequence: &&Named| {
+        let sure: Vec<&SequenceName> = self.sequences.iter().filter(by_name).collect();
+        let is_elsewhere = |sequence: &&SequenceName| {
             body.words.contains(&sequence.relname)
                 && !sure.iter().any(|other| other.relname == sequence.relname)
         };
-        let mut found: Vec<(&Named, bool)> =
+        let mut found: Vec<(&SequenceName, bool)> =
             self.perhaps.iter().filter(is_elsewhere).map(|sequence| (sequence, false)).collect();
         found.extend(sure.into_iter().map(|sequence| (sequence, true)));
         found
     }
 
     /// The same by the tables that they belong to. `told`: what it is called with.
-    pub fn of_tables_in(&self, body: &Body, told: Option<&Body>) -> Vec<(&'a Named, bool)> {
+    pub fn of_tables_in(&self, body: &Body, told: Option<&Body>) -> Vec<(&'a SequenceName, bool)> {
         let has =
             |word: &str| body.words.contains(word) || told.is_some_and(|told| told.words.contains(word));
         if !by_table::may_draw(has) {
@@ -116,20 +116,20 @@ impl<'a> Calls<'a> {
 
 /// Callers that differ only in the function that they call are one.
 pub fn drawn<'a>(
-    callers: &'a [Caller],
+    callers: &'a [TableCaller],
     columns: &BTreeSet<String>,
     calls: &Calls<'_>,
-    known: &Known<'a>,
+    known: &ReachableSequences<'a>,
 ) -> AllReached<'a> {
     let named = calls.bodies.iter().map(|body| {
         let mut named = known.named_by(body);
         named.extend(known.of_tables_in(body, None));
         named
     });
-    let named: Vec<Vec<(&Named, bool)>> = named.collect();
+    let named: Vec<Vec<(&SequenceName, bool)>> = named.collect();
     let columns: Vec<Vec<&String>> =
         calls.bodies.iter().map(|body| columns.intersection(&body.words).collect()).collect();
-    let mut alike: BTreeMap<(String, &Option<String>), Vec<&Caller>> = BTreeMap::new();
+    let mut alike: BTreeMap<(String, &Option<String>), Vec<&TableCaller>> = BTreeMap::new();
     for caller in callers {
         alike.entry((caller.key(), &caller.column)).or_default().push(caller);
     }
@@ -140,7 +140,7 @@ pub fn drawn<'a>(
         let first = alike.iter().filter_map(|caller| caller.function.as_ref()).chain([&key]);
         let [reached, behind_tables] =
             calls.reached(first.filter_map(|key| calls.number.get(key.as_str()).copied()));
-        let mut sequences: BTreeMap<(&str, bool), (&Named, usize)> = BTreeMap::new();
+        let mut sequences: BTreeMap<(&str, bool), (&SequenceName, usize)> = BTreeMap::new();
         for (number, is_near) in
             reached.iter().map(|number| (number, true)).chain(behind_tables.iter().map(|far| (far, false)))
         {
@@ -167,7 +167,7 @@ pub fn drawn<'a>(
     found
 }
 
-fn doings<'a>(alike: &[&Caller], bodies: impl Iterator<Item = &'a Body>) -> Doings {
+fn doings<'a>(alike: &[&TableCaller], bodies: impl Iterator<Item = &'a Body>) -> Doings {
     let mut doings = Doings::default();
     let callers: BTreeSet<&Option<String>> = alike.iter().map(|caller| &caller.function).collect();
     for body in bodies {

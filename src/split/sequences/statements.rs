@@ -1,7 +1,7 @@
 //! Statements of functions that give values: to columns of a record or of a table, by counting rows, by a text that is run.
 
 use super::doings::Doings;
-use super::tokens::Token::{self, Sign};
+use super::tokens::TextToken::{self, Sign};
 use super::tokens::{RECORD, assigned, begins, bounds, words};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -61,7 +61,7 @@ pub static PLAIN_WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| PLAIN.split_w
 const COUNTS: [&str; 4] = ["max", "count", "sum", "min"];
 
 /// Columns of records that a trigger's text gives a value, and where; or the whole record, which it returns.
-pub fn gifts(tokens: &[Token]) -> Vec<(String, Range<usize>)> {
+pub fn gifts(tokens: &[TextToken]) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     for at in 0..tokens.len() {
         if let Some((name, _)) = assigned(tokens, at).filter(|(_, is_of_record)| *is_of_record) {
@@ -70,7 +70,7 @@ pub fn gifts(tokens: &[Token]) -> Vec<(String, Range<usize>)> {
         let Some(word) = tokens[at].word() else { continue };
         let next = |ahead: usize| tokens.get(at + ahead);
         let is_field = word == "new" && next(1) == Some(&Sign('.'));
-        let field = next(2).and_then(Token::word).filter(|_| is_field).map(str::to_owned);
+        let field = next(2).and_then(TextToken::word).filter(|_| is_field).map(str::to_owned);
         let before = at.checked_sub(1).and_then(|at| tokens[at].word()).unwrap_or_default();
         // NEW.a.b := .., NEW.a[1] := .., FOR NEW.a IN .., GET DIAGNOSTICS NEW.a = .., CALL p(NEW.a)
         let is_deeper = || matches!(next(3), Some(Sign('.' | '['))) && begins(tokens, at);
@@ -93,8 +93,8 @@ pub fn gifts(tokens: &[Token]) -> Vec<(String, Range<usize>)> {
 }
 
 /// Columns that a statement sets.
-pub fn set_columns(statement: &[Token], columns: &BTreeSet<String>) -> BTreeSet<String> {
-    let ends = |token: &Token| ["where", "from", "returning"].iter().any(|word| token.is(word));
+pub fn set_columns(statement: &[TextToken], columns: &BTreeSet<String>) -> BTreeSet<String> {
+    let ends = |token: &TextToken| ["where", "from", "returning"].iter().any(|word| token.is(word));
     let mut found = BTreeSet::new();
     let sets = statement.iter().enumerate().filter(|(_, token)| token.is("set"));
     for (at, _) in sets {
@@ -112,7 +112,7 @@ pub fn set_columns(statement: &[Token], columns: &BTreeSet<String>) -> BTreeSet<
 }
 
 /// Tables whose rows a text changes, and reads what it has made of them.
-pub fn counters(tokens: &[Token], doings: &Doings) -> BTreeSet<String> {
+pub fn counters(tokens: &[TextToken], doings: &Doings) -> BTreeSet<String> {
     let returned = (0..tokens.len()).filter(|at| tokens[*at].is("returning"));
     let read: BTreeSet<String> = returned.flat_map(|at| words(&tokens[bounds(tokens, at)])).collect();
     let is_read = |table: &String| read.contains(table) || doings.mentioned.contains(table);
@@ -120,7 +120,7 @@ pub fn counters(tokens: &[Token], doings: &Doings) -> BTreeSet<String> {
 }
 
 /// The words of statements that count or take the last one of rows.
-pub fn counting(tokens: &[Token]) -> Vec<BTreeSet<String>> {
+pub fn counting(tokens: &[TextToken]) -> Vec<BTreeSet<String>> {
     let is_count = |at: &usize| {
         let counts = tokens[*at].word().is_some_and(|word| COUNTS.contains(&word));
         counts && tokens.get(at + 1) == Some(&Sign('('))
@@ -129,7 +129,7 @@ pub fn counting(tokens: &[Token]) -> Vec<BTreeSet<String>> {
 }
 
 /// Whether EXECUTE is a statement, or what a loop, a cursor or a query runs.
-pub fn is_run(tokens: &[Token], at: usize) -> bool {
+pub fn is_run(tokens: &[TextToken], at: usize) -> bool {
     let before = at.checked_sub(1).map(|at| &tokens[at]);
     let is_behind = before.is_some_and(|token| {
         ["query", "in", "for"].iter().any(|word| token.is(word)) || matches!(token, Sign('>' | '/'))
@@ -140,21 +140,21 @@ pub fn is_run(tokens: &[Token], at: usize) -> bool {
 }
 
 /// Whether what is run is a text as it is.
-pub fn is_literal(rest: &[Token]) -> bool {
-    let ends = |token: &Token| *token == Sign(';') || token.is("using") || token.is("loop");
+pub fn is_literal(rest: &[TextToken]) -> bool {
+    let ends = |token: &TextToken| *token == Sign(';') || token.is("using") || token.is("loop");
     let text = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
     let is_joined = text.windows(2).any(|pair| pair[0] == Sign('|') && pair[1] == Sign('|'));
     matches!(text.first(), Some(Sign('\'' | '$'))) && !is_joined
 }
 
 /// Whether a text that is put together may insert into one of some tables: by its name, or by one that is filled in.
-pub fn may_insert_into(statement: &[Token], is_it: impl Fn(&str) -> bool) -> bool {
-    let is_into = |pair: &[Token]| (pair[0].is("insert") || pair[0].is("merge")) && pair[1].is("into");
+pub fn may_insert_into(statement: &[TextToken], is_it: impl Fn(&str) -> bool) -> bool {
+    let is_into = |pair: &[TextToken]| (pair[0].is("insert") || pair[0].is("merge")) && pair[1].is("into");
     let targets = statement.windows(2).enumerate().filter(|(_, pair)| is_into(pair));
     targets.into_iter().any(|(at, _)| {
         let rest = statement.get(at + 2..).unwrap_or_default();
         let names = rest.iter().take_while(|token| token.word().is_some() || **token == Sign('.'));
-        match names.filter_map(Token::word).take(2).collect::<Vec<_>>().as_slice() {
+        match names.filter_map(TextToken::word).take(2).collect::<Vec<_>>().as_slice() {
             [] => true,
             names => {
                 names.iter().any(|name| is_it(name)) || rest.get(1) == Some(&Sign('.')) && names.len() < 2

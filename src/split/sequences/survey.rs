@@ -2,19 +2,19 @@
 //! target lacks, and what keeps a split from giving out each number once.
 
 use super::by_key::{self, ByKey};
-use super::called::{Kind, TOLD};
+use super::called::{CallKind, TOLD};
 use super::doings::Doings;
-use super::doubts::{self, Doubt, Doubts};
-use super::draw::{self, Asked, By, Draw, Named, Sequence};
-use super::functions::{self, Found, Texts};
-use super::pair::{self, Pair, Places, Problem, Wanted};
-use super::unfollowed::{Key, Unfollowed};
+use super::doubts::{self, Doubts, SequenceDoubt};
+use super::draw::{self, Draw, DrawContext, Drawer, DrawnSequence, SequenceName};
+use super::functions::{self, FunctionFindings, FunctionTexts};
+use super::pair::{self, Places, SequencePair, SequenceProblem, WantedSequence};
+use super::unfollowed::{TableKeys, Unfollowed};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::catalog::shard;
-use crate::catalog::split::{Map, Plan};
+use crate::catalog::split::{ColumnMap, Plan};
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, text_array};
 use crate::server::txn::in_one;
@@ -24,12 +24,12 @@ use std::rc::Rc;
 const ALONE: &str = include_str!("../../../sql/sequences/alone.sql");
 
 /// The numbers of a plan's tables on both sides; None: there is no such table.
-pub struct Tables<'a> {
+pub struct TableNumbers<'a> {
     pub source: Vec<Option<&'a str>>,
     pub target: Vec<Option<&'a str>>,
 }
 
-impl Tables<'_> {
+impl TableNumbers<'_> {
     /// As arrays.
     pub fn lists(&self) -> [String; 2] {
         [&self.source, &self.target].map(|oids| array_of(oids.iter().copied()))
@@ -40,44 +40,44 @@ impl Tables<'_> {
 pub struct Survey {
     /// What columns of each side have, as PostgreSQL itself says: it is asked again behind the fence.
     pub of_columns: [Vec<Draw>; 2],
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<SequencePair>,
     /// Of keys that move: what the target lacks, and is made there.
-    pub to_make: Vec<Wanted>,
-    pub problems: Vec<Problem>,
+    pub to_make: Vec<WantedSequence>,
+    pub problems: Vec<SequenceProblem>,
     /// What is worth a look.
-    pub remarks: Vec<Problem>,
+    pub remarks: Vec<SequenceProblem>,
     /// What may be drawn from and is not raised.
     pub doubts: Doubts,
     /// Those of the target that go on by less than the source's.
-    pub by_less: Vec<Doubt>,
+    pub by_less: Vec<SequenceDoubt>,
     /// Sequences of the source that nothing known draws from.
-    pub unknown: Vec<Named>,
+    pub unknown: Vec<SequenceName>,
     /// Those of them whose names functions may put together of keys that nobody can tell from other words.
-    pub undecided: Vec<Named>,
+    pub undecided: Vec<SequenceName>,
     /// Of the source's functions.
-    pub texts: Texts,
+    pub texts: FunctionTexts,
     /// What gives keys values and is not followed, on either side.
     pub unfollowed: Vec<Unfollowed>,
     /// Names among which are those of tables that keys of the source are counted by.
     pub counted: BTreeSet<String>,
     /// What functions of either side draw from and do.
-    pub read: [Read; 2],
+    pub read: [SurveyRead; 2],
     /// Columns of the target that sequences fill, and what of the source fills them.
-    pub fills: Vec<Fill>,
+    pub fills: Vec<FilledColumn>,
     /// Which numbers those of the target are yet to give out once they are raised, by their numbers in the catalog.
-    pub to_come: BTreeMap<String, ToCome>,
+    pub to_come: BTreeMap<String, NumbersToCome>,
 }
 
 #[derive(Default)]
-pub struct Read {
+pub struct SurveyRead {
     pub draws: Vec<Draw>,
     /// By the table's position.
     pub doings: BTreeMap<usize, Doings>,
 }
 
-impl Read {
-    fn of(found: &[&Found]) -> Read {
-        let mut read = Read::default();
+impl SurveyRead {
+    fn of(found: &[&FunctionFindings]) -> SurveyRead {
+        let mut read = SurveyRead::default();
         for of in found {
             read.draws.extend(of.draws.iter().cloned());
             for (table, doings) in &of.doings {
@@ -88,24 +88,24 @@ impl Read {
     }
 }
 
-impl Found {
-    pub fn into_read(self) -> Read {
-        Read { draws: self.draws, doings: self.doings }
+impl FunctionFindings {
+    pub fn into_read(self) -> SurveyRead {
+        SurveyRead { draws: self.draws, doings: self.doings }
     }
 }
 
 /// A column of the source whose values a sequence of the target would give out for another column, or the same.
-pub struct Fill {
+pub struct FilledColumn {
     pub table: usize,
     pub column: String,
-    pub to: Sequence,
+    pub to: DrawnSequence,
     /// By a function: which index has the column is not known.
     pub by_function: bool,
 }
 
 /// From the next number to the end, whichever way it counts.
 #[derive(Clone, Copy)]
-pub struct ToCome {
+pub struct NumbersToCome {
     pub range: [i64; 2],
     pub is_up: bool,
     /// What is beyond the source's sequence is beyond it, too.
@@ -118,9 +118,9 @@ pub fn survey(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
-    tables: &Tables<'_>,
+    tables: &TableNumbers<'_>,
 ) -> Result<Survey> {
-    let maps: Vec<&[Map]> = plan.tables.iter().map(|table| table.maps.as_slice()).collect();
+    let maps: Vec<&[ColumnMap]> = plan.tables.iter().map(|table| table.maps.as_slice()).collect();
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
     let lists = tables.lists();
     let of_columns = draw::of_tables(source, target, &lists)?;
@@ -132,7 +132,7 @@ pub fn survey(
     let keys = [&mut of_functions, &mut of_writers].map(|found| std::mem::take(&mut found.unfollowed));
     let mut unfollowed = not_followed(plan, &of_functions.keys, keys.into_iter().flatten());
     let counted = &of_functions.texts.doings.counted() | &of_writers.counted;
-    let read = Read::of(&[&of_functions, &of_writers]);
+    let read = SurveyRead::of(&[&of_functions, &of_writers]);
     let mut doings = of_functions.texts.doings.clone();
     doings.add(&of_writers.texts.doings);
     here.extend(of_functions.draws);
@@ -144,7 +144,7 @@ pub fn survey(
     let mut there_alone = not_followed(plan, &of_functions_there.keys, of_target);
     there_alone.retain(|one| !unfollowed.contains(one));
     unfollowed.extend(there_alone);
-    let read = [read, Read::of(&[&of_functions_there])];
+    let read = [read, SurveyRead::of(&[&of_functions_there])];
     there.extend(of_functions_there.draws);
 
     let mut found = Survey { of_columns, read, unfollowed, counted, ..Survey::default() };
@@ -152,7 +152,7 @@ pub fn survey(
     [&mut here, &mut there].into_iter().for_each(doubts::settle);
     found.doubts.set_closed_aside(&mut here);
     here.extend(said(plan, source, &mut found)?);
-    let is_named = |named: &Named| {
+    let is_named = |named: &SequenceName| {
         let words = &of_functions.texts.words;
         schemas.contains(&named.schema) || words.contains(&named.schema) || begins_as(named, words)
     };
@@ -176,11 +176,11 @@ pub fn survey(
 }
 
 /// Of columns of keys, but for what rows are routed by: that is the tenant's own.
-fn not_followed(plan: &Plan, keys: &[Key], found: impl Iterator<Item = Unfollowed>) -> Vec<Unfollowed> {
+fn not_followed(plan: &Plan, keys: &[TableKeys], found: impl Iterator<Item = Unfollowed>) -> Vec<Unfollowed> {
     let own = |mut one: Unfollowed| {
         let shard_by = plan.tables.get(one.table)?.shard_by.as_str();
         one.columns.remove(shard_by);
-        if one.kind == Kind::Counted {
+        if one.kind == CallKind::Counted {
             // With the shard-by column each shard's rows are all that count.
             let indexes = keys.get(one.table)?.of_indexes.values();
             let alone: Vec<&BTreeSet<String>> = indexes.filter(|of| !of.contains(shard_by)).collect();
@@ -191,10 +191,10 @@ fn not_followed(plan: &Plan, keys: &[Key], found: impl Iterator<Item = Unfollowe
     found.filter_map(own).collect()
 }
 
-fn fills(there: &[Draw], maps: &[&[Map]]) -> Vec<Fill> {
-    let mut found: Vec<Fill> = Vec::new();
+fn fills(there: &[Draw], maps: &[&[ColumnMap]]) -> Vec<FilledColumn> {
+    let mut found: Vec<FilledColumn> = Vec::new();
     for draw in there.iter().filter(|draw| draw.is_sure() && draw.in_unique && !draw.sequence.cycles) {
-        let by_function = matches!(draw.by, By::Function(_));
+        let by_function = matches!(draw.by, Drawer::Function(_));
         let (Some(table), true) = (draw.table, draw.is_drawn() || by_function) else { continue };
         let of_table = maps.get(table).copied().unwrap_or_default();
         // A trigger that draws for a journal names other columns, too.
@@ -202,12 +202,12 @@ fn fills(there: &[Draw], maps: &[&[Map]]) -> Vec<Fill> {
             |column: &&String| draw.is_of_trigger() && draw.doings.draws_for(column, &draw.sequence.relname);
         let named = draw.column.iter().chain(draw.words.iter().filter(is_filled));
         for column in named.filter_map(|column| pair::plainly_filled(of_table, column)) {
-            let is_known = |fill: &Fill| {
+            let is_known = |fill: &FilledColumn| {
                 (fill.table, &fill.column, &fill.to.oid) == (table, &column, &draw.sequence.oid)
             };
             if !found.iter().any(is_known) {
                 let to = draw.sequence.clone();
-                found.push(Fill { table, column, to, by_function });
+                found.push(FilledColumn { table, column, to, by_function });
             }
         }
     }
@@ -228,21 +228,24 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
         let named = draw::by_name(source, &[schema], std::slice::from_ref(&name.name))?;
         match named.into_iter().next() {
             // Of the master's own database he is to be allowed to set it. Elsewhere roles are others.
-            Some(_) if plan.target.conninfo.is_none() && name.role.is_none() => found.remarks.push(Problem {
-                table: None,
-                text: format!(
-                    "sequence {} was added by role {}, which no longer exists",
-                    name.quoted(),
-                    name.named_by
-                ),
-                hint: "It is not raised. Call shard_sequence_drop() and shard_sequence_add() with its name."
-                    .to_owned(),
-            }),
+            Some(_) if plan.target.conninfo.is_none() && name.role.is_none() => {
+                found.remarks.push(SequenceProblem {
+                    table: None,
+                    text: format!(
+                        "sequence {} was added by role {}, which no longer exists",
+                        name.quoted(),
+                        name.named_by
+                    ),
+                    hint:
+                        "It is not raised. Call shard_sequence_drop() and shard_sequence_add() with its name."
+                            .to_owned(),
+                })
+            }
             Some(named) => {
                 let role = name.role.clone().filter(|_| plan.target.conninfo.is_none());
-                draws.push(of_nothing(By::Said, named, role));
+                draws.push(of_nothing(Drawer::Said, named, role));
             }
-            None => found.remarks.push(Problem {
+            None => found.remarks.push(SequenceProblem {
                 table: None,
                 text: format!("sequence {} of the keyspace does not exist on the source", name.quoted()),
                 hint: "It is not raised. If it no longer exists, SELECT shard_sequence_drop() with its name."
@@ -254,9 +257,13 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
 }
 
 /// A sequence that no table is known of.
-fn of_nothing(by: By, Named { oid, schema, relname, cycles, .. }: Named, role: Option<String>) -> Draw {
+fn of_nothing(
+    by: Drawer,
+    SequenceName { oid, schema, relname, cycles, .. }: SequenceName,
+    role: Option<String>,
+) -> Draw {
     let name = format!("{}.{}", crate::remote::quote::ident(&schema), crate::remote::quote::ident(&relname));
-    let sequence = Sequence { oid, name, schema, relname, cycles, ..Sequence::default() };
+    let sequence = DrawnSequence { oid, name, schema, relname, cycles, ..DrawnSequence::default() };
     Draw {
         table: None,
         column: None,
@@ -271,7 +278,7 @@ fn of_nothing(by: By, Named { oid, schema, relname, cycles, .. }: Named, role: O
 }
 
 /// Whether texts of functions have what its name begins with: the rest is put together.
-fn begins_as(named: &Named, words: &BTreeSet<String>) -> bool {
+fn begins_as(named: &SequenceName, words: &BTreeSet<String>) -> bool {
     const SHORTEST: usize = 4;
     words.iter().any(|word| word.len() >= SHORTEST && named.relname.starts_with(word.as_str()))
 }
@@ -280,7 +287,7 @@ fn begins_as(named: &Named, words: &BTreeSet<String>) -> bool {
 fn by_keys(
     plan: &Plan,
     source: &mut Connection,
-    is_named: &dyn Fn(&Named) -> bool,
+    is_named: &dyn Fn(&SequenceName) -> bool,
     known: &[Draw],
     found: &mut Survey,
 ) -> Result<Vec<Draw>> {
@@ -295,14 +302,15 @@ fn by_keys(
     let alone = alone.into_iter().filter(|named| !is_known.contains(named.oid.as_str())).collect();
     let [of_keys, mut unknown] = ByKey::new(&plan.scope).split(alone);
     unknown.retain(|named| !may_be.contains(named.oid.as_str()));
-    let (of_keys, elsewhere): (Vec<Named>, Vec<Named>) = of_keys.into_iter().partition(is_named);
+    let (of_keys, elsewhere): (Vec<SequenceName>, Vec<SequenceName>) =
+        of_keys.into_iter().partition(is_named);
     // Those that may well be the tenant's are named first.
     unknown.splice(0..0, elsewhere);
     found.unknown = unknown;
     // Who owns it there has it raised here, and whoever may set it.
-    let draw = |named: Named| {
+    let draw = |named: SequenceName| {
         let owner = named.owner.clone();
-        of_nothing(By::Key, named, Some(owner))
+        of_nothing(Drawer::Key, named, Some(owner))
     };
     Ok(of_keys.into_iter().map(draw).collect())
 }
@@ -310,14 +318,14 @@ fn by_keys(
 /// Looks on the target for what has to be there by its name.
 fn look_for(
     target: &mut Connection,
-    tables: &Tables<'_>,
-    wanted: Vec<Wanted>,
+    tables: &TableNumbers<'_>,
+    wanted: Vec<WantedSequence>,
     found: &mut Survey,
 ) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
     }
-    let unique = |of: &dyn Fn(&Wanted) -> &String| -> Vec<String> {
+    let unique = |of: &dyn Fn(&WantedSequence) -> &String| -> Vec<String> {
         wanted.iter().map(|wanted| of(wanted).clone()).collect::<BTreeSet<_>>().into_iter().collect()
     };
     let (schemas, names) =
@@ -326,12 +334,13 @@ fn look_for(
         .into_iter()
         .map(|named| ((named.schema, named.relname), named.oid))
         .collect();
-    let oid_of = |wanted: &Wanted| there.get(&(wanted.schema.clone(), wanted.from.sequence.relname.clone()));
-    let (present, missing): (Vec<Wanted>, Vec<Wanted>) =
+    let oid_of =
+        |wanted: &WantedSequence| there.get(&(wanted.schema.clone(), wanted.from.sequence.relname.clone()));
+    let (present, missing): (Vec<WantedSequence>, Vec<WantedSequence>) =
         wanted.into_iter().partition(|wanted| oid_of(wanted).is_some());
-    let asked: Vec<Asked<'_>> = present
+    let asked: Vec<DrawContext<'_>> = present
         .iter()
-        .map(|wanted| Asked {
+        .map(|wanted| DrawContext {
             oid: oid_of(wanted).map_or("0", String::as_str),
             table: wanted.from.table.and_then(|table| tables.target.get(table).copied().flatten()),
             role: wanted.from.role.as_deref(),
@@ -341,7 +350,7 @@ fn look_for(
     let pairs = present.iter().zip(facts).filter_map(|(wanted, to)| {
         let from = vec![wanted.from.sequence.clone()];
         let Draw { table, in_unique, .. } = wanted.from;
-        Some(Pair { from, to: to?, table, in_unique, is_sure: wanted.from.is_sure(), holds: None })
+        Some(SequencePair { from, to: to?, table, in_unique, is_sure: wanted.from.is_sure(), holds: None })
     });
     let pairs = found.pairs.drain(..).chain(pairs).collect();
     found.pairs = pair::merged(pairs);
@@ -356,11 +365,11 @@ impl Survey {
     fn leave_out_names_of_keys(&mut self, plan: &Plan, are_known: bool) {
         let are_known = are_known || !self.undecided.is_empty();
         self.unfollowed.retain(|one| match &one.kind {
-            Kind::Made(words) => {
+            CallKind::Made(words) => {
                 let shard_by = plan.tables.get(one.table).map_or("", |table| table.shard_by.as_str());
                 !are_known || !words.contains(shard_by) && !words.contains(TOLD)
             }
-            Kind::Open | Kind::Told | Kind::Counted => true,
+            CallKind::Open | CallKind::Told | CallKind::Counted => true,
         });
     }
 
@@ -387,26 +396,26 @@ impl Survey {
             return;
         }
         let names = of_keys.iter().map(|draw| draw.sequence.relname.as_str());
-        let others = by_key::Others::of(plan, names, &self.unknown);
+        let others = by_key::OtherKeys::of(plan, names, &self.unknown);
         (self.unknown, self.undecided) =
             std::mem::take(&mut self.unknown).into_iter().partition(|named| others.have(named));
     }
 
-    fn lacks(&mut self, wanted: Wanted) {
+    fn lacks(&mut self, wanted: WantedSequence) {
         let (name, why) = (wanted.name(), wanted.why());
         let table = wanted.from.table;
-        if wanted.from.by == By::Key && wanted.from.sequence.cycles {
+        if wanted.from.by == Drawer::Key && wanted.from.sequence.cycles {
             self.problems.push(begins_anew(table, "source", &wanted.from.sequence.name));
-        } else if wanted.from.by == By::Key {
+        } else if wanted.from.by == Drawer::Key {
             self.to_make.push(wanted);
         } else if !wanted.from.is_sure() {
-            self.remarks.push(Problem {
+            self.remarks.push(SequenceProblem {
                 table,
                 text: format!("sequence {name} is missing on the target; {why}"),
                 hint: format!("Create {name} on the target if numbers of it are in rows that move."),
             });
         } else if wanted.is_old {
-            self.remarks.push(Problem {
+            self.remarks.push(SequenceProblem {
                 table,
                 text: format!(
                     "sequence {name} is missing on the target; {why}, which another sequence fills"
@@ -414,7 +423,7 @@ impl Survey {
                 hint: format!("Create {name} on the target if clients still use it by its name."),
             });
         } else {
-            self.problems.push(Problem {
+            self.problems.push(SequenceProblem {
                 table,
                 text: format!("sequence {name} is missing on the target; {why}"),
                 hint: format!("Create {name} on the target. Clients that use it would fail there."),
@@ -434,8 +443,8 @@ impl Survey {
     /// What a sequence that begins anew at its end gives out next has been given out before. Where nothing keeps a number from
     /// coming twice, nothing is raised; elsewhere nobody knows from where on it is safe.
     fn leave_out_what_begins_anew(&mut self) {
-        let cycles = |pair: &Pair| pair.to.cycles || pair.from.iter().any(|from| from.cycles);
-        let (anew, pairs): (Vec<Pair>, Vec<Pair>) = self.pairs.drain(..).partition(cycles);
+        let cycles = |pair: &SequencePair| pair.to.cycles || pair.from.iter().any(|from| from.cycles);
+        let (anew, pairs): (Vec<SequencePair>, Vec<SequencePair>) = self.pairs.drain(..).partition(cycles);
         self.pairs = pairs;
         for pair in anew.into_iter().filter(|pair| pair.in_unique) {
             let (side, sequence) = match pair.from.iter().find(|from| from.cycles) {
@@ -447,8 +456,8 @@ impl Survey {
     }
 }
 
-fn begins_anew(table: Option<usize>, side: &str, sequence: &str) -> Problem {
-    Problem {
+fn begins_anew(table: Option<usize>, side: &str, sequence: &str) -> SequenceProblem {
+    SequenceProblem {
         table,
         text: format!(
             "sequence {sequence} of the {side} starts again at its end (CYCLE), so that it does not show which numbers rows have"

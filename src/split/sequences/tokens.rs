@@ -11,15 +11,15 @@ pub const RECORD: &str = "*";
 const BEGINNINGS: [&str; 5] = ["begin", "then", "else", "loop", "declare"];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Token {
+pub enum TextToken {
     /// As SQL reads it.
     Word(String),
     Sign(char),
 }
 
-use Token::{Sign, Word};
+use TextToken::{Sign, Word};
 
-impl Token {
+impl TextToken {
     pub fn is(&self, wanted: &str) -> bool {
         matches!(self, Word(word) if word == wanted)
     }
@@ -34,11 +34,11 @@ impl Token {
 
 /// The only word of a text.
 pub fn one_word(text: &str) -> Option<String> {
-    let [Word(word)] = <[Token; 1]>::try_from(tokens(text)).ok()? else { return None };
+    let [Word(word)] = <[TextToken; 1]>::try_from(tokens(text)).ok()? else { return None };
     Some(word)
 }
 
-pub fn tokens(text: &str) -> Vec<Token> {
+pub fn tokens(text: &str) -> Vec<TextToken> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
     for line in text.lines() {
@@ -88,7 +88,7 @@ fn quoted(text: &str) -> Option<(String, usize)> {
 }
 
 /// Whether a statement begins with a word.
-pub fn begins(tokens: &[Token], at: usize) -> bool {
+pub fn begins(tokens: &[TextToken], at: usize) -> bool {
     let before = at.checked_sub(1).map(|before| &tokens[before]);
     before.is_none_or(|token| {
         *token == Sign(';') || token.word().is_some_and(|word| BEGINNINGS.contains(&word))
@@ -96,7 +96,7 @@ pub fn begins(tokens: &[Token], at: usize) -> bool {
 }
 
 /// The column of a record that gets a value where a word is, or the variable; and which of them it is.
-pub fn assigned(tokens: &[Token], at: usize) -> Option<(String, bool)> {
+pub fn assigned(tokens: &[TextToken], at: usize) -> Option<(String, bool)> {
     let word = tokens[at].word()?;
     let sign = |next: usize| tokens.get(at + next).filter(|token| token.word().is_none());
     let is_of_record = at >= 2 && tokens[at - 1] == Sign('.') && tokens[at - 2].word().is_some();
@@ -111,7 +111,7 @@ pub fn assigned(tokens: &[Token], at: usize) -> Option<(String, bool)> {
 }
 
 /// Whether a word is among those behind SELECT .. INTO and the like.
-fn is_into(tokens: &[Token], first: usize) -> bool {
+fn is_into(tokens: &[TextToken], first: usize) -> bool {
     let mut at = first;
     while let Some(before) = at.checked_sub(1).filter(|before| first - before < MOST_WORDS) {
         match &tokens[before] {
@@ -131,13 +131,13 @@ fn is_into(tokens: &[Token], first: usize) -> bool {
 }
 
 /// The words of the statement that a word is in.
-pub fn statement(tokens: &[Token], at: usize) -> BTreeSet<String> {
+pub fn statement(tokens: &[TextToken], at: usize) -> BTreeSet<String> {
     words(&tokens[bounds(tokens, at)])
 }
 
 /// Where the statement is that a word is in.
-pub fn bounds(tokens: &[Token], at: usize) -> Range<usize> {
-    let is_end = |token: &Token| *token == Sign(';');
+pub fn bounds(tokens: &[TextToken], at: usize) -> Range<usize> {
+    let is_end = |token: &TextToken| *token == Sign(';');
     let (from, to) = (at.saturating_sub(MOST_WORDS), tokens.len().min(at + MOST_WORDS));
     let first = tokens[from..at].iter().rposition(is_end).map_or(from, |end| from + end + 1);
     let last = tokens[at..to].iter().position(is_end).map_or(to, |end| at + end);
@@ -145,22 +145,23 @@ pub fn bounds(tokens: &[Token], at: usize) -> Range<usize> {
 }
 
 /// The columns of an INSERT, behind its table; None: it names none.
-pub fn listed(rest: &[Token]) -> Option<BTreeSet<String>> {
+pub fn listed(rest: &[TextToken]) -> Option<BTreeSet<String>> {
     let alias = if rest.first().is_some_and(|token| token.is("as")) { 2 } else { 0 };
     let rest = rest.get(alias..)?;
     (rest.first() == Some(&Sign('('))).then_some(())?;
     let end = rest.iter().take(MOST_WORDS).position(|token| *token == Sign(')'))?;
-    let words: BTreeSet<String> = rest[1..end].iter().filter_map(Token::word).map(str::to_owned).collect();
+    let words: BTreeSet<String> =
+        rest[1..end].iter().filter_map(TextToken::word).map(str::to_owned).collect();
     (!words.contains("select")).then_some(words)
 }
 
-pub fn words(tokens: &[Token]) -> BTreeSet<String> {
-    tokens.iter().filter_map(Token::word).map(str::to_owned).collect()
+pub fn words(tokens: &[TextToken]) -> BTreeSet<String> {
+    tokens.iter().filter_map(TextToken::word).map(str::to_owned).collect()
 }
 
 /// Columns of a trigger's row that a text names.
-pub fn fields(tokens: &[Token]) -> BTreeSet<String> {
-    let of_row = |three: &[Token]| match three {
+pub fn fields(tokens: &[TextToken]) -> BTreeSet<String> {
+    let of_row = |three: &[TextToken]| match three {
         [Word(row), Sign('.'), Word(name)] if row == "new" || row == "old" => Some(name.clone()),
         _ => None,
     };
@@ -168,13 +169,13 @@ pub fn fields(tokens: &[Token]) -> BTreeSet<String> {
 }
 
 /// What is within the parentheses that follow.
-pub fn argument(rest: &[Token]) -> &[Token] {
+pub fn argument(rest: &[TextToken]) -> &[TextToken] {
     if rest.first() != Some(&Sign('(')) {
         return &[];
     }
     let rest = rest.get(..MOST_WORDS).unwrap_or(rest);
     let mut depth = 0;
-    let is_end = |token: &Token| {
+    let is_end = |token: &TextToken| {
         match token {
             Sign('(') => depth += 1,
             Sign(')') => depth -= 1,

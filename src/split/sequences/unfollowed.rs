@@ -6,15 +6,15 @@
 //! any other one all texts are looked at that it reaches: each thing in them that may give out numbers is known, or is told.
 
 use super::body::Body;
-use super::called::{Context, Kind, drawn};
-use super::callers::{Caller, Place};
+use super::called::{CallKind, Context, drawn};
+use super::callers::{CodePlace, TableCaller};
 use super::names::without_comments;
-use super::reach::{Calls, Known};
+use super::reach::{Calls, ReachableSequences};
 use super::statements::{
     DRAWS, KNOWN_TRIGGERS, OF_SERVER, PLAIN_WORDS, counters, counting, gifts, is_literal, is_run,
     may_insert_into, set_columns,
 };
-use super::tokens::Token::{self, Sign, Word};
+use super::tokens::TextToken::{self, Sign, Word};
 use super::tokens::{MOST_WORDS, RECORD, argument, bounds, fields, listed, tokens, words};
 use crate::remote::result::Rows;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,17 +28,17 @@ pub struct Unfollowed {
     /// What gives them: a function, or a default.
     pub who: String,
     pub why: String,
-    pub kind: Kind,
+    pub kind: CallKind,
 }
 
-struct Doubt {
+struct TextDoubt {
     why: String,
-    kind: Kind,
+    kind: CallKind,
 }
 
 /// A moving table's keys, and what gives their columns values.
 #[derive(Default, Debug)]
-pub struct Key {
+pub struct TableKeys {
     /// Those of the table and of its partitions, in small letters.
     names: BTreeSet<String>,
     columns: BTreeSet<String>,
@@ -50,7 +50,7 @@ pub struct Key {
     closed: Vec<(String, String)>,
 }
 
-impl Key {
+impl TableKeys {
     pub fn columns(&self) -> &BTreeSet<String> {
         &self.columns
     }
@@ -63,13 +63,13 @@ impl Unfollowed {
             "functions".to_owned(),
             format!("are more than {most} or very long, so that not all of them are read"),
         );
-        Unfollowed { table, columns: columns.clone(), who, why, kind: Kind::Open }
+        Unfollowed { table, columns: columns.clone(), who, why, kind: CallKind::Open }
     }
 }
 
-pub fn keys(rows: Rows, tables: usize) -> Vec<Key> {
-    let mut keys: Vec<Key> = Vec::new();
-    keys.resize_with(tables, Key::default);
+pub fn keys(rows: Rows, tables: usize) -> Vec<TableKeys> {
+    let mut keys: Vec<TableKeys> = Vec::new();
+    keys.resize_with(tables, TableKeys::default);
     for row in rows.rows {
         let Ok([Some(position), Some(what), Some(name), text]) = <[_; 4]>::try_from(row) else { continue };
         let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
@@ -90,9 +90,9 @@ pub fn keys(rows: Rows, tables: usize) -> Vec<Key> {
 }
 
 /// What is read of a text once.
-struct Read {
-    tokens: Vec<Token>,
-    doubts: Vec<Doubt>,
+struct TextRead {
+    tokens: Vec<TextToken>,
+    doubts: Vec<TextDoubt>,
     /// Tables that it counts by.
     counters: BTreeSet<String>,
     /// It takes values of rows that it writes.
@@ -106,13 +106,13 @@ pub struct Judge<'a> {
     pub closed: BTreeSet<String>,
     /// What functions are called whose texts are read here.
     pub own: BTreeSet<&'a str>,
-    pub keys: &'a [Key],
+    pub keys: &'a [TableKeys],
     /// What leads to tables, of writers alone.
     pub ways: &'a [BTreeSet<String>],
 }
 
 /// What all texts say.
-pub struct Judged {
+pub struct JudgedTexts {
     pub unfollowed: BTreeSet<Unfollowed>,
     /// Names among which are those of tables that keys' columns are counted by.
     pub counted: BTreeSet<String>,
@@ -125,11 +125,11 @@ pub struct Start<'a> {
     /// The text that calls it.
     pub told: Option<usize>,
     pub who: &'a str,
-    pub what: What,
+    pub what: TextKind,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum TextKind {
     /// A default of a column.
     Default(String),
     /// A function of a trigger that may change a row, or a function that writes.
@@ -143,9 +143,9 @@ pub enum What {
 }
 
 impl<'a> Judge<'a> {
-    pub fn judge(&self, starts: &[Start<'_>]) -> Judged {
-        let read: Vec<Read> = (0..self.calls.bodies.len()).map(|number| self.read(number)).collect();
-        let mut judged = Judged { unfollowed: BTreeSet::new(), counted: BTreeSet::new() };
+    pub fn judge(&self, starts: &[Start<'_>]) -> JudgedTexts {
+        let read: Vec<TextRead> = (0..self.calls.bodies.len()).map(|number| self.read(number)).collect();
+        let mut judged = JudgedTexts { unfollowed: BTreeSet::new(), counted: BTreeSet::new() };
         let mut columns: Vec<BTreeSet<String>> = self.keys.iter().map(|key| key.columns.clone()).collect();
         if self.ways.is_empty() {
             self.widen(&read, starts, &mut columns);
@@ -157,11 +157,11 @@ impl<'a> Judge<'a> {
                 continue;
             };
             let given = match &start.what {
-                What::Default(column) => columns.get(column).cloned().into_iter().collect(),
-                What::Elsewhere => columns.clone(),
-                What::Text | What::View => self.given(start, &read[start.number], columns),
-                What::Row => {
-                    let Read { tokens, .. } = &read[start.number];
+                TextKind::Default(column) => columns.get(column).cloned().into_iter().collect(),
+                TextKind::Elsewhere => columns.clone(),
+                TextKind::Text | TextKind::View => self.given(start, &read[start.number], columns),
+                TextKind::Row => {
+                    let TextRead { tokens, .. } = &read[start.number];
                     let body = self.calls.bodies[start.number];
                     let is_given = gifts(tokens)
                         .into_iter()
@@ -177,7 +177,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Columns of a row that those of keys are made of are looked at as these are.
-    fn widen(&self, read: &[Read], starts: &[Start<'_>], columns: &mut [BTreeSet<String>]) {
+    fn widen(&self, read: &[TextRead], starts: &[Start<'_>], columns: &mut [BTreeSet<String>]) {
         const ROUNDS: usize = 8;
         for _ in 0..ROUNDS {
             let before: usize = columns.iter().map(BTreeSet::len).sum();
@@ -203,7 +203,7 @@ impl<'a> Judge<'a> {
         oid.zip(key).is_some_and(|(oid, key)| key.triggers.contains(oid))
     }
 
-    fn of_defaults(&self, columns: &[BTreeSet<String>], judged: &mut Judged) {
+    fn of_defaults(&self, columns: &[BTreeSet<String>], judged: &mut JudgedTexts) {
         for (table, (key, columns)) in self.keys.iter().zip(columns).enumerate() {
             for (column, text) in key.defaults.iter().filter(|(column, _)| columns.contains(column)) {
                 let who = format!("the default of column \"{column}\"");
@@ -212,8 +212,8 @@ impl<'a> Judge<'a> {
                 let context = Context { named: &none.0, by_server: true, args: &none.1, text };
                 let doubts = self.doubts(&tokens(text), &context);
                 // One that its text names, or tells a function, is looked at with what draws.
-                let doubts = doubts.into_iter().filter(|doubt| !matches!(doubt.kind, Kind::Told));
-                judged.unfollowed.extend(doubts.map(|Doubt { why, kind }| Unfollowed {
+                let doubts = doubts.into_iter().filter(|doubt| !matches!(doubt.kind, CallKind::Told));
+                judged.unfollowed.extend(doubts.map(|TextDoubt { why, kind }| Unfollowed {
                     table,
                     columns: all.clone(),
                     who: who.clone(),
@@ -234,7 +234,7 @@ impl<'a> Judge<'a> {
                     columns,
                     who: format!("function {name}()"),
                     why,
-                    kind: Kind::Open,
+                    kind: CallKind::Open,
                 })
             });
             judged.unfollowed.extend(of_closed);
@@ -242,9 +242,9 @@ impl<'a> Judge<'a> {
     }
 
     /// Which columns of the keys a text gives a value that is not plain.
-    fn given(&self, start: &Start<'_>, read: &Read, columns: &BTreeSet<String>) -> BTreeSet<String> {
+    fn given(&self, start: &Start<'_>, read: &TextRead, columns: &BTreeSet<String>) -> BTreeSet<String> {
         let body = self.calls.bodies[start.number];
-        let Read { tokens, .. } = read;
+        let TextRead { tokens, .. } = read;
         let own = |name: &str| {
             if name == RECORD { columns.clone() } else { columns.get(name).cloned().into_iter().collect() }
         };
@@ -271,7 +271,7 @@ impl<'a> Judge<'a> {
     fn written(
         &self,
         start: &Start<'_>,
-        tokens: &[Token],
+        tokens: &[TextToken],
         at: usize,
         columns: &BTreeSet<String>,
     ) -> Option<BTreeSet<String>> {
@@ -281,7 +281,7 @@ impl<'a> Judge<'a> {
         let rest = tokens.get(at + 1..).unwrap_or_default();
         let range = bounds(tokens, at);
         // A trigger of the table itself that runs such a text writes a journal.
-        let is_for_it = !self.ways.is_empty() || start.what == What::View;
+        let is_for_it = !self.ways.is_empty() || start.what == TextKind::View;
         if is_for_it && word == "execute" && is_run(tokens, at) && !is_literal(rest) {
             let is_it = |name: &str| key.names.contains(name) || self.is_way(table, name);
             return may_insert_into(&tokens[range], is_it).then(|| columns.clone());
@@ -315,7 +315,13 @@ impl<'a> Judge<'a> {
     }
 
     /// All that a text reaches: each doubt of it, and what it counts by.
-    fn look_behind(&self, start: &Start<'_>, read: &[Read], given: BTreeSet<String>, judged: &mut Judged) {
+    fn look_behind(
+        &self,
+        start: &Start<'_>,
+        read: &[TextRead],
+        given: BTreeSet<String>,
+        judged: &mut JudgedTexts,
+    ) {
         let [mut reached, behind] = self.calls.reached([start.number].into_iter());
         if reached.iter().any(|number| read[*number].reads_back) {
             reached.extend(behind);
@@ -324,8 +330,8 @@ impl<'a> Judge<'a> {
         for number in &reached {
             let body = self.calls.bodies[*number];
             let who = if body.signature.is_empty() { start.who } else { &body.signature };
-            for Doubt { why, kind } in &read[*number].doubts {
-                if *kind != Kind::Told || !is_told {
+            for TextDoubt { why, kind } in &read[*number].doubts {
+                if *kind != CallKind::Told || !is_told {
                     judged.unfollowed.insert(Unfollowed {
                         table: start.table,
                         columns: given.clone(),
@@ -345,14 +351,14 @@ impl<'a> Judge<'a> {
                     columns: given.clone(),
                     who: self.calls.bodies[start.number].signature.clone(),
                     why: "counts the existing rows, as each shard does for itself".to_owned(),
-                    kind: Kind::Counted,
+                    kind: CallKind::Counted,
                 });
             }
             judged.counted.extend(words);
         }
     }
 
-    fn read(&self, number: usize) -> Read {
+    fn read(&self, number: usize) -> TextRead {
         pgrx::check_for_interrupts!();
         const LONGEST: usize = 200_000;
         let body = self.calls.bodies[number];
@@ -360,7 +366,7 @@ impl<'a> Judge<'a> {
         let (named, args) = (&self.named[number], &body.args);
         let context = Context { named, by_server: body.oid.is_none(), args, text: &body.text };
         let mut doubts = self.doubts(&tokens, &context);
-        let mut open = |why: &str| doubts.push(Doubt { why: why.to_owned(), kind: Kind::Open });
+        let mut open = |why: &str| doubts.push(TextDoubt { why: why.to_owned(), kind: CallKind::Open });
         if body.language.as_deref().is_some_and(|language| !["sql", "plpgsql"].contains(&language)) {
             open("is written in a language that is not read here");
         }
@@ -372,11 +378,11 @@ impl<'a> Judge<'a> {
         }
         let counters = counters(&tokens, &body.doings);
         let reads_back = tokens.iter().any(|token| token.is("returning"));
-        Read { tokens, doubts, counters, reads_back }
+        TextRead { tokens, doubts, counters, reads_back }
     }
 
     /// What in a text may give out values and is not followed.
-    fn doubts(&self, tokens: &[Token], context: &Context<'_>) -> Vec<Doubt> {
+    fn doubts(&self, tokens: &[TextToken], context: &Context<'_>) -> Vec<TextDoubt> {
         let named = context.named;
         let mut found = Vec::new();
         let sets = tokens.iter().any(|token| token.is("set_config"));
@@ -384,17 +390,17 @@ impl<'a> Judge<'a> {
             let Word(word) = token else { continue };
             let rest = tokens.get(at + 1..).unwrap_or_default();
             let is_called = rest.first() == Some(&Sign('('));
-            let open = |why: String| Some(Doubt { why, kind: Kind::Open });
+            let open = |why: String| Some(TextDoubt { why, kind: CallKind::Open });
             let doubt = match word.as_str() {
                 "execute" if is_run(tokens, at) && !is_literal(rest) => {
                     let all = words(&tokens[bounds(tokens, at)]);
                     let why = "runs a text that it builds (EXECUTE)".to_owned();
-                    let kind = if all.contains("nextval") { Kind::Made(all) } else { Kind::Open };
-                    Some(Doubt { why, kind })
+                    let kind = if all.contains("nextval") { CallKind::Made(all) } else { CallKind::Open };
+                    Some(TextDoubt { why, kind })
                 }
                 word if is_called && DRAWS.contains(&word) => {
                     let why = format!("calls {word}() by a name that is not found in it");
-                    drawn(argument(rest), context).map(|kind| Doubt { why, kind })
+                    drawn(argument(rest), context).map(|kind| TextDoubt { why, kind })
                 }
                 "lastval" if is_called && named.is_empty() => open("calls lastval()".to_owned()),
                 "pg_sequences" | "pg_sequence" if named.is_empty() => open(format!("reads {word}")),
@@ -410,7 +416,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether a statement gives nothing but constants, columns of the row, and what is made of them.
-    fn is_plain(&self, tokens: &[Token], body: &Body, start: &Start<'_>) -> bool {
+    fn is_plain(&self, tokens: &[TextToken], body: &Body, start: &Start<'_>) -> bool {
         // One that is longer is not seen as a whole.
         let Some(key) = self.keys.get(start.table).filter(|_| tokens.len() < MOST_WORDS) else {
             return false;
@@ -432,12 +438,12 @@ impl<'a> Judge<'a> {
 
 /// What of it gives keys values and is not followed.
 pub fn judge(
-    callers: &[Caller],
+    callers: &[TableCaller],
     calls: &Calls<'_>,
-    known: &Known<'_>,
-    (keys, ways): (&[Key], &[BTreeSet<String>]),
+    known: &ReachableSequences<'_>,
+    (keys, ways): (&[TableKeys], &[BTreeSet<String>]),
     closed: BTreeSet<String>,
-) -> Judged {
+) -> JudgedTexts {
     let of_body = |body: &&Body| -> BTreeSet<String> {
         let mut named = known.named_by(body);
         named.extend(known.of_tables_in(body, None));
@@ -452,12 +458,14 @@ pub fn judge(
     let mut starts = Vec::new();
     for caller in callers {
         let what = match (caller.place, &caller.column, &caller.fill) {
-            (Place::Table, Some(column), _) | (Place::View, _, Some(column)) => What::Default(column.clone()),
-            (Place::View, _, None) if !caller.fills.is_empty() => What::Elsewhere,
-            (Place::Table, None, _) => What::Text,
-            (Place::View, _, None) => What::View,
-            (Place::OtherDefault, ..) => What::Elsewhere,
-            (Place::OtherRow, ..) => What::Row,
+            (CodePlace::Table, Some(column), _) | (CodePlace::View, _, Some(column)) => {
+                TextKind::Default(column.clone())
+            }
+            (CodePlace::View, _, None) if !caller.fills.is_empty() => TextKind::Elsewhere,
+            (CodePlace::Table, None, _) => TextKind::Text,
+            (CodePlace::View, _, None) => TextKind::View,
+            (CodePlace::OtherDefault, ..) => TextKind::Elsewhere,
+            (CodePlace::OtherRow, ..) => TextKind::Row,
         };
         let keys = [caller.function.clone(), Some(caller.key())];
         let [function, text] = keys.map(|key| key.and_then(|key| calls.number.get(key.as_str()).copied()));

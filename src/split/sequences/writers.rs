@@ -2,7 +2,7 @@
 //! these, to any depth, and other tables whose triggers and rules lead to one of them. What these draw from may come into rows that
 //! move.
 
-use super::callers::{self, Caller, Place};
+use super::callers::{self, CodePlace, TableCaller};
 use super::doings::Doings;
 use super::names::without_comments;
 use super::tokens::tokens;
@@ -25,7 +25,7 @@ const LONGEST: &str = "50000000";
 const WRITES: [&str; 7] = ["insert", "update", "merge", "delete", "copy", "truncate", "execute"];
 
 /// A function, or a table or view that is written to.
-struct Node {
+struct WriterNode {
     /// In small letters.
     name: String,
     /// A function's number, or a table's.
@@ -37,7 +37,7 @@ struct Node {
 
 #[derive(Default)]
 struct Nodes {
-    all: Vec<Node>,
+    all: Vec<WriterNode>,
     by_oid: HashMap<(bool, String), usize>,
     /// Which lead to each.
     led_from: Vec<Vec<usize>>,
@@ -47,7 +47,7 @@ impl Nodes {
     fn of(&mut self, is_function: bool, oid: &str, name: &str, shown: &str) -> usize {
         let all = &mut self.all;
         let number = *self.by_oid.entry((is_function, oid.to_owned())).or_insert_with(|| {
-            all.push(Node {
+            all.push(WriterNode {
                 name: name.to_owned(),
                 oid: oid.to_owned(),
                 is_function,
@@ -86,7 +86,7 @@ impl Nodes {
 
 /// The writers of moving tables.
 pub struct Writers {
-    pub callers: Vec<Caller>,
+    pub callers: Vec<TableCaller>,
     /// Whether there are more functions than are looked at.
     pub are_cut: bool,
     /// Names by which a table is written to, by its position: in small letters.
@@ -117,7 +117,7 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Writ
             found.ways[table].insert(node.name.clone());
             if node.is_function {
                 let function = Some(node.oid.clone());
-                found.callers.push(Caller::new(table, "a client's call".to_owned(), function));
+                found.callers.push(TableCaller::new(table, "a client's call".to_owned(), function));
             } else if !partitions.contains(&number) {
                 relations.push((table, number));
             }
@@ -166,7 +166,7 @@ fn nodes(texts: &Rows, passes: &Rows, tables: &[Option<&str>]) -> (Nodes, HashSe
             own.insert(from);
         }
     }
-    let names = Names::of(&nodes.all);
+    let names = WriterNames::of(&nodes.all);
     let mut leads = Vec::new();
     let mut is_writing = HashSet::new();
     for (number, text) in &functions {
@@ -195,16 +195,16 @@ fn nodes(texts: &Rows, passes: &Rows, tables: &[Option<&str>]) -> (Nodes, HashSe
 }
 
 /// Names as texts have them.
-struct Names<'a> {
-    all: &'a [Node],
+struct WriterNames<'a> {
+    all: &'a [WriterNode],
     words: HashMap<&'a str, Vec<usize>>,
     /// Those that are no words.
     odd: Vec<(String, usize)>,
 }
 
-impl Names<'_> {
-    fn of(all: &[Node]) -> Names<'_> {
-        let mut names = Names { all, words: HashMap::new(), odd: Vec::new() };
+impl WriterNames<'_> {
+    fn of(all: &[WriterNode]) -> WriterNames<'_> {
+        let mut names = WriterNames { all, words: HashMap::new(), odd: Vec::new() };
         for (number, node) in all.iter().enumerate().filter(|(_, node)| !node.name.is_empty()) {
             if node.name.chars().all(is_part) {
                 names.words.entry(&node.name).or_default().push(number)
@@ -252,7 +252,7 @@ fn of_relations(
     nodes: &Nodes,
     relations: &[(usize, usize)],
     tables: &[Option<&str>],
-    found: &mut Vec<Caller>,
+    found: &mut Vec<TableCaller>,
 ) -> Result<()> {
     let moving: HashSet<&str> = tables.iter().copied().flatten().collect();
     let numbers: BTreeSet<usize> = relations.iter().map(|(_, number)| *number).collect();
@@ -262,13 +262,13 @@ fn of_relations(
         return Ok(());
     }
     let list = array_of(numbers.iter().map(|number| Some(nodes.all[*number].oid.as_str())));
-    let mut of: HashMap<usize, Vec<(Option<String>, Caller)>> = HashMap::new();
+    let mut of: HashMap<usize, Vec<(Option<String>, TableCaller)>> = HashMap::new();
     for caller in callers::of_tables(connection, &list)? {
         of.entry(caller.table).or_default().push((None, caller));
     }
     for draw in draw::of_other_tables(connection, &list)? {
         let Some(table) = draw.table else { continue };
-        let mut caller = Caller::new(table, String::new(), None);
+        let mut caller = TableCaller::new(table, String::new(), None);
         caller.sequence = Some(draw.sequence.oid);
         of.entry(table).or_default().push((draw.column, caller));
     }
@@ -283,8 +283,8 @@ fn of_relations(
             let (function, text, sequence) =
                 (caller.function.clone(), caller.text.clone(), caller.sequence.clone());
             let is_row = column.is_none() && caller.column.is_none();
-            let place = if is_row { Place::OtherRow } else { Place::OtherDefault };
-            found.push(Caller { text, sequence, place, ..Caller::new(*table, what, function) });
+            let place = if is_row { CodePlace::OtherRow } else { CodePlace::OtherDefault };
+            found.push(TableCaller { text, sequence, place, ..TableCaller::new(*table, what, function) });
         }
     }
     Ok(())

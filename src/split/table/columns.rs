@@ -3,63 +3,63 @@
 
 use crate::agent::deparsed::in_schema;
 use crate::agent::shape::{Column, TableShape};
-use crate::catalog::split::Map;
+use crate::catalog::split::ColumnMap;
 use crate::remote::quote::ident;
 
 /// A column of the target and what fills it, as SQL over a row of the source.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct ColumnMapping {
     pub target: String,
-    pub source: Source,
+    pub source: ColumnSource,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ColumnSource {
     Column(String),
     Expression(String),
 }
 
-impl Pair {
+impl ColumnMapping {
     /// Of the row `t`.
     pub fn select(&self) -> String {
         match &self.source {
-            Source::Column(name) => format!("t.{}", ident(name)),
-            Source::Expression(expression) => format!("({expression})"),
+            ColumnSource::Column(name) => format!("t.{}", ident(name)),
+            ColumnSource::Expression(expression) => format!("({expression})"),
         }
     }
 }
 
 /// A difference, accepted or not, and why.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct ColumnDifference {
     pub ok: bool,
     pub text: String,
 }
 
 #[derive(Debug, Default)]
-pub struct Pairing {
-    pub pairs: Vec<Pair>,
-    pub differences: Vec<Difference>,
+pub struct ColumnPairing {
+    pub pairs: Vec<ColumnMapping>,
+    pub differences: Vec<ColumnDifference>,
 }
 
-impl Pairing {
+impl ColumnPairing {
     fn accept(&mut self, text: String) {
-        self.differences.push(Difference { ok: true, text });
+        self.differences.push(ColumnDifference { ok: true, text });
     }
 
     fn refuse(&mut self, text: String) {
-        self.differences.push(Difference { ok: false, text });
+        self.differences.push(ColumnDifference { ok: false, text });
     }
 
-    fn fill(&mut self, target: &Column, source: Source) {
-        self.pairs.push(Pair { target: target.name.clone(), source });
+    fn fill(&mut self, target: &Column, source: ColumnSource) {
+        self.pairs.push(ColumnMapping { target: target.name.clone(), source });
     }
 }
 
 /// Pairs the columns of a table; `fixed` ones, of the key and the shard-by column, are
 /// what rows are known by on both sides.
-pub fn pair(from: &TableShape, to: &TableShape, maps: &[Map], fixed: &[&str]) -> Pairing {
-    let mut pairing = Pairing::default();
+pub fn pair(from: &TableShape, to: &TableShape, maps: &[ColumnMap], fixed: &[&str]) -> ColumnPairing {
+    let mut pairing = ColumnPairing::default();
     let there = |column: &Column| in_schema_of(from, to, column);
     for column in to.columns() {
         let map = maps.iter().find(|map| map.column == column.name);
@@ -76,7 +76,7 @@ pub fn pair(from: &TableShape, to: &TableShape, maps: &[Map], fixed: &[&str]) ->
             }
             Some(Some(expression)) => {
                 pairing.accept(format!("column \"{}\" is computed: {expression}", column.name));
-                pairing.fill(column, Source::Expression(expression.to_owned()));
+                pairing.fill(column, ColumnSource::Expression(expression.to_owned()));
             }
             Some(None) => leave_out(&mut pairing, column),
             None => pair_by_name(&mut pairing, from.column(&column.name).map(there).as_ref(), column),
@@ -99,7 +99,7 @@ pub fn pair(from: &TableShape, to: &TableShape, maps: &[Map], fixed: &[&str]) ->
 }
 
 /// What fills a column that no column of the source does.
-fn leave_out(pairing: &mut Pairing, column: &Column) {
+fn leave_out(pairing: &mut ColumnPairing, column: &Column) {
     let name = &column.name;
     if column.generated.is_some() {
         pairing.accept(format!("column \"{name}\" is generated on the target"));
@@ -117,7 +117,7 @@ fn leave_out(pairing: &mut Pairing, column: &Column) {
     }
 }
 
-fn pair_by_name(pairing: &mut Pairing, source: Option<&Column>, target: &Column) {
+fn pair_by_name(pairing: &mut ColumnPairing, source: Option<&Column>, target: &Column) {
     let name = &target.name;
     match source {
         None => leave_out(pairing, target),
@@ -130,11 +130,11 @@ fn pair_by_name(pairing: &mut Pairing, source: Option<&Column>, target: &Column)
         }
         Some(source) if target.not_null && !source.not_null => {
             pairing.refuse(format!("column \"{name}\" is NOT NULL on the target alone"));
-            pairing.fill(target, Source::Column(source.name.clone()));
+            pairing.fill(target, ColumnSource::Column(source.name.clone()));
         }
         Some(source) if target.not_null && !source.is_validated => {
             pairing.refuse(format!("column \"{name}\" is NOT NULL, which the source has not validated"));
-            pairing.fill(target, Source::Column(source.name.clone()));
+            pairing.fill(target, ColumnSource::Column(source.name.clone()));
         }
         Some(source) => {
             if source.type_name != target.type_name {
@@ -150,7 +150,7 @@ fn pair_by_name(pairing: &mut Pairing, source: Option<&Column>, target: &Column)
                     "column \"{name}\" is {type_name}, which is on the source {from}, on the target {to}"
                 ));
             }
-            pairing.fill(target, Source::Column(source.name.clone()));
+            pairing.fill(target, ColumnSource::Column(source.name.clone()));
         }
     }
 }
@@ -226,11 +226,11 @@ mod tests {
         TableShape { name: "t".into(), columns: Some(columns), ..TableShape::default() }
     }
 
-    fn map(column: &str, expression: Option<&str>) -> Map {
-        Map { column: column.into(), expression: expression.map(str::to_owned) }
+    fn map(column: &str, expression: Option<&str>) -> ColumnMap {
+        ColumnMap { column: column.into(), expression: expression.map(str::to_owned) }
     }
 
-    fn refused(from: &TableShape, to: &TableShape, maps: &[Map]) -> Vec<String> {
+    fn refused(from: &TableShape, to: &TableShape, maps: &[ColumnMap]) -> Vec<String> {
         let pairing = pair(from, to, maps, &["id"]);
         pairing.differences.into_iter().filter(|d| !d.ok).map(|d| d.text).collect()
     }
@@ -244,7 +244,7 @@ mod tests {
         let pairing = pair(&from, &to, &[], &["id"]);
         assert!(pairing.differences.iter().all(|d| d.ok), "{:?}", pairing.differences);
         assert_eq!(pairing.differences.len(), 4);
-        let selected: Vec<String> = pairing.pairs.iter().map(Pair::select).collect();
+        let selected: Vec<String> = pairing.pairs.iter().map(ColumnMapping::select).collect();
         assert_eq!(selected, ["t.\"name\"", "t.\"id\""]);
     }
 

@@ -2,7 +2,7 @@
 //! that chooses what an error quotes, and need not be somebody who may read the rows: which
 //! column failed and with which SQLSTATE is told, no value.
 
-use crate::catalog::split::Policy;
+use crate::catalog::split::PlannedTable;
 use crate::remote::RemoteError;
 
 /// Those that are about rights and what the source gives, not about values. What is missing by
@@ -10,17 +10,17 @@ use crate::remote::RemoteError;
 const WITHOUT_VALUES: [&str; 3] = ["42501", "54000", "SM006"];
 
 /// Whether a column of the target is computed.
-pub fn is_computed(policy: &Policy, column: &str) -> bool {
+pub fn is_computed(policy: &PlannedTable, column: &str) -> bool {
     policy.maps.iter().any(|map| map.column == column && map.expression.is_some())
 }
 
 /// Whether a column of the target is not the source's: computed, or left out for its default.
-pub fn is_own(policy: &Policy, column: &str) -> bool {
+pub fn is_own(policy: &PlannedTable, column: &str) -> bool {
     policy.maps.iter().any(|map| map.column == column)
 }
 
 /// The error without values of rows, where columns of the table are computed.
-pub fn without_values(error: RemoteError, table: &str, policy: &Policy) -> RemoteError {
+pub fn without_values(error: RemoteError, table: &str, policy: &PlannedTable) -> RemoteError {
     let columns: Vec<String> = policy
         .maps
         .iter()
@@ -48,12 +48,12 @@ pub fn without_values(error: RemoteError, table: &str, policy: &Policy) -> Remot
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::split::Map;
+    use crate::catalog::split::ColumnMap;
     use crate::error::SqlState;
 
     fn told(state: &str, expression: Option<&str>) -> RemoteError {
-        let map = Map { column: "c".to_owned(), expression: expression.map(str::to_owned) };
-        let policy = Policy {
+        let map = ColumnMap { column: "c".to_owned(), expression: expression.map(str::to_owned) };
+        let policy = PlannedTable {
             ordinal: 1,
             table_name: "t".to_owned(),
             schema: None,

@@ -2,7 +2,7 @@
 //! in the binary form of their type.
 
 use crate::agent::shape::Column;
-use crate::agent::types::Family;
+use crate::agent::types::TypeFamily;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use shardmaster_client::shard_for;
@@ -12,25 +12,25 @@ use std::num::NonZeroU32;
 /// Bytes of a value that an error shows.
 const SHOWN: usize = 100;
 
-type Bound = Option<Vec<u8>>;
+type ValueBound = Option<Vec<u8>>;
 
 /// The keys that move, as the bytes of their values.
 #[derive(Debug)]
-enum Keys {
+enum MeshKeys {
     Listed(HashSet<Vec<u8>>),
     Buckets {
         count: NonZeroU32,
         buckets: HashSet<u32>,
     },
     /// From, and to before; None: open.
-    Ranges(Vec<(Bound, Bound)>),
+    Ranges(Vec<(ValueBound, ValueBound)>),
 }
 
 /// What a table's rows are held to; the same for each of its COPYs.
 #[derive(Debug)]
 pub struct Mesh {
     of: Ordered,
-    keys: Keys,
+    keys: MeshKeys,
     /// The place of the shard-by column among those that are sent.
     position: usize,
 }
@@ -44,11 +44,11 @@ impl Mesh {
             return None;
         }
         let of = match column.family()? {
-            Family::Integer => Ordered::BigInt,
+            TypeFamily::Integer => Ordered::BigInt,
             // Blanks at the end of others mean nothing.
-            Family::Text if matches!(column.base.as_str(), "text" | "character varying") => Ordered::Text,
-            Family::Uuid => Ordered::Uuid,
-            Family::Text | Family::Numeric | Family::Enum(_) => return None,
+            TypeFamily::Text if matches!(column.base.as_str(), "text" | "character varying") => Ordered::Text,
+            TypeFamily::Uuid => Ordered::Uuid,
+            TypeFamily::Text | TypeFamily::Numeric | TypeFamily::Enum(_) => return None,
         };
         Mesh::of(scope, of, position)
     }
@@ -66,14 +66,14 @@ impl Mesh {
     pub fn holds(&self, value: &[u8]) -> bool {
         let is_sorted = |is_in: &dyn Fn(Vec<u8>) -> bool| self.sorted(value).is_some_and(is_in);
         match &self.keys {
-            Keys::Listed(keys) => is_sorted(&|sorted| keys.contains(&sorted)),
-            Keys::Ranges(ranges) => is_sorted(&|sorted| {
+            MeshKeys::Listed(keys) => is_sorted(&|sorted| keys.contains(&sorted)),
+            MeshKeys::Ranges(ranges) => is_sorted(&|sorted| {
                 ranges.iter().any(|(lower, upper)| {
                     lower.as_ref().is_none_or(|lower| *lower <= sorted)
                         && upper.as_ref().is_none_or(|upper| sorted < *upper)
                 })
             }),
-            Keys::Buckets { count, buckets } => {
+            MeshKeys::Buckets { count, buckets } => {
                 self.bucket(value, *count).is_some_and(|bucket| buckets.contains(&bucket))
             }
         }
@@ -113,18 +113,18 @@ impl Mesh {
     }
 }
 
-fn keys(scope: &Scope, of: Ordered) -> Option<Keys> {
+fn keys(scope: &Scope, of: Ordered) -> Option<MeshKeys> {
     Some(match scope {
         Scope::Keys(keys) if keys.iter().all(|key| of.is_canonical(key)) => {
-            Keys::Listed(keys.iter().map(|key| of.sort_bytes(key)).collect())
+            MeshKeys::Listed(keys.iter().map(|key| of.sort_bytes(key)).collect())
         }
-        Scope::Buckets { of: hashed, count, buckets } if *hashed == of => Keys::Buckets {
+        Scope::Buckets { of: hashed, count, buckets } if *hashed == of => MeshKeys::Buckets {
             count: *count,
             buckets: buckets.iter().map(|bucket| bucket.parse().ok()).collect::<Option<_>>()?,
         },
         Scope::Ranges { of: ordered, ranges } if *ordered == of => {
             let bytes = |bound: &Option<String>| bound.as_ref().map(|key| of.sort_bytes(key));
-            Keys::Ranges(ranges.iter().map(|range| (bytes(&range.lower), bytes(&range.upper))).collect())
+            MeshKeys::Ranges(ranges.iter().map(|range| (bytes(&range.lower), bytes(&range.upper))).collect())
         }
         Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => return None,
     })

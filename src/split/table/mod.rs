@@ -6,12 +6,12 @@ use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::queue;
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::error::SqlState;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
-use columns::{Pair, Source};
+use columns::{ColumnMapping, ColumnSource};
 use mesh::Mesh;
 use std::rc::Rc;
 
@@ -22,8 +22,8 @@ mod steady;
 pub mod triggers;
 
 /// One table of the split, as both sides have it.
-pub struct Table {
-    pub policy: Policy,
+pub struct SplitTable {
+    pub policy: PlannedTable,
     pub source: TableShape,
     pub target: TableShape,
     /// The shard-by column on the source and on the target.
@@ -31,7 +31,7 @@ pub struct Table {
     pub target_by: Column,
     pub queue: String,
     /// What fills which column of the target, and how the two differ in what is refused.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<ColumnMapping>,
     pub differences: Vec<String>,
     /// Columns of the target that can be compared with what fills them.
     pub compared: Vec<usize>,
@@ -46,21 +46,21 @@ pub struct Table {
     pub has_long_rows: bool,
 }
 
-impl Table {
+impl SplitTable {
     /// What is selected of a row `t` of the source, in copy and tail alike.
     pub fn select_list(&self) -> String {
-        self.pairs.iter().map(Pair::select).collect::<Vec<_>>().join(", ")
+        self.pairs.iter().map(ColumnMapping::select).collect::<Vec<_>>().join(", ")
     }
 
     /// How many bytes a row `t` of the source is stored in, which nothing has to be read for that lies elsewhere.
     pub fn stored_size(&self) -> String {
-        let size = |pair: &Pair| format!("coalesce(pg_column_size({}), 0)", pair.select());
+        let size = |pair: &ColumnMapping| format!("coalesce(pg_column_size({}), 0)", pair.select());
         let sizes: Vec<String> = self.pairs.iter().map(size).collect();
         if sizes.is_empty() { "0".to_owned() } else { sizes.join(" + ") }
     }
 
     /// The pairs that can be compared.
-    pub fn compared(&self) -> impl Iterator<Item = &Pair> {
+    pub fn compared(&self) -> impl Iterator<Item = &ColumnMapping> {
         self.compared.iter().filter_map(|position| self.pairs.get(*position))
     }
 
@@ -83,9 +83,9 @@ impl Table {
     }
 
     pub fn is_binary(&self) -> bool {
-        let is_same = |pair: &Pair| match &pair.source {
-            Source::Expression(_) => false,
-            Source::Column(name) => self.source.column(name).is_some_and(|from| {
+        let is_same = |pair: &ColumnMapping| match &pair.source {
+            ColumnSource::Expression(_) => false,
+            ColumnSource::Column(name) => self.source.column(name).is_some_and(|from| {
                 let to = self.target.column(&pair.target);
                 from.is_binary() && to.is_some_and(|to| to.is_binary() && to.base == from.base)
             }),
@@ -216,7 +216,7 @@ fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
 }
 
 /// Observes both sides and pairs their tables.
-pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Table>> {
+pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<SplitTable>> {
     let on_source = seen::look(source, plan, Side::Source)?;
     let on_target = seen::look(target, plan, Side::Target)?;
     let is_same = on_source.encoding == on_target.encoding && on_source.encoding != "UTF8";
@@ -226,7 +226,8 @@ pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Re
         .iter()
         .zip(on_source.tables.into_iter().zip(on_target.tables))
         .map(|(policy, (on_source, on_target))| {
-            let mut table = Table { encoding: encoding.clone(), ..pair(plan, policy, on_source, on_target)? };
+            let mut table =
+                SplitTable { encoding: encoding.clone(), ..pair(plan, policy, on_source, on_target)? };
             let mesh = table.mesh(&plan.scope).map(Rc::new);
             // A message of values is converted as a whole: of which table the text is that cannot be, nobody could say.
             table.text_mesh = mesh.clone().filter(|_| is_utf8);
@@ -241,7 +242,7 @@ pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Re
         .collect()
 }
 
-fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) -> Result<Table> {
+fn pair(plan: &Plan, policy: &PlannedTable, source: TableShape, target: TableShape) -> Result<SplitTable> {
     let missing = |shard: &str, what: &str| {
         SplitError::failed(
             SqlState::parse("42P01"),
@@ -278,7 +279,7 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
             target.key().join(", ")
         ));
     }
-    Ok(Table {
+    Ok(SplitTable {
         policy: policy.clone(),
         source,
         target,

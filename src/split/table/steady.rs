@@ -1,15 +1,15 @@
 //! Computed columns of which a second look would say something else: the time of day, a
 //! setting. Such a column is filled once and never compared.
 
-use super::columns::{Pair, Source};
+use super::columns::{ColumnMapping, ColumnSource};
 use crate::agent::error::Result;
 use crate::remote::Connection;
 
 const STEADY: &str = include_str!("../../../sql/check/steady.sql");
 
 /// Whether what fills a column says the same of a row at any time.
-pub fn is_steady(source: &mut Connection, table: &str, pair: &Pair) -> Result<bool> {
-    let Source::Expression(_) = &pair.source else { return Ok(true) };
+pub fn is_steady(source: &mut Connection, table: &str, pair: &ColumnMapping) -> Result<bool> {
+    let ColumnSource::Expression(_) = &pair.source else { return Ok(true) };
     let view = format!(
         "CREATE TEMPORARY VIEW shardmaster_expression AS SELECT {} AS computed FROM {table} t",
         pair.select()

@@ -10,18 +10,18 @@ use crate::agent::short_lock::{OnTable, TableLock, with_short_lock, with_short_l
 use crate::agent::standing::Arrival;
 use crate::agent::state::left;
 use crate::agent::state::redirect::Redirect;
-use crate::agent::state::standing::Standing;
-use crate::agent::{self, Event, native};
+use crate::agent::state::standing::KeyGuard;
+use crate::agent::{self, TriggerEvent, native};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident, text_array};
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// Creates what tables have not, few triggers in a transaction, because CREATE TRIGGER
 /// waits for open writers and stalls new ones. Those for rows are the partitioned table's
 /// own: the server clones them to the partitions that there are and to those that come.
 /// TRUNCATE fires no clone, so each leaf has a trigger for it.
-pub fn install(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<()> {
+pub fn install(connection: &mut Connection, plan: &Plan, tables: &[SplitTable], side: Side) -> Result<()> {
     install_and(connection, plan, tables, side, || Ok(()))
 }
 
@@ -29,7 +29,7 @@ pub fn install(connection: &mut Connection, plan: &Plan, tables: &[Table], side:
 pub fn install_and(
     connection: &mut Connection,
     plan: &Plan,
-    tables: &[Table],
+    tables: &[SplitTable],
     side: Side,
     done: impl FnMut() -> Result<()>,
 ) -> Result<()> {
@@ -50,7 +50,7 @@ pub fn install_and(
 /// What a table of the split is to have, by transactions.
 fn of_table<'a>(
     plan: &Plan,
-    table: &'a Table,
+    table: &'a SplitTable,
     side: Side,
     (function, is_native): (&'a str, bool),
 ) -> Vec<Group<'a>> {
@@ -59,24 +59,27 @@ fn of_table<'a>(
         Side::Target => (&table.target, &table.target_by),
     };
     let ordinal = table.policy.ordinal;
-    let mut groups: Vec<(&str, &str, &[Event])> = Vec::new();
+    let mut groups: Vec<(&str, &str, &[TriggerEvent])> = Vec::new();
     if shape.is_partitioned() {
         let oid = shape.oid.as_deref().unwrap_or_default();
-        groups.extend(Event::ROW.chunks(1).map(|event| (oid, shape.name.as_str(), event)));
+        groups.extend(TriggerEvent::ROW.chunks(1).map(|event| (oid, shape.name.as_str(), event)));
         groups.extend(
-            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &[Event::Truncate][..])),
+            shape
+                .leaves()
+                .iter()
+                .map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &[TriggerEvent::Truncate][..])),
         );
     } else {
         groups.extend(
-            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])),
+            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &TriggerEvent::ALL[..])),
         );
     }
-    let watched = agent::Watched { shape, shard_by: column, ordinal, is_native };
-    let wanted = |name: &str, event: &Event| Wanted {
+    let watched = agent::WatchedTable { shape, shard_by: column, ordinal, is_native };
+    let wanted = |name: &str, event: &TriggerEvent| WantedTrigger {
         trigger: agent::trigger_name(plan.id, side, ordinal, *event),
         function,
         column: None,
-        statement: if is_native && *event != Event::Truncate {
+        statement: if is_native && *event != TriggerEvent::Truncate {
             native::trigger(plan, watched, *event)
         } else {
             agent::trigger(plan, side, watched, name, *event)
@@ -100,7 +103,7 @@ pub fn install_redirect(
     tables: &[(&TableShape, &Column)],
     done: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    let wanted = |shape: &TableShape, column: &Column, write: Write| Wanted {
+    let wanted = |shape: &TableShape, column: &Column, write: Write| WantedTrigger {
         trigger: redirect.trigger_name(write, shape),
         function: "redirect",
         column: None,
@@ -116,11 +119,11 @@ pub fn install_redirect(
 /// The same of a key guard's, whose look-up for the column is there.
 pub fn install_standing(
     connection: &mut Connection,
-    guard: &Standing,
+    guard: &KeyGuard,
     shape: &TableShape,
     column: &Column,
 ) -> Result<()> {
-    let wanted = |arrival: Arrival| Wanted {
+    let wanted = |arrival: Arrival| WantedTrigger {
         trigger: guard.trigger_name(arrival, shape),
         function: "standing",
         column: Some(&column.name),
@@ -130,7 +133,7 @@ pub fn install_standing(
 }
 
 /// A trigger that a table is to have.
-struct Wanted<'a> {
+struct WantedTrigger<'a> {
     trigger: String,
     function: &'a str,
     /// That its condition is to read: another column may have got the name, or a partition's clone
@@ -143,12 +146,16 @@ struct Wanted<'a> {
 struct Group<'a> {
     oid: &'a str,
     name: &'a str,
-    wanted: Vec<Wanted<'a>>,
+    wanted: Vec<WantedTrigger<'a>>,
 }
 
 impl<'a> Group<'a> {
     /// All of a table in one, of a partitioned one each by itself: its partitions get it in the same moment.
-    fn of<T: Copy>(shape: &'a TableShape, all: &[T], wanted: impl Fn(T) -> Wanted<'a>) -> Vec<Group<'a>> {
+    fn of<T: Copy>(
+        shape: &'a TableShape,
+        all: &[T],
+        wanted: impl Fn(T) -> WantedTrigger<'a>,
+    ) -> Vec<Group<'a>> {
         let oid = shape.oid.as_deref().unwrap_or_default();
         let at_once = if shape.is_partitioned() { 1 } else { all.len() };
         let group = |some: &[T]| Group {
@@ -171,7 +178,7 @@ fn create_missing(
     for group in groups {
         let mut statements = String::new();
         for wanted in &group.wanted {
-            let Some(Found::Others(tables)) = found.next() else { continue };
+            let Some(FoundTrigger::Others(tables)) = found.next() else { continue };
             let drop =
                 |(table, trigger): &(String, String)| format!("DROP TRIGGER {} ON {table}; ", ident(trigger));
             statements.extend(tables.iter().map(drop));
@@ -189,7 +196,7 @@ fn create_missing(
 }
 
 /// What a table has of a trigger.
-enum Found {
+enum FoundTrigger {
     /// It is there, with its function, and fires always.
     Whole,
     /// It is to be created; tables, with triggers in its place.
@@ -201,8 +208,8 @@ const MOST_LOOKED_FOR: usize = 1000;
 
 /// Looks at each group's table and its partitions, for each trigger that is wanted. A partition's own
 /// trigger of the name would keep the server from cloning.
-fn look_up(connection: &mut Connection, groups: &[Group<'_>]) -> Result<Vec<Found>> {
-    let all: Vec<(&str, &Wanted<'_>)> =
+fn look_up(connection: &mut Connection, groups: &[Group<'_>]) -> Result<Vec<FoundTrigger>> {
+    let all: Vec<(&str, &WantedTrigger<'_>)> =
         groups.iter().flat_map(|group| group.wanted.iter().map(|wanted| (group.oid, wanted))).collect();
     let mut found = Vec::new();
     for some in all.chunks(MOST_LOOKED_FOR) {
@@ -211,9 +218,13 @@ fn look_up(connection: &mut Connection, groups: &[Group<'_>]) -> Result<Vec<Foun
     Ok(found)
 }
 
-fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Result<Vec<Found>> {
-    let list =
-        |of: &dyn Fn(&(&str, &Wanted<'_>)) -> String| text_array(&some.iter().map(of).collect::<Vec<_>>());
+fn look_up_some(
+    connection: &mut Connection,
+    some: &[(&str, &WantedTrigger<'_>)],
+) -> Result<Vec<FoundTrigger>> {
+    let list = |of: &dyn Fn(&(&str, &WantedTrigger<'_>)) -> String| {
+        text_array(&some.iter().map(of).collect::<Vec<_>>())
+    };
     let rows = catalogs::ask(
         connection,
         include_str!("../../../sql/agent/wanted_triggers.sql"),
@@ -224,26 +235,26 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
             Some(&array_of(some.iter().map(|(_, wanted)| wanted.column))),
         ],
     )?;
-    let mut found: Vec<Found> = some.iter().map(|_| Found::Others(Vec::new())).collect();
+    let mut found: Vec<FoundTrigger> = some.iter().map(|_| FoundTrigger::Others(Vec::new())).collect();
     for row in rows.rows {
         let [Some(position), Some(table), Some(trigger), whole] = row.as_slice() else { continue };
         let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
         let Some(found) = position.and_then(|position| found.get_mut(position)) else { continue };
         match (whole.as_deref() == Some("t"), &mut *found) {
-            (true, found) => *found = Found::Whole,
-            (false, Found::Others(tables)) => tables.push((table.clone(), trigger.clone())),
-            (false, Found::Whole) => {}
+            (true, found) => *found = FoundTrigger::Whole,
+            (false, FoundTrigger::Others(tables)) => tables.push((table.clone(), trigger.clone())),
+            (false, FoundTrigger::Whole) => {}
         }
     }
     Ok(found)
 }
 
 /// How the lock on a table is come by.
-type Locked = fn(&mut Connection, TableLock, &str, &str) -> Result<()>;
+type TakeLock = fn(&mut Connection, TableLock, &str, &str) -> Result<()>;
 
 /// Statements that make triggers of a table, in one transaction. Work that keeps others waiting makes one attempt.
 pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
-    let locked: Locked = if session::is_hasty() { with_short_lock_once } else { with_short_lock };
+    let locked: TakeLock = if session::is_hasty() { with_short_lock_once } else { with_short_lock };
     match locked(connection, TableLock::ShareRowExclusive, statements, table) {
         // A session of the worker before was faster: look again.
         Err(SplitError::Remote(error)) if error.is("42710") => {
@@ -266,12 +277,12 @@ pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result
 }
 
 /// Drops a key guard's triggers.
-pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
+pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     drop_called(connection, OF_LOOK_UP, &guard.function(), "")
 }
 
 /// Schemas and names of the tables that have all of a key guard's triggers.
-pub fn guarded_tables(connection: &mut Connection, guard: &Standing) -> Result<Vec<(String, String)>> {
+pub fn guarded_tables(connection: &mut Connection, guard: &KeyGuard) -> Result<Vec<(String, String)>> {
     let rows = connection.query(
         &format!(
             "SELECT n.nspname, c.relname
@@ -291,7 +302,7 @@ pub fn guarded_tables(connection: &mut Connection, guard: &Standing) -> Result<V
 
 /// Drops those of tables that are no tables of its keyspace any more, since somebody has given them
 /// other names.
-pub fn drop_strays(connection: &mut Connection, guard: &Standing, tables: &[&TableShape]) -> Result<()> {
+pub fn drop_strays(connection: &mut Connection, guard: &KeyGuard, tables: &[&TableShape]) -> Result<()> {
     let oids = tables.iter().filter_map(|shape| shape.oid.as_deref()?.parse::<u32>().ok());
     let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
     let called = format!("{OF_LOOK_UP} AND t.tgrelid <> ALL ('{{{}}}'::oid[])", oids.join(","));
@@ -323,7 +334,7 @@ pub fn drop_called_once(connection: &mut Connection, called: &str, function: &st
 }
 
 fn drop_under(
-    locked: Locked,
+    locked: TakeLock,
     connection: &mut Connection,
     (called, function): (&str, &str),
     first: &str,

@@ -3,27 +3,27 @@
 //! Invariant: as of slices one behind the other. They are the ones that would come next, and they are noted in that order,
 //! each behind all that come before it; what lies behind one that is not known to be compared is forgotten.
 
-use super::position::{Position, Read};
+use super::position::{ReadSide, VerifyPosition};
 use super::ranges::{self, Range};
-use super::rows::Compared;
+use super::rows::SliceResult;
 use super::rows_abreast::{self, Slice, pairs};
 use super::slice::{LEAST_BLOCKS, MOST_BLOCKS, noted, position_of, prepare, prepare_streams, unless};
-use super::whole::{self, Size};
+use super::whole::{self, SideSize};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Leaf;
-use crate::agent::state::progress::Progress;
-use crate::catalog::verification::{Status, Verification};
+use crate::agent::state::progress::CopyProgress;
+use crate::catalog::verification::{Verification, VerificationStatus};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, FOR_EVER, RemoteError};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, Extent, Span};
+use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::Engine;
 use crate::split::engine::scope_size;
 use crate::split::engine::verification::Run;
 use crate::split::engine::verification::When;
 use crate::split::injection_points::{self, reach};
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 use std::time::Instant;
 
 /// Tables that one pair of sessions is asked about in one message.
@@ -43,7 +43,7 @@ pub fn small_ones(engine: &mut Engine, run: &mut Run) -> Result<bool> {
     if lanes < 2 {
         return Ok(false);
     }
-    let pending = run.tables.iter().take_while(|table| table.status == Status::Pending);
+    let pending = run.tables.iter().take_while(|table| table.status == VerificationStatus::Pending);
     let next = pending.map_while(|table| position_of(engine, table.ordinal));
     let positions: Vec<usize> = next.take(MOST_TOGETHER.saturating_mul(lanes)).collect();
     if positions.len() < 2 {
@@ -76,7 +76,8 @@ pub fn small_ones(engine: &mut Engine, run: &mut Run) -> Result<bool> {
     let mut is_any = false;
     for size in compared.into_iter().map_while(|size| size) {
         let Some(table) = run.tables.first().cloned() else { break };
-        let all = Verification { rows: size.rows, bytes: size.bytes, status: Status::Passed, ..table };
+        let all =
+            Verification { rows: size.rows, bytes: size.bytes, status: VerificationStatus::Passed, ..table };
         run.note(all, Vec::new());
         is_any = true;
     }
@@ -114,13 +115,13 @@ pub fn ranges(
     engine: &mut Engine,
     run: &mut Run,
     (table, position): (&Verification, usize),
-    (when, progress): (When, &Progress),
+    (when, progress): (When, &CopyProgress),
 ) -> Result<Option<i64>> {
     if lanes(engine) < 2 {
         return Ok(None);
     }
     let began = Instant::now();
-    let at = Position { read: Read::Ranges, ..Position::parse(&table.position) };
+    let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&table.position) };
     let is_first = run.keys == 0 || at.after.is_empty();
     let keys = if is_first { ranges::first_keys(engine, position)? } else { run.keys };
     let planned = next_ranges(engine, position, &at, keys)?;
@@ -129,9 +130,11 @@ pub fn ranges(
     }
     let sizes = sums(engine, position, &planned)?;
     let differ: Vec<usize> = (0..sizes.len()).filter(|lane| sizes[*lane].is_none()).collect();
-    let mut compared: Vec<Option<Compared>> = sizes
+    let mut compared: Vec<Option<SliceResult>> = sizes
         .into_iter()
-        .map(|size| size.map(|Size { rows, bytes }| Compared { rows, bytes, ..Compared::default() }))
+        .map(|size| {
+            size.map(|SideSize { rows, bytes }| SliceResult { rows, bytes, ..SliceResult::default() })
+        })
         .collect();
     if !differ.is_empty() && are_prepared(engine, run, (table, position), when)? {
         let unless = unless(engine, progress, position, when)?;
@@ -143,12 +146,13 @@ pub fn ranges(
     reach(injection_points::STREAMS_COMPARED)?;
     let factor = blocks::by_time(began.elapsed()) / 4.0;
     run.keys = blocks::adapt(keys, factor, ranges::LEAST_KEYS, ranges::MOST_KEYS);
-    let behind =
-        planned.into_iter().map(|range| range.to.map(|after| Position { after, ..at.clone() }.to_text()));
+    let behind = planned
+        .into_iter()
+        .map(|range| range.to.map(|after| VerifyPosition { after, ..at.clone() }.to_text()));
     note(run, table, behind.zip(compared))
 }
 
-fn next_ranges(engine: &mut Engine, position: usize, at: &Position, keys: i64) -> Result<Vec<Range>> {
+fn next_ranges(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: i64) -> Result<Vec<Range>> {
     let (mut planned, mut from) = (Vec::new(), at.clone());
     while planned.len() < lanes(engine) {
         let range = Range::next(engine, position, &from, keys)?;
@@ -161,11 +165,11 @@ fn next_ranges(engine: &mut Engine, position: usize, at: &Position, keys: i64) -
 }
 
 /// Of each range what was compared, if both sides have the same there.
-fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<Option<Size>>> {
+fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<Option<SideSize>>> {
     let conditions: Vec<[String; 2]> =
         planned.iter().map(|range| range.conditions(engine, position)).collect();
     let Engine { reader, target, streams, tables, .. } = engine;
-    let table: &Table = &tables[position];
+    let table: &SplitTable = &tables[position];
     let message =
         |side, condition: &str| format!("{} {}", ranges::BY_INDEX, whole::question(table, side, condition));
     let messages: Vec<[String; 2]> = conditions
@@ -192,7 +196,7 @@ fn rows_of(
     position: usize,
     (planned, differ): (&[Range], &[usize]),
     (when, unless): (When, &str),
-) -> Result<Vec<Compared>> {
+) -> Result<Vec<SliceResult>> {
     let conditions: Vec<(usize, [String; 2])> =
         differ.iter().map(|lane| (*lane, planned[*lane].conditions(engine, position))).collect();
     let slices = |side: usize, leaves: &[Leaf]| -> Vec<Vec<Slice>> {
@@ -208,9 +212,9 @@ fn rows_of(
     };
     let here = slices(0, engine.tables[position].source.leaves());
     let there = slices(1, engine.tables[position].target.leaves());
-    let mut all: Vec<Compared> = differ.iter().map(|_| Compared::default()).collect();
+    let mut all: Vec<SliceResult> = differ.iter().map(|_| SliceResult::default()).collect();
     let mut add =
-        |compared: Vec<Compared>| all.iter_mut().zip(compared).for_each(|(all, more)| all.add(more));
+        |compared: Vec<SliceResult>| all.iter_mut().zip(compared).for_each(|(all, more)| all.add(more));
     for slices in here {
         add(rows_abreast::of_source(engine, position, &slices, unless)?);
     }
@@ -227,21 +231,21 @@ pub fn blocks(
     engine: &mut Engine,
     run: &mut Run,
     (table, position): (&Verification, usize),
-    (when, progress): (When, &Progress),
+    (when, progress): (When, &CopyProgress),
 ) -> Result<Option<i64>> {
     if lanes(engine) < 2 {
         return Ok(None);
     }
     let began = Instant::now();
-    let at = Position::parse(&table.position);
+    let at = VerifyPosition::parse(&table.position);
     let spans = next_spans(engine, run, position, (at.clone(), when))?;
     if spans.len() < 2 || !are_prepared(engine, run, (table, position), when)? {
         return Ok(None);
     }
-    let (slices, behind): (Vec<Slice>, Vec<Position>) = spans.into_iter().unzip();
+    let (slices, behind): (Vec<Slice>, Vec<VerifyPosition>) = spans.into_iter().unzip();
     let compared = match at.read {
-        Read::Target => rows_abreast::of_target(engine, position, &slices)?,
-        Read::Source | Read::Ranges => {
+        ReadSide::Target => rows_abreast::of_target(engine, position, &slices)?,
+        ReadSide::Source | ReadSide::Ranges => {
             let unless = unless(engine, progress, position, when)?;
             rows_abreast::of_source(engine, position, &slices, &unless)?
         }
@@ -258,17 +262,17 @@ fn next_spans(
     engine: &mut Engine,
     run: &Run,
     position: usize,
-    (mut at, when): (Position, When),
-) -> Result<Vec<(Slice, Position)>> {
+    (mut at, when): (VerifyPosition, When),
+) -> Result<Vec<(Slice, VerifyPosition)>> {
     let mut spans = Vec::new();
     let most = lanes(engine);
     let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
     let (session, shape, by) = match at.read {
         // What the target has more, its clients may have inserted since.
-        Read::Target if when == When::AfterCutover => return Ok(spans),
-        Read::Target => (target, &table.target, &table.target_by),
-        Read::Source | Read::Ranges => (reader, &table.source, &table.source_by),
+        ReadSide::Target if when == When::AfterCutover => return Ok(spans),
+        ReadSide::Target => (target, &table.target, &table.target_by),
+        ReadSide::Source | ReadSide::Ranges => (reader, &table.source, &table.source_by),
     };
     let oids: Vec<String> = shape.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
     while spans.len() < most {
@@ -279,7 +283,7 @@ fn next_spans(
             break;
         }
         let few = at.block == 0 && scope_size::is_small(session, &leaf.name, by, &plan.scope)?;
-        let span = Span::next(at.block, run.blocks, total, few);
+        let span = BlockSpan::next(at.block, run.blocks, total, few);
         at.passed(span.to);
         let condition = span.condition(&plan.scope.predicate(by, "t"));
         spans.push((Slice { lane: spans.len(), leaf: leaf.name.clone(), condition }, at.clone()));
@@ -298,16 +302,16 @@ fn are_prepared(engine: &mut Engine, run: &mut Run, of: (&Verification, usize), 
 fn note(
     run: &mut Run,
     table: &Verification,
-    compared: impl Iterator<Item = (Option<String>, Option<Compared>)>,
+    compared: impl Iterator<Item = (Option<String>, Option<SliceResult>)>,
 ) -> Result<Option<i64>> {
     let (mut bytes, mut is_any) = (0, false);
     for (behind, compared) in compared {
         let (Some(compared), Some(before)) = (compared, run.tables.first().cloned()) else { break };
         let differing = before.differing + compared.differing;
         let (status, position) = match behind {
-            Some(position) => (Status::Running, position),
-            None if differing == 0 => (Status::Passed, table.position.clone()),
-            None => (Status::Differs, table.position.clone()),
+            Some(position) => (VerificationStatus::Running, position),
+            None if differing == 0 => (VerificationStatus::Passed, table.position.clone()),
+            None => (VerificationStatus::Differs, table.position.clone()),
         };
         bytes += compared.bytes;
         let (next, found) = noted(before, compared, status, position);
@@ -317,10 +321,13 @@ fn note(
     Ok(is_any.then_some(bytes))
 }
 
-type Answers = [std::result::Result<Rows, RemoteError>; 2];
+type RangeAnswers = [std::result::Result<Rows, RemoteError>; 2];
 
 /// Asks both sessions of each pair, all at the same time.
-fn ask(pairs: &mut [(&mut Connection, &mut Connection)], messages: &[[String; 2]]) -> Result<Vec<Answers>> {
+fn ask(
+    pairs: &mut [(&mut Connection, &mut Connection)],
+    messages: &[[String; 2]],
+) -> Result<Vec<RangeAnswers>> {
     for ((reader, target), [here, there]) in pairs.iter_mut().zip(messages) {
         reader.send(here)?;
         target.send(there)?;

@@ -6,7 +6,7 @@
 
 use super::walk;
 use crate::agent::error::Result;
-use crate::agent::state::progress::Progress;
+use crate::agent::state::progress::CopyProgress;
 use crate::split::engine::Engine;
 use crate::split::engine::held;
 use crate::split::engine::verification::Run;
@@ -15,7 +15,7 @@ use crate::split::reads;
 
 /// Within a step, when the target stands where S does: whether streams are to compare. Else the step
 /// has done so itself.
-pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<bool> {
+pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<bool> {
     let is_rest = std::mem::take(&mut engine.streams.rest);
     match engine.verification.as_ref().is_some_and(|run| !run.tables.is_empty()) {
         true if is_rest => {}
@@ -29,7 +29,7 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<bool> {
 }
 
 /// Once it is committed.
-pub fn run(engine: &mut Engine, progress: &Progress) -> Result<()> {
+pub fn run(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     if held::begin_again(engine)? {
         compare(engine, progress)?;
         engine.target.run("ROLLBACK")?;
@@ -42,7 +42,7 @@ pub fn run(engine: &mut Engine, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-fn compare(engine: &mut Engine, progress: &Progress) -> Result<()> {
+fn compare(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     walk::slices(engine, progress, When::BeforeCutover)?;
     if engine.verification.as_ref().is_some_and(Run::has_found) {
         reads::require_none(engine.plan.id, ": rows differ there")?;

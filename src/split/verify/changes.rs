@@ -5,13 +5,13 @@ use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::shape;
 use crate::agent::state::changed;
-use crate::agent::state::progress::Progress;
+use crate::agent::state::progress::CopyProgress;
 use crate::agent::state::queue;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal, text_array};
 use crate::remote::template::{fill, word};
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// The log of one table's changes.
 pub struct Changes {
@@ -28,7 +28,7 @@ pub struct Changes {
 const EMPTIED: &str = include_str!("../../../sql/agent/emptied.sql");
 
 impl Changes {
-    pub fn of(plan: &Plan, progress: &Progress, table: &Table, position: usize) -> Changes {
+    pub fn of(plan: &Plan, progress: &CopyProgress, table: &SplitTable, position: usize) -> Changes {
         let known = progress.tables.get(position);
         let leaves = known.and_then(|table| table.target_leaves.as_ref());
         Changes {
@@ -41,7 +41,7 @@ impl Changes {
 
     /// Which partitions of the target clients have emptied: in the transaction, with the table locked,
     /// in which their rows are found missing.
-    pub fn look(&mut self, plan: &Plan, target: &mut Connection, table: &Table) -> Result<()> {
+    pub fn look(&mut self, plan: &Plan, target: &mut Connection, table: &SplitTable) -> Result<()> {
         if table.target.leaves().len() < 2 {
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl Changes {
 
     /// The target's table is the one that it opened. Another one of its name lost its rows by
     /// nothing that the log of the first one tells.
-    pub fn are_of(&self, table: &Table) -> String {
+    pub fn are_of(&self, table: &SplitTable) -> String {
         match &self.opened {
             Some(oid) => format!("to_regclass({}) = {}::oid", literal(&table.target.name), literal(oid)),
             None => "true".to_owned(),
@@ -70,7 +70,7 @@ impl Changes {
     /// The row of a key `k` may be missing: it was deleted, was given another key, or went with
     /// all others of its partition, which has the bound that it had. Where the key does not tell which one that was, it counts if all
     /// were emptied, and none has left the table, with rows that came back to it perhaps.
-    pub fn explain_absence(&self, table: &Table) -> String {
+    pub fn explain_absence(&self, table: &SplitTable) -> String {
         format!(
             "({} AND (EXISTS (SELECT 1 FROM {log} g WHERE {} AND g.op <> 'C')
               OR {}
@@ -87,7 +87,7 @@ impl Changes {
     }
 
     /// The key `k` is one of a partition that was emptied.
-    fn was_in_emptied(&self, table: &Table) -> String {
+    fn was_in_emptied(&self, table: &SplitTable) -> String {
         if self.emptied.is_empty() {
             return "false".to_owned();
         }
@@ -101,7 +101,7 @@ impl Changes {
     }
 
     /// It may be missing, or is there and may have other values.
-    pub fn explain(&self, plan: &Plan, table: &Table) -> String {
+    pub fn explain(&self, plan: &Plan, table: &SplitTable) -> String {
         format!(
             "({} OR EXISTS (SELECT 1 FROM {} g WHERE {})
                 AND EXISTS (SELECT 1 FROM {} t WHERE {} AND {}))",

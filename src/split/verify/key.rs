@@ -8,27 +8,27 @@ use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::literal;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// Whether the target's table still has the key that its guard was made for.
-pub fn is_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> Result<bool> {
+pub fn is_as_noted(target: &mut Connection, plan: &Plan, table: &SplitTable) -> Result<bool> {
     let noted = target.run(&format!("SELECT {}", noted(plan, table)))?;
     Ok(noted.scalar().is_none_or(|noted| noted == changed::key_of(&table.target)))
 }
 
 /// An expression: the key that the target has noted for a table.
-fn noted(plan: &Plan, table: &Table) -> String {
+fn noted(plan: &Plan, table: &SplitTable) -> String {
     let log = literal(&changed::qualified(plan.id, table.policy.ordinal));
     format!("obj_description(to_regclass({log}), 'pg_class')")
 }
 
 /// An expression: whether it is that of now.
-pub fn still_noted(plan: &Plan, table: &Table) -> String {
+pub fn still_noted(plan: &Plan, table: &SplitTable) -> String {
     format!("coalesce({} = {}, true)", noted(plan, table), literal(&changed::key_of(&table.target)))
 }
 
 /// Refuses to compare rows where it has another.
-pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> Result<()> {
+pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &SplitTable) -> Result<()> {
     if is_as_noted(target, plan, table)? {
         return Ok(());
     }
@@ -48,7 +48,7 @@ pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> 
 }
 
 /// The same of some tables.
-pub fn require_all_as_noted(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+pub fn require_all_as_noted(target: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
     let noted: Vec<String> = tables.iter().map(|table| still_noted(plan, table)).collect();
     if noted.is_empty() || target.run(&format!("SELECT {}", noted.join(" AND ")))?.scalar() == Some("t") {
         return Ok(());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Whose rows are looked for on the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Read {
+pub enum ReadSide {
     #[default]
     Source,
     Target,
@@ -16,8 +16,8 @@ pub enum Read {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Position {
-    pub read: Read,
+pub struct VerifyPosition {
+    pub read: ReadSide,
     /// Leaves of this side that are done, by oid.
     pub done: Vec<String>,
     /// The leaf that is being read, by oid.
@@ -32,9 +32,9 @@ pub struct Position {
     pub after: Vec<String>,
 }
 
-impl Position {
+impl VerifyPosition {
     /// As it was stored; what cannot be read begins anew.
-    pub fn parse(text: &str) -> Position {
+    pub fn parse(text: &str) -> VerifyPosition {
         serde_json::from_str(text).unwrap_or_default()
     }
 
@@ -73,9 +73,9 @@ impl Position {
 
     /// The other side is next; false: there is none left.
     pub fn turn(&mut self) -> bool {
-        let is_first = self.read == Read::Source;
+        let is_first = self.read == ReadSide::Source;
         if is_first {
-            *self = Position { read: Read::Target, ..Position::default() };
+            *self = VerifyPosition { read: ReadSide::Target, ..VerifyPosition::default() };
         }
         is_first
     }
@@ -91,24 +91,24 @@ mod tests {
 
     #[test]
     fn a_walk_comes_past_each_leaf_once() {
-        let mut position = Position::default();
+        let mut position = VerifyPosition::default();
         let mut seen = Vec::new();
         let leaves = oids(&["7", "3"]);
         while let Some(leaf) = position.next_leaf(&leaves) {
             seen.push((leaf, position.block));
             position.passed((position.block < 10).then_some(position.block + 10));
             // What is stored between two slices is all there is.
-            position = Position::parse(&position.to_text());
+            position = VerifyPosition::parse(&position.to_text());
         }
         let expected = [("7", 0), ("7", 10), ("3", 0), ("3", 10)];
         assert_eq!(seen, expected.map(|(leaf, block)| (leaf.to_owned(), block)));
-        assert!(position.turn() && position.read == Read::Target && position.done.is_empty());
+        assert!(position.turn() && position.read == ReadSide::Target && position.done.is_empty());
         assert!(!position.turn());
     }
 
     #[test]
     fn leaves_that_come_and_go_are_neither_missed_nor_stuck_to() {
-        let mut position = Position::default();
+        let mut position = VerifyPosition::default();
         assert_eq!(position.next_leaf(&oids(&["5", "9"])).as_deref(), Some("5"));
         position.passed(Some(4));
         // It was detached; an older table was attached.
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn a_block_is_one_of_its_file() {
-        let mut position = Position::default();
+        let mut position = VerifyPosition::default();
         position.next_leaf(&oids(&["5"]));
         let file = |name: &str| Some(name.to_owned());
         assert!(position.is_of(file("1")), "nothing was read yet");
         position.passed(Some(4));
-        position = Position::parse(&position.to_text());
+        position = VerifyPosition::parse(&position.to_text());
         assert!(position.is_of(file("1")));
         assert!(!position.is_of(file("2")));
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_begins_anew() {
         for text in ["", "{}", "[1]", "{\"read\": \"nowhere\"}"] {
-            assert_eq!(Position::parse(text), Position::default(), "{text}");
+            assert_eq!(VerifyPosition::parse(text), VerifyPosition::default(), "{text}");
         }
     }
 }

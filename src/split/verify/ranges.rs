@@ -7,9 +7,9 @@
 //! it lies behind the bound and at whose end it does not. So where each range has the same rows on
 //! both sides, the tables have; an order that differs shows as a difference, and rows are compared.
 
-use super::position::Position;
-use super::rows::{self, Compared, Sides};
-use super::whole::{self, Size};
+use super::position::VerifyPosition;
+use super::rows::{self, Sides, SliceResult};
+use super::whole::{self, SideSize};
 use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
 use crate::remote::Connection;
@@ -17,7 +17,7 @@ use crate::remote::quote::{array_literal, ident, literal};
 use crate::split::engine::Engine;
 use crate::split::engine::scope_size;
 use crate::split::engine::verification::When;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// Keys of the first range, and bytes of it where rows are wide; keys of the smallest and of the largest.
 const FIRST_KEYS: i64 = 50_000;
@@ -98,7 +98,7 @@ fn has_texts(shape: &TableShape) -> bool {
 
 /// Both sides order texts in one way. In two, a row of the target would lie between the bounds of
 /// many ranges, and be read with each.
-fn have_one_order(reader: &mut Connection, target: &mut Connection, table: &Table) -> Result<bool> {
+fn have_one_order(reader: &mut Connection, target: &mut Connection, table: &SplitTable) -> Result<bool> {
     let of = |session: &mut Connection, shape: &TableShape| -> Result<Option<String>> {
         let order = session.query(ORDER, &[shape.oid.as_deref()])?;
         Ok(order.scalar().map(str::to_owned))
@@ -138,7 +138,7 @@ pub struct Range {
 impl Range {
     /// The next one, of so many keys of the source; where it has no more of them, of the target, to whose end
     /// clients may have added any number since the cutover.
-    pub fn next(engine: &mut Engine, position: usize, at: &Position, keys: i64) -> Result<Range> {
+    pub fn next(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: i64) -> Result<Range> {
         let Engine { reader, target, tables, .. } = engine;
         let table = &tables[position];
         let begins = Range { after: at.after.clone(), to: None };
@@ -195,7 +195,7 @@ impl Range {
     }
 
     /// What was compared, if both sides have the same there.
-    pub fn compare(&self, engine: &mut Engine, position: usize) -> Result<Option<Size>> {
+    pub fn compare(&self, engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
         let conditions = self.conditions(engine, position);
         let outcome = whole::of_rows(engine, position, &conditions, [BY_INDEX, BY_INDEX])?;
         let Engine { reader, target, .. } = engine;
@@ -213,12 +213,12 @@ impl Range {
         engine: &mut Engine,
         position: usize,
         (when, unless): (When, &str),
-    ) -> Result<Compared> {
+    ) -> Result<SliceResult> {
         let [here, there] = self.conditions(engine, position);
         let Engine { plan, reader, target, tables, .. } = engine;
-        let table: &Table = &tables[position];
+        let table: &SplitTable = &tables[position];
         let mut sides = Sides { plan, table, source: reader, target };
-        let mut all = Compared::default();
+        let mut all = SliceResult::default();
         for leaf in table.source.leaves() {
             all.add(rows::of_source(&mut sides, &leaf.name, &here, unless)?);
         }

@@ -15,13 +15,13 @@ use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::queue;
 use crate::catalog::split::Plan;
-use crate::catalog::verification::Difference;
-use crate::remote::copy::{self, Bounds, Piece};
+use crate::catalog::verification::RowDifference;
+use crate::remote::copy::{self, Bounds, CopyPiece};
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
-use crate::split::table::Table;
-use crate::split::table::columns::{Pair, Source};
+use crate::split::table::SplitTable;
+use crate::split::table::columns::{ColumnMapping, ColumnSource};
 use crate::split::table::computed;
 
 /// Of a row as text, `r.x`. Of its bytes, whatever a collation calls equal.
@@ -34,16 +34,16 @@ const MOST_TOLD: i64 = 1000;
 
 /// What has come of a slice.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub struct SliceResult {
     pub rows: i64,
     pub bytes: i64,
     pub differing: i64,
     /// Of these, at most so many as are kept.
-    pub found: Vec<Difference>,
+    pub found: Vec<RowDifference>,
 }
 
-impl Compared {
-    pub fn add(&mut self, more: Compared) {
+impl SliceResult {
+    pub fn add(&mut self, more: SliceResult) {
         self.rows += more.rows;
         self.bytes += more.bytes;
         self.differing += more.differing;
@@ -69,13 +69,13 @@ fn value(expression: &str, column: Option<&Column>) -> String {
 
 /// A row of the source as the target should have it. By its output functions, of which a cast
 /// might be somebody's own.
-fn row_of_source(table: &Table) -> String {
+fn row_of_source(table: &SplitTable) -> String {
     let values: Vec<String> = table
         .compared()
         .map(|pair| {
             let column = match &pair.source {
-                Source::Column(name) => table.source.column(name),
-                Source::Expression(_) => None,
+                ColumnSource::Column(name) => table.source.column(name),
+                ColumnSource::Expression(_) => None,
             };
             value(&pair.select(), column)
         })
@@ -84,16 +84,16 @@ fn row_of_source(table: &Table) -> String {
 }
 
 /// The same of a row of the target.
-fn row_of_target(table: &Table) -> String {
+fn row_of_target(table: &SplitTable) -> String {
     row_of(table, |_, pair| format!("t.{}", ident(&pair.target)))
 }
 
 /// And of one that has come over, in the target's types.
-fn row_that_came(table: &Table) -> String {
+fn row_that_came(table: &SplitTable) -> String {
     row_of(table, |n, _| format!("k.c{n}"))
 }
 
-fn row_of(table: &Table, name: impl Fn(usize, &Pair) -> String) -> String {
+fn row_of(table: &SplitTable, name: impl Fn(usize, &ColumnMapping) -> String) -> String {
     let values: Vec<String> = (1..)
         .zip(table.compared())
         .map(|(n, pair)| value(&name(n, pair), table.target.column(&pair.target)))
@@ -102,12 +102,12 @@ fn row_of(table: &Table, name: impl Fn(usize, &Pair) -> String) -> String {
 }
 
 /// An error over rows of a table some of whose columns are computed, by whoever has said how.
-pub fn without_values(error: RemoteError, table: &Table) -> RemoteError {
+pub fn without_values(error: RemoteError, table: &SplitTable) -> RemoteError {
     computed::without_values(error, &table.source.name, &table.policy)
 }
 
 /// A row `t` of a side as text.
-pub fn of_side(table: &Table, side: Side) -> String {
+pub fn of_side(table: &SplitTable, side: Side) -> String {
     match side {
         Side::Source => row_of_source(table),
         Side::Target => row_of_target(table),
@@ -124,14 +124,14 @@ fn keys(shape: &[String], names: &[String]) -> String {
 /// Both sides of a table.
 pub struct Sides<'a> {
     pub plan: &'a Plan,
-    pub table: &'a Table,
+    pub table: &'a SplitTable,
     pub source: &'a mut Connection,
     pub target: &'a mut Connection,
 }
 
 /// What the source's session needs for the rows of a table that the target has. A transaction
 /// that only reads may write to a temporary table, not create it.
-pub fn prepare_source(source: &mut Connection, table: &Table) -> Result<()> {
+pub fn prepare_source(source: &mut Connection, table: &SplitTable) -> Result<()> {
     source.run("DROP TABLE IF EXISTS pg_temp.verify_keys")?;
     source.run(&format!(
         "CREATE TEMPORARY TABLE verify_keys ON COMMIT DELETE ROWS AS SELECT {} FROM {} t WITH NO DATA",
@@ -142,7 +142,7 @@ pub fn prepare_source(source: &mut Connection, table: &Table) -> Result<()> {
 }
 
 /// And the target's for those that the source has.
-pub fn prepare_target(target: &mut Connection, table: &Table) -> Result<()> {
+pub fn prepare_target(target: &mut Connection, table: &SplitTable) -> Result<()> {
     let names = queue::keys(&table.source);
     target.run("DROP TABLE IF EXISTS pg_temp.verify_keys, pg_temp.verify_rows")?;
     target.run(&format!(
@@ -160,7 +160,7 @@ pub fn prepare_target(target: &mut Connection, table: &Table) -> Result<()> {
 /// What comes over of a row that is compared: the compared columns, as `c1`, ..., and of its key
 /// what is not among them. There may be as many as a table can have.
 struct Brought<'a> {
-    table: &'a Table,
+    table: &'a SplitTable,
     /// Of each column of the key its name in that table.
     keys: Vec<String>,
     /// Those of them that no compared column is.
@@ -168,7 +168,7 @@ struct Brought<'a> {
 }
 
 impl Brought<'_> {
-    fn of(table: &Table) -> Brought<'_> {
+    fn of(table: &SplitTable) -> Brought<'_> {
         let (mut keys, mut alone) = (Vec::new(), Vec::new());
         let names = queue::keys(&table.source);
         for ((name, from), to) in names.into_iter().zip(table.source.key()).zip(table.target.key()) {
@@ -194,7 +194,7 @@ impl Brought<'_> {
     /// What fills them, of a row `t` of the source.
     fn selected(&self) -> String {
         let alone = self.alone.iter().map(|(_, from, _)| format!("t.{}", ident(from)));
-        self.table.compared().map(Pair::select).chain(alone).collect::<Vec<_>>().join(", ")
+        self.table.compared().map(ColumnMapping::select).chain(alone).collect::<Vec<_>>().join(", ")
     }
 
     /// The rows, with their keys under the names that the agent's tables have for them.
@@ -221,22 +221,27 @@ impl Sides<'_> {
 
     /// Which of these rows the target does not have as it would take them; `unless` is a
     /// condition over their keys `k` under which that is nothing to be told.
-    fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
+    fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<SliceResult> {
         let answer = self.target.run_unbounded(&looked(self.plan, self.table, unless))?;
         self.tell(&answer, (leaf, condition), unless)
     }
 
     /// What the target has answered to that, and of rows that it does not have which they are.
-    pub fn tell(&mut self, answer: &Rows, (leaf, condition): (&str, &str), unless: &str) -> Result<Compared> {
+    pub fn tell(
+        &mut self,
+        answer: &Rows,
+        (leaf, condition): (&str, &str),
+        unless: &str,
+    ) -> Result<SliceResult> {
         let table = self.table;
         let row = answer.rows.first().cloned().unwrap_or_default();
         let cell = |n: usize| row.get(n).and_then(Option::as_deref);
         let shard = self.target.shard();
         let suspect = number::count(shard, "the number of rows that differ", cell(0))?;
-        let mut compared = Compared {
+        let mut compared = SliceResult {
             rows: number::count(shard, "the number of rows of a table", cell(1))?,
             bytes: number::count(shard, "the bytes of a table's rows", cell(2))?,
-            ..Compared::default()
+            ..SliceResult::default()
         };
         if suspect > 0 {
             self.bring_rows(leaf, condition)?;
@@ -270,19 +275,24 @@ pub const FORGET_ON_TARGET: &str = "TRUNCATE pg_temp.verify_keys";
 pub const FORGET_ON_SOURCE: &str = "DELETE FROM pg_temp.verify_keys";
 
 /// Keys and checksums of some rows of a leaf of the source, for the target.
-pub fn keys_from_source(table: &Table, leaf: &str, condition: &str, compares: bool) -> Piece<'static> {
+pub fn keys_from_source(
+    table: &SplitTable,
+    leaf: &str,
+    condition: &str,
+    compares: bool,
+) -> CopyPiece<'static> {
     keys_piece(table, &keys_of_source(table, leaf, condition, compares))
 }
 
 /// Keys of some rows of a leaf of the target, for the source.
-pub fn keys_from_target(table: &Table, leaf: &str, condition: &str) -> Piece<'static> {
+pub fn keys_from_target(table: &SplitTable, leaf: &str, condition: &str) -> CopyPiece<'static> {
     let keys = keys(table.target.key(), &queue::keys(&table.source));
     keys_piece(table, &format!("SELECT {keys} FROM ONLY {leaf} t WHERE {condition}"))
 }
 
-fn keys_piece(table: &Table, query: &str) -> Piece<'static> {
+fn keys_piece(table: &SplitTable, query: &str) -> CopyPiece<'static> {
     let format = table.text_format();
-    Piece {
+    CopyPiece {
         out: format!("COPY ({query}) TO STDOUT ({format})"),
         into: format!("COPY pg_temp.verify_keys FROM STDIN ({format})"),
         bounds: Bounds::unlimited(),
@@ -291,7 +301,7 @@ fn keys_piece(table: &Table, query: &str) -> Piece<'static> {
 }
 
 /// Asks the target about keys that are there.
-pub fn looked(plan: &Plan, table: &Table, unless: &str) -> String {
+pub fn looked(plan: &Plan, table: &SplitTable, unless: &str) -> String {
     format!(
         "SELECT {}, count(*), coalesce(sum(length), 0)::bigint FROM pg_temp.verify_keys k",
         suspects(table, &plan.scope.filter(&table.target_by, "t"), unless)
@@ -299,7 +309,7 @@ pub fn looked(plan: &Plan, table: &Table, unless: &str) -> String {
 }
 
 /// An aggregate over keys `k` with their checksums: of how many the target has no row as the source has it.
-pub fn suspects(table: &Table, scope: &str, unless: &str) -> String {
+pub fn suspects(table: &SplitTable, scope: &str, unless: &str) -> String {
     format!(
         "count(*) FILTER (WHERE NOT EXISTS (
                 SELECT 1 FROM {} t, LATERAL (SELECT {} AS x OFFSET 0) r
@@ -312,7 +322,7 @@ pub fn suspects(table: &Table, scope: &str, unless: &str) -> String {
 
 /// A query for the keys of some rows of a leaf of the source, with the checksums and the lengths of the rows.
 /// Keys alone where rows are not compared: they may be such as have no text.
-pub fn keys_of_source(table: &Table, leaf: &str, condition: &str, compares: bool) -> String {
+pub fn keys_of_source(table: &SplitTable, leaf: &str, condition: &str, compares: bool) -> String {
     let names = queue::keys(&table.source);
     format!(
         "SELECT {}, {CHECKSUM}, {LENGTH}
@@ -324,15 +334,15 @@ pub fn keys_of_source(table: &Table, leaf: &str, condition: &str, compares: bool
 }
 
 /// Rows of a leaf of the source, each looked for on the target.
-pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
+pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &str) -> Result<SliceResult> {
     match sides.bring_keys(leaf, condition, true)? {
-        0 => Ok(Compared::default()),
+        0 => Ok(SliceResult::default()),
         _ => sides.look(leaf, condition, unless),
     }
 }
 
 /// A query for rows that the target does not have as it would take them, and in what.
-fn differing(table: &Table, scope: &str, unless: &str) -> String {
+fn differing(table: &SplitTable, scope: &str, unless: &str) -> String {
     let columns: Vec<String> = (1..)
         .zip(table.compared())
         .map(|(n, pair)| {
@@ -364,18 +374,18 @@ fn differing(table: &Table, scope: &str, unless: &str) -> String {
 }
 
 /// The values of a key `k`, each by its output function.
-fn texts(table: &Table) -> String {
+fn texts(table: &SplitTable) -> String {
     let texts: Vec<String> =
         queue::keys(&table.source).iter().map(|key| format!("pg_catalog.format('%s', k.{key})")).collect();
     texts.join(", ")
 }
 
 /// Rows of a leaf of the target that the source does not have.
-pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<Compared> {
+pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<SliceResult> {
     let Sides { plan, table, source: reader, target } = sides;
     reader.run(FORGET_ON_SOURCE)?;
     let copied = copy::pipe_one(target, reader, keys_from_target(table, leaf, condition))?;
-    let mut compared = Compared::default();
+    let mut compared = SliceResult::default();
     if copied.rows > 0 {
         let found = reader.run_unbounded(&unknown_to_source(plan, table))?;
         note(reader, table, found, &mut compared)?;
@@ -384,7 +394,7 @@ pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<C
 }
 
 /// Asks the source which of the keys that are there it does not have.
-pub fn unknown_to_source(plan: &Plan, table: &Table) -> String {
+pub fn unknown_to_source(plan: &Plan, table: &SplitTable) -> String {
     format!(
         "ANALYZE pg_temp.verify_keys;
          SELECT {}, count(*) OVER (), 'missing on the source'
@@ -399,7 +409,12 @@ pub fn unknown_to_source(plan: &Plan, table: &Table) -> String {
 }
 
 /// Of each row the texts of its key, how many there are, and what is with it.
-pub fn note(connection: &Connection, table: &Table, found: Rows, compared: &mut Compared) -> Result<()> {
+pub fn note(
+    connection: &Connection,
+    table: &SplitTable,
+    found: Rows,
+    compared: &mut SliceResult,
+) -> Result<()> {
     let width = table.source.key().len();
     for row in found.rows {
         let mut cells = row.into_iter().map(Option::unwrap_or_default);
@@ -407,7 +422,7 @@ pub fn note(connection: &Connection, table: &Table, found: Rows, compared: &mut 
         let count = cells.next();
         compared.differing =
             number::count(connection.shard(), "the number of rows that differ", count.as_deref())?;
-        compared.found.push(Difference { key, what: cells.next().unwrap_or_default() });
+        compared.found.push(RowDifference { key, what: cells.next().unwrap_or_default() });
     }
     Ok(())
 }

@@ -1,15 +1,15 @@
 //! Rows of several slices at the same time, each by a pair of sessions of its own. Where rows are told that differ, one
 //! slice behind the other: there are few of those.
 
-use super::rows::{self, Compared, Sides};
+use super::rows::{self, Sides, SliceResult};
 use crate::agent::error::Result;
 use crate::remote::FOR_EVER;
-use crate::remote::abreast::{Failed, Lane, pipe_abreast};
+use crate::remote::abreast::{FailedPiece, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::split::engine::Engine;
-use crate::split::engine::stream::Stream;
+use crate::split::engine::stream::StreamSessions;
 
 /// Rows of one leaf.
 pub struct Slice {
@@ -22,7 +22,7 @@ pub struct Slice {
 /// Both sessions of some lanes, in their order: the step's, and those of the streams that see what it sees.
 pub fn pairs<'a>(
     (reader, target): (&'a mut Connection, &'a mut Connection),
-    streams: &'a mut [Stream],
+    streams: &'a mut [StreamSessions],
     mut is_one: impl FnMut(usize) -> bool,
 ) -> Vec<(&'a mut Connection, &'a mut Connection)> {
     let others = streams.iter_mut().map(|stream| (&mut stream.reader, &mut stream.writer));
@@ -36,7 +36,7 @@ pub fn of_source(
     position: usize,
     slices: &[Slice],
     unless: &str,
-) -> Result<Vec<Compared>> {
+) -> Result<Vec<SliceResult>> {
     let Engine { plan, reader, target, streams, tables, .. } = engine;
     let table = &tables[position];
     let mut pairs = pairs((reader, target), &mut streams.open, |lane| is_in(slices, lane));
@@ -59,14 +59,14 @@ pub fn of_source(
         let mut sides = Sides { plan, table, source, target };
         all.push(match answer {
             Some(rows) => sides.tell(&rows, (&slice.leaf, &slice.condition), unless)?,
-            None => Compared::default(),
+            None => SliceResult::default(),
         });
     }
     Ok(all)
 }
 
 /// Rows of its leaves on the target that the source does not have.
-pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Result<Vec<Compared>> {
+pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Result<Vec<SliceResult>> {
     let Engine { plan, reader, target, streams, tables, .. } = engine;
     let table = &tables[position];
     let mut pairs = pairs((reader, target), &mut streams.open, |lane| is_in(slices, lane));
@@ -87,7 +87,7 @@ pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Resu
     })?;
     let mut all = Vec::new();
     for ((reader, _), answer) in pairs.into_iter().zip(answers) {
-        let mut compared = Compared::default();
+        let mut compared = SliceResult::default();
         if let Some(found) = answer {
             rows::note(reader, table, found, &mut compared)?;
         }
@@ -102,7 +102,7 @@ fn is_in(slices: &[Slice], lane: usize) -> bool {
 
 /// How many rows each lane has had, of one piece.
 fn counts(
-    copied: std::result::Result<Vec<Vec<Copied>>, Failed>,
+    copied: std::result::Result<Vec<Vec<Copied>>, FailedPiece>,
 ) -> std::result::Result<Vec<u64>, RemoteError> {
     let copied = copied.map_err(|failed| failed.error)?;
     Ok(copied.iter().map(|pieces| pieces.iter().map(|piece| piece.rows).sum()).collect())

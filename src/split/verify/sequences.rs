@@ -5,8 +5,8 @@ use super::slice::position_of;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
-use crate::catalog::verification::{Difference, Status};
-use crate::numbers::behind::{self, End};
+use crate::catalog::verification::{RowDifference, VerificationStatus};
+use crate::numbers::behind::{self, NumberEnd};
 use crate::numbers::look;
 use crate::remote::quote::text_array;
 use crate::split::engine::Engine;
@@ -18,7 +18,7 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
         .compared
         .iter()
         .enumerate()
-        .filter(|(_, (table, _))| table.status == Status::Passed)
+        .filter(|(_, (table, _))| table.status == VerificationStatus::Passed)
         .filter_map(|(number, (table, _))| Some((position_of(engine, table.ordinal)?, number)))
         .collect();
     let found = if done.is_empty() { Ok(Vec::new()) } else { find(engine, &done) };
@@ -26,14 +26,14 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
         let of_table = done.iter().find(|(position, _)| *position == behind.column.0);
         if let Some((table, _)) = of_table.and_then(|(_, number)| run.compared.get_mut(*number)) {
             let key = vec![behind.number.to_string()];
-            table.example.get_or_insert(Difference { key, what: behind.text() });
+            table.example.get_or_insert(RowDifference { key, what: behind.text() });
         }
     }
     engine.verification = Some(run);
     found.map(drop)
 }
 
-fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::Behind>> {
+fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::NumberBehind>> {
     let shard_by: Vec<String> = engine.plan.tables.iter().map(|table| table.shard_by.clone()).collect();
     let lists = [Side::Source, Side::Target].map(|side| {
         let (schemas, names) = observe::table_names(&engine.plan, side);
@@ -45,12 +45,12 @@ fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::Behi
         (0..tables.len()).map(|position| is_done(position).then(|| name(position))).collect()
     };
     let mut ends = [
-        End {
+        NumberEnd {
             tables: of(&|position| tables[position].source.name.clone()),
             sequences: look::of_tables(reader, &lists[0])?,
             session: reader,
         },
-        End {
+        NumberEnd {
             tables: of(&|position| tables[position].target.name.clone()),
             sequences: look::of_tables(target, &lists[1])?,
             session: target,

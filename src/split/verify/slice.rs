@@ -1,14 +1,14 @@
 //! What slices of a table have in common, whoever compares them.
 
 use super::changes::Changes;
-use super::rows::{self, Compared};
+use super::rows::{self, SliceResult};
 use crate::agent::error::Result;
-use crate::agent::state::progress::Progress;
-use crate::catalog::verification::{Difference, Status, Verification};
+use crate::agent::state::progress::CopyProgress;
+use crate::catalog::verification::{RowDifference, Verification, VerificationStatus};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::split::engine::Engine;
-use crate::split::engine::stream::Stream;
+use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::verification::Run;
 use crate::split::engine::verification::When;
 
@@ -33,7 +33,7 @@ pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
         seen.source.forget();
         seen.target.forget();
     }
-    for Stream { reader, writer, prepared } in &mut streams.open {
+    for StreamSessions { reader, writer, prepared } in &mut streams.open {
         if *prepared != next {
             rows::prepare_source(reader, &tables[position])?;
             rows::prepare_target(writer, &tables[position])?;
@@ -72,7 +72,7 @@ pub fn prepare_streams(
     when: When,
 ) -> Result<bool> {
     let Engine { streams, tables, .. } = engine;
-    for Stream { writer, prepared, .. } in streams.open.iter_mut().take(count) {
+    for StreamSessions { writer, prepared, .. } in streams.open.iter_mut().take(count) {
         if *prepared == Some(table.ordinal) {
             continue;
         }
@@ -86,7 +86,7 @@ pub fn prepare_streams(
 }
 
 /// Under which a row that the target does not have as the source does is nothing to be told.
-pub fn unless(engine: &mut Engine, progress: &Progress, position: usize, when: When) -> Result<String> {
+pub fn unless(engine: &mut Engine, progress: &CopyProgress, position: usize, when: When) -> Result<String> {
     let Engine { plan, target, tables, .. } = engine;
     let table = &tables[position];
     if when == When::BeforeCutover {
@@ -113,10 +113,10 @@ pub fn require_noted(target: &mut Connection, changes: &Changes) -> Result<()> {
 /// What is stored of a table of which more rows are compared, and those that differ.
 pub fn noted(
     table: Verification,
-    compared: Compared,
-    status: Status,
+    compared: SliceResult,
+    status: VerificationStatus,
     position: String,
-) -> (Verification, Vec<Difference>) {
+) -> (Verification, Vec<RowDifference>) {
     let next = Verification {
         status,
         position,

@@ -5,26 +5,26 @@
 //! there; a table whose copy begins anew is compared from its beginning.
 
 use super::changes::Changes;
-use super::position::{Position, Read};
+use super::position::{ReadSide, VerifyPosition};
 use super::ranges::{self, Range};
-use super::rows::{self, Compared, Sides};
+use super::rows::{self, Sides, SliceResult};
 use super::slice::{
     LEAST_BLOCKS, MOST_BLOCKS, noted, position_of, prepare, prepare_next, require_noted, unless,
 };
 use super::{abreast, whole};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Leaf;
-use crate::agent::state::progress::Progress;
-use crate::catalog::verification::{self, Status, Verification};
+use crate::agent::state::progress::CopyProgress;
+use crate::catalog::verification::{self, Verification, VerificationStatus};
 use crate::guc;
 use crate::remote::Together;
 use crate::server::txn::transaction;
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, Extent, Span};
+use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::Engine;
 use crate::split::engine::held;
 use crate::split::engine::scope_size;
-use crate::split::engine::verification::Failed;
+use crate::split::engine::verification::FailedComparison;
 use crate::split::engine::verification::Run;
 use crate::split::engine::verification::When;
 use std::time::Instant;
@@ -59,7 +59,7 @@ pub fn rest(engine: &mut Engine) {
 /// When the target stands where the step's snapshot does: slices, until half of the step's time is
 /// over, by the streams as well that see what it sees. What cannot be compared does not keep the
 /// split from following.
-pub fn slices(engine: &mut Engine, progress: &Progress, when: When) -> Result<()> {
+pub fn slices(engine: &mut Engine, progress: &CopyProgress, when: When) -> Result<()> {
     let Some(mut run) = engine.verification.take() else { return Ok(()) };
     let result = go_on(engine, &mut run, progress, when);
     let ordinal = run.tables.first().map_or(0, |table| table.ordinal);
@@ -67,7 +67,7 @@ pub fn slices(engine: &mut Engine, progress: &Progress, when: When) -> Result<()
         let text = error.to_string();
         // By itself the next worker's first step may find the room that streams have not left.
         let may_pass = error.is_transient() || engine.streams.held > 0 && held::is_in_the_way(&error);
-        run.failure = Some(Failed { ordinal, text: text.clone(), may_pass });
+        run.failure = Some(FailedComparison { ordinal, text: text.clone(), may_pass });
         if error.is_transient() {
             error
         } else {
@@ -78,7 +78,7 @@ pub fn slices(engine: &mut Engine, progress: &Progress, when: When) -> Result<()
     ended
 }
 
-fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) -> Result<()> {
+fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When) -> Result<()> {
     let began = Instant::now();
     let mut bytes = 0;
     if engine.streams.held == 0 {
@@ -97,18 +97,24 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
         };
         wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[position].source.name));
         let known = &progress.tables[position];
-        let is_small = table.status == Status::Pending && whole::is_small(engine, position, known)?;
+        let is_small =
+            table.status == VerificationStatus::Pending && whole::is_small(engine, position, known)?;
         let size = if is_small { whole::compare(engine, position)? } else { None };
         if let Some(size) = size {
-            let all = Verification { rows: size.rows, bytes: size.bytes, status: Status::Passed, ..table };
+            let all = Verification {
+                rows: size.rows,
+                bytes: size.bytes,
+                status: VerificationStatus::Passed,
+                ..table
+            };
             run.note(all, Vec::new());
             continue;
         }
         let known = table.differing;
-        let at = Position::parse(&table.position);
+        let at = VerifyPosition::parse(&table.position);
         let by_ranges = match at.read {
-            Read::Ranges => true,
-            _ => at == Position::default() && ranges::suits(engine, position)?,
+            ReadSide::Ranges => true,
+            _ => at == VerifyPosition::default() && ranges::suits(engine, position)?,
         };
         let abreast = if by_ranges {
             abreast::ranges(engine, run, (&table, position), (when, progress))?
@@ -142,7 +148,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
 }
 
 /// What is more than one step compares is compared by streams from the next one on.
-fn wish(engine: &mut Engine, progress: &Progress) -> Result<()> {
+fn wish(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     engine.streams.wished = held::wanted(engine, progress, held::Locks::OfAllTables)?.saturating_sub(1);
     Ok(())
 }
@@ -155,7 +161,8 @@ fn small_ones(engine: &mut Engine, run: &mut Run, began: Instant) -> Result<()> 
     let mut together = Together::up_to(MOST_TOGETHER);
     while began.elapsed() < guc::step_time() / 2 {
         let count = together.begin();
-        let next = run.tables.iter().take(count).take_while(|table| table.status == Status::Pending);
+        let next =
+            run.tables.iter().take(count).take_while(|table| table.status == VerificationStatus::Pending);
         let mut positions: Vec<usize> = next.map_while(|table| position_of(engine, table.ordinal)).collect();
         if positions.is_empty() {
             return Ok(());
@@ -169,7 +176,12 @@ fn small_ones(engine: &mut Engine, run: &mut Run, began: Instant) -> Result<()> 
         let is_first_left = compared.len() < count || compared.iter().any(Option::is_none);
         for size in compared.into_iter().map_while(|size| size) {
             let Some(table) = run.tables.first().cloned() else { return Ok(()) };
-            let all = Verification { rows: size.rows, bytes: size.bytes, status: Status::Passed, ..table };
+            let all = Verification {
+                rows: size.rows,
+                bytes: size.bytes,
+                status: VerificationStatus::Passed,
+                ..table
+            };
             run.note(all, Vec::new());
         }
         if is_first_left {
@@ -186,7 +198,7 @@ fn blocks_of(
     engine: &mut Engine,
     run: &mut Run,
     (table, position): (Verification, usize),
-    (when, progress): (When, &Progress),
+    (when, progress): (When, &CopyProgress),
 ) -> Result<Option<i64>> {
     if !prepare(engine, run, (&table, position), when)? {
         return Ok(None);
@@ -200,15 +212,15 @@ fn range(
     engine: &mut Engine,
     run: &mut Run,
     (table, position): (Verification, usize),
-    (when, progress): (When, &Progress),
+    (when, progress): (When, &CopyProgress),
 ) -> Result<Option<i64>> {
     let began = Instant::now();
-    let at = Position { read: Read::Ranges, ..Position::parse(&table.position) };
+    let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&table.position) };
     let is_first = run.keys == 0 || at.after.is_empty();
     let keys = if is_first { ranges::first_keys(engine, position)? } else { run.keys };
     let range = Range::next(engine, position, &at, keys)?;
     let compared = match range.compare(engine, position)? {
-        Some(size) => Compared { rows: size.rows, bytes: size.bytes, ..Compared::default() },
+        Some(size) => SliceResult { rows: size.rows, bytes: size.bytes, ..SliceResult::default() },
         None => {
             if !prepare(engine, run, (&table, position), when)? {
                 return Ok(None);
@@ -221,9 +233,9 @@ fn range(
     run.keys = blocks::adapt(keys, factor, ranges::LEAST_KEYS, ranges::MOST_KEYS);
     let (bytes, differing) = (compared.bytes, table.differing + compared.differing);
     let (status, position) = match range.to {
-        Some(after) => (Status::Running, Position { after, ..at }.to_text()),
-        None if differing == 0 => (Status::Passed, table.position.clone()),
-        None => (Status::Differs, table.position.clone()),
+        Some(after) => (VerificationStatus::Running, VerifyPosition { after, ..at }.to_text()),
+        None if differing == 0 => (VerificationStatus::Passed, table.position.clone()),
+        None => (VerificationStatus::Differs, table.position.clone()),
     };
     let (next, found) = noted(table, compared, status, position);
     run.note(next, found);
@@ -237,21 +249,21 @@ fn slice(
     (table, position): (Verification, usize),
     (when, unless): (When, &str),
 ) -> Result<i64> {
-    let mut at = Position::parse(&table.position);
+    let mut at = VerifyPosition::parse(&table.position);
     // What the target has more, its clients may have inserted since.
-    let is_whole = when == When::AfterCutover && at.read == Read::Target;
+    let is_whole = when == When::AfterCutover && at.read == ReadSide::Target;
     let oids = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.oid.clone()).collect::<Vec<_>>();
     let shape = match at.read {
-        Read::Target => &engine.tables[position].target,
-        Read::Source | Read::Ranges => &engine.tables[position].source,
+        ReadSide::Target => &engine.tables[position].target,
+        ReadSide::Source | ReadSide::Ranges => &engine.tables[position].source,
     };
     let leaf = if is_whole { None } else { at.next_leaf(&oids(shape.leaves())) };
     let Some(oid) = leaf else {
         let is_done = when == When::AfterCutover || !at.turn();
         let status = match (is_done, table.differing) {
-            (false, _) => Status::Running,
-            (true, 0) => Status::Passed,
-            (true, _) => Status::Differs,
+            (false, _) => VerificationStatus::Running,
+            (true, 0) => VerificationStatus::Passed,
+            (true, _) => VerificationStatus::Differs,
         };
         run.note(Verification { status, position: at.to_text(), ..table }, Vec::new());
         return Ok(0);
@@ -259,8 +271,8 @@ fn slice(
     let leaf = shape.leaves().iter().find(|leaf| leaf.oid == oid).map_or(String::new(), |l| l.name.clone());
     let began = Instant::now();
     let session = match at.read {
-        Read::Target => &mut engine.target,
-        Read::Source | Read::Ranges => &mut engine.reader,
+        ReadSide::Target => &mut engine.target,
+        ReadSide::Source | ReadSide::Ranges => &mut engine.reader,
     };
     let Extent { blocks: total, file, .. } = blocks::of_leaf(session, &oid)?;
     if !at.is_of(file) {
@@ -275,7 +287,7 @@ fn slice(
     }
     at.passed(to);
     let bytes = compared.bytes;
-    let (next, found) = noted(table, compared, Status::Running, at.to_text());
+    let (next, found) = noted(table, compared, VerificationStatus::Running, at.to_text());
     run.note(next, found);
     Ok(bytes)
 }
@@ -284,23 +296,23 @@ fn slice(
 fn compare(
     engine: &mut Engine,
     position: usize,
-    (read, leaf): (Read, &str),
+    (read, leaf): (ReadSide, &str),
     (from, size, total): (i64, i64, i64),
     unless: &str,
-) -> Result<(Compared, Option<i64>)> {
+) -> Result<(SliceResult, Option<i64>)> {
     let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
     let (session, by) = match read {
-        Read::Target => (&mut *target, &table.target_by),
-        Read::Source | Read::Ranges => (&mut *reader, &table.source_by),
+        ReadSide::Target => (&mut *target, &table.target_by),
+        ReadSide::Source | ReadSide::Ranges => (&mut *reader, &table.source_by),
     };
     let is_small = from == 0 && scope_size::is_small(session, leaf, by, &plan.scope)?;
-    let span = Span::next(from, size, total, is_small);
+    let span = BlockSpan::next(from, size, total, is_small);
     let condition = span.condition(&plan.scope.predicate(by, "t"));
     let mut sides = Sides { plan, table, source: reader, target };
     let compared = match read {
-        Read::Target => rows::of_target(&mut sides, leaf, &condition)?,
-        Read::Source | Read::Ranges => rows::of_source(&mut sides, leaf, &condition, unless)?,
+        ReadSide::Target => rows::of_target(&mut sides, leaf, &condition)?,
+        ReadSide::Source | ReadSide::Ranges => rows::of_source(&mut sides, leaf, &condition, unless)?,
     };
     Ok((compared, span.to))
 }
@@ -310,7 +322,7 @@ pub fn give_up(engine: &mut Engine, text: String) {
     if let Some(run) = engine.verification.as_mut()
         && let Some(table) = run.tables.first()
     {
-        run.failure = Some(Failed { ordinal: table.ordinal, text, may_pass: false });
+        run.failure = Some(FailedComparison { ordinal: table.ordinal, text, may_pass: false });
     }
 }
 

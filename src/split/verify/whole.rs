@@ -14,7 +14,7 @@ use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::split::engine::Engine;
 use crate::split::engine::scope_size;
-use crate::split::table::Table;
+use crate::split::table::SplitTable;
 
 /// Bytes of a table that are read at once, unless the rate limit lets less through in a step.
 const SMALL: i64 = 16 << 20;
@@ -25,7 +25,7 @@ const FEW_LEAVES: usize = 8;
 
 /// Rows and bytes of a side.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct SideSize {
     pub rows: i64,
     pub bytes: i64,
 }
@@ -93,7 +93,7 @@ pub fn small_together(engine: &mut Engine, positions: &[usize]) -> Result<usize>
 /// Bytes of some tables, of both sides together.
 pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
     let Engine { reader, target, tables, .. } = engine;
-    let query = |of: fn(&Table) -> &TableShape| {
+    let query = |of: fn(&SplitTable) -> &TableShape| {
         let each = |(number, position): (usize, &usize)| {
             format!("SELECT {number}, {}", sum_of_leaves(of(&tables[*position])))
         };
@@ -115,7 +115,7 @@ pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
 
 /// What was compared of each of some tables, if both sides have the same; each side is asked in one message.
 /// None of them where that fails: the walk over each knows of which it is said.
-pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<Option<Size>>> {
+pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<Option<SideSize>>> {
     if positions.is_empty() {
         return Ok(Vec::new());
     }
@@ -127,7 +127,7 @@ pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<
 }
 
 /// The message that asks a side for the sums of some tables.
-pub fn together(scope: &Scope, tables: &[Table], positions: &[usize], side: Side) -> String {
+pub fn together(scope: &Scope, tables: &[SplitTable], positions: &[usize], side: Side) -> String {
     let each = |(number, position): (usize, &usize)| {
         let table = &tables[*position];
         let by = match side {
@@ -145,7 +145,7 @@ pub fn read_together(
     (reader, target): (&mut Connection, &mut Connection),
     count: usize,
     answers: [std::result::Result<Rows, RemoteError>; 2],
-) -> Result<Vec<Option<Size>>> {
+) -> Result<Vec<Option<SideSize>>> {
     match answers {
         [Ok(here), Ok(there)] => {
             let same = |(here, there): (&Vec<Option<String>>, &Vec<Option<String>>)| {
@@ -170,7 +170,7 @@ pub fn read_together(
 }
 
 /// What was compared, if both sides have the same.
-pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<Size>> {
+pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
     let table = &engine.tables[position];
     let scope = &engine.plan.scope;
     let conditions = [scope.predicate(&table.source_by, "t"), scope.predicate(&table.target_by, "t")];
@@ -184,7 +184,7 @@ pub fn of_rows(
     position: usize,
     conditions: &[String; 2],
     settings: [&str; 2],
-) -> Result<Option<Size>> {
+) -> Result<Option<SideSize>> {
     let Engine { reader, target, tables, .. } = engine;
     let table = &tables[position];
     let queries = [Side::Source, Side::Target]
@@ -201,16 +201,16 @@ pub fn of_rows(
 }
 
 /// For what `of_rows` reads of a side's rows `t` for which a condition holds.
-pub fn question(table: &Table, side: Side, condition: &str) -> String {
+pub fn question(table: &SplitTable, side: Side, condition: &str) -> String {
     format!("SELECT {}", sums(table, side, condition))
 }
 
 /// What both sides have answered to it.
 pub fn read(
-    table: &Table,
+    table: &SplitTable,
     (reader, target): (&Connection, &Connection),
     answers: [std::result::Result<Rows, RemoteError>; 2],
-) -> Result<Option<Size>> {
+) -> Result<Option<SideSize>> {
     let [source, there] = answers.map(|answer| answer.map_err(|error| rows::without_values(error, table)));
     let row = |answer: Rows| answer.rows.into_iter().next().unwrap_or_default();
     let (source, there) = (row(source?), row(there?));
@@ -218,7 +218,7 @@ pub fn read(
 }
 
 /// The rest of a query, for what `sum` reads of the rows `t` of a side for which a condition holds.
-fn sums(table: &Table, side: Side, condition: &str) -> String {
+fn sums(table: &SplitTable, side: Side, condition: &str) -> String {
     let row = rows::of_side(table, side);
     let name = match side {
         Side::Source => table.source.name.clone(),
@@ -230,16 +230,16 @@ fn sums(table: &Table, side: Side, condition: &str) -> String {
     )
 }
 
-type Sum = (Size, String);
+type Sum = (SideSize, String);
 
-fn same(here: Sum, there: Sum) -> Option<Size> {
+fn same(here: Sum, there: Sum) -> Option<SideSize> {
     (here.0.rows == there.0.rows && here.1 == there.1).then_some(here.0)
 }
 
 /// How many rows there are, and the sum of their checksums, which the order does not change.
 fn sum(connection: &Connection, row: Option<&[Option<String>]>) -> Result<Sum> {
     let cell = |n: usize| row?.get(n)?.as_deref();
-    let size = Size {
+    let size = SideSize {
         rows: number::count(connection.shard(), "the number of rows of a table", cell(0))?,
         bytes: number::count(connection.shard(), "the bytes of a table's rows", cell(1))?,
     };

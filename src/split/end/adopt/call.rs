@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// How it was called.
 #[derive(Clone, Copy)]
-pub struct Call<'a> {
+pub struct AdoptCall<'a> {
     pub shard_key: Option<&'a str>,
     /// It only says what it would do.
     pub dry_run: bool,
@@ -13,4 +13,4 @@ pub struct Call<'a> {
 }
 
 /// The shards that have answered, each with the last version of each keyspace that it has a part in.
-pub type Asked = BTreeMap<String, BTreeMap<String, i64>>;
+pub type AskedShards = BTreeMap<String, BTreeMap<String, i64>>;

@@ -1,6 +1,6 @@
 //! What becomes of a decision that shards know: taken over, or what is to be done first.
 
-use super::call::Asked;
+use super::call::AskedShards;
 use super::merge::Lost;
 use super::own;
 use crate::catalog::keyspace::{self, Keyspace};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const MOST_LOST: i64 = 1_000_000;
 
 /// What becomes of a decision.
-pub enum Fate {
+pub enum DecisionFate {
     /// Its keys are routed by it, unless a later one has them.
     Taken,
     /// It is known from now on, and their routes stay.
@@ -26,19 +26,25 @@ pub enum Fate {
 }
 
 /// `later`: the decisions behind it.
-pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep_routes: &[i64]) -> Fate {
+pub fn of(
+    keyspace: &Keyspace,
+    lost: &Lost,
+    later: &[&Lost],
+    asked: &AskedShards,
+    keep_routes: &[i64],
+) -> DecisionFate {
     let decision = &lost.decision;
     if let Some(why) = not_a_version(keyspace, decision).or_else(|| own::lost_of_plan(decision)) {
-        return Fate::Waits(why);
+        return DecisionFate::Waits(why);
     }
     if keep_routes.contains(&decision.split_id) {
-        return Fate::Kept;
+        return DecisionFate::Kept;
     }
     if let Some(why) = of_other_keyspace(keyspace, decision)
         .or_else(|| of_later_one(keyspace, decision))
         .or_else(|| of_other_tables(keyspace, decision))
     {
-        return Fate::Waits(why);
+        return DecisionFate::Waits(why);
     }
     let in_the_way = if have_gone_on(lost, later, asked) {
         None
@@ -46,11 +52,11 @@ pub fn of(keyspace: &Keyspace, lost: &Lost, later: &[&Lost], asked: &Asked, keep
         not_asked(lost, asked).or_else(|| not_known_there(lost, asked))
     };
     match (in_the_way, &decision.keys) {
-        (Some(why), _) => Fate::Waits(why),
-        (None, None) => Fate::Waits(without_keys(decision)),
+        (Some(why), _) => DecisionFate::Waits(why),
+        (None, None) => DecisionFate::Waits(without_keys(decision)),
         (None, Some(keys)) => match own::holder(keyspace, keys) {
-            Some(why) => Fate::Waits(why),
-            None => Fate::Taken,
+            Some(why) => DecisionFate::Waits(why),
+            None => DecisionFate::Taken,
         },
     }
 }
@@ -130,7 +136,7 @@ fn of_other_tables(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
 }
 
 /// Whether all of its keys were moved on by decisions that are known for sure: where it led to matters to nobody then.
-fn have_gone_on(lost: &Lost, later: &[&Lost], asked: &Asked) -> bool {
+fn have_gone_on(lost: &Lost, later: &[&Lost], asked: &AskedShards) -> bool {
     let sure = later.iter().filter(|lost| lost.is_certain || asked.contains_key(&lost.decision.to_shard));
     let gone: BTreeSet<&String> = sure.filter_map(|lost| lost.decision.keys.as_ref()).flatten().collect();
     lost.decision.keys.as_ref().is_some_and(|keys| keys.iter().all(|key| gone.contains(key)))
@@ -138,7 +144,7 @@ fn have_gone_on(lost: &Lost, later: &[&Lost], asked: &Asked) -> bool {
 
 /// The shard that the keys have moved to may have moved them on. Until it has said that it has not, nobody is sent
 /// there, and nobody where they were. Nobody is sent to one that is disabled.
-fn not_asked(lost: &Lost, asked: &Asked) -> Option<String> {
+fn not_asked(lost: &Lost, asked: &AskedShards) -> Option<String> {
     let to = &lost.decision.to_shard;
     match shard::by_key(to) {
         Err(_) => Some(format!(
@@ -155,7 +161,7 @@ fn not_asked(lost: &Lost, asked: &Asked) -> Option<String> {
 
 /// The shard that they have moved to has answered, and has taken part neither in this cutover nor in a later one of the
 /// keyspace: it was set back itself, or is another one by now, and may have none of the rows.
-fn not_known_there(lost: &Lost, asked: &Asked) -> Option<String> {
+fn not_known_there(lost: &Lost, asked: &AskedShards) -> Option<String> {
     let Decision { to_shard, keyspace, version, .. } = &lost.decision;
     let last = asked.get(to_shard)?.get(keyspace);
     if lost.said_by.contains(to_shard) || last.is_some_and(|last| last > version) {

@@ -1,12 +1,12 @@
 //! What shards know of one keyspace, taken over as one more version of its routing.
 
-use super::call::{Asked, Call};
-use super::fate::{self, Fate};
+use super::call::{AdoptCall, AskedShards};
+use super::fate::{self, DecisionFate};
 use super::merge::Lost;
-use super::routes::{Becomes, Routes, Step, canonical};
-use super::row::Row;
-use crate::catalog::keyspace::{self, Keyspace, Locked};
-use crate::catalog::routing::Change;
+use super::routes::{Becomes, RouteStep, Routes, canonical};
+use super::row::AdoptRow;
+use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
+use crate::catalog::routing::RoutingChange;
 use crate::catalog::shard_decision;
 use crate::catalog::split;
 use crate::error::Failure;
@@ -16,29 +16,37 @@ use std::fmt::Write;
 
 /// What becomes of the decisions of a keyspace.
 #[derive(Default)]
-struct Outcome<'a> {
+struct AdoptOutcome<'a> {
     taken: Vec<&'a Lost>,
     kept: Vec<&'a Lost>,
 }
 
 /// The rows of a keyspace, in the order of its decisions.
-pub fn take_over(name: &str, all: &[&Lost], asked: &Asked, call: Call<'_>) -> Result<Vec<Row>, Failure> {
+pub fn take_over(
+    name: &str,
+    all: &[&Lost],
+    asked: &AskedShards,
+    call: AdoptCall<'_>,
+) -> Result<Vec<AdoptRow>, Failure> {
     let Ok(found) = keyspace::find(name) else {
         let why = "not adopted: this master has no such keyspace: add it with shard_keyspace_add(), then call shard_adopt() again";
-        return Ok(all.iter().map(|lost| Row::of(lost, why)).collect());
+        return Ok(all.iter().map(|lost| AdoptRow::of(lost, why)).collect());
     };
     let locked = if call.dry_run { None } else { Some(keyspace::lock(name)?) };
-    let (mut rows, mut outcome, mut routes) = (Vec::new(), Outcome::default(), Routes::of(&found));
+    let (mut rows, mut outcome, mut routes) = (Vec::new(), AdoptOutcome::default(), Routes::of(&found));
     for (lost, at) in all.iter().copied().zip(1..) {
         let later = all.get(at..).unwrap_or_default();
         let why = match fate::of(&found, lost, later, asked, call.keep_routes) {
-            Fate::Waits(why) => why,
-            Fate::Kept => {
-                rows.push(Row::of(lost, if call.dry_run { "its keys are to stay" } else { "its keys stay" }));
+            DecisionFate::Waits(why) => why,
+            DecisionFate::Kept => {
+                rows.push(AdoptRow::of(
+                    lost,
+                    if call.dry_run { "its keys are to stay" } else { "its keys stay" },
+                ));
                 outcome.kept.push(lost);
                 continue;
             }
-            Fate::Taken => match routes.take(lost) {
+            DecisionFate::Taken => match routes.take(lost) {
                 Ok(()) => {
                     outcome.taken.push(lost);
                     continue;
@@ -46,7 +54,7 @@ pub fn take_over(name: &str, all: &[&Lost], asked: &Asked, call: Call<'_>) -> Re
                 Err(why) => why,
             },
         };
-        rows.push(Row::of(lost, &format!("not adopted: {why}")));
+        rows.push(AdoptRow::of(lost, &format!("not adopted: {why}")));
     }
     let steps = routes.steps();
     rows.extend(steps.iter().map(|step| row(step, call.dry_run)));
@@ -56,7 +64,7 @@ pub fn take_over(name: &str, all: &[&Lost], asked: &Asked, call: Call<'_>) -> Re
     Ok(rows)
 }
 
-fn row(step: &Step<'_>, dry_run: bool) -> Row {
+fn row(step: &RouteStep<'_>, dry_run: bool) -> AdoptRow {
     let mut action = match step.becomes {
         Becomes::IsThere => "is already routed there".to_owned(),
         Becomes::MovedOn(split) => format!("stays: split {split} has moved it later, as this master knows"),
@@ -71,25 +79,29 @@ fn row(step: &Step<'_>, dry_run: bool) -> Row {
             step.lost.decision.to_shard
         );
     }
-    let mut told = Row::of(step.lost, &action);
+    let mut told = AdoptRow::of(step.lost, &action);
     told.key = Some(step.key.clone());
     told.routed_to.clone_from(&step.now);
     told
 }
 
 /// Versions and numbers that shards know are never given out again.
-fn apply(keyspace: &Locked, steps: &[Step<'_>], outcome: &Outcome<'_>) -> Result<(), Failure> {
+fn apply(
+    keyspace: &LockedKeyspace,
+    steps: &[RouteStep<'_>],
+    outcome: &AdoptOutcome<'_>,
+) -> Result<(), Failure> {
     let done: Vec<&Lost> = outcome.taken.iter().chain(&outcome.kept).copied().collect();
     let Some(last) = done.iter().map(|lost| lost.decision.version).max() else { return Ok(()) };
     let splits: Vec<String> = done.iter().map(|lost| lost.decision.split_id.to_string()).collect();
     let reason = format!("adopted from the shards: decisions of splits {}", splits.join(", "));
     let moved_by = outcome.taken.iter().map(|lost| lost.decision.split_id).max();
-    let change = || Change {
+    let change = || RoutingChange {
         reason: Some(&reason),
         version: Some(last + 1),
         adopts: true,
         moved_by,
-        ..Change::default()
+        ..RoutingChange::default()
     };
     for lost in &outcome.taken {
         shard_decision::adopted(&lost.decision, false);
@@ -100,7 +112,7 @@ fn apply(keyspace: &Locked, steps: &[Step<'_>], outcome: &Outcome<'_>) -> Result
     for lost in &done {
         split::pass(lost.decision.split_id);
     }
-    let changed: Vec<&Step<'_>> = steps.iter().filter(|step| step.becomes == Becomes::Routed).collect();
+    let changed: Vec<&RouteStep<'_>> = steps.iter().filter(|step| step.becomes == Becomes::Routed).collect();
     match keyspace.strategy.order() {
         Some(_) => adopt_ranges(keyspace, steps, outcome, change)?,
         None if !changed.is_empty() => {
@@ -120,10 +132,10 @@ fn apply(keyspace: &Locked, steps: &[Step<'_>], outcome: &Outcome<'_>) -> Result
 /// One decision after the other, since each may have cut the ranges of those before it: those that were taken over before and
 /// are behind these, too.
 fn adopt_ranges<'a>(
-    keyspace: &Locked,
-    steps: &[Step<'_>],
-    outcome: &Outcome<'_>,
-    change: impl Fn() -> Change<'a>,
+    keyspace: &LockedKeyspace,
+    steps: &[RouteStep<'_>],
+    outcome: &AdoptOutcome<'_>,
+    change: impl Fn() -> RoutingChange<'a>,
 ) -> Result<(), Failure> {
     let Some(of) = keyspace.strategy.order() else { return Ok(()) };
     let Some(first) = outcome.taken.iter().map(|lost| lost.decision.version).min() else { return Ok(()) };

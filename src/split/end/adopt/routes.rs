@@ -22,7 +22,7 @@ pub struct Routes<'a> {
 }
 
 /// A key that a decision has moved, and what becomes of its route.
-pub struct Step<'a> {
+pub struct RouteStep<'a> {
     pub lost: &'a Lost,
     pub key: String,
     pub now: Option<String>,
@@ -97,11 +97,11 @@ impl<'a> Routes<'a> {
     }
 
     /// For each key the last decision that has it; of ranges, which may be cut otherwise each time, all of them in their order.
-    pub fn steps(self) -> Vec<Step<'a>> {
+    pub fn steps(self) -> Vec<RouteStep<'a>> {
         let Routes { keyspace, taken, moved_on: by_splits } = self;
         let shards: BTreeSet<String> = shard::all().into_iter().map(|shard| shard.shard_key).collect();
         if keyspace.strategy.order().is_some() {
-            let mut steps: Vec<Step<'a>> =
+            let mut steps: Vec<RouteStep<'a>> =
                 taken.into_iter().flat_map(|(lost, keys)| of_ranges(keyspace, lost, keys, &shards)).collect();
             moved_on(keyspace, &mut steps, (&[], &by_splits));
             return steps;
@@ -114,7 +114,7 @@ impl<'a> Routes<'a> {
         }
         let keys: Vec<String> = last.keys().cloned().collect();
         let current = routing::current(&keyspace.name, &keys);
-        let mut steps: Vec<Step<'a>> = last
+        let mut steps: Vec<RouteStep<'a>> = last
             .into_iter()
             .map(|(key, lost)| step(lost, current.get(&key).cloned(), key, &shards))
             .collect();
@@ -123,20 +123,20 @@ impl<'a> Routes<'a> {
     }
 }
 
-fn step<'a>(lost: &'a Lost, now: Option<String>, key: String, shards: &BTreeSet<String>) -> Step<'a> {
+fn step<'a>(lost: &'a Lost, now: Option<String>, key: String, shards: &BTreeSet<String>) -> RouteStep<'a> {
     let is_there = now.as_ref() == Some(&lost.decision.to_shard);
     let becomes = match is_there {
         true => Becomes::IsThere,
         false if shards.contains(&lost.decision.to_shard) => Becomes::Routed,
         false => Becomes::NoShard,
     };
-    Step { lost, key, now, becomes }
+    RouteStep { lost, key, now, becomes }
 }
 
 /// Those that have gone on from where they are to be routed to, as this master knows already.
 fn moved_on(
     keyspace: &Keyspace,
-    steps: &mut [Step<'_>],
+    steps: &mut [RouteStep<'_>],
     (adopted, by_splits): (&[Decision], &BTreeMap<String, i64>),
 ) {
     let mut by_adopted: BTreeMap<String, (i64, i64)> = BTreeMap::new();
@@ -158,7 +158,7 @@ fn of_ranges<'a>(
     lost: &'a Lost,
     keys: Vec<String>,
     shards: &BTreeSet<String>,
-) -> Vec<Step<'a>> {
+) -> Vec<RouteStep<'a>> {
     let Some(of) = keyspace.strategy.order() else { return Vec::new() };
     let step = |key: String| {
         let range = Interval::parse(&key, of)?;

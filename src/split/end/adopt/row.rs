@@ -3,7 +3,7 @@
 use super::merge::Lost;
 
 /// What shards say, and what becomes of it.
-pub struct Row {
+pub struct AdoptRow {
     /// The shards that know it.
     pub said_by: String,
     pub keyspace: Option<String>,
@@ -15,10 +15,10 @@ pub struct Row {
     pub action: String,
 }
 
-impl Row {
+impl AdoptRow {
     /// Of a shard itself.
-    pub fn of_shard(shard_key: &str, action: String) -> Row {
-        Row {
+    pub fn of_shard(shard_key: &str, action: String) -> AdoptRow {
+        AdoptRow {
             said_by: shard_key.to_owned(),
             keyspace: None,
             key: None,
@@ -31,14 +31,14 @@ impl Row {
     }
 
     /// Of a decision.
-    pub fn of(lost: &Lost, action: &str) -> Row {
+    pub fn of(lost: &Lost, action: &str) -> AdoptRow {
         let decision = &lost.decision;
-        Row {
+        AdoptRow {
             keyspace: Some(decision.keyspace.clone()),
             moved_to: Some(decision.to_shard.clone()),
             split_id: Some(decision.split_id),
             version: Some(decision.version),
-            ..Row::of_shard(&lost.said_by.join(", "), action.to_owned())
+            ..AdoptRow::of_shard(&lost.said_by.join(", "), action.to_owned())
         }
     }
 }

@@ -8,13 +8,13 @@ use crate::catalog::routing;
 use crate::catalog::shard::Shard;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
-use crate::keys::scope::{Entries, Scope};
+use crate::keys::scope::{Scope, ScopeEntries};
 use crate::remote::Connection;
 use crate::server::sql;
 use std::time::{Duration, Instant};
 
 /// An entry of routing that leads to the shard.
-pub struct Route {
+pub struct ShardRoute {
     pub what: &'static str,
     pub entry: String,
     pub keyspace: String,
@@ -22,7 +22,7 @@ pub struct Route {
 }
 
 /// The shards that are in the database of a session: by their addresses, or perhaps.
-pub struct Names {
+pub struct ShardNames {
     known: Vec<Shard>,
     unknown: Vec<Shard>,
     /// Until when they are asked.
@@ -32,11 +32,11 @@ pub struct Names {
 /// For all that are asked: many may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-impl Names {
-    pub fn of(shard: &Shard) -> Names {
+impl ShardNames {
+    pub fn of(shard: &Shard) -> ShardNames {
         let (known, unknown): (Vec<_>, Vec<_>) =
             place::in_database(shard).into_iter().partition(|(_, sameness)| *sameness == Sameness::Same);
-        Names {
+        ShardNames {
             known: known.into_iter().map(|(shard, _)| shard).collect(),
             unknown: unknown.into_iter().map(|(shard, _)| shard).collect(),
             until: None,
@@ -46,7 +46,12 @@ impl Names {
     /// The first entry that leads clients of what has left to tables in these schemas of the database. A shard of another
     /// address is asked when something leads to it; one that does not answer, or for whose answer there is no time left,
     /// may be there.
-    pub fn route(&mut self, connection: &mut Connection, left: &Scope, schemas: &[String]) -> Option<Route> {
+    pub fn route(
+        &mut self,
+        connection: &mut Connection,
+        left: &Scope,
+        schemas: &[String],
+    ) -> Option<ShardRoute> {
         loop {
             let known: Vec<&Shard> = self.known.iter().filter(|shard| self.may_use(shard, schemas)).collect();
             if let Some(route) = to_shards(left, &known) {
@@ -81,18 +86,18 @@ pub fn schemas(connection: &mut Connection, trigger_prefix: &str) -> Result<Vec<
 }
 
 /// By whatever keyspace it can be of.
-fn to_shards(left: &Scope, shards: &[&Shard]) -> Option<Route> {
+fn to_shards(left: &Scope, shards: &[&Shard]) -> Option<ShardRoute> {
     if shards.is_empty() {
         return None;
     }
     let shards: Vec<String> = shards.iter().map(|shard| shard.shard_key.clone()).collect();
     keyspace::all().iter().filter(|keyspace| left.is_of(keyspace.strategy)).find_map(|keyspace| {
         let entry = match left.entries() {
-            Entries::Named(names) => named(keyspace, names, &shards)?,
-            Entries::Ranges(of, ranges) => overlapping(keyspace, of, ranges, &shards)?,
+            ScopeEntries::Named(names) => named(keyspace, names, &shards)?,
+            ScopeEntries::Ranges(of, ranges) => overlapping(keyspace, of, ranges, &shards)?,
         };
         let (what, assigned_by) = keyspace.strategy.entry_is();
-        Some(Route { what, entry, keyspace: keyspace.name.clone(), assigned_by })
+        Some(ShardRoute { what, entry, keyspace: keyspace.name.clone(), assigned_by })
     })
 }
 

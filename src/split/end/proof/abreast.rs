@@ -10,14 +10,14 @@ use crate::split::verify::rows;
 use std::time::Duration;
 
 /// A session of the source, in whose transaction a batch is to go, and what shows its rows.
-pub struct Pair<'a> {
+pub struct ProofPair<'a> {
     pub source: &'a mut Connection,
     pub prover: Prover<'a>,
 }
 
 /// Shows that the target has the rows of each batch, a leaf of the source and a condition; how many they are. Each
 /// prover has looked.
-pub fn prove(pairs: &mut [Pair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+pub fn prove(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
     let soon = Bounds::unlimited().stall;
     let brought = bring(pairs, batches)?;
     let asks = |question: Option<String>, brought: u64| question.filter(|_| brought > 0);
@@ -34,7 +34,7 @@ pub fn prove(pairs: &mut [Pair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64
         knows_changes &= pair.prover.knows_changes;
     }
     let same = ask(pairs, FOR_EVER, |number, prover| asks(prover.same_question(), brought[number]))?;
-    for ((Pair { source, prover }, batch), answer) in pairs.iter_mut().zip(batches).zip(same) {
+    for ((ProofPair { source, prover }, batch), answer) in pairs.iter_mut().zip(batches).zip(same) {
         if let Some(answer) = answer {
             prover.require_same(source, *batch, &answer)?;
         }
@@ -44,11 +44,11 @@ pub fn prove(pairs: &mut [Pair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64
 }
 
 /// Keys and checksums of the rows; how many of each batch.
-fn bring(pairs: &mut [Pair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+fn bring(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
     ask(pairs, Bounds::unlimited().stall, |_, _| Some(rows::FORGET_ON_TARGET.to_owned()))?;
     let Some(table) = pairs.first().map(|pair| pair.prover.table) else { return Ok(Vec::new()) };
     let lanes = pairs.iter_mut().zip(batches);
-    let lanes = lanes.map(|(Pair { source, prover }, (leaf, condition))| {
+    let lanes = lanes.map(|(ProofPair { source, prover }, (leaf, condition))| {
         let piece = rows::keys_from_source(table, leaf, condition, !prover.accepts);
         Lane { source, target: prover.target, pieces: vec![piece] }
     });
@@ -59,7 +59,7 @@ fn bring(pairs: &mut [Pair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
 
 /// Asks the target, in each session its question, if there is one for it.
 fn ask(
-    pairs: &mut [Pair<'_>],
+    pairs: &mut [ProofPair<'_>],
     timeout: Duration,
     question: impl Fn(usize, &Prover<'_>) -> Option<String>,
 ) -> Result<Vec<Option<Rows>>> {

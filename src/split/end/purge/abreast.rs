@@ -12,8 +12,8 @@ use crate::remote::copy::Bounds;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, Span};
-use crate::split::end::proof::abreast::{Pair, prove};
+use crate::split::blocks::{self, BlockSpan};
+use crate::split::end::proof::abreast::{ProofPair, prove};
 use crate::split::engine::held;
 use crate::split::engine::scope_size;
 use crate::split::injection_points::reach;
@@ -29,21 +29,21 @@ pub struct Going<'a> {
     scope: String,
     leaves: &'a [Leaf],
     touched: Touched,
-    at: Cursor,
+    at: DeleteCursor,
     /// Blocks of the next batch.
     size: i64,
 }
 
 /// The leaf that is next, and how far it is.
 #[derive(Clone, Default)]
-struct Cursor {
+struct DeleteCursor {
     leaf: usize,
     /// None: nothing is known of it.
-    open: Option<Open>,
+    open: Option<OpenLeaf>,
 }
 
 #[derive(Clone)]
-struct Open {
+struct OpenLeaf {
     /// The file that its rows are in.
     file: Option<String>,
     blocks: i64,
@@ -52,12 +52,12 @@ struct Open {
     from: i64,
 }
 
-struct Batch<'a> {
+struct DeleteBatch<'a> {
     leaf: &'a Leaf,
     file: Option<String>,
     condition: String,
     /// Where it begins.
-    at: Cursor,
+    at: DeleteCursor,
 }
 
 /// What has come of the beginning of a batch.
@@ -89,7 +89,7 @@ impl Walk {
             scope: self.plan.scope.predicate(column, "t"),
             leaves: shape.leaves(),
             touched,
-            at: Cursor::default(),
+            at: DeleteCursor::default(),
             size: FIRST_BLOCKS,
         }))
     }
@@ -101,7 +101,7 @@ impl<'a> Going<'a> {
     }
 
     /// The next batches, one for each pair; how many rows are gone.
-    pub fn some(&mut self, pairs: &mut [Pair<'_>]) -> Result<u64> {
+    pub fn some(&mut self, pairs: &mut [ProofPair<'_>]) -> Result<u64> {
         let began = Instant::now();
         let mut batches = Vec::new();
         while batches.len() < pairs.len()
@@ -131,34 +131,34 @@ impl<'a> Going<'a> {
     }
 
     /// The next batch; None: there is none. No transaction is open.
-    fn next(&mut self, source: &mut Connection) -> Result<Option<Batch<'a>>> {
+    fn next(&mut self, source: &mut Connection) -> Result<Option<DeleteBatch<'a>>> {
         let Some(leaf) = self.leaves.get(self.at.leaf) else { return Ok(None) };
         let open = match self.at.open.take() {
             Some(open) => open,
             None => self.open(source, leaf)?,
         };
-        let span = Span::next(open.from, self.size, open.blocks, open.few);
-        let at = Cursor { leaf: self.at.leaf, open: Some(open.clone()) };
-        let batch = Batch { leaf, file: open.file.clone(), condition: span.condition(&self.scope), at };
+        let span = BlockSpan::next(open.from, self.size, open.blocks, open.few);
+        let at = DeleteCursor { leaf: self.at.leaf, open: Some(open.clone()) };
+        let batch = DeleteBatch { leaf, file: open.file.clone(), condition: span.condition(&self.scope), at };
         match span.to {
-            Some(to) => self.at.open = Some(Open { from: to, ..open }),
+            Some(to) => self.at.open = Some(OpenLeaf { from: to, ..open }),
             None => self.at.leaf += 1,
         }
         Ok(Some(batch))
     }
 
-    fn open(&self, source: &mut Connection, leaf: &Leaf) -> Result<Open> {
+    fn open(&self, source: &mut Connection, leaf: &Leaf) -> Result<OpenLeaf> {
         source.run("BEGIN")?;
         let file = self.walk.look_again(source, &self.touched, leaf)?;
         let few = scope_size::is_small(source, &leaf.name, self.column, &self.walk.plan.scope)?;
         source.run("COMMIT")?;
         let blocks = blocks::of_leaf(source, &leaf.name)?.blocks;
-        Ok(Open { file, blocks, few, from: 0 })
+        Ok(OpenLeaf { file, blocks, few, from: 0 })
     }
 
     /// Begins the transactions of each, as far as they can be begun without waiting behind others; what is left comes
     /// again.
-    fn begin(&mut self, pairs: &mut [Pair<'_>], batches: &mut Vec<Batch<'_>>) -> Result<()> {
+    fn begin(&mut self, pairs: &mut [ProofPair<'_>], batches: &mut Vec<DeleteBatch<'_>>) -> Result<()> {
         for number in 0..batches.len() {
             let began = self.begin_one(&mut pairs[number], &batches[number], number > 0)?;
             if began == Began::Yes {
@@ -177,9 +177,9 @@ impl<'a> Going<'a> {
     }
 
     /// `is_stream`: one is begun already. Who waits for a lock that it has comes before this one.
-    fn begin_one(&self, pair: &mut Pair<'_>, batch: &Batch<'_>, is_stream: bool) -> Result<Began> {
+    fn begin_one(&self, pair: &mut ProofPair<'_>, batch: &DeleteBatch<'_>, is_stream: bool) -> Result<Began> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
-        let Pair { source, prover } = pair;
+        let ProofPair { source, prover } = pair;
         tenure::begin_as(source, plan.id, *side, *generation)?;
         if is_stream {
             source.run(held::SHORTLY)?;
@@ -210,8 +210,8 @@ impl<'a> Going<'a> {
 
     /// What was shown goes. Of those that cannot be deleted the others do not depend: they are committed
     /// first.
-    fn delete(&self, pairs: &mut [Pair<'_>], batches: &[Batch<'_>], shown: &[u64]) -> Result<u64> {
-        let delete = |batch: &Batch<'_>| {
+    fn delete(&self, pairs: &mut [ProofPair<'_>], batches: &[DeleteBatch<'_>], shown: &[u64]) -> Result<u64> {
+        let delete = |batch: &DeleteBatch<'_>| {
             Some(format!("DELETE FROM ONLY {} t WHERE {}", batch.leaf.name, batch.condition))
         };
         let deletes: Vec<Option<String>> = batches.iter().map(delete).collect();
@@ -230,7 +230,7 @@ impl<'a> Going<'a> {
     fn end(
         &self,
         source: &mut Connection,
-        batch: &Batch<'_>,
+        batch: &DeleteBatch<'_>,
         shown: u64,
         answer: Option<std::result::Result<Rows, RemoteError>>,
     ) -> Result<u64> {

@@ -7,7 +7,7 @@
 
 use super::Walk;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::seen::Seen;
+use crate::agent::seen::SeenTables;
 use crate::agent::shape::{Column, Leaf, TableShape};
 use crate::agent::state::tenure;
 use crate::remote::copy::Bounds;
@@ -17,7 +17,7 @@ use crate::remote::{Connection, Together};
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::engine::scope_size;
 use crate::split::injection_points::reach;
-use crate::split::references::bonds::Beside;
+use crate::split::references::bonds::ReferencingTables;
 use crate::split::references::{self, Reference};
 use crate::words::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,14 +32,14 @@ const FEW_BYTES: f64 = 1e6;
 
 /// A table of the plan, by its position, and one of its leaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Part {
+pub struct LeafPart {
     pub position: usize,
     pub leaf: usize,
 }
 
 /// Rows of a leaf that are about to go.
-pub struct Asked<'a> {
-    part: Part,
+pub struct RowsToDelete<'a> {
+    part: LeafPart,
     pub position: usize,
     pub leaf: &'a Leaf,
     shape: &'a TableShape,
@@ -56,21 +56,21 @@ pub trait Shows {
     fn can_show(&self, position: usize) -> bool;
     /// How many rows of each are shown, in the open transaction of the session that has them; None: not all
     /// of them are, for whatever reason.
-    fn show(&mut self, here: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>>;
+    fn show(&mut self, here: &mut Connection, asked: &[RowsToDelete<'_>]) -> Result<Vec<Option<u64>>>;
 }
 
 /// Those that a transaction was begun for, and the foreign keys that it has found.
-type Begun<'a> = (Vec<Asked<'a>>, Vec<Reference>);
+type Begun<'a> = (Vec<RowsToDelete<'a>>, Vec<Reference>);
 
 /// How many rows of what are gone.
-pub type Gone = BTreeMap<Part, u64>;
+pub type Gone = BTreeMap<LeafPart, u64>;
 
 /// Goes through tables, by `together` for as many of their leaves as that takes little time, and `alone` for a table
 /// with those of its leaves that are left by it; the rows that are gone.
 pub fn tables<C>(
     context: &mut C,
     shapes: &[TableShape],
-    mut together: impl FnMut(&mut C, &[Part]) -> Result<Gone>,
+    mut together: impl FnMut(&mut C, &[LeafPart]) -> Result<Gone>,
     mut alone: impl FnMut(&mut C, usize, &TableShape) -> Result<u64>,
 ) -> Result<u64> {
     let (mut size, mut deleted) = (Together::up_to(MOST_PARTS), 0u64);
@@ -81,7 +81,7 @@ pub fn tables<C>(
         deleted = gone.values().fold(deleted, |sum, rows| sum.saturating_add(*rows));
         left.retain(|part| !gone.contains_key(part));
         for some in left.chunk_by(|one, other| one.position == other.position) {
-            let Some(Part { position, .. }) = some.first() else { continue };
+            let Some(LeafPart { position, .. }) = some.first() else { continue };
             let shape = with_leaves(&shapes[*position], some);
             deleted = deleted.saturating_add(alone(context, *position, &shape)?);
         }
@@ -91,15 +91,15 @@ pub fn tables<C>(
     Ok(deleted)
 }
 
-fn parts(shapes: &[TableShape]) -> Vec<Part> {
+fn parts(shapes: &[TableShape]) -> Vec<LeafPart> {
     let of = |(position, shape): (usize, &TableShape)| {
-        (0..shape.leaves().len()).map(move |leaf| Part { position, leaf }).collect::<Vec<_>>()
+        (0..shape.leaves().len()).map(move |leaf| LeafPart { position, leaf }).collect::<Vec<_>>()
     };
     shapes.iter().enumerate().flat_map(of).collect()
 }
 
 /// A table with some of its leaves alone.
-fn with_leaves(shape: &TableShape, some: &[Part]) -> TableShape {
+fn with_leaves(shape: &TableShape, some: &[LeafPart]) -> TableShape {
     let mut shape = shape.clone();
     if let Some(leaves) = shape.leaves.as_mut() {
         let mut number = 0..;
@@ -114,12 +114,12 @@ impl Walk {
     pub fn few(
         &self,
         connection: &mut Connection,
-        parts: &[Part],
+        parts: &[LeafPart],
         shapes: &[TableShape],
         mut shows: Option<&mut dyn Shows>,
     ) -> Result<Gone> {
         let can_show = |position: usize| shows.as_ref().is_none_or(|shows| shows.can_show(position));
-        let asked: Vec<Asked<'_>> = parts
+        let asked: Vec<RowsToDelete<'_>> = parts
             .iter()
             .filter(|part| can_show(part.position))
             .filter_map(|part| self.asked(*part, shapes.get(part.position)?))
@@ -149,10 +149,10 @@ impl Walk {
         Ok(gone)
     }
 
-    fn asked<'a>(&self, part: Part, shape: &'a TableShape) -> Option<Asked<'a>> {
-        let Part { position, leaf } = part;
+    fn asked<'a>(&self, part: LeafPart, shape: &'a TableShape) -> Option<RowsToDelete<'a>> {
+        let LeafPart { position, leaf } = part;
         let column = shape.column(&self.plan.tables.get(position)?.shard_by)?;
-        Some(Asked {
+        Some(RowsToDelete {
             part,
             position,
             leaf: shape.leaves().get(leaf)?,
@@ -166,7 +166,7 @@ impl Walk {
     fn batch(
         &self,
         connection: &mut Connection,
-        asked: Vec<Asked<'_>>,
+        asked: Vec<RowsToDelete<'_>>,
         shows: &mut Option<&mut dyn Shows>,
     ) -> Result<Gone> {
         let Some((mut asked, references)) = self.begin(connection, asked)? else { return Ok(Gone::new()) };
@@ -176,7 +176,7 @@ impl Walk {
             Some(shows) => shows.show(connection, &asked)?,
             None => vec![None; asked.len()],
         };
-        let rows: Vec<(Asked<'_>, Option<u64>)> =
+        let rows: Vec<(RowsToDelete<'_>, Option<u64>)> =
             asked.into_iter().zip(shown).filter(|(_, shown)| shows.is_none() || shown.is_some()).collect();
         match self.delete(connection, &rows)? {
             Some(gone) => {
@@ -192,11 +192,15 @@ impl Walk {
 
     /// Begins the transaction: nothing comes to the leaves until its end, their names mean them, and what
     /// could be run by a query over them has been looked at. None: something is another than it was.
-    fn begin<'a>(&self, connection: &mut Connection, mut asked: Vec<Asked<'a>>) -> Result<Option<Begun<'a>>> {
+    fn begin<'a>(
+        &self,
+        connection: &mut Connection,
+        mut asked: Vec<RowsToDelete<'a>>,
+    ) -> Result<Option<Begun<'a>>> {
         // Whose rows may reference these is read as well.
         let positions = positions(&asked);
         let beside = self.bonds.beside(connection, &self.plan, &positions)?;
-        let mut seen = Seen::default();
+        let mut seen = SeenTables::default();
         let message = [
             tenure::begin_statements(self.plan.id, self.side, self.generation),
             beside.lock(),
@@ -216,25 +220,25 @@ impl Walk {
             return Ok(None);
         };
         let now = references::read(connection.shard(), &self.plan, self.side, references)?;
-        if still.scalar() != Some("t") || Beside::of(&now, &positions) != beside {
+        if still.scalar() != Some("t") || ReferencingTables::of(&now, &positions) != beside {
             connection.run("ROLLBACK")?;
             return Ok(None);
         }
         let look = seen.read(connection, &self.plan, self.side, look)?;
         self.look_through(connection, look.code())?;
-        let mut sizes = sizes.rows.iter().map(|row| Size::read(row));
+        let mut sizes = sizes.rows.iter().map(|row| LeafSize::read(row));
         asked.retain_mut(|asked| {
             let size = sizes.next().flatten();
-            asked.is_short = size.as_ref().is_some_and(Size::is_short);
+            asked.is_short = size.as_ref().is_some_and(LeafSize::is_short);
             size.is_some_and(|size| size.is_it && (asked.is_short || size.has_index))
         });
         Ok(Some((asked, now)))
     }
 
     /// Of long leaves an index is to find the rows.
-    fn leave_many(&self, connection: &mut Connection, asked: &mut Vec<Asked<'_>>) -> Result<()> {
+    fn leave_many(&self, connection: &mut Connection, asked: &mut Vec<RowsToDelete<'_>>) -> Result<()> {
         let explain =
-            |asked: &Asked<'_>| scope_size::explain(&asked.leaf.name, asked.column, &self.plan.scope);
+            |asked: &RowsToDelete<'_>| scope_size::explain(&asked.leaf.name, asked.column, &self.plan.scope);
         let explains: Vec<String> = asked.iter().filter(|asked| !asked.is_short).map(explain).collect();
         let mut answers = connection.run_each(&explains, Bounds::unlimited().stall)?.into_iter();
         let is_few = |answer: Rows| scope_size::is_few(&answer, f64::from(FEW_ROWS), FEW_BYTES);
@@ -246,7 +250,7 @@ impl Walk {
     fn leave_bound(
         &self,
         connection: &mut Connection,
-        asked: &mut Vec<Asked<'_>>,
+        asked: &mut Vec<RowsToDelete<'_>>,
         references: &[Reference],
     ) -> Result<()> {
         // What may not be read is no table's that is locked: the walk over the other one alone says so.
@@ -276,8 +280,12 @@ impl Walk {
     }
 
     /// None: others than were shown, or not all. Nothing is to be committed then.
-    fn delete(&self, connection: &mut Connection, rows: &[(Asked<'_>, Option<u64>)]) -> Result<Option<Gone>> {
-        let delete = |(asked, _): &(Asked<'_>, _)| {
+    fn delete(
+        &self,
+        connection: &mut Connection,
+        rows: &[(RowsToDelete<'_>, Option<u64>)],
+    ) -> Result<Option<Gone>> {
+        let delete = |(asked, _): &(RowsToDelete<'_>, _)| {
             format!("DELETE FROM ONLY {} t WHERE {}", asked.leaf.name, asked.condition)
         };
         let deletes: Vec<String> = rows.iter().map(delete).collect();
@@ -309,26 +317,26 @@ impl Walk {
 }
 
 /// Of the tables, in order.
-pub fn positions(asked: &[Asked<'_>]) -> Vec<usize> {
+pub fn positions(asked: &[RowsToDelete<'_>]) -> Vec<usize> {
     let mut positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
     positions.dedup();
     positions
 }
 
-fn lock(asked: &[Asked<'_>]) -> String {
+fn lock(asked: &[RowsToDelete<'_>]) -> String {
     let only: Vec<String> = asked.iter().map(|asked| format!("ONLY {}", asked.leaf.name)).collect();
     format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", only.join(", "))
 }
 
 /// What a leaf is like.
-struct Size {
+struct LeafSize {
     is_it: bool,
     blocks: i64,
     has_index: bool,
 }
 
-fn sizes(asked: &[Asked<'_>]) -> String {
-    let of_each = |(number, asked): (usize, &Asked<'_>)| {
+fn sizes(asked: &[RowsToDelete<'_>]) -> String {
+    let of_each = |(number, asked): (usize, &RowsToDelete<'_>)| {
         let (name, oid) = (literal(&asked.leaf.name), literal(&asked.leaf.oid));
         format!(
             "SELECT {number}, {name}::regclass::oid = {oid}::oid,
@@ -340,10 +348,10 @@ fn sizes(asked: &[Asked<'_>]) -> String {
     format!("{} ORDER BY 1", all.join(" UNION ALL "))
 }
 
-impl Size {
-    fn read(row: &[Option<String>]) -> Option<Size> {
+impl LeafSize {
+    fn read(row: &[Option<String>]) -> Option<LeafSize> {
         let cell = |at: usize| row.get(at).and_then(Option::as_deref);
-        Some(Size {
+        Some(LeafSize {
             is_it: cell(1) == Some("t"),
             blocks: cell(2)?.parse().ok()?,
             has_index: cell(3) == Some("t"),

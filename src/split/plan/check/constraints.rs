@@ -5,11 +5,11 @@
 use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
-use crate::agent::named::Named;
+use crate::agent::named::NamedThings;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::{observe, owners, plain};
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};
 use crate::split::finding::Finding;
@@ -22,7 +22,7 @@ const DOMAINS: &str = include_str!("../../../../sql/check/domains.sql");
 const NAME: &str = "target: CHECK constraints";
 
 /// What a side says of the rows of a table.
-struct Promise {
+struct RowPromise {
     position: usize,
     table: String,
     name: String,
@@ -101,7 +101,11 @@ pub fn check(
 
 /// A column of a constraint that does not come over as it is. Whoever has said how, has
 /// thought about it.
-fn computed<'a>(policy: &Policy, from: &TableShape, columns: &'a BTreeSet<String>) -> Option<&'a String> {
+fn computed<'a>(
+    policy: &PlannedTable,
+    from: &TableShape,
+    columns: &'a BTreeSet<String>,
+) -> Option<&'a String> {
     columns
         .iter()
         .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
@@ -121,8 +125,8 @@ fn is_same(
     plan: &Plan,
     target: &mut Connection,
     to: &TableShape,
-    promise: &Promise,
-    wanted: &Promise,
+    promise: &RowPromise,
+    wanted: &RowPromise,
 ) -> Result<Same> {
     let promised = in_schema(&promise.says, &promise.schema, &wanted.schema);
     if promised == wanted.says {
@@ -136,7 +140,7 @@ fn is_same(
     // What fits a name there best need not be what the constraint was made of.
     let named = [&promised, &wanted.says].map(|text| plain::qualified(text));
     let [Some(promised_names), Some(wanted_names)] = named else { return Ok(Same::No) };
-    let named = Named::of(&[promised_names, wanted_names].concat());
+    let named = NamedThings::of(&[promised_names, wanted_names].concat());
     let code = owners::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], &named)?.code;
     if let Some(code) = code.first() {
         return Ok(Same::Unread(code.what().to_owned()));
@@ -162,7 +166,7 @@ fn is_same(
     }
 }
 
-fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Promise>> {
+fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<RowPromise>> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
     let rows = catalogs::ask(connection, CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
@@ -171,7 +175,7 @@ fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<
         .into_iter()
         .map(|row| {
             let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
-            Promise {
+            RowPromise {
                 position: cell(0).parse().unwrap_or(usize::MAX),
                 table: cell(1),
                 name: cell(2),

@@ -1,6 +1,6 @@
 //! Encodings of the two databases: which texts arrive as what they were.
 
-use super::looked::Looked;
+use super::looked::LookedSide;
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::split::finding::Finding;
@@ -45,7 +45,7 @@ fn is_one_to_one(encoding: &str) -> bool {
 }
 
 /// Between two of the same encoding texts pass as they are.
-pub fn of_both(source: &Looked, target: &Looked) -> Option<Finding> {
+pub fn of_both(source: &LookedSide, target: &LookedSide) -> Option<Finding> {
     let (from, to) = (&source.observation.encoding, &target.observation.encoding);
     let ok = from == to || is_one_to_one(from) && is_one_to_one(to);
     let detail = format!("the source is in {from}, the target in {to}: different texts may become the same");

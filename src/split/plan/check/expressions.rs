@@ -2,7 +2,7 @@
 //! change and every comparison computes it again, and must come to the same.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::named::Named;
+use crate::agent::named::NamedThings;
 use crate::agent::owners::{self, Code};
 use crate::agent::plain;
 use crate::agent::shape::Observation;
@@ -90,7 +90,7 @@ fn code_of_view(connection: &mut Connection, trusted: &[String]) -> Result<Optio
     let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
     let schema = schema.scalar().unwrap_or_default().to_owned();
     let view = (vec![schema], vec![VIEW.to_owned()]);
-    let found = owners::find_in(connection, view, trusted, &Named::none())?;
+    let found = owners::find_in(connection, view, trusted, &NamedThings::none())?;
     let named = connection.query(
         "SELECT p.oid::regprocedure
            FROM pg_rewrite w CROSS JOIN regexp_matches(w.ev_action::text, ':(?:op)?funcid (\\d+)', 'g') found

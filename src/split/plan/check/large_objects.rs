@@ -4,7 +4,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::{catalogs, observe};
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident, text_array};
@@ -17,8 +17,8 @@ const COLUMNS: &str = include_str!("../../../../sql/check/lob_columns.sql");
 const SAMPLE: usize = 500;
 
 /// A table whose rows move, with the columns that come over as they are.
-pub struct Moving<'a> {
-    pub policy: &'a Policy,
+pub struct MovingTable<'a> {
+    pub policy: &'a PlannedTable,
     pub shape: &'a TableShape,
     pub columns: Vec<&'a Column>,
 }
@@ -33,7 +33,7 @@ pub struct LargeObjects {
 }
 
 /// How many large objects rows of the scope name.
-pub enum Named {
+pub enum NamedObjects {
     None,
     Some(usize),
     /// Of this many values each.
@@ -47,23 +47,23 @@ impl LargeObjects {
         &self,
         plan: &Plan,
         source: &mut Connection,
-        (position, table): (usize, &Moving<'_>),
+        (position, table): (usize, &MovingTable<'_>),
         column: &Column,
-    ) -> Result<Option<Named>> {
+    ) -> Result<Option<NamedObjects>> {
         let is_managed = self.managed.contains(&(position, column.name.clone()));
         if column.base == "oid" && (self.has_any || is_managed) {
             let named = count(plan, source, table.policy, table.shape, column)?;
-            return Ok((is_managed || !matches!(named, Named::None)).then_some(named));
+            return Ok((is_managed || !matches!(named, NamedObjects::None)).then_some(named));
         }
         let is_it = |known: &&(usize, String, usize)| (known.0, &known.1) == (position, &column.name);
         match self.sampled.iter().find(is_it) {
-            Some((_, _, number)) => Ok(Some(Named::Sampled(*number))),
-            None => Ok(is_managed.then_some(Named::None)),
+            Some((_, _, number)) => Ok(Some(NamedObjects::Sampled(*number))),
+            None => Ok(is_managed.then_some(NamedObjects::None)),
         }
     }
 }
 
-pub fn find(plan: &Plan, source: &mut Connection, moving: &[Moving<'_>]) -> Result<LargeObjects> {
+pub fn find(plan: &Plan, source: &mut Connection, moving: &[MovingTable<'_>]) -> Result<LargeObjects> {
     let (schemas, names) = observe::table_names(plan, Side::Source);
     let lists = [schemas, names].map(|list| text_array(&list));
     let rows = catalogs::ask(source, LARGE_OBJECTS, &[Some(&lists[0]), Some(&lists[1])])?;
@@ -87,7 +87,7 @@ pub fn find(plan: &Plan, source: &mut Connection, moving: &[Moving<'_>]) -> Resu
 fn sampled(
     plan: &Plan,
     source: &mut Connection,
-    moving: &[Moving<'_>],
+    moving: &[MovingTable<'_>],
 ) -> Result<BTreeSet<(usize, String, usize)>> {
     let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
     let rows = catalogs::ask(source, COLUMNS, &[Some(&oids)])?;
@@ -110,7 +110,12 @@ fn sampled(
 }
 
 /// Of each column the values that were looked at, where all of them are numbers of large objects; else 0.
-fn look(plan: &Plan, source: &mut Connection, table: &Moving<'_>, columns: &[&Column]) -> Result<Vec<usize>> {
+fn look(
+    plan: &Plan,
+    source: &mut Connection,
+    table: &MovingTable<'_>,
+    columns: &[&Column],
+) -> Result<Vec<usize>> {
     let Some(by) = table.shape.column(&table.policy.shard_by).filter(|_| !columns.is_empty()) else {
         return Ok(Vec::new());
     };
@@ -154,11 +159,11 @@ fn all_are_named(column: &str) -> String {
 fn count(
     plan: &Plan,
     source: &mut Connection,
-    policy: &Policy,
+    policy: &PlannedTable,
     shape: &TableShape,
     column: &Column,
-) -> Result<Named> {
-    let Some(by) = shape.column(&policy.shard_by) else { return Ok(Named::None) };
+) -> Result<NamedObjects> {
+    let Some(by) = shape.column(&policy.shard_by) else { return Ok(NamedObjects::None) };
     let (functions, predicate) = plan.scope.dry_predicate(by, "t");
     let limit = guc::remote_timeout().as_millis() * 4 / 5;
     let query = format!(
@@ -171,10 +176,10 @@ fn count(
     let counted = source.undone(|source| source.run(&query).map_err(SplitError::from));
     match counted {
         Ok(rows) => Ok(match rows.scalar().and_then(|number| number.parse().ok()) {
-            None | Some(0) => Named::None,
-            Some(number) => Named::Some(number),
+            None | Some(0) => NamedObjects::None,
+            Some(number) => NamedObjects::Some(number),
         }),
-        Err(SplitError::Remote(error)) if error.is("57014") => Ok(Named::Uncounted),
+        Err(SplitError::Remote(error)) if error.is("57014") => Ok(NamedObjects::Uncounted),
         Err(error) => Err(error),
     }
 }

@@ -11,8 +11,8 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal, text_array};
 use crate::split::finding::Finding;
-use crate::split::table::columns::Source;
-use crate::split::table::{self, Table};
+use crate::split::table::columns::ColumnSource;
+use crate::split::table::{self, SplitTable};
 use std::time::{Duration, Instant};
 
 const TOASTED: &str = include_str!("../../../../sql/check/toasted.sql");
@@ -57,15 +57,15 @@ fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<us
 }
 
 /// Bytes of the longest row of the scope; None: it took too long to find.
-fn longest(plan: &Plan, source: &mut Connection, table: &Table, limit: u64) -> Result<Option<u64>> {
+fn longest(plan: &Plan, source: &mut Connection, table: &SplitTable, limit: u64) -> Result<Option<u64>> {
     let Some(by) = table.source.column(&table.policy.shard_by) else { return Ok(None) };
     let (functions, predicate) = plan.scope.dry_predicate(by, "t");
     let sizes: Vec<String> = table
         .pairs
         .iter()
         .filter_map(|pair| match &pair.source {
-            Source::Column(name) => table.source.column(name),
-            Source::Expression(_) => None,
+            ColumnSource::Column(name) => table.source.column(name),
+            ColumnSource::Expression(_) => None,
         })
         .map(|column| size(column, table.is_binary(), limit))
         .collect();
@@ -101,7 +101,7 @@ fn size(column: &Column, is_binary: bool, limit: u64) -> String {
     format!("coalesce(({size})::pg_catalog.int8, 0)")
 }
 
-fn finding(table: &Table, bytes: u64, limit: u64) -> Finding {
+fn finding(table: &SplitTable, bytes: u64, limit: u64) -> Finding {
     let mb = |bytes: u64| (bytes >> 20) + 1;
     // Line ends and the like take two bytes of a text.
     let wanted = mb(bytes + bytes / 20);

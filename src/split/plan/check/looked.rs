@@ -3,7 +3,7 @@
 use super::functions::Called;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
-use crate::agent::reading::{self, Locked};
+use crate::agent::reading::{self, LockedTables};
 use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
@@ -14,21 +14,21 @@ use crate::split::owners;
 use std::collections::BTreeSet;
 
 /// What one side is: its tables, and how its server writes values.
-pub struct Looked {
+pub struct LookedSide {
     /// With which it was looked at, and may be further: once it is held again.
     pub session: Connection,
     pub observation: Observation,
     /// What it calls that is not known to work.
     pub called: Vec<Called>,
     /// What is locked while it is held.
-    pub locked: Locked,
+    pub locked: LockedTables,
     /// Whether a query over its tables runs nothing of somebody who is not trusted.
     pub is_trusted: bool,
 }
 
 /// Begins a transaction in which what is asked of a side's tables runs what is looked at now. Those that the mover may
 /// not even read are not asked.
-pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<Locked> {
+pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<LockedTables> {
     let (schemas, names) = observe::table_names(plan, side);
     reading::begin(session, (&schemas, &names), guc::remote_timeout())
 }
@@ -42,7 +42,7 @@ pub fn leave_out(observation: &mut Observation, closed: &BTreeSet<usize>) {
     }
 }
 
-impl Looked {
+impl LookedSide {
     /// The same once more, of a side where nothing was found before.
     pub fn hold(&mut self, plan: &Plan, side: Side) -> Result<()> {
         let locked = hold(&mut self.session, plan, side)?;

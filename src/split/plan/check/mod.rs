@@ -25,7 +25,7 @@ use crate::agent::catalogs;
 use crate::agent::decisions;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
-use crate::agent::reading::Locked;
+use crate::agent::reading::LockedTables;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
@@ -45,7 +45,7 @@ use crate::split::remark::Remark;
 use crate::split::table::computed;
 use crate::split::{owners, readers, references, sequences, unregistered};
 use crate::words::counted;
-use looked::Looked;
+use looked::LookedSide;
 use std::collections::BTreeSet;
 
 const SERVER: &str = include_str!("../../../../sql/check/server.sql");
@@ -126,7 +126,7 @@ fn now(state: &SplitState) -> Option<String> {
 }
 
 /// `then`: what else is asked where code of others is in nobody's way.
-fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Looked)) -> Vec<Finding> {
+fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut LookedSide, &mut LookedSide)) -> Vec<Finding> {
     let mut findings = Vec::new();
     let source = side(plan, Side::Source, identity, &mut findings);
     let target = side(plan, Side::Target, identity, &mut findings);
@@ -167,8 +167,8 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Look
 /// What reads the tables of both sides runs what was looked at: none of it changes until the sessions end.
 fn hold(
     plan: &Plan,
-    source: &mut Looked,
-    target: &mut Looked,
+    source: &mut LookedSide,
+    target: &mut LookedSide,
 ) -> std::result::Result<(), (Side, SplitError)> {
     source.hold(plan, Side::Source).map_err(|error| (Side::Source, error))?;
     target.hold(plan, Side::Target).map_err(|error| (Side::Target, error))
@@ -193,9 +193,9 @@ fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Fi
 }
 
 /// What the target holds rows to, beside what the source does.
-fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<Vec<Finding>> {
-    let Looked { session: source, observation: on_source, .. } = on_source;
-    let Looked { session: target, observation: on_target, .. } = on_target;
+fn both(plan: &Plan, on_source: &mut LookedSide, on_target: &mut LookedSide) -> Result<Vec<Finding>> {
+    let LookedSide { session: source, observation: on_source, .. } = on_source;
+    let LookedSide { session: target, observation: on_target, .. } = on_target;
     let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
     let (found, read) = sequences::check::check(plan, (source, on_source), (target, on_target))?;
     findings.extend(found);
@@ -248,7 +248,7 @@ fn require_of(plan: &Plan, bad: Vec<Finding>) -> Result<()> {
 }
 
 /// The findings of one side, and what its tables look like.
-fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Option<Looked> {
+fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Option<LookedSide> {
     match look(plan, side, identity, findings) {
         Ok(looked) => Some(looked),
         Err(error) => {
@@ -258,7 +258,7 @@ fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     }
 }
 
-fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<Looked> {
+fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<LookedSide> {
     let shard = match side {
         Side::Source => &plan.source,
         Side::Target => &plan.target,
@@ -302,9 +302,9 @@ fn look_at_tables(
     plan: &Plan,
     side: Side,
     mut connection: Connection,
-    locked: Locked,
+    locked: LockedTables,
     findings: &mut Vec<Finding>,
-) -> Result<Looked> {
+) -> Result<LookedSide> {
     // What it says of the tables' code is older than what is found there: what changes in between is found again.
     let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
     let others =
@@ -338,7 +338,7 @@ fn look_at_tables(
         // What is none stands in no query of what follows.
         is_trusted = expressions::check(plan, &mut connection, &readable, findings)?;
     }
-    Ok(Looked { session: connection, observation, called, locked, is_trusted })
+    Ok(LookedSide { session: connection, observation, called, locked, is_trusted })
 }
 
 fn in_the_way(
@@ -433,7 +433,7 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
 }
 
 /// A side that cannot be looked at has a finding of its own already.
-fn foreign_keys(plan: &Plan, source: &mut Looked, target: &mut Looked, findings: &mut Vec<Finding>) {
+fn foreign_keys(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide, findings: &mut Vec<Finding>) {
     let ends = ((&mut source.session, &source.locked), (&mut target.session, &target.locked));
     match references::check::run(plan, ends.0, ends.1) {
         Ok(found) => findings.extend(found),

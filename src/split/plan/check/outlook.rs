@@ -2,10 +2,10 @@
 //! planner's estimates, of small tables by counting, and by what copies have been measured at (docs/internals/benchmarks.md): a guess, for whoever
 //! chooses an hour for it.
 
-use super::looked::Looked;
+use super::looked::LookedSide;
 use crate::agent::error::Result;
 use crate::agent::shape::{Column, TableShape};
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
@@ -43,7 +43,7 @@ pub struct Outlook {
 }
 
 /// None of it is a finding: what cannot be told is left out.
-pub fn of(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Option<Outlook> {
+pub fn of(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide) -> Option<Outlook> {
     let mut outlook = Outlook {
         tables: plan.tables.len(),
         entries: u32::try_from(plan.entries.len()).unwrap_or(u32::MAX),
@@ -61,7 +61,12 @@ pub fn of(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Option<Outlo
 }
 
 /// Rows of the scope in a table, and their bytes.
-fn size(plan: &Plan, session: &mut Connection, policy: &Policy, shape: &TableShape) -> Result<(f64, f64)> {
+fn size(
+    plan: &Plan,
+    session: &mut Connection,
+    policy: &PlannedTable,
+    shape: &TableShape,
+) -> Result<(f64, f64)> {
     let pages: f64 = shape.leaves().iter().map(|leaf| leaf.blocks as f64).sum();
     let Some(column) = shape.column(&policy.shard_by).filter(|_| pages > 0.0) else { return Ok((0.0, 0.0)) };
     let stored = stored(session, shape)?.unwrap_or(pages * PAGE);

@@ -1,15 +1,15 @@
 //! Tables that take each other's rows: columns, types and keys of both sides.
 
 use super::encoding;
-use super::looked::Looked;
+use super::looked::LookedSide;
 use crate::agent::shape::{Column, TableShape};
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::quote::{ident, literal};
 use crate::split::finding::Finding;
-use crate::split::table::columns::{self, Source};
+use crate::split::table::columns::{self, ColumnSource};
 
 /// Tables that take each other's rows, in two different places.
-pub fn compare(plan: &Plan, source: &Looked, target: &Looked, findings: &mut Vec<Finding>) {
+pub fn compare(plan: &Plan, source: &LookedSide, target: &LookedSide, findings: &mut Vec<Finding>) {
     findings.extend(encoding::of_both(source, target));
     for ((from, to), policy) in
         source.observation.tables.iter().zip(&target.observation.tables).zip(&plan.tables)
@@ -30,7 +30,7 @@ pub fn compare(plan: &Plan, source: &Looked, target: &Looked, findings: &mut Vec
 }
 
 /// Every difference with whether it is accepted.
-fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> {
+fn columns(policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Finding> {
     let fixed: Vec<&str> = to.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
     let differences = columns::pair(from, to, &policy.maps, &fixed).differences;
     if differences.is_empty() {
@@ -53,10 +53,10 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
 
 /// The types of columns that come over as they are. What is computed, its author has
 /// thought about.
-fn types(plan: &Plan, policy: &Policy, (from, to): (&TableShape, &TableShape)) -> Vec<Finding> {
+fn types(plan: &Plan, policy: &PlannedTable, (from, to): (&TableShape, &TableShape)) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pair in columns::pair(from, to, &policy.maps, &[]).pairs {
-        let Source::Column(name) = &pair.source else { continue };
+        let ColumnSource::Column(name) = &pair.source else { continue };
         let (Some(out), Some(into)) = (from.column(name), to.column(&pair.target)) else { continue };
         let Some(problem) = type_problem(out, into) else { continue };
         let hint = format!(

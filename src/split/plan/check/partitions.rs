@@ -17,7 +17,7 @@ const PARTITIONS: &str = include_str!("../../../../sql/check/partitions.sql");
 const NAME: &str = "target: partitions";
 
 /// A partition that holds rows, and which.
-struct Leaf {
+struct FilledPartition {
     position: usize,
     name: String,
     takes: Option<String>,
@@ -37,7 +37,7 @@ pub fn check(
     let here = leaves(plan, source, Side::Source)?;
     let mut findings = Vec::new();
     for (position, shape) in ours.tables.iter().enumerate() {
-        let taking: Vec<&Leaf> = there.iter().filter(|leaf| leaf.position == position).collect();
+        let taking: Vec<&FilledPartition> = there.iter().filter(|leaf| leaf.position == position).collect();
         let Some(first) = taking.first() else { continue };
         if let Some(parent) = &first.lacking {
             let detail = format!("{parent} is partitioned by hash, and not every remainder has a partition");
@@ -80,7 +80,7 @@ fn homeless(
     let Some(column) = shape.column(&policy.shard_by) else { return Ok(None) };
     let hint_of_both = "Give both sides the same partitions.";
     // The target has written these, and the source is to compute them with the mover's rights.
-    let is_known = |name: &plain::Name| {
+    let is_known = |name: &plain::PlainName| {
         let is_type =
             |c: &Column| [&c.base, &c.stored, &c.type_name].iter().any(|known| **known == name.text);
         // Called, it is a function of the source that has the type's name.
@@ -117,13 +117,18 @@ fn homeless(
     })
 }
 
-fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Leaf>> {
+fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<FilledPartition>> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
     let rows = catalogs::ask(connection, PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
     let leaf = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
-        Some(Leaf { position: cell(0)?.parse().ok()?, name: cell(1)?, takes: cell(2), lacking: cell(3) })
+        Some(FilledPartition {
+            position: cell(0)?.parse().ok()?,
+            name: cell(1)?,
+            takes: cell(2),
+            lacking: cell(3),
+        })
     };
     Ok(rows.rows.iter().filter_map(leaf).collect())
 }

@@ -9,11 +9,11 @@ use crate::remote::{Connection, RemoteError, number};
 use crate::split::finding::Finding;
 
 /// A table, and its shard-by column.
-type Of<'a> = (&'a TableShape, &'a Column);
+type RowsTable<'a> = (&'a TableShape, &'a Column);
 
 /// What is looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rows {
+pub enum RowsOf {
     /// That the target has none of the keys yet.
     None,
     /// On a source of which everything is to move: of keys that are not routed to it, or without a key.
@@ -25,10 +25,15 @@ const COUNTED: i64 = 1000;
 /// Tables that are read in one query.
 const MOST_TABLES: usize = 100;
 
-impl Rows {
+impl RowsOf {
     /// A finding for each of the tables. They are read together; one by one where that fails, so that it is
     /// known of which of them that is said.
-    pub fn look(self, plan: &Plan, connection: &mut Connection, tables: &[Of<'_>]) -> Result<Vec<Finding>> {
+    pub fn look(
+        self,
+        plan: &Plan,
+        connection: &mut Connection,
+        tables: &[RowsTable<'_>],
+    ) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for some in tables.chunks(MOST_TABLES) {
             match look_through_all(plan, connection, some, |shape, column, rows| {
@@ -50,7 +55,7 @@ impl Rows {
         Ok(findings)
     }
 
-    fn look_at_one(self, plan: &Plan, connection: &mut Connection, of: Of<'_>) -> Result<Finding> {
+    fn look_at_one(self, plan: &Plan, connection: &mut Connection, of: RowsTable<'_>) -> Result<Finding> {
         let found =
             look_through_all(plan, connection, &[of], |shape, column, rows| self.query(shape, column, rows));
         match found {
@@ -64,8 +69,8 @@ impl Rows {
 
     fn name(self) -> &'static str {
         match self {
-            Rows::None => "target: no rows of the keys yet",
-            Rows::Staying => "source: rows that stay",
+            RowsOf::None => "target: no rows of the keys yet",
+            RowsOf::Staying => "source: rows that stay",
         }
     }
 
@@ -73,10 +78,10 @@ impl Rows {
     fn query(self, shape: &TableShape, column: &Column, predicate: &str) -> String {
         let (column, table) = (ident(&column.name), &shape.name);
         match self {
-            Rows::None => {
+            RowsOf::None => {
                 format!("SELECT NULL::bigint, NULL::bigint, t.{column}::text FROM {table} t WHERE {predicate} LIMIT 1")
             }
-            Rows::Staying => format!(
+            RowsOf::Staying => format!(
                 "SELECT count(*) - count(s.key), count(s.key), min(s.key)
                    FROM (SELECT t.{column}::text AS key FROM {table} t WHERE ({predicate}) IS NOT TRUE LIMIT {}) s",
                 COUNTED + 1
@@ -87,13 +92,13 @@ impl Rows {
     fn finding(
         self,
         connection: &Connection,
-        (shape, _): Of<'_>,
+        (shape, _): RowsTable<'_>,
         cells: &[Option<String>],
     ) -> Result<Finding> {
         let cell = |at: usize| cells.get(at).and_then(Option::as_deref);
         match self {
-            Rows::None => Ok(none_yet(shape, cell(2))),
-            Rows::Staying => {
+            RowsOf::None => Ok(none_yet(shape, cell(2))),
+            RowsOf::Staying => {
                 let count = |at: usize| number::count(connection.shard(), "the number of rows", cell(at));
                 Ok(staying(shape, (count(0)?, count(1)?), cell(2)))
             }
@@ -102,7 +107,7 @@ impl Rows {
 }
 
 fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
-    let name = Rows::None.name();
+    let name = RowsOf::None.name();
     match key {
         None => Finding::new(name, true, shape.name.clone(), ""),
         Some(key) => Finding::new(
@@ -115,7 +120,7 @@ fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
 }
 
 fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&str>) -> Finding {
-    let name = Rows::Staying.name();
+    let name = RowsOf::Staying.name();
     if without + others == 0 {
         return Finding::new(name, true, format!("{}: none", shape.name), "");
     }
@@ -137,12 +142,12 @@ fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&s
 fn look_through_all(
     plan: &Plan,
     connection: &mut Connection,
-    tables: &[Of<'_>],
+    tables: &[RowsTable<'_>],
     query: impl Fn(&TableShape, &Column, &str) -> String,
 ) -> std::result::Result<Vec<Vec<Option<String>>>, RemoteError> {
     let mut answers = vec![Vec::new(); tables.len()];
     let Some((first, column)) = tables.first() else { return Ok(answers) };
-    let of_each = |(number, (shape, column)): (usize, &Of<'_>)| {
+    let of_each = |(number, (shape, column)): (usize, &RowsTable<'_>)| {
         let (_, predicate) = plan.scope.dry_predicate(column, "t");
         format!("(SELECT {number}, q.* FROM ({}) q)", query(shape, column, &predicate))
     };

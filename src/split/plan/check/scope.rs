@@ -1,12 +1,12 @@
 //! The columns by which rows belong to keys: the list of what is known to be right.
 
 use super::encoding;
-use super::rows::Rows;
+use super::rows::RowsOf;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation, TableShape};
 use crate::agent::state::side::{self, Installed};
-use crate::agent::types::Family;
+use crate::agent::types::TypeFamily;
 use crate::catalog::split::Plan;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
@@ -38,16 +38,16 @@ pub fn check(
     // A split that goes back finds its rows where they have been.
     let is_empty_before = installed == Installed::No && plan.reverse_of.is_none();
     let rows = match side {
-        Side::Target if is_empty_before => Some(Rows::None),
-        Side::Source if plan.moves_all => Some(Rows::Staying),
+        Side::Target if is_empty_before => Some(RowsOf::None),
+        Side::Source if plan.moves_all => Some(RowsOf::Staying),
         Side::Source | Side::Target => None,
     };
-    let fit = |line: &Line<'_>| match line {
-        Line::Fits(table) => Some(finding_of_keys(&label("keys"), &keys, *table)),
-        Line::Found(_) => None,
+    let fit = |line: &ScopeLine<'_>| match line {
+        ScopeLine::Fits(table) => Some(finding_of_keys(&label("keys"), &keys, *table)),
+        ScopeLine::Found(_) => None,
     };
     let of_keys: Vec<Option<Finding>> = lines.iter().map(fit).collect();
-    let looked_at: Vec<Of<'_>> = lines
+    let looked_at: Vec<ScopeTable<'_>> = lines
         .iter()
         .zip(&of_keys)
         .filter(|(_, keys)| keys.as_ref().is_some_and(|keys| keys.ok))
@@ -59,8 +59,8 @@ pub fn check(
     };
     for (line, keys) in lines.into_iter().zip(of_keys) {
         match (line, keys) {
-            (Line::Found(finding), _) => findings.push(finding),
-            (Line::Fits(_), keys) => {
+            (ScopeLine::Found(finding), _) => findings.push(finding),
+            (ScopeLine::Fits(_), keys) => {
                 let is_well = keys.as_ref().is_some_and(|keys| keys.ok);
                 findings.extend(keys);
                 findings.extend(is_well.then(|| of_rows.next()).flatten());
@@ -74,38 +74,38 @@ pub fn check(
 }
 
 /// A table, and its shard-by column.
-type Of<'a> = (&'a TableShape, &'a Column);
+type ScopeTable<'a> = (&'a TableShape, &'a Column);
 
 /// What is said of a table's shard-by column.
-enum Line<'a> {
+enum ScopeLine<'a> {
     Found(Finding),
     /// Its values are keys.
-    Fits(Of<'a>),
+    Fits(ScopeTable<'a>),
 }
 
-impl<'a> Line<'a> {
-    fn table(&self) -> Option<Of<'a>> {
+impl<'a> ScopeLine<'a> {
+    fn table(&self) -> Option<ScopeTable<'a>> {
         match self {
-            Line::Fits(table) => Some(*table),
-            Line::Found(_) => None,
+            ScopeLine::Fits(table) => Some(*table),
+            ScopeLine::Found(_) => None,
         }
     }
 }
 
 /// The shard-by columns by their types, and whether one is a text.
-fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<Line<'a>>, bool) {
-    let mut first: Option<(&TableShape, &Column, Family)> = None;
+fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<ScopeLine<'a>>, bool) {
+    let mut first: Option<(&TableShape, &Column, TypeFamily)> = None;
     let (mut lines, mut is_text) = (Vec::new(), false);
     for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
         let family = match family(plan, shape, column) {
             Ok(family) => family,
             Err((problem, hint)) => {
-                lines.push(Line::Found(Finding::new(name, false, problem, hint)));
+                lines.push(ScopeLine::Found(Finding::new(name, false, problem, hint)));
                 continue;
             }
         };
-        is_text |= matches!(family, Family::Text | Family::Enum(_));
+        is_text |= matches!(family, TypeFamily::Text | TypeFamily::Enum(_));
         match &first {
             Some((other, with, known)) if !can_be_compared(plan, known, &family) => {
                 let problem = format!(
@@ -113,13 +113,13 @@ fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<Li
                     other.name, with.name, with.base, shape.name, column.name, column.base
                 );
                 let hint = "Give the shard-by columns of a keyspace one type.";
-                lines.push(Line::Found(Finding::new(name, false, problem, hint)));
+                lines.push(ScopeLine::Found(Finding::new(name, false, problem, hint)));
                 continue;
             }
             Some(_) => {}
             None => first = Some((shape, column, family)),
         }
-        lines.push(Line::Fits((shape, column)));
+        lines.push(ScopeLine::Fits((shape, column)));
     }
     (lines, is_text)
 }
@@ -129,7 +129,7 @@ fn family(
     plan: &Plan,
     shape: &TableShape,
     column: &Column,
-) -> std::result::Result<Family, (String, &'static str)> {
+) -> std::result::Result<TypeFamily, (String, &'static str)> {
     let is = format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base);
     let Some(family) = column.family() else {
         let hint = "Shard by a column of type smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum.";
@@ -143,15 +143,15 @@ fn family(
         (Some(of), _) => has_order(&family, of),
         (None, Some(key_type)) => match key_type {
             KeyType::SmallInt | KeyType::Integer | KeyType::BigInt | KeyType::Numeric => {
-                matches!(family, Family::Integer | Family::Numeric)
+                matches!(family, TypeFamily::Integer | TypeFamily::Numeric)
             }
             KeyType::Text | KeyType::VarChar | KeyType::Char => {
-                matches!(family, Family::Text | Family::Enum(_))
+                matches!(family, TypeFamily::Text | TypeFamily::Enum(_))
             }
-            KeyType::Uuid => family == Family::Uuid,
+            KeyType::Uuid => family == TypeFamily::Uuid,
         },
         // Keys taken as text: of numeric, one value has many.
-        (None, None) => family != Family::Numeric,
+        (None, None) => family != TypeFamily::Numeric,
     };
     let key_type = plan.key_type.unwrap_or(KeyType::Text);
     let is_told = key_type.tells_apart(column.is_padded(), plan.scope.strategy().of().is_none());
@@ -166,17 +166,17 @@ fn family(
 
 /// Whether values are hashed and ordered as what their keys are. A cast must neither fail
 /// nor round.
-fn has_order(family: &Family, of: Ordered) -> bool {
+fn has_order(family: &TypeFamily, of: Ordered) -> bool {
     match of {
-        Ordered::BigInt => *family == Family::Integer,
-        Ordered::Text => matches!(family, Family::Text | Family::Enum(_)),
-        Ordered::Uuid => *family == Family::Uuid,
+        Ordered::BigInt => *family == TypeFamily::Integer,
+        Ordered::Text => matches!(family, TypeFamily::Text | TypeFamily::Enum(_)),
+        Ordered::Uuid => *family == TypeFamily::Uuid,
     }
 }
 
 /// Whether one table of keys serves columns of both: what writers call has an operator.
-fn can_be_compared(plan: &Plan, one: &Family, other: &Family) -> bool {
-    let is_number = |family: &Family| matches!(family, Family::Integer | Family::Numeric);
+fn can_be_compared(plan: &Plan, one: &TypeFamily, other: &TypeFamily) -> bool {
+    let is_number = |family: &TypeFamily| matches!(family, TypeFamily::Integer | TypeFamily::Numeric);
     let is_hashed_or_ordered = plan.scope.strategy().of().is_some();
     is_hashed_or_ordered || one == other || is_number(one) && is_number(other)
 }
@@ -188,10 +188,10 @@ type KeysByType<'a> = BTreeMap<&'a str, std::result::Result<Option<String>, Stri
 fn keys_by_type<'a>(
     connection: &mut Connection,
     keys: &[String],
-    lines: &[Line<'a>],
+    lines: &[ScopeLine<'a>],
 ) -> Result<KeysByType<'a>> {
     let mut known = KeysByType::new();
-    for (_, column) in lines.iter().filter_map(Line::table) {
+    for (_, column) in lines.iter().filter_map(ScopeLine::table) {
         if known.contains_key(column.base.as_str()) {
             continue;
         }
@@ -211,7 +211,7 @@ fn keys_by_type<'a>(
     Ok(known)
 }
 
-fn finding_of_keys(name: &str, keys: &KeysByType<'_>, (shape, column): Of<'_>) -> Finding {
+fn finding_of_keys(name: &str, keys: &KeysByType<'_>, (shape, column): ScopeTable<'_>) -> Finding {
     let hint = "Write the keys as the column's type does.";
     match keys.get(column.base.as_str()) {
         None => {

@@ -2,17 +2,17 @@
 //! something else. Whether that is well the operator knows. Such a value need not be of a type that says so: a number of a
 //! transaction may be in a bigint, and that of a large object in a text.
 
-use super::large_objects::{self, Moving, Named};
+use super::large_objects::{self, MovingTable, NamedObjects};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::shape::{Column, Observation, TableShape};
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::clean;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident_as_needed};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
-use crate::split::table::columns::{self, Source};
+use crate::split::table::columns::{self, ColumnSource};
 use crate::words::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub fn check(
     on_target: &Observation,
 ) -> Result<Vec<Finding>> {
     let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables));
-    let moving: Vec<Moving<'_>> = tables.map(|(policy, (from, to))| moving(policy, from, to)).collect();
+    let moving: Vec<MovingTable<'_>> = tables.map(|(policy, (from, to))| moving(policy, from, to)).collect();
     let large = large_objects::find(plan, source, &moving)?;
     let mut findings = Vec::new();
     let mut told = BTreeSet::new();
@@ -52,17 +52,17 @@ pub fn check(
 }
 
 /// What is computed, its author has thought about.
-fn moving<'a>(policy: &'a Policy, from: &'a TableShape, to: &TableShape) -> Moving<'a> {
+fn moving<'a>(policy: &'a PlannedTable, from: &'a TableShape, to: &TableShape) -> MovingTable<'a> {
     let pairs = columns::pair(from, to, &policy.maps, &[]).pairs;
     let plain = pairs.into_iter().filter_map(|pair| match pair.source {
-        Source::Column(name) => from.column(&name),
+        ColumnSource::Column(name) => from.column(&name),
         _ => None,
     });
-    Moving { policy, shape: from, columns: plain.collect() }
+    MovingTable { policy, shape: from, columns: plain.collect() }
 }
 
 /// A table, or a column of it.
-fn object(policy: &Policy, column: Option<&str>) -> String {
+fn object(policy: &PlannedTable, column: Option<&str>) -> String {
     match column {
         Some(column) => format!("{}.{}", policy.table_name, ident_as_needed(column)),
         None => policy.table_name.clone(),
@@ -72,7 +72,7 @@ fn object(policy: &Policy, column: Option<&str>) -> String {
 /// Columns of whatever type that are filled with what the source alone counts. `told`: those of which that is said already.
 fn filled_by_functions(
     source: &mut Connection,
-    moving: &[Moving<'_>],
+    moving: &[MovingTable<'_>],
     told: &BTreeSet<(usize, String)>,
 ) -> Result<Vec<Finding>> {
     let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
@@ -110,12 +110,14 @@ fn of_one_server(shape: &TableShape, column: &Column, part: &str) -> String {
     )
 }
 
-fn of_large_objects(shape: &TableShape, column: &Column, named: &Named) -> String {
+fn of_large_objects(shape: &TableShape, column: &Column, named: &NamedObjects) -> String {
     let number = match named {
-        Named::None => "no large object that exists".to_owned(),
-        Named::Some(number) => counted(*number, "large object", "large objects"),
-        Named::Sampled(number) => format!("large objects, like all {number} values that were examined"),
-        Named::Uncounted => "large objects, which were not counted in time".to_owned(),
+        NamedObjects::None => "no large object that exists".to_owned(),
+        NamedObjects::Some(number) => counted(*number, "large object", "large objects"),
+        NamedObjects::Sampled(number) => {
+            format!("large objects, like all {number} values that were examined")
+        }
+        NamedObjects::Uncounted => "large objects, which were not counted in time".to_owned(),
     };
     format!(
         "{}: column \"{}\" of rows that move names {number}: large objects do not move, and stay on the source",

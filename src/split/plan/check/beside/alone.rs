@@ -3,7 +3,7 @@
 use super::columns;
 use super::fact::Fact;
 use super::lacks::is_missing;
-use super::pair::Pair;
+use super::pair::TablePair;
 use crate::split::finding::Finding;
 use crate::split::sequences::plainly_filled;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ const MET: [&str; 7] =
 const NAME: &str = "target: unique keys and exclusions";
 
 /// Keys that keep two rows apart: those of the source were never held to them.
-pub fn keys(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding> {
+pub fn keys(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding> {
     let own = there.iter().filter(|fact| fact.position == pair.position);
     own.filter(|fact| fact.is(&["unique key", "exclusion"]) && !pair.is_other(&fact.columns))
         .filter(|fact| !is_promised(pair, fact, given))
@@ -28,7 +28,7 @@ pub fn keys(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding> {
 }
 
 /// A key of fewer parts keeps the same rows apart, and more.
-fn is_promised(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
+fn is_promised(pair: &TablePair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
     let mut promises = given.iter().filter(|fact| fact.position == pair.position);
     promises.any(|fact| {
         is_held_alike(pair, fact, wanted)
@@ -38,7 +38,7 @@ fn is_promised(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
 }
 
 /// Whether the source's rows are kept apart by what fills the columns of such a key.
-fn is_renamed(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
+fn is_renamed(pair: &TablePair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
     let Some(index) = wanted.index.as_ref().filter(|index| index.parts.len() == wanted.columns.len()) else {
         return false;
     };
@@ -57,7 +57,7 @@ fn is_renamed(pair: &Pair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
 }
 
 /// Whether the source's holds for each of its rows, or neither for those of all partitions.
-fn is_held_alike(pair: &Pair<'_>, fact: &Fact, wanted: &Fact) -> bool {
+fn is_held_alike(pair: &TablePair<'_>, fact: &Fact, wanted: &Fact) -> bool {
     fact.is_held || !wanted.is_held && pair.to.is_partitioned()
 }
 
@@ -69,7 +69,7 @@ fn is_of_fewer(promise: &Fact, wanted: &Fact) -> bool {
 }
 
 /// Indexes and columns that are computed from a row, and what clients meet after the cutover: in words.
-pub fn others(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+pub fn others(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let of_table = |fact: &&Fact| fact.position == pair.position && fact.index.is_some();
     let here: Vec<&Fact> = given.iter().filter(of_table).collect();
     let own = there.iter().filter(of_table).filter(|fact| !pair.is_other(&fact.columns));

@@ -1,14 +1,14 @@
 //! What clients rely on who leave a column out, give it, send a NULL, or name no columns.
 
 use super::fact::Fact;
-use super::pair::Pair;
+use super::pair::TablePair;
 use crate::agent::shape::Column;
 
 /// An identity that takes no value of a client; it draws one as others do.
 const ALWAYS: &str = "ALWAYS";
 const DRAWN: &str = "nextval()";
 
-pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+pub fn lacks(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let columns = pair.from.columns().iter();
     let mut lacks: Vec<String> =
         columns.filter_map(|column| of_column(pair, (given, there), column)).collect();
@@ -18,7 +18,7 @@ pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     lacks
 }
 
-fn of_column(pair: &Pair<'_>, (given, there): (&[Fact], &[Fact]), column: &Column) -> Option<String> {
+fn of_column(pair: &TablePair<'_>, (given, there): (&[Fact], &[Fact]), column: &Column) -> Option<String> {
     let other = pair.to.column(&column.name)?;
     let name = &column.name;
     // Two that are generated are compared elsewhere.
@@ -88,7 +88,7 @@ fn bound(type_name: &str) -> Option<String> {
 }
 
 /// Columns that the target alone gives a value where a statement leaves them out.
-pub fn defaults_alone(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+pub fn defaults_alone(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let columns = pair.from.columns().iter().filter(|column| !column.not_null && column.generated.is_none());
     let columns = columns.filter(|column| !pair.is_other(&[column.name.clone()].into()));
     let is_alone = |column: &&Column| {
@@ -98,7 +98,7 @@ pub fn defaults_alone(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<St
     columns.filter(is_alone).map(|column| format!("DEFAULT of column \"{}\"", column.name)).collect()
 }
 
-fn default<'a>(pair: &Pair<'_>, facts: &'a [Fact], name: &str) -> Option<&'a Fact> {
+fn default<'a>(pair: &TablePair<'_>, facts: &'a [Fact], name: &str) -> Option<&'a Fact> {
     facts.iter().find(|fact| fact.position == pair.position && fact.is(&["default"]) && fact.name == name)
 }
 
@@ -124,7 +124,7 @@ fn bare(name: Option<&str>) -> Option<&str> {
 
 /// Whether a statement without names of columns gives values to others than on the source. What the target has alone at its
 /// end, such a statement does not reach.
-fn is_in_another_order(pair: &Pair<'_>) -> bool {
+fn is_in_another_order(pair: &TablePair<'_>) -> bool {
     let is_mapped = |name: &str| pair.policy.maps.iter().any(|map| map.column == name);
     let names = |columns: &'_ [Column]| -> Vec<String> {
         columns.iter().map(|column| column.name.clone()).filter(|name| !is_mapped(name)).collect()

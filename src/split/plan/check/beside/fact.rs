@@ -19,7 +19,7 @@ pub struct Fact {
     pub says: String,
     /// Of the table, by name; of a trigger or a policy none.
     pub columns: BTreeSet<String>,
-    pub index: Option<Index>,
+    pub index: Option<ComparedIndex>,
     /// Whether it holds for rows from before, too.
     pub is_held: bool,
     /// As the server writes it.
@@ -33,7 +33,7 @@ const BRIEF: i32 = 160_000;
 
 /// What an index, or the key that it is of, compares rows by.
 #[derive(Deserialize, Debug, Default)]
-pub struct Index {
+pub struct ComparedIndex {
     pub method: String,
     pub parts: BTreeSet<String>,
     /// Those that are computed, or whose values may be too long for it.
@@ -47,11 +47,11 @@ pub struct Index {
     pub checked: String,
 }
 
-impl Index {
-    fn read(text: &str) -> Option<Index> {
-        let read: Index = serde_json::from_str(text).ok()?;
+impl ComparedIndex {
+    fn read(text: &str) -> Option<ComparedIndex> {
+        let read: ComparedIndex = serde_json::from_str(text).ok()?;
         let again = |parts: BTreeSet<String>| parts.iter().map(|part| canonical(part)).collect();
-        Some(Index { parts: again(read.parts), untried: again(read.untried), ..read })
+        Some(ComparedIndex { parts: again(read.parts), untried: again(read.untried), ..read })
     }
 }
 
@@ -70,7 +70,7 @@ pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
             columns: columns
                 .as_deref()
                 .map_or(Some(BTreeSet::new()), |text| serde_json::from_str(text).ok())?,
-            index: index.as_deref().map_or(Some(None), |text| Index::read(text).map(Some))?,
+            index: index.as_deref().map_or(Some(None), |text| ComparedIndex::read(text).map(Some))?,
             is_held: is_held.as_deref() == Some("t"),
             schema: schema.clone()?,
             is_brief,

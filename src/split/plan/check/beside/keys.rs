@@ -1,9 +1,9 @@
 //! Keys that clients name: by their columns in ON CONFLICT, or by the constraint's name there and in SET CONSTRAINTS.
 
 use super::fact::Fact;
-use super::pair::Pair;
+use super::pair::TablePair;
 
-pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+pub fn lacks(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let is_key = |fact: &&Fact| fact.position == pair.position && fact.is(&["primary key", "unique key"]);
     let own: Vec<&Fact> = there.iter().filter(is_key).collect();
     let here = given.iter().filter(is_key).filter(|fact| !pair.is_other(&fact.columns));

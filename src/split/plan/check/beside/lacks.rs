@@ -1,7 +1,7 @@
 //! What the source's table has and the target's does not.
 
 use super::fact::Fact;
-use super::pair::Pair;
+use super::pair::TablePair;
 use super::{columns, keys, partitions};
 
 /// Facts that are compared by themselves.
@@ -10,7 +10,7 @@ const VIEWS: [&str; 2] = ["view", "materialized view"];
 const FIRE: [&str; 2] = ["trigger", "view trigger"];
 
 /// In words, one for each.
-pub fn find(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+pub fn find(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let here = given.iter().filter(|fact| fact.position == pair.position && !fact.is(&APART));
     let here = here.filter(|fact| fact.is(&VIEWS) || !pair.is_other(&fact.columns));
     let mut lacks: Vec<String> = here.filter_map(|fact| lacking(pair, fact, there)).collect();
@@ -21,7 +21,7 @@ pub fn find(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     lacks
 }
 
-fn lacking(pair: &Pair<'_>, fact: &Fact, there: &[Fact]) -> Option<String> {
+fn lacking(pair: &TablePair<'_>, fact: &Fact, there: &[Fact]) -> Option<String> {
     let same = || there.iter().filter(|other| other.is_beside(fact) && fact.says_as(other));
     // A setting says nothing but its name. By the same name a CHECK of the target may keep out less, and what it keeps out
     // besides is looked at elsewhere.
@@ -43,7 +43,7 @@ fn is_named(fact: &Fact) -> bool {
 }
 
 /// Triggers of one event, and rules, fire by their names: the same ones under other names do something else, perhaps.
-fn in_another_order(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+fn in_another_order(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let fires = |fact: &&Fact| fact.position == pair.position && fact.is(&FIRE);
     let mut here: Vec<&Fact> = given.iter().filter(fires).collect();
     here.sort_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));

@@ -28,8 +28,8 @@ use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::words::some_of;
 use fact::Fact;
-use pair::Pair;
-use rights::Missing;
+use pair::TablePair;
+use rights::MissingRights;
 
 /// `known`: what other parts have found.
 pub fn check(
@@ -48,7 +48,7 @@ pub fn check(
         if from.oid.is_none() || to.oid.is_none() {
             continue;
         }
-        let pair = Pair { position, policy, from, to };
+        let pair = TablePair { position, policy, from, to };
         let copies = format!(
             "SELECT * FROM shard_schema_copy({}, {}, {}) creates what it can",
             literal(&plan.source.shard_key),
@@ -103,7 +103,7 @@ fn remark(plan: &Plan, remark: Remark, of: &str, text: &str, detail: String) -> 
 }
 
 /// What is of no table: who logs in, and what sessions begin with.
-fn of_roles(plan: &Plan, missing: &Missing) -> Vec<Finding> {
+fn of_roles(plan: &Plan, missing: &MissingRights) -> Vec<Finding> {
     let rights = missing.rights.iter().filter(|(at, _)| at.is_none()).map(|(_, text)| {
         let detail = format!("of roles that use the tables, the target lacks {text}");
         remark(plan, Remark::Lacking, "login roles", text, detail)

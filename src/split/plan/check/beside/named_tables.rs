@@ -25,7 +25,7 @@ const HIDING: [&str; 2] = ["policy", "setting"];
 /// Tables that are looked at.
 const MOST: usize = 500;
 
-type Place = (String, String);
+type RelationName = (String, String);
 
 struct Relation {
     /// Of a view, what it shows.
@@ -54,7 +54,7 @@ impl Relation {
 }
 
 /// By schema and name.
-type Named = BTreeMap<Place, Relation>;
+type NamedRelations = BTreeMap<RelationName, Relation>;
 
 /// `known`: what other parts have found.
 pub fn check(
@@ -72,7 +72,7 @@ pub fn check(
         let there = there_of(plan, at);
         own.get(&there).map(|other| (at, relation, there, other))
     });
-    let mut found: Vec<(&Place, Remark, String)> = Vec::new();
+    let mut found: Vec<(&RelationName, Remark, String)> = Vec::new();
     let (mut tables, mut empty) = ((Vec::new(), Vec::new()), Vec::new());
     for (at, relation, there, other) in both.take(MOST) {
         match (&relation.view, &other.view) {
@@ -100,7 +100,7 @@ pub fn check(
         let alone = facts.1.iter().filter(of_table).filter(|fact| is_missing(fact, &facts.0));
         found.extend(alone.map(|fact| (*at, Remark::Alone, fact.text())));
     }
-    let why = |at: &Place| here.get(at).map_or("", Relation::why);
+    let why = |at: &RelationName| here.get(at).map_or("", Relation::why);
     let mut findings: Vec<Finding> =
         found.into_iter().map(|(at, remark, text)| finding(plan, (at, why(at)), remark, &text)).collect();
     findings.extend(shown(plan, (source, target), &here, known)?);
@@ -112,17 +112,17 @@ pub fn check(
 fn shown(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
-    here: &Named,
+    here: &NamedRelations,
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
     let check = Remark::NamedTables.check_name();
-    let is_known = |at: &Place| {
+    let is_known = |at: &RelationName| {
         let object = name(at);
         known.iter().any(|found| found.name == check && found.object.as_deref() == Some(&object))
     };
     let tables =
         here.iter().filter(|(at, relation)| relation.is_shown && relation.view.is_none() && !is_known(at));
-    let tables: Vec<Place> = tables.map(|(at, _)| at.clone()).collect();
+    let tables: Vec<RelationName> = tables.map(|(at, _)| at.clone()).collect();
     let mut findings = named_rows::check(plan, source, target, &tables, Why::Shown)?;
     let missing = rights::of_places(plan, (source, target), &tables)?;
     findings.extend(missing.into_iter().map(|(at, text)| {
@@ -135,7 +135,7 @@ fn shown(
 }
 
 /// Between a view over the moving tables and the rows that it shows: these are the ones of its last refresh.
-fn stale(plan: &Plan, here: &Named) -> Option<Finding> {
+fn stale(plan: &Plan, here: &NamedRelations) -> Option<Finding> {
     let views = here.iter().filter(|(_, relation)| relation.is_shown && relation.is_materialized);
     let names: Vec<String> = views.map(|(at, _)| name(at)).collect();
     let text = format!("views over the tables read materialized views: {}", some_of(&names));
@@ -146,7 +146,7 @@ fn stale(plan: &Plan, here: &Named) -> Option<Finding> {
     (!names.is_empty()).then(|| Finding::note("target: materialized views that views read", text, &hint))
 }
 
-fn there_of(plan: &Plan, (schema, name): &Place) -> Place {
+fn there_of(plan: &Plan, (schema, name): &RelationName) -> RelationName {
     let is_own = *schema == plan.source.namespace;
     (if is_own { plan.target.namespace.clone() } else { schema.clone() }, name.clone())
 }
@@ -155,8 +155,8 @@ fn there_of(plan: &Plan, (schema, name): &Place) -> Place {
 fn filled<'a>(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
-    empty: &[(&'a Place, Place)],
-) -> Result<Vec<(&'a Place, Remark, String)>> {
+    empty: &[(&'a RelationName, RelationName)],
+) -> Result<Vec<(&'a RelationName, Remark, String)>> {
     let [on_source, on_target] = plan.trusted.clone();
     let turned = Plan {
         source: plan.target.clone(),
@@ -164,18 +164,19 @@ fn filled<'a>(
         trusted: [on_target, on_source],
         ..plan.clone()
     };
-    let places: Vec<Place> = empty.iter().map(|(_, there)| there.clone()).collect();
+    let places: Vec<RelationName> = empty.iter().map(|(_, there)| there.clone()).collect();
     let rows = named_rows::check(&turned, target, source, &places, Why::Named(&BTreeSet::new()))?;
-    let has_rows = |there: &Place| rows.iter().any(|found| found.object.as_deref() == Some(&name(there)));
+    let has_rows =
+        |there: &RelationName| rows.iter().any(|found| found.object.as_deref() == Some(&name(there)));
     let alone = empty.iter().filter(|(_, there)| has_rows(there));
     Ok(alone.map(|(at, _)| (*at, Remark::Alone, "rows".to_owned())).collect())
 }
 
-fn name((schema, name): &Place) -> String {
+fn name((schema, name): &RelationName) -> String {
     format!("{}.{}", ident_as_needed(schema), ident_as_needed(name))
 }
 
-fn finding(plan: &Plan, (at, why): (&Place, &str), remark: Remark, text: &str) -> Finding {
+fn finding(plan: &Plan, (at, why): (&RelationName, &str), remark: Remark, text: &str) -> Finding {
     let object = name(at);
     let what = if remark == Remark::Alone { "the target alone has" } else { "the target lacks" };
     let detail = format!("{object}, which {why}: {what} {text}");
@@ -202,7 +203,7 @@ fn find(
     session: &mut Connection,
     (shard, lists): (&Shard, &[String; 2]),
     words: &BTreeSet<String>,
-) -> Result<Named> {
+) -> Result<NamedRelations> {
     let of_others = text_array(&in_one(|| shard::schemas_of_others(shard)));
     let words: Vec<String> = words.iter().cloned().collect();
     let words = text_array(&words);
@@ -226,7 +227,7 @@ fn find(
     Ok(rows.into_iter().filter_map(one).collect())
 }
 
-fn lists<'a>(tables: impl Iterator<Item = &'a Place>) -> [String; 2] {
+fn lists<'a>(tables: impl Iterator<Item = &'a RelationName>) -> [String; 2] {
     let (schemas, names): (Vec<String>, Vec<String>) = tables.cloned().unzip();
     [text_array(&schemas), text_array(&names)]
 }

@@ -136,7 +136,7 @@ fn is_name_of(named: &str, function: &str) -> bool {
     named.ends_with(function) && begins.is_some_and(|at| at == 0 || named[..at].ends_with('.'))
 }
 
-struct Difference<'a> {
+struct NeedDifference<'a> {
     object: &'a Object,
     is_missing: bool,
 }
@@ -146,7 +146,7 @@ fn differences<'a>(
     here: &'a [Object],
     there: &'a [Object],
     kinds: &'a [&str],
-) -> impl Iterator<Item = Difference<'a>> {
+) -> impl Iterator<Item = NeedDifference<'a>> {
     // Which of a schema's functions is needed, and so shown as a whole, is not the same on both sides.
     let mut known: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for object in there {
@@ -155,9 +155,9 @@ fn differences<'a>(
     here.iter().filter(|object| object.is(kinds)).filter_map(move |object| {
         let same = known.get(&(object.kind.as_str(), object.name.as_str()));
         match same {
-            None => Some(Difference { object, is_missing: true }),
+            None => Some(NeedDifference { object, is_missing: true }),
             Some(same) if !same.contains(&object.definition.as_str()) => {
-                Some(Difference { object, is_missing: false })
+                Some(NeedDifference { object, is_missing: false })
             }
             Some(_) => None,
         }

@@ -1,17 +1,17 @@
 //! A table of both sides.
 
 use crate::agent::shape::TableShape;
-use crate::catalog::split::Policy;
+use crate::catalog::split::PlannedTable;
 use std::collections::BTreeSet;
 
-pub struct Pair<'a> {
+pub struct TablePair<'a> {
     pub position: usize,
-    pub policy: &'a Policy,
+    pub policy: &'a PlannedTable,
     pub from: &'a TableShape,
     pub to: &'a TableShape,
 }
 
-impl Pair<'_> {
+impl TablePair<'_> {
     /// Whether one of some columns does not come over as it is. Whoever has said how, has thought about it.
     pub fn is_other(&self, columns: &BTreeSet<String>) -> bool {
         columns.iter().any(|name| {

@@ -1,13 +1,13 @@
 //! Partitions that the source has and the target lacks, also without rows: the rows of next year have none there.
 
 use super::fact::Fact;
-use super::pair::Pair;
+use super::pair::TablePair;
 
 const DEFAULT: &str = "DEFAULT";
 /// Named in a remark.
 const MOST: usize = 3;
 
-pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
+pub fn lacks(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let keys = (of(pair, given, "partition key"), of(pair, there, "partition key"));
     let is_alike = keys.0.iter().any(|here| keys.1.iter().any(|own| here.says_as(own)));
     let own = of(pair, there, "partition");
@@ -36,6 +36,6 @@ pub fn lacks(pair: &Pair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     lacks
 }
 
-fn of<'a>(pair: &Pair<'_>, facts: &'a [Fact], kind: &str) -> Vec<&'a Fact> {
+fn of<'a>(pair: &TablePair<'_>, facts: &'a [Fact], kind: &str) -> Vec<&'a Fact> {
     facts.iter().filter(|fact| fact.position == pair.position && fact.is(&[kind])).collect()
 }

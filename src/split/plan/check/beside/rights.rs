@@ -30,7 +30,7 @@ struct Granted {
 
 /// What the target's roles lack, in words.
 #[derive(Default)]
-pub struct Missing {
+pub struct MissingRights {
     /// By the table's position; None: of no table.
     pub rights: Vec<(Option<usize>, String)>,
     pub settings: Vec<String>,
@@ -56,7 +56,7 @@ pub fn missing(
     plan: &Plan,
     (source, given): (&mut Connection, &[String; 2]),
     (target, there): (&mut Connection, &[String; 2]),
-) -> Result<Missing> {
+) -> Result<MissingRights> {
     let (here, own) = (granted(source, given)?, granted(target, there)?);
     let mut settings = settings::others(plan, &here.settings, &own.settings);
     settings.extend(settings::of_servers(plan, &here.server, &own.server, &settings));
@@ -69,7 +69,7 @@ pub fn missing(
     // Whoever is on the target alone has nothing to compare it with.
     let alone = lacking(source, &alone, (&from.0, &from.1))?;
     let alone = alone.into_iter().filter(|(_, text)| !text.ends_with(NO_ROLE)).collect();
-    Ok(Missing { alone, rights: lacking(target, &wanted, (&into.0, &into.1))?, settings })
+    Ok(MissingRights { alone, rights: lacking(target, &wanted, (&into.0, &into.1))?, settings })
 }
 
 /// Those that the other ones are not.

@@ -35,7 +35,7 @@ pub struct Used {
     pub called: BTreeSet<String>,
 }
 
-struct Texts {
+struct BesideTexts {
     functions: Vec<Function>,
     /// The schemas of the tables and of views over them, by their names.
     relations: BTreeMap<String, Vec<String>>,
@@ -52,7 +52,7 @@ pub fn find(session: &mut Connection, shard: &Shard, lists: &[String; 2]) -> Res
     Ok(Used { functions, words: said(over), called: said(texts.with_callees(|function| function.is_called)) })
 }
 
-impl Texts {
+impl BesideTexts {
     /// Whether it names one of the tables, and not another one of its own schema.
     fn is_over(&self, function: &Function) -> bool {
         let mut named = function.words.iter().filter_map(|word| Some((word, self.relations.get(word)?)));
@@ -88,12 +88,13 @@ impl Texts {
     }
 }
 
-fn read(session: &mut Connection, shard: &Shard, lists: &[String; 2]) -> Result<Texts> {
+fn read(session: &mut Connection, shard: &Shard, lists: &[String; 2]) -> Result<BesideTexts> {
     let of_others = text_array(&in_one(|| shard::schemas_of_others(shard)));
     let most = MOST.to_string();
     let rows =
         catalogs::ask(session, TEXTS, &[Some(&lists[0]), Some(&lists[1]), Some(&of_others), Some(&most)])?;
-    let mut texts = Texts { functions: Vec::new(), relations: BTreeMap::new(), others: BTreeSet::new() };
+    let mut texts =
+        BesideTexts { functions: Vec::new(), relations: BTreeMap::new(), others: BTreeSet::new() };
     let mut add = |row: Vec<Option<String>>| -> Option<()> {
         let [kind, schema, name, is_called, is_own, text] = <[_; 6]>::try_from(row).ok()?;
         let (schema, name) = (schema?, name?);

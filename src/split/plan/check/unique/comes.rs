@@ -1,29 +1,29 @@
 //! How the values of a key come about.
 
-use super::drawn::{Drawn, Table};
-use super::index::{Index, Part, Referred};
+use super::drawn::{Drawn, DrawnTable};
+use super::index::{IndexPart, Referred, UniqueIndex};
 use crate::agent::session::Side as At;
-use crate::numbers::look::Sequence;
+use crate::numbers::look::ShardSequence;
 use crate::numbers::progression::Numbers;
 use crate::split::sequences::doings::Doings;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What fills the columns of both sides' tables: of the source, and of the target.
 pub struct Fillers {
-    pub sides: [Side; 2],
+    pub sides: [UniqueSide; 2],
     /// Whether both sides are one database: what has the same number there is one sequence.
     pub is_one_place: bool,
 }
 
 #[derive(Default)]
-pub struct Side {
-    pub sequences: Vec<Sequence>,
+pub struct UniqueSide {
+    pub sequences: Vec<ShardSequence>,
     /// What functions of defaults and triggers draw from.
     pub drawn: Vec<Drawn>,
     /// What they do, by the table's position.
     pub doings: BTreeMap<usize, Doings>,
     /// By their positions.
-    pub tables: Vec<Table>,
+    pub tables: Vec<DrawnTable>,
     /// Their names, qualified and quoted.
     pub names: Vec<String>,
 }
@@ -31,7 +31,7 @@ pub struct Side {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Comes {
     /// A number that sequences of both sides may give out.
-    Met(Met),
+    Met(MetValues),
     /// Both sides make others, and how.
     Apart(String),
     /// The same until a sequence starts anew: how, and what to do about that.
@@ -41,7 +41,7 @@ pub enum Comes {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct MetValues {
     pub from: String,
     pub to: String,
     pub number: i64,
@@ -64,7 +64,7 @@ enum Through {
 impl Fillers {
     /// One part that is never the same on both sides will do.
     /// `side`: whose index it is.
-    pub fn of(&self, index: &Index, side: At, on_source: &[Index]) -> Comes {
+    pub fn of(&self, index: &UniqueIndex, side: At, on_source: &[UniqueIndex]) -> Comes {
         let (mut met, mut doubt, mut for_now) = (None, None, None);
         let mut application = Vec::new();
         for (at, part) in index.parts.iter().enumerate() {
@@ -85,18 +85,18 @@ impl Fillers {
     }
 
     /// `there`: that of the source, where it has the same key.
-    fn of_part(&self, position: usize, side: At, part: &Part, there: &Part) -> Comes {
-        let renamed = |part: &Part, name: &dyn Fn(&Table) -> Option<String>| {
+    fn of_part(&self, position: usize, side: At, part: &IndexPart, there: &IndexPart) -> Comes {
+        let renamed = |part: &IndexPart, name: &dyn Fn(&DrawnTable) -> Option<String>| {
             let table = self.sides[1].tables.get(position)?;
             let column = part.column.as_ref().map_or(Some(None), |_| name(table).map(Some))?;
-            Some(Part { column, ..part.clone() })
+            Some(IndexPart { column, ..part.clone() })
         };
         let column = part.column.as_deref().unwrap_or_default();
         let ends = match side {
             At::Target => (renamed(there, &|table| table.source_of(column)), Some(part.clone())),
             At::Source => (Some(there.clone()), renamed(part, &|table| table.target_of(column))),
         };
-        let of = |side: &Side, part: Option<Part>| {
+        let of = |side: &UniqueSide, part: Option<IndexPart>| {
             part.map_or((Vec::new(), Through::Itself), |part| side.numbers(position, &part))
         };
         let (from, through) = of(&self.sides[0], ends.0);
@@ -131,7 +131,8 @@ impl Fillers {
         let Some(name) = name else {
             return Comes::Application(format!("values of {} come from the application", part.text));
         };
-        let made = |part: &Part| part.default.as_deref().and_then(|default| maker(default, part.is_uuid));
+        let made =
+            |part: &IndexPart| part.default.as_deref().and_then(|default| maker(default, part.is_uuid));
         match (made(there), made(part)) {
             (Some(_), Some(how)) => Comes::Apart(format!("values of \"{name}\" are {how}")),
             _ if part.is_uuid && from.is_empty() && to.is_empty() => {
@@ -161,12 +162,12 @@ impl Fillers {
     }
 
     /// What is sure, or else what may be.
-    fn met(&self, from: &[Filling], to: &[Filling], through: &Through) -> Option<Met> {
+    fn met(&self, from: &[Filling], to: &[Filling], through: &Through) -> Option<MetValues> {
         let mut doubt = None;
         for (from, to) in from.iter().flat_map(|from| to.iter().map(move |to| (from, to))) {
             let is_one = self.is_one_place && from.oid == to.oid;
             let Some(number) = from.numbers.meet(to.numbers).filter(|_| !is_one) else { continue };
-            let met = Met {
+            let met = MetValues {
                 from: from.name.clone(),
                 to: to.name.clone(),
                 number,
@@ -190,13 +191,13 @@ impl Fillers {
     }
 }
 
-impl Side {
+impl UniqueSide {
     fn position(&self, referred: &Referred) -> Option<usize> {
         self.names.iter().position(|name| *name == referred.table)
     }
 
     /// The sequences whose numbers a part of a key has: as they are, those of a column that it refers to, or what is computed from them.
-    fn numbers(&self, position: usize, part: &Part) -> (Vec<Filling>, Through) {
+    fn numbers(&self, position: usize, part: &IndexPart) -> (Vec<Filling>, Through) {
         if let Some(name) = &part.column {
             let own = self.filling(&(position, name.clone()), Some(part));
             if !own.is_empty() {
@@ -216,7 +217,7 @@ impl Side {
 
     /// The columns that a value is computed from: by its expression, or by a trigger that gives it. None, where one of them is what
     /// rows are routed by: it is another value for each key then.
-    fn bases(&self, position: usize, part: &Part) -> Vec<String> {
+    fn bases(&self, position: usize, part: &IndexPart) -> Vec<String> {
         let doings = self.doings.get(&position);
         let words: BTreeSet<String> = part
             .column
@@ -239,7 +240,7 @@ impl Side {
     }
 
     /// The sequences of a side that fill a column: by defaults, or by functions that name them.
-    fn filling(&self, column: &(usize, String), part: Option<&Part>) -> Vec<Filling> {
+    fn filling(&self, column: &(usize, String), part: Option<&IndexPart>) -> Vec<Filling> {
         let fills = self.sequences.iter().filter(|sequence| sequence.columns.contains(column));
         let mut found: Vec<Filling> = fills.map(Filling::from).collect();
         let Some(table) = self.tables.get(column.0) else { return found };
@@ -297,9 +298,9 @@ fn by_turns(from: &Filling, to: &Filling) -> Option<String> {
     })
 }
 
-impl From<&Sequence> for Filling {
-    fn from(sequence: &Sequence) -> Filling {
-        let Sequence { oid, name, numbers, start, .. } = sequence;
+impl From<&ShardSequence> for Filling {
+    fn from(sequence: &ShardSequence) -> Filling {
+        let ShardSequence { oid, name, numbers, start, .. } = sequence;
         let restarted = Some((sequence.restarted(), *start));
         Filling {
             oid: oid.clone(),
@@ -339,8 +340,8 @@ mod tests {
     use super::*;
     use crate::numbers::progression::Numbers;
 
-    fn sequence(oid: &str, column: &str, increment: i64, min: i64, max: i64) -> Sequence {
-        Sequence {
+    fn sequence(oid: &str, column: &str, increment: i64, min: i64, max: i64) -> ShardSequence {
+        ShardSequence {
             oid: oid.into(),
             name: format!("public.{oid}"),
             numbers: Numbers { increment, min, max, last: Some(min), cycles: false },
@@ -360,8 +361,8 @@ mod tests {
         }
     }
 
-    fn part(column: &str, is_uuid: bool, default: Option<&str>) -> Part {
-        Part {
+    fn part(column: &str, is_uuid: bool, default: Option<&str>) -> IndexPart {
+        IndexPart {
             text: column.into(),
             column: Some(column.into()),
             type_name: "bigint".into(),
@@ -375,13 +376,13 @@ mod tests {
         }
     }
 
-    fn comes(parts: Vec<Part>, source: Vec<Sequence>, target: Vec<Sequence>) -> Comes {
-        let index = Index::of_parts(parts);
-        let side = |sequences| Side {
+    fn comes(parts: Vec<IndexPart>, source: Vec<ShardSequence>, target: Vec<ShardSequence>) -> Comes {
+        let index = UniqueIndex::of_parts(parts);
+        let side = |sequences| UniqueSide {
             sequences,
-            tables: vec![Table { name: "items".into(), shard_by: "tenant".into(), maps: Vec::new() }],
+            tables: vec![DrawnTable { name: "items".into(), shard_by: "tenant".into(), maps: Vec::new() }],
             names: vec!["public.items".into()],
-            ..Side::default()
+            ..UniqueSide::default()
         };
         Fillers { sides: [side(source), side(target)], is_one_place: false }.of(&index, At::Target, &[])
     }
@@ -392,7 +393,7 @@ mod tests {
         let all = |oid: &str| sequence(oid, "id", 1, 1, i64::MAX);
         let met = comes(vec![code(), id()], vec![all("a")], vec![all("b")]);
         let wanted = |through: Option<&str>| {
-            Comes::Met(Met {
+            Comes::Met(MetValues {
                 from: "public.a".into(),
                 to: "public.b".into(),
                 number: 2,
@@ -403,7 +404,7 @@ mod tests {
         };
         assert_eq!(met, wanted(None));
         // What is made of it comes twice as well, unless the key is part of it.
-        let of = |bases: &[&str]| Part {
+        let of = |bases: &[&str]| IndexPart {
             column: None,
             bases: bases.iter().map(|name| (*name).to_owned()).collect(),
             ..id()
@@ -415,7 +416,7 @@ mod tests {
         let with_key = comes(vec![of(&["id", "tenant"])], vec![all("a")], vec![all("b")]);
         assert!(matches!(with_key, Comes::Application(_)), "{with_key:?}");
         let refers = vec![Referred { table: "public.items".into(), column: "id".into() }];
-        let met = comes(vec![Part { refers, ..code() }], vec![all("a")], vec![all("b")]);
+        let met = comes(vec![IndexPart { refers, ..code() }], vec![all("a")], vec![all("b")]);
         assert_eq!(met, wanted(Some("its values are those of public.items")));
         let blocks = (sequence("a", "id", 1, 100, 199), sequence("b", "id", 1, 200, 299));
         let is_apart = |comes: Comes| matches!(comes, Comes::Apart(_));

@@ -1,16 +1,16 @@
 //! Sequences that functions draw from: of a column's default, of a trigger, of a view that is written through, where the texts tell
 //! which column may be filled.
 
-use super::index::Part;
+use super::index::IndexPart;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
-use crate::catalog::split::Map;
+use crate::catalog::split::ColumnMap;
 use crate::numbers::look;
 use crate::numbers::progression::Numbers;
 use crate::remote::quote::array_of;
 use crate::remote::{Connection, RemoteError};
 use crate::split::sequences::doings::Doings;
-use crate::split::sequences::draw::{By, Draw};
+use crate::split::sequences::draw::{Draw, Drawer};
 use crate::split::sequences::plainly_filled;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -40,13 +40,13 @@ pub struct Drawn {
 }
 
 /// A table of a side: its plain name, and its shard-by column.
-pub struct Table {
+pub struct DrawnTable {
     pub name: String,
     pub shard_by: String,
-    pub maps: Vec<Map>,
+    pub maps: Vec<ColumnMap>,
 }
 
-impl Table {
+impl DrawnTable {
     /// The column of the source that fills one of the target.
     pub fn source_of(&self, column: &str) -> Option<String> {
         plainly_filled(&self.maps, column)
@@ -65,8 +65,8 @@ impl Drawn {
     pub fn may_fill(
         &self,
         column: &(usize, String),
-        table: &Table,
-        part: Option<&Part>,
+        table: &DrawnTable,
+        part: Option<&IndexPart>,
         is_open: bool,
     ) -> bool {
         let (position, name) = column;
@@ -88,7 +88,7 @@ impl Drawn {
     }
 
     /// Of a trigger's function it is taken for true where its text has the name of a column of numbers that nothing else fills.
-    fn names(&self, name: &String, part: &Part) -> bool {
+    fn names(&self, name: &String, part: &IndexPart) -> bool {
         NUMERIC.contains(&part.type_name.as_str())
             && part.default.is_none()
             && part.refers.is_empty()
@@ -123,7 +123,7 @@ pub fn of(session: &mut Connection, draws: Vec<Draw>) -> Result<Vec<Drawn>> {
     let drawn = draws.into_iter().filter_map(|draw| {
         let is_sure = draw.is_sure();
         let Draw { table: Some(table), column, by, sequence, words, doings, .. } = draw else { return None };
-        let (By::Function(by) | By::Perhaps(by)) = by else { return None };
+        let (Drawer::Function(by) | Drawer::Perhaps(by)) = by else { return None };
         let numbers = *numbers.get(&sequence.oid)?;
         let (oid, name, relname) = (sequence.oid, sequence.name, sequence.relname);
         Some(Drawn { table, column, by, oid, name, relname, numbers, is_sure, words, doings })

@@ -13,7 +13,7 @@ pub const NAME: &str = "unique keys without the shard-by column";
 
 /// What it compares rows by.
 #[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct IndexPart {
     /// As SQL over a row.
     pub text: String,
     /// By its plain name; None: an expression.
@@ -47,13 +47,13 @@ fn none_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Res
 }
 
 #[derive(Debug)]
-pub struct Index {
+pub struct UniqueIndex {
     pub position: usize,
     /// Qualified and quoted.
     pub table: String,
     name: String,
     pub predicate: Option<String>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<IndexPart>,
     /// It compares by nothing that rows differ in.
     pub is_constant: bool,
     /// Of one partition, and not of the table.
@@ -61,16 +61,16 @@ pub struct Index {
     pub are_nulls_equal: bool,
 }
 
-pub fn of(session: &mut Connection, lists: &[String; 3]) -> error::Result<Vec<Index>> {
+pub fn of(session: &mut Connection, lists: &[String; 3]) -> error::Result<Vec<UniqueIndex>> {
     let rows = catalogs::ask(session, UNIQUE, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
-    let read = |row: &Vec<Option<String>>| -> Option<Index> {
+    let read = |row: &Vec<Option<String>>| -> Option<UniqueIndex> {
         let [position, table, name, predicate, parts, is_constant, is_of_partition, are_nulls_equal] =
             row.as_slice()
         else {
             return None;
         };
         let is = |cell: &Option<String>| cell.as_deref() == Some("t");
-        Some(Index {
+        Some(UniqueIndex {
             position: position.as_ref()?.parse().ok()?,
             table: table.clone()?,
             name: name.clone()?,
@@ -81,11 +81,11 @@ pub fn of(session: &mut Connection, lists: &[String; 3]) -> error::Result<Vec<In
             are_nulls_equal: is(are_nulls_equal),
         })
     };
-    let indexes: Option<Vec<Index>> = rows.rows.iter().map(read).collect();
+    let indexes: Option<Vec<UniqueIndex>> = rows.rows.iter().map(read).collect();
     Ok(indexes.ok_or_else(|| RemoteError::unreadable(session.shard(), "what its unique indexes are like"))?)
 }
 
-impl Index {
+impl UniqueIndex {
     pub fn text(&self) -> String {
         let parts: Vec<&str> = self.parts.iter().map(|part| part.text.as_str()).collect();
         let of = self.predicate.as_ref().map_or_else(String::new, |predicate| format!(" WHERE {predicate}"));
@@ -93,9 +93,10 @@ impl Index {
     }
 
     /// Whether it compares the same of the same rows.
-    pub fn is_like(&self, other: &Index) -> bool {
-        let texts = |index: &Index| index.parts.iter().map(|part| canonical(&part.text)).collect::<Vec<_>>();
-        let predicate = |index: &Index| index.predicate.as_deref().map(canonical);
+    pub fn is_like(&self, other: &UniqueIndex) -> bool {
+        let texts =
+            |index: &UniqueIndex| index.parts.iter().map(|part| canonical(&part.text)).collect::<Vec<_>>();
+        let predicate = |index: &UniqueIndex| index.predicate.as_deref().map(canonical);
         self.position == other.position
             && self.is_of_partition == other.is_of_partition
             && predicate(self) == predicate(other)
@@ -104,9 +105,9 @@ impl Index {
 }
 
 #[cfg(test)]
-impl Index {
-    pub fn of_parts(parts: Vec<Part>) -> Index {
-        Index {
+impl UniqueIndex {
+    pub fn of_parts(parts: Vec<IndexPart>) -> UniqueIndex {
+        UniqueIndex {
             position: 0,
             table: "public.items".into(),
             name: "items_pkey".into(),

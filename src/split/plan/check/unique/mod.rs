@@ -12,27 +12,27 @@ use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
-use crate::numbers::behind::{Behind, End};
+use crate::numbers::behind::{NumberBehind, NumberEnd};
 use crate::numbers::{self, look};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::sequences::functions;
-use crate::split::sequences::survey::Read;
-use comes::{Comes, Fillers, Met};
-use drawn::Table;
-use index::{Index, NAME};
+use crate::split::sequences::survey::SurveyRead;
+use comes::{Comes, Fillers, MetValues};
+use drawn::DrawnTable;
+use index::{NAME, UniqueIndex};
 use std::collections::BTreeSet;
 
 pub fn check(
     plan: &Plan,
     (source, ours): (&mut Connection, &Observation),
     (target, theirs): (&mut Connection, &Observation),
-    read: [Read; 2],
+    read: [SurveyRead; 2],
 ) -> Result<Vec<Finding>> {
     let shapes = [ours, theirs].map(|side| side.tables.iter().collect::<Vec<_>>());
-    let Some(keys) = Keys::of(source, target, plan)? else { return Ok(Vec::new()) };
+    let Some(keys) = SideKeys::of(source, target, plan)? else { return Ok(Vec::new()) };
     let [here, mut there] = read;
     // Of the target's they were not asked for yet.
     if here.draws.iter().any(|draw| !draw.is_sure()) {
@@ -40,8 +40,8 @@ pub fn check(
         there.draws.extend(functions::of_writers(target, &oids, &schemas(plan, Side::Target))?.draws);
     }
     let fillers = fillers(plan, source, target, &shapes, [here, there])?;
-    let Keys { from, to } = keys;
-    let mut values = values::Values::begin(plan, &to, target)?;
+    let SideKeys { from, to } = keys;
+    let mut values = values::UniqueValues::begin(plan, &to, target)?;
     let mut findings = Vec::new();
     for index in &to {
         let comes = fillers.of(index, Side::Target, &from);
@@ -64,7 +64,8 @@ pub fn since_check(
     (target, theirs): (&mut Connection, Vec<&TableShape>),
 ) -> Result<Option<Finding>> {
     // What has gone over must be able to come back.
-    let Some(Keys { from, to }) = Keys::of(source, target, plan)?.filter(|_| plan.reverse_of.is_none())
+    let Some(SideKeys { from, to }) =
+        SideKeys::of(source, target, plan)?.filter(|_| plan.reverse_of.is_none())
     else {
         return Ok(None);
     };
@@ -76,7 +77,7 @@ pub fn since_check(
         functions::find(target, &oids[1], &schemas(plan, Side::Target))?.into_read(),
     ];
     let fillers = fillers(plan, source, target, &shapes, read)?;
-    let is_new = |index: &&Index| !to.iter().any(|other| other.is_like(index));
+    let is_new = |index: &&UniqueIndex| !to.iter().any(|other| other.is_like(index));
     let of_target = to.iter().map(|index| (index, Side::Target));
     let all = of_target.chain(from.iter().filter(is_new).map(|index| (index, Side::Source)));
     let found = all.filter(|(index, _)| of_one_row(index).is_none());
@@ -85,15 +86,15 @@ pub fn since_check(
 }
 
 /// The keys of both sides.
-struct Keys {
-    from: Vec<Index>,
-    to: Vec<Index>,
+struct SideKeys {
+    from: Vec<UniqueIndex>,
+    to: Vec<UniqueIndex>,
 }
 
-impl Keys {
+impl SideKeys {
     /// None: there are none.
-    fn of(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Option<Keys>> {
-        let keys = Keys {
+    fn of(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Option<SideKeys>> {
+        let keys = SideKeys {
             from: index::of(source, &lists(plan, Side::Source))?,
             to: index::of(target, &lists(plan, Side::Target))?,
         };
@@ -106,7 +107,7 @@ fn fillers(
     source: &mut Connection,
     target: &mut Connection,
     [ours, theirs]: &[Vec<&TableShape>; 2],
-    [here, there]: [Read; 2],
+    [here, there]: [SurveyRead; 2],
 ) -> Result<Fillers> {
     Ok(Fillers {
         sides: [
@@ -120,16 +121,16 @@ fn fillers(
 fn filling(
     plan: &Plan,
     (session, shapes, side): (&mut Connection, &[&TableShape], Side),
-    read: Read,
-) -> Result<comes::Side> {
+    read: SurveyRead,
+) -> Result<comes::UniqueSide> {
     let (_, names) = observe::table_names(plan, side);
     let tables = names.into_iter().zip(&plan.tables);
-    Ok(comes::Side {
+    Ok(comes::UniqueSide {
         sequences: look::of_tables(session, &lists(plan, side))?,
         drawn: drawn::of(session, read.draws)?,
         doings: read.doings,
         tables: tables
-            .map(|(name, policy)| Table {
+            .map(|(name, policy)| DrawnTable {
                 name,
                 shard_by: policy.shard_by.clone(),
                 maps: policy.maps.clone(),
@@ -151,12 +152,12 @@ fn behind(
     };
     let [here, there] = fillers.sides.map(|side| side.sequences);
     let mut ends = [
-        End { session: source, tables: tables(ours), sequences: here },
-        End { session: target, tables: tables(theirs), sequences: there },
+        NumberEnd { session: source, tables: tables(ours), sequences: here },
+        NumberEnd { session: target, tables: tables(theirs), sequences: there },
     ];
     let hint =
         format!("SELECT * FROM shard_sequences_spread({}) gives it other numbers.", literal(&plan.keyspace));
-    let finding = |behind: Behind| match plan.reverse_of {
+    let finding = |behind: NumberBehind| match plan.reverse_of {
         Some(_) => Finding::note(NAME, behind.text(), &hint),
         None => Finding::new(NAME, false, behind.text(), &hint),
     };
@@ -176,11 +177,11 @@ fn lists(plan: &Plan, side: Side) -> [String; 3] {
 }
 
 /// Where its values come from, and whether that keeps shards apart.
-fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
+fn how(plan: &Plan, index: &UniqueIndex, comes: &Comes) -> Finding {
     let text = index.text();
     let shard_by = plan.tables.get(index.position).map_or("", |table| table.shard_by.as_str());
     match comes {
-        Comes::Met(Met { from, to, number, by, through, is_sure }) => {
+        Comes::Met(MetValues { from, to, number, by, through, is_sure }) => {
             let who = by.as_ref().map_or_else(String::new, |by| format!(", which {by} uses"));
             let through = through.as_ref().map_or_else(String::new, |text| format!("; {text}"));
             let detail = format!(
@@ -219,7 +220,7 @@ fn how(plan: &Plan, index: &Index, comes: &Comes) -> Finding {
 }
 
 /// What every shard has one of is no longer one.
-fn of_one_row(index: &Index) -> Option<Finding> {
+fn of_one_row(index: &UniqueIndex) -> Option<Finding> {
     let is_of_few = index.is_constant || index.parts.iter().all(|part| part.is_boolean);
     is_of_few.then(|| {
         Finding::note(

@@ -1,11 +1,11 @@
 //! The values that move, tried against the target's rows: all of them where that is soon done, else some. In batches, each a
 //! look at the target by the key's own equality; nothing is locked but what the check reads anyway.
 
-use super::index::{Index, NAME};
+use super::index::{NAME, UniqueIndex};
 use crate::agent::error::Result;
 use crate::agent::plain;
 use crate::agent::shape::{Column, Observation, TableShape};
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::{in_use, keyspace, routing};
 use crate::clean;
 use crate::remote::quote::{array_of, ident};
@@ -29,25 +29,29 @@ const SHOWN: usize = 60;
 struct Tried {
     values: usize,
     is_all: bool,
-    met: Option<Met>,
+    met: Option<MetRow>,
 }
 
 /// A row of the target that has a value already.
-struct Met {
+struct MetRow {
     values: String,
     /// Its key; None: it has none.
     owner: Option<String>,
 }
 
-pub struct Values<'a> {
+pub struct UniqueValues<'a> {
     plan: &'a Plan,
     until: Instant,
     /// Tables of the target that have a row.
     filled: BTreeSet<String>,
 }
 
-impl<'a> Values<'a> {
-    pub fn begin(plan: &'a Plan, indexes: &[Index], target: &mut Connection) -> Result<Values<'a>> {
+impl<'a> UniqueValues<'a> {
+    pub fn begin(
+        plan: &'a Plan,
+        indexes: &[UniqueIndex],
+        target: &mut Connection,
+    ) -> Result<UniqueValues<'a>> {
         let tables: BTreeSet<&str> = indexes.iter().map(|index| index.table.as_str()).collect();
         let tables: Vec<&str> = tables.into_iter().collect();
         let queries: Vec<String> = tables
@@ -62,13 +66,13 @@ impl<'a> Values<'a> {
                 filled.extend(number.and_then(|number| tables.get(number)).map(|table| (*table).to_owned()));
             }
         }
-        Ok(Values { plan, until: Instant::now() + LONGEST, filled })
+        Ok(UniqueValues { plan, until: Instant::now() + LONGEST, filled })
     }
 
     /// What is found of one key; `is_on_both`: the source has it as well, so its expressions are known to be looked at there.
     pub fn try_all(
         &mut self,
-        index: &Index,
+        index: &UniqueIndex,
         is_on_both: bool,
         (source, ours): (&mut Connection, &Observation),
         (target, theirs): (&mut Connection, &Observation),
@@ -109,7 +113,7 @@ impl<'a> Values<'a> {
 
     fn compare(
         &self,
-        index: &Index,
+        index: &UniqueIndex,
         (source, from, by): (&mut Connection, &TableShape, &Column),
         (target, _, there): (&mut Connection, &TableShape, &Column),
     ) -> std::result::Result<Tried, RemoteError> {
@@ -141,7 +145,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    fn finding(&self, index: &Index, policy: &Policy, shard: &str, tried: &Tried) -> Finding {
+    fn finding(&self, index: &UniqueIndex, policy: &PlannedTable, shard: &str, tried: &Tried) -> Finding {
         let Some(met) = &tried.met else {
             let how_many = match (tried.is_all, tried.values) {
                 (true, values) => format!("none of the {values} values that move"),
@@ -187,7 +191,7 @@ impl<'a> Values<'a> {
 }
 
 /// Why the values of a key are not tried.
-fn untried(index: &Index, policy: &Policy, is_on_both: bool) -> Option<String> {
+fn untried(index: &UniqueIndex, policy: &PlannedTable, is_on_both: bool) -> Option<String> {
     let is_computed = |column: &String| policy.maps.iter().any(|map| map.column == *column);
     let columns = index.parts.iter().filter_map(|part| part.column.as_ref());
     if let Some(column) = columns.into_iter().find(|column| is_computed(column)) {
@@ -218,7 +222,7 @@ fn untried(index: &Index, policy: &Policy, is_on_both: bool) -> Option<String> {
 }
 
 /// The values that move, as text.
-fn reading(index: &Index, from: &TableShape, moves: &str, blocks: i64) -> String {
+fn reading(index: &UniqueIndex, from: &TableShape, moves: &str, blocks: i64) -> String {
     let parts: Vec<String> = index.parts.iter().map(|part| format!("({})", part.text)).collect();
     let values: Vec<String> = parts.iter().map(|part| format!("{part}::text")).collect();
     let known =
@@ -233,7 +237,7 @@ fn reading(index: &Index, from: &TableShape, moves: &str, blocks: i64) -> String
 }
 
 /// Which of some values rows of others have.
-fn looking(index: &Index, there: &Column, own: &str) -> String {
+fn looking(index: &UniqueIndex, there: &Column, own: &str) -> String {
     let named = |at: usize| format!("k{at}");
     let arrays: Vec<String> = (0..index.parts.len()).map(|at| format!("${}::text[]", at + 1)).collect();
     let names: Vec<String> = (0..index.parts.len()).map(named).collect();
@@ -275,11 +279,11 @@ fn looking(index: &Index, there: &Column, own: &str) -> String {
 }
 
 fn met(
-    index: &Index,
+    index: &UniqueIndex,
     target: &mut Connection,
     look: &str,
     rows: &[Vec<Option<String>>],
-) -> std::result::Result<Option<Met>, RemoteError> {
+) -> std::result::Result<Option<MetRow>, RemoteError> {
     if rows.is_empty() {
         return Ok(None);
     }
@@ -287,7 +291,7 @@ fn met(
     let arrays: Vec<String> = (0..index.parts.len()).map(column).collect();
     let arrays: Vec<Option<&str>> = arrays.iter().map(|array| Some(array.as_str())).collect();
     let found = target.query(look, &arrays)?.rows;
-    Ok(found.first().map(|row| Met {
+    Ok(found.first().map(|row| MetRow {
         owner: row.first().cloned().flatten().map(|owner| clean::more(&owner)),
         values: values(row.get(1..).unwrap_or_default()),
     }))
