@@ -304,3 +304,28 @@ fn the_row_of_a_split_is_written_in_one_folder() {
         writers.map(|(path, _)| path).partition(|path| path.starts_with(&home));
     assert!(inside.len() == 2 && outside.is_empty(), "{inside:?} {outside:?}");
 }
+
+/// One meaning a name: whoever reads of a type, or looks for it, finds one.
+#[test]
+fn no_two_types_have_one_name() {
+    let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in files().into_keys() {
+        for line in code(&path).lines() {
+            let words: Vec<&str> = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+            let words = match words.as_slice() {
+                ["pub", "", "super", "", rest @ ..] | ["pub", rest @ ..] => rest,
+                rest => rest,
+            };
+            if let ["struct" | "enum" | "trait" | "type", name, ..] = words {
+                homes.entry((*name).to_owned()).or_default().push(module(&path));
+            }
+        }
+    }
+    assert!(homes.len() > 500, "hardly a type was found");
+    let twice: Vec<String> = homes
+        .iter()
+        .filter(|(_, homes)| homes.len() > 1)
+        .map(|(name, homes)| format!("{name}: {}", homes.join(", ")))
+        .collect();
+    assert!(twice.is_empty(), "{}", twice.join("\n"));
+}
