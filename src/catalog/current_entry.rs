@@ -1,4 +1,4 @@
-//! The current entry of a name, by the index of `shardmaster.routing_entry` itself.
+//! The current entry of a name, read through the index of `shardmaster.routing_entry` itself.
 
 use crate::server::index_scan::{IndexedRow, TextIndex, Unusable, Xid};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ thread_local! {
     ) };
 }
 
-/// Where columns are in that list.
+/// Positions of columns in that list.
 const READ_SHARD: usize = 0;
 const WRITE_SHARD: usize = 1;
 const READS_FROM: usize = 2;
@@ -23,14 +23,14 @@ const STATUS: usize = 3;
 pub struct CurrentEntry {
     pub read_shard: String,
     pub write_shard: String,
-    /// Where reads go instead of `read_shard`.
+    /// The shard that reads use instead of `read_shard`.
     pub reads_from: Option<String>,
-    /// A split holds it.
+    /// Whether a split holds the entry.
     pub is_disabled: bool,
     pub written_by: Xid,
 }
 
-/// As a statement would find it that begins now. None: there is none of this name.
+/// Finds the entry that a statement would see if it began now. Returns None if no entry has this name.
 pub fn find(keyspace: &str, name: &str) -> Result<Option<CurrentEntry>, Unusable> {
     let mut found = None;
     TextIndex::rows(&CURRENT, std::iter::once([name, keyspace]), |_, row| found = from_row(row))?;
@@ -47,7 +47,7 @@ fn from_row(row: &IndexedRow) -> Option<CurrentEntry> {
     })
 }
 
-/// Of these names those that have an entry, with the shard that it is written to.
+/// Returns those of the names that have an entry, each with the shard that it is written to.
 pub fn written_to(keyspace: &str, names: &[String]) -> Result<HashMap<String, String>, Unusable> {
     let mut found = HashMap::new();
     let keys = names.iter().map(|name| [name.as_str(), keyspace]);

@@ -1,6 +1,5 @@
-//! The table `split_cutover`: what an operator has said of the cutover, or the rehearsal of
-//! one, that he asks for. The row goes when it is decided, given up or rehearsed. Whoever
-//! writes here holds the plan's lock.
+//! The table `split_cutover`: what an operator has asked of a cutover, or of its rehearsal. The row is deleted when
+//! the cutover is decided or aborted, or the rehearsal is over. A session that writes here holds the plan's lock.
 
 use super::split_state::request;
 use crate::clean;
@@ -8,38 +7,38 @@ use crate::server::sql;
 use pgrx::datum::TimestampWithTimeZone;
 use std::time::Duration;
 
-/// How a cutover is to be done; `None`: as the settings say, at once.
+/// How a cutover is to be done. A field that is `None` means: as the settings say, or at once.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     /// How long writers may be kept waiting.
     pub max_fence: Option<Duration>,
-    /// The window in which it may begin.
+    /// The window in which the cutover may begin.
     pub not_before: Option<TimestampWithTimeZone>,
     pub until: Option<TimestampWithTimeZone>,
-    /// How often it is tried.
+    /// How many attempts are made.
     pub attempts: i32,
 }
 
 impl Wishes {
-    /// At once, and once.
+    /// Returns wishes for one attempt, at once.
     pub fn none() -> Wishes {
         Wishes { max_fence: None, not_before: None, until: None, attempts: 1 }
     }
 }
 
-/// The next attempt is not made yet, as SQL over a row `p` of `split_plan`.
+/// SQL over a row `p` of `split_plan`: true if the next attempt is not due yet.
 pub const IS_LATER: &str = "EXISTS (SELECT 1 FROM shardmaster.split_cutover c
                                      WHERE c.split_id = p.id AND greatest(c.not_before, c.next_at) > clock_timestamp()
                                        AND (c.until IS NULL OR c.until > clock_timestamp()))";
 
-/// A rehearsal is asked for, as SQL over a row `p` of `split_plan`.
+/// SQL over a row `p` of `split_plan`: true if a rehearsal is asked for.
 pub const IS_REHEARSAL: &str =
     "EXISTS (SELECT 1 FROM shardmaster.split_cutover c WHERE c.split_id = p.id AND c.rehearses)";
 
 /// The longest pause between two attempts, in seconds.
 const LONGEST_PAUSE: i32 = 60;
 
-/// Takes the place of what was said before.
+/// Stores a request. It replaces an earlier one of the same split.
 pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
     sql::write(
         "INSERT INTO shardmaster.split_cutover AS c (split_id, max_fence, not_before, until, attempts, rehearses)
@@ -60,8 +59,8 @@ pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
     request::asked_for_cutover(id);
 }
 
-/// What a cutover that is asked for has met, and is tried again after. Before its window begins it is
-/// something else that is tried.
+/// Records the error after which a requested cutover is tried again. Before the window of the cutover begins, an error
+/// belongs to something else and is not recorded.
 pub fn met(id: i64, why: &str) {
     sql::write(
         "UPDATE shardmaster.split_cutover SET last_error = $2
@@ -70,13 +69,13 @@ pub fn met(id: i64, why: &str) {
     );
 }
 
-/// What it has met last.
+/// Returns the last recorded error of the requested cutover.
 pub fn last_error(id: i64) -> Option<String> {
     let query = "SELECT last_error FROM shardmaster.split_cutover WHERE split_id = $1";
     sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
 }
 
-/// What is wrong with a window.
+/// Whether the window has ended, or ends before it begins.
 pub fn is_over(wishes: &Wishes) -> bool {
     let query = "SELECT coalesce($1 <= greatest($2, clock_timestamp()), false)";
     sql::read_one(query, &[wishes.until.into(), wishes.not_before.into()], |row| row.value(1))
@@ -87,20 +86,20 @@ pub fn forget(id: i64) {
     sql::write("DELETE FROM shardmaster.split_cutover WHERE split_id = $1", &[id.into()]);
 }
 
-/// The rehearsal is over; false: something else is asked for by now.
+/// Ends the rehearsal. Returns false if something else is asked for by now.
 pub fn end_rehearsal(id: i64) -> bool {
     sql::write("DELETE FROM shardmaster.split_cutover WHERE split_id = $1 AND rehearses", &[id.into()]) == 1
 }
 
-/// How long writers may be kept waiting by the cutover that is asked for.
+/// Returns how long the requested cutover may keep writers waiting.
 pub fn max_fence(id: i64) -> Option<Duration> {
     let query =
         "SELECT extract(epoch FROM max_fence)::float8 FROM shardmaster.split_cutover WHERE split_id = $1";
     sql::read_one(query, &[id.into()], |row| row.get::<f64>(1)).flatten().map(Duration::from_secs_f64)
 }
 
-/// Another attempt, if one is left and its window has not ended by then: when, for people.
-/// Pauses grow from a second to a minute.
+/// Schedules another attempt, if one is left and its window has not ended by then. Returns the time of the attempt as
+/// text for people. Pauses grow from a second to a minute.
 pub fn postpone(id: i64, why: &str) -> Option<String> {
     let query = "
         UPDATE shardmaster.split_cutover
@@ -115,7 +114,7 @@ pub fn postpone(id: i64, why: &str) -> Option<String> {
         .next()
 }
 
-/// For `waiting_for`: what a cutover waits for that is not tried yet.
+/// Returns the text of `waiting_for` for a cutover that is not tried yet.
 pub fn waits_for(id: i64) -> Option<String> {
     let query = "
         SELECT CASE WHEN attempt = 0 THEN format('the cutover, not before %s', date_trunc('second', not_before))

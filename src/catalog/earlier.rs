@@ -1,15 +1,16 @@
-//! The cutovers that came before one, as this master tells them to the shards of that one: a master that is restored
-//! hears of those, too, that the shards which took part in them know no more.
+//! The cutovers before a given one, which this master reports to that cutover's shards. A restored master can learn
+//! from them of cutovers that the shards which took part no longer know.
 
 use super::shard_decision;
 use crate::server::sql;
 
-/// Cutovers that are told with their keys.
+/// The greatest number of cutovers that are reported with their keys.
 const MOST: i64 = 50;
-/// Entries of all of them.
+/// The greatest number of entries that all of them have together.
 const MOST_KEYS: i64 = 1_000;
 
-/// Those of a keyspace before a routing version, as JSON. None: the library is newer than the catalog.
+/// Returns the cutovers of a keyspace before a routing version, as JSON. Returns None if the library is newer than the
+/// catalog.
 pub fn before(keyspace: &str, version: i64) -> Option<String> {
     if !shard_decision::is_here() {
         return None;

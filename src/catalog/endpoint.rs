@@ -1,10 +1,9 @@
-//! Where a shard is and how one gets in, as `shard_set_endpoint` changes it: columns of
-//! `shardmaster.shard`.
+//! The address and the credentials of a shard, as `shard_set_endpoint` changes them: columns of `shardmaster.shard`.
 
 use super::shard::Shard;
 use crate::server::sql;
 
-/// All of it. What is not given is not there.
+/// A complete endpoint: a field that is `None` is NULL in the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub conninfo: Option<String>,
@@ -16,7 +15,7 @@ pub struct Endpoint {
     pub notes: Option<String>,
 }
 
-/// For a change: nobody else changes it before the transaction ends.
+/// Reads and locks the endpoint for a change: no other session changes it before the transaction ends.
 pub fn lock(shard: &Shard) -> Option<Endpoint> {
     let found = sql::write_returning(
         "SELECT conninfo, client_conninfo, read_conninfo, uri, auth_kind, credential_alias, notes
@@ -35,7 +34,7 @@ pub fn lock(shard: &Shard) -> Option<Endpoint> {
     found.into_iter().next()
 }
 
-/// Nobody changes it before the transaction ends.
+/// Locks the endpoint against changes by other sessions until the transaction ends.
 pub fn hold(shard: &Shard) {
     sql::write("SELECT FROM shardmaster.shard WHERE id = $1 FOR SHARE", &[shard.id.into()]);
 }
@@ -60,7 +59,7 @@ pub fn store(shard: &Shard, endpoint: &Endpoint) {
     );
 }
 
-/// Sessions are to be opened anew: what opens them has changed.
+/// Records that the endpoint has changed, so that sessions are opened anew.
 pub fn touch(shard: &Shard) {
     sql::write(
         "UPDATE shardmaster.shard SET endpoint_at = clock_timestamp() WHERE id = $1",

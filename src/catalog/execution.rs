@@ -1,4 +1,4 @@
-//! `shardmaster.execution` and `execution_shard`: a statement for all shards, and how far each of them is.
+//! `shardmaster.execution` and `execution_shard`: a statement for all shards, and the progress of each shard.
 
 use super::{said, split};
 use crate::error::{Failure, SqlState};
@@ -7,24 +7,24 @@ use crate::server::{database, sql};
 use pgrx::pg_sys;
 use pgrx::prelude::TimestampWithTimeZone;
 
-/// How far a shard is.
+/// The progress of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExecutionState {
     Waiting,
-    /// The statement may be under way. In a transaction: and no COMMIT was sent.
+    /// The statement may be running. In a transaction, also no COMMIT was sent.
     Running,
-    /// It was done, in a prepared transaction, and nothing is decided.
+    /// The statement was done in a prepared transaction, and nothing is decided.
     Prepared,
-    /// It was done, and a COMMIT may have been sent. Of one in two phases: it was decided.
+    /// The statement was done, and a COMMIT may have been sent. In two phases, the commit was decided.
     Committing,
     Done,
     Failed,
-    /// It was done or was not.
+    /// Whether the statement was done is unknown.
     Unknown,
     Abandoned,
 }
 
-/// What may become of what.
+/// The permitted changes: a state, and the states that may follow it.
 const CHANGES: &[(ExecutionState, &[ExecutionState])] = &[
     (
         ExecutionState::Waiting,
@@ -73,7 +73,7 @@ const CHANGES: &[(ExecutionState, &[ExecutionState])] = &[
     (ExecutionState::Abandoned, &[]),
 ];
 
-/// A statement that may be under way on a shard, or may have been done, as SQL.
+/// SQL condition: a statement that may be running on a shard, or may have been done.
 const HELD: &str = "state IN ('running', 'prepared', 'committing', 'unknown')";
 
 impl ExecutionState {
@@ -94,12 +94,12 @@ impl ExecutionState {
         CHANGES.iter().map(|(state, _)| *state).find(|state| state.as_str() == text)
     }
 
-    /// Of one in two phases: something may be open on the shard, which holds locks there.
+    /// Whether something of a two-phase execution may be open on the shard, where it holds locks.
     pub fn is_open(self) -> bool {
         matches!(self, ExecutionState::Running | ExecutionState::Prepared | ExecutionState::Committing)
     }
 
-    /// From which states it may be come to.
+    /// Returns the states from which this one may be reached.
     fn before(self) -> Vec<String> {
         let leads = |(from, to): &(ExecutionState, &[ExecutionState])| {
             to.contains(&self).then(|| from.as_str().to_owned())
@@ -113,7 +113,7 @@ pub struct NewExecution<'a> {
     pub statement: &'a str,
     pub wave: i32,
     pub in_transaction: bool,
-    /// With whose logins it is carried out, where in two phases.
+    /// The role whose logins carry out an execution in two phases.
     pub two_phase: Option<pg_sys::Oid>,
     pub by_policies: bool,
     pub started_by: &'a str,
@@ -125,15 +125,15 @@ pub struct Execution {
     pub statement: String,
     pub wave: usize,
     pub in_transaction: bool,
-    /// All shards do it, or none.
+    /// All shards carry it out, or none.
     pub two_phase: bool,
-    /// On the rows that the login's policies show.
+    /// It acts on the rows that the login's policies show.
     pub by_policies: bool,
     pub started_by: String,
     /// Another master has begun it, of which this one is a copy.
     pub is_others: bool,
-    /// The master was restored or has failed over since it was last known what has been done: what it wrote down last may be
-    /// lost. In whichever state it has a shard, that may be further.
+    /// The master was restored or has failed over since its record was last known to be complete: its last writes may
+    /// be lost. Whatever state it records for a shard, that shard may be further.
     pub may_be_behind: bool,
 }
 
@@ -152,13 +152,13 @@ pub struct ExecutionPlace {
     pub state: ExecutionState,
     pub backend: Option<ShardBackend>,
     pub transaction: Option<Transaction>,
-    /// Of its prepared transaction.
+    /// The name of its prepared transaction.
     pub gid: Option<String>,
-    /// Which server it is or may be on.
+    /// The server that the prepared transaction is or may be on.
     pub system_identifier: Option<String>,
 }
 
-/// One for people.
+/// An execution on a shard, as people see it.
 pub struct ListedExecution {
     pub execution: i64,
     pub shard: String,
@@ -188,7 +188,7 @@ pub fn insert(new: &NewExecution<'_>, shards: &[String]) -> i64 {
         |row| row.value(1),
     );
     let id: i64 = id.into_iter().next().unwrap_or_default();
-    // The catalog of 0.1.0 has no such column, and nobody asks for it there.
+    // The catalog of 0.1.0 has no such column, and no caller asks for policies there.
     if new.by_policies {
         sql::write("UPDATE shardmaster.execution SET by_policies = true WHERE id = $1", &[id.into()]);
     }
@@ -227,11 +227,11 @@ pub fn find(id: i64) -> Result<Execution, Failure> {
     })
 }
 
-/// Of this master, now.
+/// SQL expression: the current timeline of this master.
 const TIMELINE: &str =
     "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)";
 
-/// What may have been done is unknown, of all its shards: this master's words are whole from now on.
+/// Marks what may have been done as unknown on all shards: this master's record is complete from now on.
 pub fn is_whole(id: i64) {
     sql::write(
         &format!("UPDATE shardmaster.execution SET timeline = {TIMELINE} WHERE id = $1"),
@@ -239,7 +239,7 @@ pub fn is_whole(id: i64) {
     );
 }
 
-/// This master carries it out from now on.
+/// Records that this master carries out the execution from now on.
 pub fn take_over(id: i64) {
     sql::write(
         "UPDATE shardmaster.execution SET master = $2 WHERE id = $1",
@@ -247,16 +247,17 @@ pub fn take_over(id: i64) {
     );
 }
 
-/// With whose logins one in two phases is carried out: a role's number and name. None: it is no longer there.
+/// Returns the number and name of the role whose logins carry out a two-phase execution, or None if the role no longer
+/// exists.
 pub fn login_role(id: i64) -> Option<(pg_sys::Oid, String)> {
-    // In the catalog of 0.1.0 it is a regrole, whose text is the same.
+    // In the catalog of 0.1.0 the column is a regrole, which has the same text.
     let query = "SELECT r.oid, r.rolname::text FROM shardmaster.execution e
                    JOIN pg_catalog.pg_roles r ON pg_catalog.quote_ident(r.rolname) = e.login_role::text
                   WHERE e.id = $1";
     sql::read_latest(query, &[id.into()], |row| (row.value(1), row.value(2))).into_iter().next()
 }
 
-/// In the order in which they are to run it.
+/// Returns the shards of an execution in the order in which they run it.
 pub fn places(id: i64) -> Vec<ExecutionPlace> {
     sql::read_latest(
         "SELECT shard, state, username, pid, backend_start, xid, system_identifier, timeline, flushed, gid
@@ -282,7 +283,7 @@ pub fn places(id: i64) -> Vec<ExecutionPlace> {
     )
 }
 
-/// Of a shard that is in another state than one that leads there nothing is changed, which is an error.
+/// Changes the state of a shard. It is an error if the shard is in a state that does not lead to the new one.
 fn change(
     id: i64,
     shard: &str,
@@ -322,7 +323,8 @@ pub fn runs(id: i64, shard: &str, backend: &ShardBackend) -> Result<(), Failure>
     change(id, shard, ExecutionState::Running, set, more)
 }
 
-/// Before the shard can have a prepared transaction of that name, which no other attempt has, nor another master.
+/// Records the name of a prepared transaction before the shard can have it. No other attempt and no other master uses
+/// that name.
 pub fn will_prepare(id: i64, shard: &str, system_identifier: &str) -> Option<String> {
     let named = sql::write_returning(
         "UPDATE shardmaster.execution_shard
@@ -339,7 +341,7 @@ pub fn is_prepared(id: i64, shard: &str, transaction: &Transaction, rows: u64) -
     is_there(id, shard, ExecutionState::Prepared, transaction, rows)
 }
 
-/// That a prepared one is to commit, whatever comes.
+/// Records the decision that a prepared transaction commits.
 pub fn decides(id: i64, shard: &str) -> Result<(), Failure> {
     change(id, shard, ExecutionState::Committing, "error_code = NULL, error_message = NULL", vec![])
 }
@@ -362,7 +364,7 @@ fn is_there(
     change(id, shard, to, set, more)
 }
 
-/// None: as many rows as were known before.
+/// Records that a shard is done. If `rows` is None, the number of rows that was known before stays.
 pub fn is_done(id: i64, shard: &str, rows: Option<u64>) -> Result<(), Failure> {
     let set = "affected = coalesce($5[1]::bigint, affected), error_code = NULL, error_message = NULL";
     change(id, shard, ExecutionState::Done, set, vec![rows.map(|rows| rows.to_string())])?;
@@ -370,14 +372,14 @@ pub fn is_done(id: i64, shard: &str, rows: Option<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `Failed` or `Unknown`.
+/// Records that a shard has ended in `Failed` or `Unknown`.
 pub fn ends_badly(id: i64, shard: &str, to: ExecutionState, why: &Failure) -> Result<(), Failure> {
     let why = why.cleaned();
     let more = vec![Some(why.sqlstate.as_str().to_owned()), Some(why.message)];
     change(id, shard, to, "affected = NULL, error_code = $5[1], error_message = $5[2]", more)
 }
 
-/// Why it is still where it was.
+/// Records why a shard does not leave its state.
 pub fn is_held_up(id: i64, shard: &str, why: &Failure) {
     let why = why.cleaned();
     sql::write(
@@ -418,7 +420,7 @@ pub fn list(id: Option<i64>) -> Vec<ListedExecution> {
     )
 }
 
-/// An execution that may be under way on one of the shards, or whose end nobody knows, and which shard.
+/// Returns an execution that may be running on one of the shards, or whose outcome is unknown, and that shard.
 pub fn of_shards(shards: &[String]) -> Option<(i64, String)> {
     let query = format!(
         "SELECT execution_id, shard FROM shardmaster.execution_shard
@@ -427,8 +429,9 @@ pub fn of_shards(shards: &[String]) -> Option<(i64, String)> {
     sql::read_latest(&query, &[shards.to_vec().into()], |row| (row.value(1), row.value(2))).into_iter().next()
 }
 
-/// Those in two phases of which something may be open on a shard, and which no session has locked in this space. The
-/// coordinator asks this again and again: it reads what is open, however many have failed or were given up.
+/// Returns the two-phase executions of which something may be open on a shard and which no session has locked in this
+/// space. The coordinator calls this repeatedly: it reads only what is open, however many executions have failed or
+/// were aborted.
 pub fn open_without(lock_space: u16) -> Vec<i64> {
     sql::read_again(
         &format!(
@@ -443,11 +446,12 @@ pub fn open_without(lock_space: u16) -> Vec<i64> {
     )
 }
 
-/// The number that a row of `pg_locks` has locked, if it is one of ours: of space $1 in database $2.
+/// SQL expression over a row `l` of `pg_locks`: the number that it locks, if it is an advisory lock of space $1 in
+/// database $2.
 const HOLDS: &str = "CASE WHEN l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.database = $2
                           THEN (l.classid::bigint << 32) | l.objid::bigint END";
 
-/// The session that has locked it in this space.
+/// Returns the process id of the session that has locked the execution in this space.
 pub fn holder(id: i64, lock_space: u16) -> Option<i32> {
     sql::read_latest(
         &format!("SELECT l.pid FROM pg_catalog.pg_locks l WHERE {HOLDS} = $3"),
@@ -459,8 +463,8 @@ pub fn holder(id: i64, lock_space: u16) -> Option<i32> {
     .flatten()
 }
 
-/// Those that were done in two phases and of which a shard may have the prepared transaction again, by a failover that lost
-/// its end: looked at ever less often, for a day.
+/// Returns the finished two-phase executions whose prepared transaction a shard may have again, after a failover that
+/// lost its end. They are checked ever less often, for a day.
 pub fn to_look_at() -> Vec<i64> {
     sql::read_again(
         "SELECT e.id FROM shardmaster.execution e WHERE e.look_at <= pg_catalog.clock_timestamp() AND e.master = $1 ORDER BY e.id",
@@ -469,7 +473,7 @@ pub fn to_look_at() -> Vec<i64> {
     )
 }
 
-/// Where nothing of it is to come any more.
+/// Schedules the first check of an execution of which no shard has anything left to do.
 fn is_over(id: i64) {
     sql::write(
         "UPDATE shardmaster.execution e SET look_at = pg_catalog.clock_timestamp() + interval '5 s'
@@ -480,7 +484,7 @@ fn is_over(id: i64) {
     );
 }
 
-/// They were asked, or cannot be.
+/// Records that the shards were asked, or cannot be asked, and schedules the next check.
 pub fn was_looked_at(id: i64) {
     sql::write(
         "UPDATE shardmaster.execution e
@@ -492,12 +496,12 @@ pub fn was_looked_at(id: i64) {
     );
 }
 
-/// One in two phases of which something may be open, on whatever shard.
+/// Returns a two-phase execution of which something may be open on any shard.
 pub fn open_one() -> Option<i64> {
     open_where(None)
 }
 
-/// The same on one.
+/// Returns a two-phase execution of which something may be open on this shard.
 pub fn open_on(shard: &str) -> Option<i64> {
     open_where(Some(shard))
 }
@@ -513,7 +517,7 @@ fn open_where(shard: Option<&str>) -> Option<i64> {
     .next()
 }
 
-/// A role with the rights of whoever has started it.
+/// Whether a role has the rights of the role that started the execution.
 pub fn may_resume(role: pg_sys::Oid, started_by: &str) -> bool {
     let query = format!(
         "SELECT true FROM pg_catalog.pg_roles r WHERE {} AND pg_catalog.pg_has_role($1, r.oid, 'USAGE')",

@@ -1,4 +1,4 @@
-//! What configurations of gateways are made of.
+//! The rows that configurations of gateways are made of.
 
 use super::shard::POSTGRES;
 use crate::server::sql;
@@ -7,9 +7,9 @@ use crate::server::sql;
 pub struct GatewayBackend {
     pub index: i32,
     pub shard_key: String,
-    /// Not disabled.
+    /// The shard is not disabled.
     pub is_open: bool,
-    /// Addresses of its service, separated by commas.
+    /// The addresses of its service, separated by commas.
     pub service: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl GatewayBackend {
     }
 }
 
-/// All shards that hold rows, by shard_index.
+/// Returns all shards that hold rows, by shard_index.
 pub fn backends() -> Vec<GatewayBackend> {
     sql::read(
         "SELECT shard_index, shard_key, status <> 'disabled', service FROM shardmaster.shard
@@ -47,8 +47,8 @@ pub struct GatewayEntries {
     pub entries: Vec<GatewayEntry>,
 }
 
-/// Where the rows are now: until a cutover has decided, on its source. One query, so that
-/// all entries are of one version.
+/// Returns where the rows are now: on the source until a cutover is decided. One query reads them, so that all entries
+/// are of one version.
 pub fn entries(keyspace: &str) -> GatewayEntries {
     let mut version = 0;
     let entries = sql::read(
@@ -67,19 +67,19 @@ pub fn entries(keyspace: &str) -> GatewayEntries {
     GatewayEntries { version, entries: entries.into_iter().flatten().collect() }
 }
 
-/// Where clients of a shard connect to.
+/// The database that clients of a shard connect to.
 pub struct Database {
     pub shard_key: String,
     pub conninfo: Option<String>,
     pub client_conninfo: Option<String>,
     pub namespace: String,
-    /// Of this server.
+    /// The socket directory of this server.
     pub socket_directory: String,
     pub port: String,
     pub this_database: String,
 }
 
-/// Of all shards that hold rows and are not disabled, by shard_index.
+/// Returns the databases of all shards that hold rows and are not disabled, by shard_index.
 pub fn databases() -> Vec<Database> {
     sql::read(
         "SELECT shard_key, conninfo, client_conninfo, namespace,

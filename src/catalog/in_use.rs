@@ -1,5 +1,4 @@
-//! What active splits hold: keys, shards, keyspaces. A plan is active until it is
-//! rolled back or finished.
+//! What active splits hold: keys, shards, keyspaces. A plan is active until it is rolled back or finished.
 
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
@@ -7,10 +6,10 @@ use super::split_state::{IS_ACTIVE, IS_UNFINISHED, RESTS};
 use crate::server::sql;
 use std::collections::BTreeSet;
 
-/// More keys than these are not handed to a query where there is no split that could hold one.
+/// The number of keys above which no query is given the keys unless an active split could hold one.
 const MANY: usize = 1_000;
 
-/// A split that moves one of the keys, and which key: the first, where there are several.
+/// Returns a split that moves one of the keys, and that key: the first, if there are several.
 pub fn split_of_keys(keyspace: &str, keys: &[String]) -> Option<(i64, String)> {
     if keys.len() > MANY && !has_active(keyspace) {
         return None;
@@ -29,7 +28,7 @@ fn has_active(keyspace: &str) -> bool {
     sql::read_one(query, &[keyspace.into()], |_| ()).is_some()
 }
 
-/// The entries of routing that active splits of a keyspace move.
+/// Returns the routing entries that active splits of a keyspace move.
 pub fn entries_of_splits(keyspace: &str) -> BTreeSet<String> {
     sql::read(
         "SELECT key FROM shardmaster.split_key WHERE keyspace = $1 AND active",
@@ -40,7 +39,7 @@ pub fn entries_of_splits(keyspace: &str) -> BTreeSet<String> {
     .collect()
 }
 
-/// All of them: what they have asked for or not.
+/// Returns all active splits of a shard, whatever goal they have.
 pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     let query = format!(
         "SELECT id FROM shardmaster.split_plan WHERE (source_shard = $1 OR target_shard = $1) AND {IS_ACTIVE} ORDER BY id"
@@ -48,7 +47,7 @@ pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     sql::read(&query, &[shard_key.into()], |row| row.value(1))
 }
 
-/// A split that has the shard as source or target.
+/// Returns an active split that has the shard as source or target.
 pub fn split_of_shard(shard_key: &str) -> Option<i64> {
     sql::read_one(
         &format!(
@@ -60,8 +59,9 @@ pub fn split_of_shard(shard_key: &str) -> Option<i64> {
     )
 }
 
-/// A split that may have begun on a shard and has not ended, as of now. One that has failed before anything moved looks at
-/// its shards anew when it goes on: what is in its way there may be mended meanwhile.
+/// Returns a split that may have begun on a shard and has not ended, as of now. A split that failed before anything
+/// moved does not count: it checks its shards anew when it continues, and what blocks it there may be repaired
+/// meanwhile.
 pub fn split_under_way(shard_key: &str) -> Option<i64> {
     let query = format!(
         "SELECT id FROM shardmaster.split_plan
@@ -71,7 +71,7 @@ pub fn split_under_way(shard_key: &str) -> Option<i64> {
     sql::read_latest(&query, &[shard_key.into()], |row| row.value(1)).into_iter().next()
 }
 
-/// A split of the keyspace.
+/// Returns an active split of the keyspace.
 pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
     sql::read_one(
         &format!(
@@ -82,20 +82,21 @@ pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
     )
 }
 
-/// An active split of a keyspace of which a table is to be taken out.
+/// An active split of a keyspace from which a table is to be removed.
 pub struct KeyspaceSplit {
     pub split: i64,
-    /// Nothing of it is on a shard, and no worker is at it: it is planned, or its start has failed.
+    /// The split has nothing on a shard, and no worker runs it: it is planned, or its start has failed.
     pub is_planned: bool,
     pub has_table: bool,
     pub has_others: bool,
 }
 
-/// A plan that has not begun, or whose start has failed; not a reverse split, whose tables are its split's.
+/// SQL condition: a plan that has not begun, or whose start has failed. It excludes reverse splits, which have their
+/// split's tables.
 const IS_PLANNED: &str = "phase = 'planning' AND reverse_of IS NULL AND (goal = 'planning' OR activity = 'failed')
     AND NOT EXISTS (SELECT 1 FROM shardmaster.split_ledger l WHERE l.split_id = split_plan.id AND l.removed_at IS NULL)";
 
-/// All of them. Their rows are locked: none is started before the transaction ends.
+/// Returns all splits that hold the table. Their rows are locked: none is started before the transaction ends.
 pub fn holders_of_table(keyspace: &str, table: &str) -> Vec<KeyspaceSplit> {
     let query = format!(
         "SELECT id, {IS_PLANNED},
@@ -116,7 +117,7 @@ pub fn is_planned(split: i64) -> bool {
     sql::read_one(&query, &[split.into()], |row| row.value(1)).unwrap_or(false)
 }
 
-/// Why a split tries again, as its worker has last written it down.
+/// Returns why a split tries again, as its worker last recorded it.
 fn stored_reason(split: i64) -> Option<String> {
     sql::read_one(
         "SELECT waiting_for FROM shardmaster.split_plan WHERE id = $1 AND activity = 'retrying'",
@@ -126,8 +127,8 @@ fn stored_reason(split: i64) -> Option<String> {
     .flatten()
 }
 
-/// Whether a split waits for another one's rows, or for a split that does, and so on: what each
-/// of them waits for begins with the split that it names.
+/// Whether a split waits for another one's rows, or for a split that does, and so on. The text of what each of them
+/// waits for begins with the split that it names.
 pub fn waits_for(split: i64, other: i64) -> bool {
     let (mut at, mut seen) = (split, BTreeSet::new());
     while seen.insert(at) {
@@ -144,8 +145,8 @@ fn named_split(reason: &str) -> Option<i64> {
     reason.strip_prefix("split ")?.split_once(", which moves ")?.0.parse().ok()
 }
 
-/// Another split than the given one that moves rows of a table from or to where a shard is, or
-/// may be.
+/// Returns a split, other than the given one, that moves rows of a table from or to a place that is or may be where
+/// the shard is.
 pub fn split_of_table(keyspace: &str, table: &str, at: &Shard, other_than: i64) -> Option<i64> {
     let splits: Vec<(i64, String, String)> = sql::read(
         &format!(

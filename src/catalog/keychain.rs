@@ -1,4 +1,4 @@
-//! `shardmaster.keychain`: credentials by alias, sealed.
+//! `shardmaster.keychain`: credentials by alias, encrypted.
 
 use super::caller::Caller;
 use crate::server::sql::{self, Row};
@@ -11,7 +11,7 @@ pub struct StoredCredential {
     pub sealed: Vec<u8>,
 }
 
-/// One for people: who has set it and when, and which shards use it.
+/// A credential as people see it: who has set it and when, and which shards use it.
 pub struct ListedCredential {
     pub credential: StoredCredential,
     pub set_by: String,
@@ -23,43 +23,44 @@ fn from_row(row: &Row<'_>) -> StoredCredential {
     StoredCredential { alias: row.value(1), kind: row.value(2), sealed: row.value(3) }
 }
 
-/// Its kind; it neither goes nor changes its kind before the transaction ends.
+/// Returns the kind of a credential. The credential is neither removed nor changes its kind before the transaction
+/// ends.
 pub fn lock_kind(alias: &str) -> Option<String> {
     let query = "SELECT auth_kind FROM shardmaster.keychain WHERE alias = $1 FOR SHARE";
     sql::write_returning(query, &[alias.into()], |row| row.value(1)).into_iter().next()
 }
 
-/// For a change, or its end.
+/// Locks a credential for a change or its removal.
 pub fn lock(alias: &str) -> Option<StoredCredential> {
     let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain WHERE alias = $1 FOR UPDATE";
     sql::write_returning(query, &[alias.into()], |row| from_row(&row)).into_iter().next()
 }
 
-/// Before the master keys are read for a change: while all are sealed anew none comes, goes or is
-/// changed, so that none is left sealed under a key that is taken away afterwards.
+/// Begins a change of credentials, before the master keys are read. While all credentials are encrypted anew, none is
+/// added, removed or changed, so none stays encrypted under a key that is removed afterwards.
 pub fn begin_change() {
     sql::write("LOCK TABLE shardmaster.keychain IN ROW EXCLUSIVE MODE", &[]);
 }
 
-/// Waits for whoever changes one, before the master keys are read.
+/// Begins a rotation, before the master keys are read: waits for sessions that change a credential.
 pub fn begin_rotation() {
     sql::write("LOCK TABLE shardmaster.keychain IN SHARE ROW EXCLUSIVE MODE", &[]);
 }
 
-/// How many there are by now, whatever the transaction sees.
+/// Counts the credentials as of now, whatever the transaction's snapshot sees.
 pub fn count_latest() -> usize {
     let query = "SELECT count(*) FROM shardmaster.keychain";
     let count = sql::read_latest(query, &[], |row| row.value::<i64>(1)).into_iter().next();
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
 }
 
-/// All, in the order of their aliases.
+/// Locks all credentials, in the order of their aliases.
 pub fn lock_all() -> Vec<StoredCredential> {
     let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain ORDER BY alias FOR UPDATE";
     sql::write_returning(query, &[], |row| from_row(&row))
 }
 
-/// One that there was not; false: by now there is, and what it is has to be looked at.
+/// Inserts a new credential. Returns false if one of this alias exists by now, which the caller must then read.
 pub fn insert(credential: &StoredCredential, caller: &Caller) -> bool {
     let query = "INSERT INTO shardmaster.keychain (alias, auth_kind, sealed, set_by) VALUES ($1, $2, $3, $4)
                  ON CONFLICT (alias) DO NOTHING RETURNING true";
@@ -68,7 +69,7 @@ pub fn insert(credential: &StoredCredential, caller: &Caller) -> bool {
         .any(|done: bool| done)
 }
 
-/// One that is locked.
+/// Replaces a credential that the caller has locked.
 pub fn replace(credential: &StoredCredential, caller: &Caller) {
     let query = "UPDATE shardmaster.keychain
                     SET auth_kind = $2, sealed = $3, set_by = $4, updated_at = clock_timestamp() WHERE alias = $1";
@@ -84,7 +85,7 @@ fn values<'a>(credential: &'a StoredCredential, caller: &'a Caller) -> [DatumWit
     ]
 }
 
-/// The same secret, sealed under another key.
+/// Stores the same secret encrypted under another key.
 pub fn seal_anew(alias: &str, sealed: Vec<u8>) {
     sql::write(
         "UPDATE shardmaster.keychain SET sealed = $2 WHERE alias = $1",
@@ -96,7 +97,7 @@ pub fn delete(alias: &str) {
     sql::write("DELETE FROM shardmaster.keychain WHERE alias = $1", &[alias.into()]);
 }
 
-/// One that is locked. Said again it is the same.
+/// Holds a credential that the caller has locked. Holding it again changes nothing.
 pub fn hold(alias: &str, held_for: &str, caller: &Caller) {
     sql::write(
         "INSERT INTO shardmaster.credential_hold (alias, held_for, held_by, holder, of_system)
@@ -105,7 +106,7 @@ pub fn hold(alias: &str, held_for: &str, caller: &Caller) {
     );
 }
 
-/// What the caller has said, or, for a superuser, anybody; false: nobody has.
+/// Removes the caller's hold, or, for a superuser, anybody's. Returns false if there is none.
 pub fn release(alias: &str, held_for: &str, caller: &Caller) -> bool {
     let query = "DELETE FROM shardmaster.credential_hold h USING pg_catalog.pg_control_system() s
                   WHERE h.alias = $1 AND h.held_for = $2
@@ -120,8 +121,8 @@ pub fn release(alias: &str, held_for: &str, caller: &Caller) -> bool {
     sql::write_returning(query, &args, |row| row.value(1)).into_iter().any(|done: bool| done)
 }
 
-/// For what it is held and by whom, the first of them, as of now: whoever asks has locked it. A catalog of 0.1.0, which is
-/// not updated yet, knows none.
+/// Returns the first hold of a credential that the caller has locked: for what and by whom it is held, as of now. A
+/// catalog of 0.1.0 that is not updated yet has no holds.
 pub fn hold_of(alias: &str) -> Option<(String, String)> {
     let there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.credential_hold') IS NOT NULL";
     sql::read_one(there, &[], |_| ())?;
@@ -134,7 +135,7 @@ pub fn hold_of(alias: &str) -> Option<(String, String)> {
     .next()
 }
 
-/// Nobody else says where the shards are that use it before the transaction ends.
+/// Locks the shards that use a credential: no other session changes their endpoints before the transaction ends.
 pub fn lock_shards_with(alias: &str) {
     sql::write(
         "SELECT FROM shardmaster.shard WHERE credential_alias = $1 AND kind = 'postgres' ORDER BY id FOR NO KEY UPDATE",
@@ -142,7 +143,7 @@ pub fn lock_shards_with(alias: &str) {
     );
 }
 
-/// Shards of kind "postgres" that use it, as of now: whoever asks has locked it.
+/// Returns the shards of kind "postgres" that use a credential that the caller has locked, as of now.
 pub fn shards_with(alias: &str) -> Vec<String> {
     sql::read_latest(
         "SELECT shard_key FROM shardmaster.shard WHERE credential_alias = $1 AND kind = 'postgres' ORDER BY shard_index",

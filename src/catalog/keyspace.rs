@@ -1,5 +1,5 @@
-//! Rows of `shardmaster.keyspace`. Whoever changes routing, plans a split or takes a
-//! shard away holds a keyspace's row lock: what is read under it holds until the commit.
+//! Rows of `shardmaster.keyspace`. A session that changes routing, plans a split or removes a shard holds a keyspace's
+//! row lock: what is read under it holds until the commit.
 
 use super::shard_decision;
 use crate::keys::key_type::KeyType;
@@ -8,14 +8,14 @@ use crate::server::sql::{self, Row};
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
 
-/// The keyspace that is there from the start.
+/// The keyspace that exists from the start.
 pub const DEFAULT: &str = "default";
 
-/// There is no keyspace of this name by which rows are routed.
+/// No keyspace of this name routes rows.
 #[derive(Debug)]
 pub enum UnknownKeyspace {
     Nothing(String),
-    /// It leads to keys of another one, which has the routes.
+    /// The name is a lookup index that leads to keys of another keyspace, which has the routes.
     Lookup {
         name: String,
         of: String,
@@ -50,7 +50,7 @@ impl Strategy {
 pub struct Keyspace {
     pub name: String,
     pub strategy: Strategy,
-    /// None while no table policy and no caller has said it: keys are taken as text.
+    /// `None` until a table policy or a caller sets it; keys are then taken as text.
     pub key_type: Option<KeyType>,
 }
 
@@ -84,15 +84,14 @@ pub fn find(name: &str) -> Result<Keyspace, UnknownKeyspace> {
     sql::read_one(&query, &[name.into()], |row| from_row(&row)).ok_or_else(|| unknown(name))
 }
 
-/// All of them, by their names.
+/// Returns all keyspaces, by their names.
 pub fn all() -> Vec<Keyspace> {
     let query = format!("SELECT {COLUMNS} FROM shardmaster.keyspace ORDER BY name");
     sql::read(&query, &[], |row| from_row(&row))
 }
 
-/// Takes the lock first, then reads. The row is also written, once in a transaction: a
-/// REPEATABLE READ transaction that comes later gets 40001 instead of acting on what it
-/// saw before.
+/// Takes the lock first, then reads. It also writes the row, once in a transaction: a later REPEATABLE READ
+/// transaction gets 40001 instead of acting on what it saw before.
 pub fn lock(name: &str) -> Result<LockedKeyspace, UnknownKeyspace> {
     let query = format!(
         "SELECT {COLUMNS}, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
@@ -111,8 +110,8 @@ pub fn lock(name: &str) -> Result<LockedKeyspace, UnknownKeyspace> {
     Ok(LockedKeyspace(keyspace))
 }
 
-/// Locks every keyspace, in the order of their names: for what no routing change and no
-/// new plan may cross.
+/// Locks every keyspace, in the order of their names, for changes that must not overlap with a routing change or a new
+/// plan.
 pub fn lock_all() -> Result<(), UnknownKeyspace> {
     let names = sql::write_returning(
         "SELECT name FROM shardmaster.keyspace ORDER BY name FOR NO KEY UPDATE",
@@ -122,14 +121,15 @@ pub fn lock_all() -> Result<(), UnknownKeyspace> {
     names.iter().try_for_each(|name| lock(name).map(|_| ()))
 }
 
-/// When it was made, in microseconds since 1970; None: a catalog that is not updated yet does not know it.
+/// Returns when the keyspace was made, in microseconds since 1970, or None if the catalog is not updated yet and does
+/// not record it.
 pub fn made(name: &str) -> Option<i64> {
     let query = "SELECT (extract(epoch FROM (pg_catalog.to_jsonb(k) ->> 'created_at')::timestamptz) * 1000000)::bigint
                    FROM shardmaster.keyspace k WHERE name = $1";
     sql::read_one(query, &[name.into()], |row| row.get(1)).flatten()
 }
 
-/// The routing version; 0 before the first change.
+/// Returns the routing version; 0 before the first change.
 pub fn version(name: &str) -> i64 {
     sql::read_one(
         "SELECT version FROM shardmaster.routing_version WHERE keyspace = $1 ORDER BY version DESC LIMIT 1",
@@ -139,7 +139,7 @@ pub fn version(name: &str) -> i64 {
     .unwrap_or(0)
 }
 
-/// The same as committed by now.
+/// Returns the routing version as committed by now, whatever the transaction's snapshot sees.
 pub fn latest_version(name: &str) -> i64 {
     sql::read_latest(
         "SELECT max(version) FROM shardmaster.routing_version WHERE keyspace = $1",
@@ -152,7 +152,7 @@ pub fn latest_version(name: &str) -> i64 {
     .unwrap_or(0)
 }
 
-/// Adds a keyspace; false: there is one of this name.
+/// Adds a keyspace. Returns false if one of this name exists.
 pub fn insert(name: &str, key_type: KeyType, strategy: Strategy) -> bool {
     let buckets = strategy.buckets().and_then(|buckets| i32::try_from(buckets.get()).ok());
     sql::write_returning(
@@ -183,9 +183,9 @@ pub fn delete(keyspace: &LockedKeyspace) {
     }
 }
 
-/// Whether any split, also one long finished, belongs to the keyspace.
+/// Whether any split belongs to the keyspace, including one long finished.
 pub fn has_splits(keyspace: &LockedKeyspace) -> bool {
-    // What was taken over from shards is told to them with later ones, of a keyspace as it is.
+    // Decisions that were adopted from shards are reported to them with later ones, and name the keyspace as it is.
     let adopted = if shard_decision::is_here() {
         "SELECT 1 FROM shardmaster.adopted_decision WHERE keyspace = $1 AND NOT routes_kept"
     } else {

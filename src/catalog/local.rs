@@ -5,7 +5,7 @@ use crate::server::txn::in_one;
 use pgrx::error;
 use pgrx::pg_sys::Oid;
 
-/// The owner of the extension: the mover's role on this very database.
+/// Returns the owner of the extension, which is the mover's role in this very database.
 pub fn owner() -> String {
     in_transaction(
         "SELECT r.rolname::text FROM pg_extension e JOIN pg_roles r ON r.oid = e.extowner
@@ -13,7 +13,7 @@ pub fn owner() -> String {
     )
 }
 
-/// The same by its number, in a transaction.
+/// Returns the number of the extension's owner. The caller is in a transaction.
 pub fn owner_id() -> Oid {
     let query =
         "SELECT extowner FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'shardmaster'";
@@ -27,13 +27,13 @@ pub fn has_schema(schema: &str) -> bool {
     sql::read_one(query, &[schema.into()], |_| ()).is_some()
 }
 
-/// Read in the caller's transaction, or in one of its own when there is none.
+/// Reads in the caller's transaction, or in one of its own if there is none.
 fn in_transaction(query: &str) -> String {
     in_one(|| sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default())
 }
 
-/// What has a name in a schema, of any database: the words for it, empty for a table, and whether it
-/// has a column; $3 NULL: whatever its columns are.
+/// SQL query for a relation in a schema, in any database: its kind in words, empty for a table, and whether it has a
+/// column. If $3 is NULL, columns do not matter.
 pub const RELATION: &str = "SELECT CASE c.relkind WHEN 'r' THEN '' WHEN 'p' THEN '' WHEN 'v' THEN 'a view'
                 WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence'
                 ELSE 'no table' END,
@@ -43,7 +43,7 @@ pub const RELATION: &str = "SELECT CASE c.relkind WHEN 'r' THEN '' WHEN 'p' THEN
   FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
  WHERE n.nspname = $1::text AND c.relname = $2::text";
 
-/// The same of this database.
+/// Reads a relation of this database: its kind in words, empty for a table, and whether it has the column.
 pub fn relation(schema: &str, name: &str, column: Option<&str>) -> Option<(String, String)> {
     sql::read_one(RELATION, &[schema.into(), name.into(), column.into()], |row| (row.value(1), row.value(2)))
 }

@@ -1,4 +1,4 @@
-//! `shardmaster.shard_login`: as whom a role of the master is connected to the shards.
+//! `shardmaster.shard_login`: the user that a role of the master is connected to the shards as.
 
 use super::caller::Caller;
 use super::shard::Shard;
@@ -6,7 +6,7 @@ use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::TimestampWithTimeZone;
 
-/// How one role proves on one shard who it is.
+/// How one role authenticates on one shard.
 #[derive(Debug, Clone)]
 pub struct Login {
     pub username: String,
@@ -20,11 +20,11 @@ pub struct LoginCredential {
     pub sealed: Vec<u8>,
 }
 
-/// One for people.
+/// A login as people see it.
 pub struct ListedLogin {
-    /// By its name; by its number where it is gone.
+    /// The role's name, or its number if the role no longer exists.
     pub role: String,
-    /// None: all shards for which nothing else is said.
+    /// `None` if it is for all shards that have no login of their own.
     pub shard: Option<String>,
     pub username: String,
     pub credential_alias: Option<String>,
@@ -38,7 +38,7 @@ pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
     })
 }
 
-/// Roles with a login whose rights the caller has: itself alone, where it has one.
+/// Returns the roles with a login whose rights the caller has: only the caller itself, if it has a login.
 pub fn roles_of(caller: &Caller) -> Vec<(pg_sys::Oid, String)> {
     sql::read_latest(
         "WITH known AS (SELECT DISTINCT l.role::oid AS role FROM shardmaster.shard_login l)
@@ -51,7 +51,7 @@ pub fn roles_of(caller: &Caller) -> Vec<(pg_sys::Oid, String)> {
     )
 }
 
-/// What is said for the shard, or else for all.
+/// Returns the login for the shard, or else the one for all shards.
 pub fn of(role: pg_sys::Oid, shard: &Shard) -> Option<Login> {
     sql::read_latest(
         "SELECT l.username, k.alias, k.auth_kind, k.sealed
@@ -89,7 +89,7 @@ pub fn set(role: pg_sys::Oid, shard: Option<&Shard>, username: &str, alias: Opti
     );
 }
 
-/// False: there was none. A role that is gone is named by its number.
+/// Deletes a login. Returns false if there was none. A role that no longer exists is named by its number.
 pub fn delete(role: &str, shard: Option<&Shard>) -> bool {
     sql::write(
         "DELETE FROM shardmaster.shard_login

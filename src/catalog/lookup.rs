@@ -1,5 +1,5 @@
-//! Rows of `shardmaster.lookup`, `lookup_shard`, `lookup_removal` and `lookup_assigned`: which lookup indexes there are, and how far
-//! each is with each shard. Their pairs are in `lookup_entry.rs`.
+//! Rows of `shardmaster.lookup`, `lookup_shard`, `lookup_removal` and `lookup_assigned`: the lookup indexes, and the
+//! progress of each with each shard. Their pairs are in `lookup_entry.rs`.
 
 use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
@@ -11,19 +11,19 @@ use crate::keys::key_type::KeyType;
 use crate::server::sql::{self, Row};
 use std::collections::BTreeSet;
 
-/// As SQL calls the strategy of such a keyspace.
+/// The SQL name of the strategy of such a keyspace.
 pub const STRATEGY: &str = "lookup";
 
-/// Where the keys of a lookup index are.
+/// The table and columns that a lookup index reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupSource {
-    /// As the table policy has it.
+    /// The name in the table policy.
     pub table_name: String,
     pub table: TableName,
     pub column: String,
     /// The column of the owners.
     pub shard_by: String,
-    /// By which shards know it.
+    /// The token by which shards know the source.
     pub token: String,
 }
 
@@ -36,7 +36,7 @@ pub struct Lookup {
     pub owner_type: KeyType,
     pub epoch: i64,
     pub swept: i64,
-    /// None: no table was added yet.
+    /// `None` if no table was added yet.
     pub source: Option<LookupSource>,
 }
 
@@ -73,18 +73,18 @@ pub fn find(name: &str) -> Option<Lookup> {
     sql::read_one(&format!("{QUERY} WHERE l.name = $1"), &[name.into()], |row| from_row(&row))
 }
 
-/// The keyspace that it is of; None: there is no lookup index of this name.
+/// Returns the keyspace of a lookup index, or None if there is no lookup index of this name.
 pub fn of(name: &str) -> Option<String> {
     let query = "SELECT of_keyspace FROM shardmaster.lookup WHERE name = $1";
     sql::read_one(query, &[name.into()], |row| row.value(1))
 }
 
-/// All of them, by their names.
+/// Returns all lookup indexes, by their names.
 pub fn all() -> Vec<Lookup> {
     sql::read_again(&format!("{QUERY} ORDER BY l.name"), &[], |row| from_row(&row))
 }
 
-/// Those of a keyspace; of one of its tables, if that is said.
+/// Returns the lookup indexes of a keyspace, or only those of `table` if it is given.
 pub fn of_keyspace(keyspace: &str, table: Option<&str>) -> Vec<String> {
     sql::read(
         "SELECT name FROM shardmaster.lookup WHERE of_keyspace = $1 AND ($2 IS NULL OR table_name = $2) ORDER BY name",
@@ -93,7 +93,7 @@ pub fn of_keyspace(keyspace: &str, table: Option<&str>) -> Vec<String> {
     )
 }
 
-/// Whoever names a keyspace waits for others who do, so that no two have one name.
+/// Waits for other sessions that name a keyspace, so that no two get one name.
 pub fn lock_names() {
     sql::write("LOCK TABLE shardmaster.lookup IN SHARE ROW EXCLUSIVE MODE", &[]);
 }
@@ -117,10 +117,10 @@ pub fn set_source(name: &str, table: &TableName, column: &str, caller: &Caller) 
     );
 }
 
-/// Forgets the table and all that was found in it; what is on shards is to be removed.
+/// Forgets the table and all that was found in it. What is on shards must be removed separately.
 pub fn forget_source(name: &str) {
     for query in [
-        // Whoever is about to write down what it has found is waited for.
+        // This waits for workers that are about to record what they have found.
         "SELECT FROM shardmaster.lookup WHERE name = $1 FOR UPDATE",
         "INSERT INTO shardmaster.lookup_removal (token, lookup, shard_key)
          SELECT l.token, l.name, s.shard_key FROM shardmaster.lookup l JOIN shardmaster.lookup_shard s ON s.lookup = l.name
@@ -135,7 +135,7 @@ pub fn forget_source(name: &str) {
     }
 }
 
-/// Splits under way that compute a column, or leave it out.
+/// Returns a running split that computes one of the columns, or leaves it out.
 pub fn split_that_maps(keyspace: &str, table: &str, columns: [&str; 2]) -> Option<i64> {
     sql::read_one(
         &format!(
@@ -148,7 +148,8 @@ pub fn split_that_maps(keyspace: &str, table: &str, columns: [&str; 2]) -> Optio
     )
 }
 
-/// The lookup index that goes by a column of a split's table. None is given one before the transaction ends.
+/// Returns the lookup index that uses a column of a split's table. No lookup index is added before the transaction
+/// ends.
 pub fn by_column(split: i64, table: &str, column: &str) -> Option<String> {
     sql::write("LOCK TABLE shardmaster.lookup IN SHARE MODE", &[]);
     sql::read_one(
@@ -161,7 +162,7 @@ pub fn by_column(split: i64, table: &str, column: &str) -> Option<String> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupState {
-    /// Nobody has looked there yet.
+    /// The shard was not read yet.
     New,
     Filling,
     Filled,
@@ -185,7 +186,7 @@ impl LookupState {
     }
 }
 
-/// How far a lookup index is with a shard.
+/// The progress of a lookup index with a shard.
 #[derive(Debug, Clone)]
 pub struct LookupProgress {
     pub shard_key: String,
@@ -195,7 +196,7 @@ pub struct LookupProgress {
     pub shape: Option<String>,
 }
 
-/// Whether a shard takes part without a row.
+/// Whether a shard that takes part has no row.
 pub fn lacks_shards(lookup: &str) -> bool {
     sql::read_one(
         "SELECT true FROM shardmaster.shard s
@@ -207,7 +208,7 @@ pub fn lacks_shards(lookup: &str) -> bool {
     .is_some()
 }
 
-/// A row for each shard that takes part, made where it is missing.
+/// Adds the missing rows: one for each shard that takes part.
 pub fn add_shards(lookup: &str) {
     sql::write(
         "INSERT INTO shardmaster.lookup_shard (lookup, shard_key)
@@ -219,12 +220,12 @@ pub fn add_shards(lookup: &str) {
     );
 }
 
-/// How far it is with all shards that take part.
+/// Returns the progress with all shards that take part.
 pub fn progress(lookup: &str) -> Vec<LookupProgress> {
     read_progress(lookup, None)
 }
 
-/// The same of one shard.
+/// Returns the progress with one shard, or None if it has no row.
 pub fn progress_of(lookup: &str, shard_key: &str) -> Option<LookupProgress> {
     read_progress(lookup, Some(shard_key)).into_iter().next()
 }
@@ -245,7 +246,7 @@ fn read_progress(lookup: &str, shard_key: Option<&str>) -> Vec<LookupProgress> {
     )
 }
 
-/// Shards that have these entries by now are looked through anew.
+/// Marks the shards that have these entries by now to be read anew.
 pub fn fill_again(lookup: &Lookup, entries: &[String]) {
     sql::write(
         "UPDATE shardmaster.lookup_shard s SET state = 'new'
@@ -256,7 +257,7 @@ pub fn fill_again(lookup: &Lookup, entries: &[String]) {
     );
 }
 
-/// These shards are looked through anew.
+/// Marks these shards to be read anew.
 pub fn look_anew(lookup: &Lookup, shards: &BTreeSet<String>) {
     let shards: Vec<String> = shards.iter().cloned().collect();
     sql::write(
@@ -265,7 +266,8 @@ pub fn look_anew(lookup: &Lookup, shards: &BTreeSet<String>) {
     );
 }
 
-/// Writes down how far it is. False: the lookup index, or its table, is no more, and nothing is to be done for it.
+/// Stores the progress. Returns false if the lookup index, or its table, no longer exists, so that nothing is left to
+/// do for it.
 pub fn store(lookup: &Lookup, progress: &LookupProgress) -> bool {
     let Some(source) = &lookup.source else { return false };
     sql::write(
@@ -284,7 +286,8 @@ pub fn store(lookup: &Lookup, progress: &LookupProgress) -> bool {
     ) == 1
 }
 
-/// Nobody changes or drops the lookup index before the transaction ends; false: it, or its table, is another one by now.
+/// Locks the lookup index: no other session changes or drops it before the transaction ends. Returns false if it, or
+/// its table, is another one by now.
 pub fn hold(lookup: &Lookup) -> bool {
     let Some(source) = &lookup.source else { return false };
     sql::write(
@@ -293,7 +296,7 @@ pub fn hold(lookup: &Lookup) -> bool {
     ) == 1
 }
 
-/// Changes of a shard may have been missed: every pair that there is by now is to be looked at again.
+/// Begins a new epoch, since changes of a shard may have been missed: every existing pair must be checked again.
 pub fn next_epoch_if_any(lookup: &Lookup) {
     sql::write(
         "UPDATE shardmaster.lookup l SET epoch = epoch + 1, swept = CASE WHEN p.is_there THEN swept ELSE epoch + 1 END
@@ -309,9 +312,10 @@ pub fn swept(lookup: &Lookup, epoch: i64) {
     );
 }
 
-/// What was found at the last look: entries that wait, the age of the oldest in seconds, and what it waits for.
+/// Records what the last read found: the number of waiting entries, the age of the oldest in seconds, and what the
+/// index waits for.
 pub fn report(lookup: &str, shard_key: &str, (waiting, lag_seconds): (i64, f64), waits_for: Option<&str>) {
-    // A look that shows nothing new writes nothing.
+    // A read that shows nothing new writes nothing.
     sql::write(
         "UPDATE shardmaster.lookup_shard SET waiting = $3, lag = make_interval(secs => $4), looked_at = clock_timestamp(),
                 error_code = NULL, error_message = $5
@@ -327,7 +331,7 @@ fn said(error: &Failure) -> String {
     error.hint.map_or(error.message.clone(), |hint| format!("{}. {hint}", error.message))
 }
 
-/// The same of one that cannot be asked: what it had is as it was.
+/// Records the error of a shard that cannot be asked. Its earlier figures stay.
 pub fn report_failure(lookup: &str, shard_key: &str, error: &Failure) {
     sql::write(
         "UPDATE shardmaster.lookup_shard SET error_code = $3, error_message = $4
@@ -347,23 +351,23 @@ pub fn ever_routed(keyspace: &str, shard_key: &str) -> bool {
     .is_some()
 }
 
-/// A shard that keys are routed to and whose rows were not all looked at yet.
+/// Returns a shard that keys are routed to and whose rows were not all read yet.
 pub fn not_filled(lookup: &str) -> Option<String> {
     not_filled_but(lookup, None, i64::MAX)
 }
 
-/// The same; what is still to be looked at of an entry does not count, nor what was assigned after the last one.
+/// Like `not_filled`, but leaves out unread rows of `entry` and of entries that were assigned after the number `last`.
 pub fn not_filled_but(lookup: &str, entry: Option<&str>, last: i64) -> Option<String> {
     shard_not_filled(lookup).or_else(|| shard_of_assigned(lookup, entry, last))
 }
 
-/// What was assigned last and is still to be looked at; 0: nothing.
+/// Returns the number of the last assigned entry that is still to be read, or 0 if there is none.
 pub fn last_assigned(lookup: &str) -> i64 {
     let query = "SELECT id FROM shardmaster.lookup_assigned WHERE lookup = $1 ORDER BY id DESC LIMIT 1";
     sql::read_one(query, &[lookup.into()], |row| row.value(1)).unwrap_or(0)
 }
 
-/// Where rows of keys that were assigned are still to be looked at.
+/// Returns a shard where rows of assigned keys are still to be read.
 pub fn shard_of_assigned(lookup: &str, but: Option<&str>, last: i64) -> Option<String> {
     sql::read_one(
         "SELECT e.read_shard
@@ -389,7 +393,7 @@ fn shard_not_filled(lookup: &str) -> Option<String> {
     )
 }
 
-/// Something that is left of lookup indexes that are no more.
+/// Something that is left on shards of lookup indexes that no longer exist.
 pub struct Removal {
     pub token: String,
     pub lookup: String,
@@ -424,7 +428,7 @@ pub fn not_removed(removal: &Removal, error: &Failure) {
     );
 }
 
-/// Whether a lookup index of this master is known by a token.
+/// Whether the token is that of a lookup index of this master.
 pub fn is_known(token: &str) -> bool {
     let query = "SELECT true FROM shardmaster.lookup WHERE token::text = $1";
     sql::read_one(query, &[token.into()], |_| ()).is_some()
@@ -441,7 +445,7 @@ pub fn has_work() -> bool {
     .is_some()
 }
 
-/// Entries that were assigned, the oldest first.
+/// Returns entries that were assigned, the oldest first.
 pub fn assigned(lookup: &str, most: i64) -> Vec<(i64, String)> {
     sql::read(
         "SELECT id, entry FROM shardmaster.lookup_assigned WHERE lookup = $1 ORDER BY id LIMIT $2",
@@ -464,9 +468,9 @@ pub struct ShownLookup {
     pub state: Option<String>,
     pub waiting: Option<i64>,
     pub lag_seconds: Option<f64>,
-    /// What it waits for.
+    /// What the lookup index waits for.
     pub error: Option<String>,
-    /// It is none that is a part of its work.
+    /// The error is not an expected part of its work.
     pub is_failing: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Rows of `shardmaster.lookup_entry` and `lookup_conflict`: pairs of keys and owners. The first owner of a key has it; what
-//! others have is kept beside it, and takes its place when it goes.
+//! Rows of `shardmaster.lookup_entry` and `lookup_conflict`: pairs of keys and owners. The first owner of a key has
+//! it; pairs of other owners are kept as conflicts, and take its place when it goes.
 
 use super::lookup::Lookup;
 use crate::server::sql::{self, Prepared};
@@ -30,11 +30,11 @@ pub struct KnownKey {
     pub of: String,
     pub key_type: String,
     pub owner: Option<String>,
-    /// It has a row, and is not claimed alone.
+    /// The key has a row; it is not only claimed.
     pub has_row: bool,
 }
 
-/// None: there is no lookup index of this name.
+/// Returns what the lookup index knows of a key. Returns None if there is no lookup index of this name.
 pub fn owner(lookup: &str, key: &str) -> Option<KnownKey> {
     let known = sql::read_prepared(&OWNER, &[lookup.into(), key.into()], |row| KnownKey {
         of: row.value(1),
@@ -49,8 +49,8 @@ fn columns(pairs: &[&LookupPair]) -> (Vec<String>, Vec<String>) {
     pairs.iter().map(|pair| (pair.key.clone(), pair.owner.clone())).unzip()
 }
 
-/// These have a row. Of one key several may have. What is known already costs nothing; a claim is fulfilled, but not one that
-/// was made beside the row.
+/// Records that these pairs have a row. Several owners may have a row of one key. A pair that is known already costs
+/// nothing. A claim is fulfilled, unless it was made although the row existed.
 pub fn set(lookup: &Lookup, pairs: &BTreeSet<&LookupPair>) {
     let mut left: Vec<&LookupPair> = pairs.iter().copied().collect();
     while !left.is_empty() {
@@ -84,8 +84,8 @@ fn set_distinct(lookup: &Lookup, pairs: &[&LookupPair]) {
     );
 }
 
-/// These had no row when their shards were asked, which was not before `asked`. What is claimed, and has had none yet or was claimed
-/// beside it, stays until its shard is asked after the lease's end.
+/// Records that these pairs had no row when their shards were asked, which was not before `asked`. A claim that has
+/// had no row yet, or was made although a row existed, stays until its shard is asked after the lease's end.
 pub fn unset(lookup: &Lookup, pairs: &[&LookupPair], asked: TimestampWithTimeZone) {
     if pairs.is_empty() {
         return;
@@ -113,8 +113,9 @@ pub fn unset(lookup: &Lookup, pairs: &[&LookupPair], asked: TimestampWithTimeZon
     promote(name, gone);
 }
 
-/// Claims whose leases have ended and for which no row is known, from behind a key on. They are their owners' until the owner's
-/// shard has been asked: a row may have been committed within the lease that nobody has seen.
+/// Returns claims whose leases have ended and for which no row is known, from behind a key on. They remain their
+/// owners' until the owner's shard has been asked: a row that no worker has seen may have been committed within the
+/// lease.
 pub fn ended_claims(lookup: &str, after: Option<&str>, most: i64) -> Vec<LookupPair> {
     sql::read(
         "SELECT e.key, e.owner FROM shardmaster.lookup_entry e
@@ -125,7 +126,7 @@ pub fn ended_claims(lookup: &str, after: Option<&str>, most: i64) -> Vec<LookupP
     )
 }
 
-/// Keys that nobody has any more go to who has had them next.
+/// Gives keys that no owner has any more to the next owner in their conflicts.
 fn promote(lookup: &str, keys: Vec<String>) {
     if keys.is_empty() {
         return;
@@ -144,7 +145,7 @@ fn promote(lookup: &str, keys: Vec<String>) {
     );
 }
 
-/// Keys of an owner, from behind a key on; those that were claimed alone, and those in conflicts, too.
+/// Returns keys of an owner, from behind a key on, including those that are only claimed and those in conflicts.
 pub fn of_owner(lookup: &str, owner: &str, after: Option<&str>, most: i64) -> Vec<String> {
     sql::read(
         "SELECT p.key FROM (
@@ -161,7 +162,7 @@ pub fn of_owner(lookup: &str, owner: &str, after: Option<&str>, most: i64) -> Ve
     )
 }
 
-/// Pairs that nobody has looked at since an epoch began, from behind a pair on.
+/// Returns pairs that were not checked since the epoch began, from behind a pair on.
 pub fn older(lookup: &Lookup, after: Option<&LookupPair>, most: i64) -> Vec<LookupPair> {
     let (key, owner) = after.map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
     sql::read(
@@ -179,7 +180,7 @@ pub fn older(lookup: &Lookup, after: Option<&LookupPair>, most: i64) -> Vec<Look
     )
 }
 
-/// Pairs that stay as they are in this epoch: claims without a row.
+/// Marks pairs as checked that stay as they are in this epoch: claims without a row.
 pub fn looked_at(lookup: &Lookup, pairs: &[&LookupPair]) {
     let (keys, owners) = columns(pairs);
     sql::write(
@@ -189,9 +190,9 @@ pub fn looked_at(lookup: &Lookup, pairs: &[&LookupPair]) {
     );
 }
 
-/// Claims a key for an owner; until when. None: its row is there already, as of the last look; the claim is kept beside it
-/// all the same, since the row may have gone since. Where another owner has a row, which waits for the end of a claim, none is
-/// made or prolonged.
+/// Claims a key for an owner and returns the end of the lease. Returns None if its row existed at the last read; the
+/// claim is kept all the same, since the row may be gone since. If another owner has a row, which waits for the end of
+/// a claim, no claim is made or prolonged.
 pub fn claim(
     lookup: &Lookup,
     pair: &LookupPair,
@@ -221,9 +222,9 @@ pub fn claim(
 
 /// Why a key cannot be claimed.
 pub enum ClaimRefusal {
-    /// It is another owner's.
+    /// The key is another owner's.
     Owned,
-    /// This owner's lease has ended, and his shard has not been asked for the row since.
+    /// This owner's lease has ended, and its shard has not been asked for the row since.
     Ended { owner: String },
 }
 
@@ -237,7 +238,7 @@ fn taken(lookup: &Lookup, pair: &LookupPair) -> ClaimRefusal {
     ended.into_iter().next().map_or(ClaimRefusal::Owned, |owner| ClaimRefusal::Ended { owner })
 }
 
-/// A key that more than one owner has: an owner that does not have it in routing, and who has.
+/// A key that more than one owner has: an owner that does not have it in routing, and the owner that does.
 pub struct Conflict {
     pub key: String,
     pub owner: String,

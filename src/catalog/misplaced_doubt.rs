@@ -1,5 +1,5 @@
-//! `shardmaster.misplaced_doubt`: rows that are about to be at the right shard, until the master knows that they are gone from
-//! the wrong one.
+//! `shardmaster.misplaced_doubt`: rows that are about to be on the right shard, until the master knows that they are
+//! gone from the wrong one.
 
 use crate::remote::transaction::Transaction;
 use crate::server::sql;
@@ -7,18 +7,18 @@ use crate::server::sql;
 /// One batch of rows, on both shards.
 #[derive(Clone, Debug)]
 pub struct DoubtedBatch {
-    /// The transaction by which they come.
+    /// The transaction that inserts them on the right shard.
     pub arrived: Transaction,
-    /// And that by which they leave; None: nothing of it could be asked after a crash.
+    /// The transaction that deletes them on the wrong shard, or `None` if nothing of it could be asked after a crash.
     pub left: Option<Transaction>,
 }
 
 pub struct MoveDoubt {
     pub run: i64,
     pub way: DoubtedBatch,
-    /// That the run had, of those that belong there.
+    /// The keys of the run that are routed to the right shard.
     pub keys: Vec<String>,
-    /// How many rows of each.
+    /// The number of rows of each table.
     pub tables: Vec<(String, u64)>,
 }
 
@@ -51,7 +51,7 @@ fn of_texts(texts: Vec<String>) -> Option<Transaction> {
     Some(Transaction { xid, system_identifier, timeline, flushed })
 }
 
-/// Of runs that took rows from one shard to another, whatever has become of them.
+/// Returns the doubts of runs that took rows from one shard to another, whatever became of the runs.
 pub fn between(keyspace: &str, shard: &str, routed_to: &str) -> Vec<MoveDoubt> {
     sql::read(
         "SELECT d.run_id, d.xid, min(d.system_identifier), min(d.timeline), min(d.flushed),
@@ -79,12 +79,12 @@ pub fn between(keyspace: &str, shard: &str, routed_to: &str) -> Vec<MoveDoubt> {
     )
 }
 
-/// All of a run; how many there were.
+/// Removes all doubts of a run and returns how many there were.
 pub fn forget(run: i64) -> usize {
     sql::write("DELETE FROM shardmaster.misplaced_doubt WHERE run_id = $1", &[run.into()])
 }
 
-/// By a run that has deleted all rows of its keys and tables at the wrong shard.
+/// Removes the doubts of runs that a run settles by having deleted all rows of its keys and tables on the wrong shard.
 pub fn forget_deleted(run: i64, tables: &[String]) {
     sql::write(
         "DELETE FROM shardmaster.misplaced_doubt d USING shardmaster.misplaced_run o, shardmaster.misplaced_run r

@@ -1,5 +1,5 @@
-//! `shardmaster.misplaced_run` and what belongs to it: rows on the wrong shard that are moved or deleted, and the keys that
-//! are held meanwhile.
+//! `shardmaster.misplaced_run` and the tables that belong to it: rows on the wrong shard that are moved or deleted,
+//! and the keys that are held meanwhile.
 
 use super::execution::ShardBackend;
 use crate::error::{Failure, SqlState};
@@ -15,9 +15,9 @@ pub enum Action {
 /// Which rows of the keys are deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deletes {
-    /// All of them, if the right shard has a row of each one's primary key and shard-by value.
+    /// All of them, if the right shard has a row with the primary key and shard-by value of each.
     OnBoth,
-    /// Those alone whose primary key the right shard has with other content.
+    /// Only those whose primary key the right shard has with other content.
     Conflicting,
     /// All of them, whatever other shards have.
     All,
@@ -44,7 +44,7 @@ impl Action {
         }
     }
 
-    /// Both shards are asked for the rows.
+    /// Whether both shards are asked for the rows.
     pub fn compares(self) -> bool {
         match self {
             Action::Move | Action::Delete(Deletes::OnBoth | Deletes::Conflicting) => true,
@@ -53,12 +53,12 @@ impl Action {
     }
 }
 
-/// How one ends; none begins again.
+/// How a run ends. An ended run does not begin again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunEnd {
     Done,
     Failed,
-    /// Its session was gone, and another one has taken its place.
+    /// The session of the run was gone, and another one has taken its place.
     Interrupted,
     Abandoned,
 }
@@ -78,12 +78,12 @@ impl RunEnd {
 #[derive(Clone, Debug)]
 pub struct RunKey {
     pub key: String,
-    /// None: it is in no range.
+    /// `None` if the key is in no range.
     pub entry: Option<String>,
     pub routed_to: Option<String>,
 }
 
-/// One table of one of them, for people.
+/// One table of a run, as people see it.
 pub struct ListedRun {
     pub run: i64,
     pub action: String,
@@ -101,7 +101,7 @@ pub struct ListedRun {
     pub changed_at: TimestampWithTimeZone,
 }
 
-/// Under the keyspace's lock: from its commit on it holds the keys.
+/// Inserts a run, under the keyspace's lock. The run holds the keys from the commit on.
 pub fn insert(action: Action, keyspace: &str, shard: &str, keys: &[RunKey], started_by: &str) -> i64 {
     let id = sql::write_returning(
         "INSERT INTO shardmaster.misplaced_run (action, keyspace, shard, started_by) VALUES ($1, $2, $3, $4) RETURNING id",
@@ -121,9 +121,9 @@ pub fn insert(action: Action, keyspace: &str, shard: &str, keys: &[RunKey], star
     id
 }
 
-/// Those that hold one of the entries, or, `or_all`, all of the keyspace.
+/// Returns the runs that hold one of the entries, or, with `or_all`, the whole keyspace.
 pub fn of_entries(keyspace: &str, entries: &[String], or_all: bool) -> Vec<(i64, String)> {
-    // Millions of keys are not handed over where there is nobody who could hold one.
+    // This avoids sending millions of keys where no run could hold one.
     if of_keyspace(keyspace).is_none() {
         return Vec::new();
     }
@@ -136,7 +136,7 @@ pub fn of_entries(keyspace: &str, entries: &[String], or_all: bool) -> Vec<(i64,
     )
 }
 
-/// All entries that are held; None among them: all of the keyspace is.
+/// Returns all entries that are held. A None among them means that the whole keyspace is held.
 pub fn held_entries(keyspace: &str) -> Vec<Option<String>> {
     sql::read(
         "SELECT k.entry FROM shardmaster.misplaced_run r JOIN shardmaster.misplaced_key k ON k.run_id = r.id
@@ -154,7 +154,7 @@ pub fn of_keyspace(keyspace: &str) -> Option<i64> {
     )
 }
 
-/// That takes rows from the shard or brings some there, as committed by now.
+/// Returns a run that takes rows from the shard or brings rows there, as committed by now.
 pub fn of_shard(shard: &str) -> Option<i64> {
     sql::read_latest(
         "SELECT r.id FROM shardmaster.misplaced_run r
@@ -168,7 +168,7 @@ pub fn of_shard(shard: &str) -> Option<i64> {
     .next()
 }
 
-/// Another one than the given that holds entries of it: of a session that is gone.
+/// Returns other runs that hold entries of this one: their sessions are gone.
 pub fn before(id: i64) -> Vec<i64> {
     sql::read(
         "SELECT o.id FROM shardmaster.misplaced_run r
@@ -209,7 +209,7 @@ pub fn works_by(id: i64, shard: &str, backend: &ShardBackend) {
     );
 }
 
-/// Sessions that may be left, by shard.
+/// Returns sessions that may be left, by shard.
 pub fn sessions(id: i64) -> Vec<(String, ShardBackend)> {
     sql::read(
         "SELECT shard, username, pid, backend_start FROM shardmaster.misplaced_session WHERE run_id = $1 ORDER BY shard",
@@ -227,7 +227,7 @@ pub fn count(id: i64, table: &str, moved: u64, deleted: u64) {
     );
 }
 
-/// Its keys are free again. False: it has ended before.
+/// Ends a run, so that its keys are free again. Returns false if it has ended before.
 pub fn ends(id: i64, end: RunEnd, why: Option<&Failure>) -> bool {
     let why = why.map(Failure::cleaned);
     sql::write(

@@ -1,15 +1,14 @@
-//! Names that users choose: of shards, kinds, keyspaces. They end up in code on the shards,
-//! in configurations of gateways and in headers, so they hold nothing that means something
-//! there, whoever quotes them.
+//! Names that users choose: of shards, kinds, keyspaces. They appear in code on the shards, in configurations of
+//! gateways and in headers, so they contain no character with a meaning there, however they are quoted.
 
-/// Longest name, in bytes: as the server's own.
+/// Longest name, in bytes, as for the server's own names.
 const MAX_BYTES: usize = 63;
 
-/// Beside control characters. Braces, dollars, backslashes and backquotes begin something in
-/// templates, in quotes of functions, in strings and in shells.
+/// Forbidden besides control characters. Braces, dollars, backslashes and backquotes have a meaning in templates, in
+/// quotes of functions, in strings and in shells.
 const FORBIDDEN: &[char] = &['{', '}', '$', '\\', '`'];
 
-/// What is wrong with a name.
+/// Returns what is wrong with a name, or None if it is valid.
 pub fn problem(name: &str) -> Option<String> {
     if name.is_empty() {
         return Some("it is empty".into());
@@ -31,8 +30,8 @@ fn forbidden(text: &str) -> Option<char> {
 /// Longest address, in bytes.
 const MAX_URI_BYTES: usize = 2_048;
 
-/// What is wrong with the address of a shard that nothing connects to. It is stored and dumped as it
-/// is, so it has no password.
+/// Returns what is wrong with the address of a shard that nothing connects to. The address is stored and dumped as it
+/// is, so it must not contain a password.
 pub fn problem_of_uri(uri: &str) -> Option<String> {
     if uri.len() > MAX_URI_BYTES {
         return Some(format!("it is longer than {MAX_URI_BYTES} bytes"));
@@ -47,7 +46,7 @@ pub fn problem_of_uri(uri: &str) -> Option<String> {
         .then(|| "it contains a password: store that as a credential, and name it in credential_alias".into())
 }
 
-/// Characters that change how the text around them is shown.
+/// Whether a character changes how the text around it is shown.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

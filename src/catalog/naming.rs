@@ -1,18 +1,18 @@
-//! Who has said that a schema of this very database is a shard, and that its tables are in a
-//! keyspace: splits move rows there with the rights of the extension's owner. Whoever has said
-//! it has been looked at then; schemas come and change hands, so it is looked at again.
+//! Which role has declared that a schema of this very database is a shard, and that its tables are in a keyspace:
+//! splits move rows there with the rights of the extension's owner. The role's rights were checked then; schemas are
+//! created and change owners, so they are checked again.
 
 use super::shard::Shard;
 use super::{place, said};
 use crate::error::{Failure, SqlState};
 use crate::server::sql;
 
-/// Why rows do not move there, by what a role has said that may not say it.
+/// Why rows do not move there: a role has declared something that it has no right to declare.
 #[derive(Clone, Debug)]
 pub struct Unsaid {
     pub text: String,
     pub hint: String,
-    /// By what this database is known.
+    /// How this database is called.
     pub here: String,
 }
 
@@ -26,15 +26,14 @@ impl Unsaid {
     }
 }
 
-/// The first such word of a split's shard and of the tables of its keyspace. It counts where the
-/// shard is in this very database, by whatever address: elsewhere a schema of the same name is
-/// another one.
+/// Returns the first such declaration about a split's shard and the tables of its keyspace. It matters only if the
+/// shard is in this very database, by any address: elsewhere a schema of the same name is another one.
 pub fn unsaid(keyspace: &str, shard: &Shard, other: &Shard) -> Option<Unsaid> {
     of_others(keyspace, shard).or_else(|| mixed(shard, other)).or_else(|| tables_of_others(keyspace, shard))
 }
 
-/// Whoever owns a schema has no right on tables of others in it: neither to read what would come out of one, nor to have its rows
-/// deleted.
+/// Checks tables of other owners. The owner of a schema has no right on tables of others in it: neither to read what a
+/// split would copy from one, nor to have its rows deleted.
 fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
     let query = format!(
         "SELECT w.role, format('%I.%I', n.nspname, c.relname), m.relowner::regrole::text
@@ -65,7 +64,7 @@ fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
     Some(Unsaid::new(text, hint))
 }
 
-/// A schema that belongs to somebody else by now.
+/// Checks for a schema that belongs to another role by now.
 fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
     let query = format!(
         "SELECT w.role, w.schema, w.is_namespace
@@ -105,8 +104,8 @@ fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
     Some(Unsaid::new(text, hint))
 }
 
-/// Whoever owns a schema reads what comes into it, and writes what goes out of it: where he has
-/// added it himself, rows move between schemas of his.
+/// Checks that a schema's owner does not gain rights. The owner of a schema reads what is copied into it, and writes
+/// what is copied out of it: rows of a shard that the owner has added itself move only between its own schemas.
 fn mixed(shard: &Shard, other: &Shard) -> Option<Unsaid> {
     if shard.conninfo.is_some() {
         return None;

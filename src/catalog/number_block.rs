@@ -1,9 +1,9 @@
-//! Rows of `shardmaster.number_block`: which numbers a shard alone gives out.
+//! Rows of `shardmaster.number_block`: the numbers that only one shard gives out.
 
 use super::caller::Caller;
 use crate::server::sql;
 
-/// A block as it is written down.
+/// A block as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenBlock {
     pub shard_key: String,
@@ -16,12 +16,13 @@ impl GivenBlock {
     }
 }
 
-/// Locks the blocks until the transaction ends, so that what is read of them holds: nobody else gives one out meanwhile.
+/// Locks the blocks until the transaction ends: no other session gives one out meanwhile, so what is read of them
+/// holds.
 pub fn lock() {
     sql::write("LOCK TABLE shardmaster.number_block IN SHARE ROW EXCLUSIVE MODE", &[]);
 }
 
-/// All blocks, of whatever keyspace: its sequences may be another one's as well.
+/// Returns all blocks, of every keyspace: their sequences may be shared.
 pub fn all() -> Vec<GivenBlock> {
     sql::read_latest(
         "SELECT shard_key, first, last FROM shardmaster.number_block ORDER BY first, shard_key COLLATE \"C\"",
@@ -30,7 +31,7 @@ pub fn all() -> Vec<GivenBlock> {
     )
 }
 
-/// The same for whoever calls; none where the catalog is that of an earlier version.
+/// Returns all blocks for any caller. Returns none if the catalog is that of an earlier version.
 pub fn known() -> Vec<GivenBlock> {
     Caller::as_owner(|_| {
         let is_there = sql::read_one(

@@ -1,5 +1,5 @@
-//! A master that was restored to a time before a cutover: where a shard knows a decision that it does
-//! not, it routes nobody to write in that keyspace, and nothing goes by its routes there.
+//! A master that was restored to a time before a cutover: if a shard knows a decision that the master does not, the
+//! master routes no writes in that keyspace, and nothing uses its routes there.
 
 use super::shard_decision;
 use crate::error::{Failure, SqlState};
@@ -17,7 +17,7 @@ pub struct Outdated {
     to: String,
 }
 
-/// What is to be done about it.
+/// The hint that says what to do about it.
 pub const ADOPT: &str = "This master was restored to an earlier time. SELECT * FROM shard_adopt(dry_run => true) shows what the shards record; without dry_run it is adopted.";
 
 impl From<Outdated> for Failure {
@@ -26,8 +26,8 @@ impl From<Outdated> for Failure {
     }
 }
 
-/// The same of a route that an operator sets by force: where no shard knows the keys of what it knows more, their rows
-/// are found by him, and their routes are set so.
+/// Refuses a keyspace for which a shard knows more decisions, except for a route that an operator sets by force if no
+/// shard knows the keys of those decisions: then the operator finds their rows and sets their routes.
 pub fn require_current_or_named(keyspace: &str) -> Result<(), Outdated> {
     if shard_decision::is_here() && shard_decision::keys_are_unknown(keyspace) {
         Ok(())
@@ -36,7 +36,7 @@ pub fn require_current_or_named(keyspace: &str) -> Result<(), Outdated> {
     }
 }
 
-/// Refuses a keyspace of which a shard knows more.
+/// Refuses a keyspace for which a shard knows more decisions.
 pub fn require_current(keyspace: &str) -> Result<(), Outdated> {
     if !shard_decision::is_here() {
         return Ok(());

@@ -1,30 +1,30 @@
-//! What others have put on a table of the catalog, which would run code of theirs when a row is changed: with the rights of
-//! whoever changes it, the extension's owner mostly.
+//! Objects of other roles on a table of the catalog. They would run code of those roles when a row is changed, with
+//! the rights of the role that changes it, mostly the extension's owner.
 
 use pgrx::prelude::*;
 use std::ffi::{CStr, c_char};
 
-/// pg_inherits, its index over parents, and the column of these: the same in all versions.
+/// pg_inherits, its index over parents, and the column of the parents. The numbers are the same in all versions.
 const INHERITS: u32 = 2611;
 const INHERITS_BY_PARENT: u32 = 2187;
 const PARENT: pg_sys::AttrNumber = 2;
 
-/// Whether the current role has the rights of the table's owner, who is the extension's. Its rows say as whom shards are reached
-/// and what is run there, so a right to write tables is none to write this one.
+/// Whether the current role has the rights of the table's owner, which is the extension's owner. The rows say as which
+/// user shards are reached and what is run there, so a right to write tables does not suffice to write this one.
 ///
 /// # Safety
 /// The relation is open.
 pub unsafe fn may_change(relation: pg_sys::Relation) -> bool {
-    // SAFETY: as the caller promises; superusers have the rights of all.
+    // SAFETY: the caller keeps the promise above; superusers have the rights of all roles.
     unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*relation).rd_rel).relowner) }
 }
 
-/// What is on an open table, for people; None: nothing but what is the extension's.
+/// Returns what is on an open table, for people, or None if everything on it is the extension's.
 ///
 /// # Safety
-/// The relation is open, and locked.
+/// The relation is open and locked.
 pub unsafe fn code_of_others(relation: pg_sys::Relation) -> Option<String> {
-    // SAFETY: as the caller promises; the relation keeps its description while it is open.
+    // SAFETY: the caller keeps the promise above, and the relation keeps its description while it is open.
     unsafe {
         let class = &*(*relation).rd_rel;
         if !(*relation).rd_rules.is_null() {
@@ -44,15 +44,16 @@ pub unsafe fn code_of_others(relation: pg_sys::Relation) -> Option<String> {
     }
 }
 
-/// Whether a table inherits from this one. That there may be one is remembered beyond its end.
+/// Whether a table inherits from this one. `may` stays true after the last such table is dropped, so pg_inherits is
+/// read.
 ///
 /// # Safety
-/// In a transaction.
+/// The caller is in a transaction.
 unsafe fn inherits(table: pg_sys::Oid, may: bool) -> bool {
     if !may {
         return false;
     }
-    // SAFETY: as the caller promises; what is opened here is closed here.
+    // SAFETY: the caller keeps the promise above; what is opened here is closed here.
     unsafe {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let inheritance = pg_sys::table_open(pg_sys::Oid::from(INHERITS), lock);
@@ -73,12 +74,13 @@ unsafe fn inherits(table: pg_sys::Oid, may: bool) -> bool {
     }
 }
 
-/// The extension's schema has its tables and the functions of their triggers, and nobody else may create there.
+/// Returns a description of a trigger that is not the extension's, by its schema. That schema has the functions of the
+/// extension's triggers, and no other role may create there.
 ///
 /// # Safety
-/// A trigger of an open relation.
+/// The trigger is one of an open relation.
 unsafe fn of_others(trigger: &pg_sys::Trigger, schema: pg_sys::Oid) -> Option<String> {
-    // SAFETY: look-ups in the system cache.
+    // SAFETY: this reads the system cache.
     unsafe {
         if trigger.tgisinternal
             && pg_sys::RI_FKey_trigger_type(trigger.tgfoid) != pg_sys::RI_TRIGGER_NONE as i32
@@ -90,7 +92,7 @@ unsafe fn of_others(trigger: &pg_sys::Trigger, schema: pg_sys::Oid) -> Option<St
                 format!("a foreign key of table \"{schema}\".\"{}\"", name(pg_sys::get_rel_name(other)))
             });
         }
-        // Of a deferrable unique constraint.
+        // This trigger belongs to a deferrable unique constraint.
         if trigger.tgisinternal && trigger.tgfoid == pg_sys::Oid::from(pg_sys::F_UNIQUE_KEY_RECHECK) {
             return None;
         }
@@ -100,11 +102,11 @@ unsafe fn of_others(trigger: &pg_sys::Trigger, schema: pg_sys::Oid) -> Option<St
 }
 
 /// # Safety
-/// NUL-terminated, or NULL.
+/// The text is NUL-terminated, or NULL.
 unsafe fn name(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -1,29 +1,28 @@
-//! Where a shard's rows are, whatever it is called and however its address is written.
-//! Two addresses that are written differently may lead to one database. What workers have
-//! learned there tells databases apart; that two are one only the servers can say, since
-//! copies of a disk share all that a database knows of itself.
+//! Where a shard's rows are, whatever its name and however its address is written. Two addresses that are written
+//! differently may lead to one database. What workers have read there shows that two databases differ; only the
+//! servers can show that two are one, since copies of a disk share all that a database knows of itself.
 
 use super::shard::{self, Shard};
 use crate::remote::conninfo::Conninfo;
 use crate::server::sql;
 
-/// What the master knows of two places without asking anybody.
+/// What the master knows of two places without asking a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sameness {
     Same,
     Different,
-    /// Written differently, and not known to be two: one of them, or both, must be asked.
+    /// The addresses are written differently, and are not known to be two: one server, or both, must be asked.
     Unknown,
 }
 
-/// Keywords that say which server is reached, and which database there.
+/// Keywords that determine the server and the database that a connection string leads to.
 const LEADS_TO: [&str; 6] =
     ["host", "hostaddr", "port", "dbname", "target_session_attrs", "load_balance_hosts"];
-/// Of a connection string that names none.
+/// The port of a connection string that names none.
 const DEFAULT_PORT: &str = "5432";
 
-/// Whether two connection strings lead to one database by their texts alone. What a service,
-/// the environment or the user's name fill in is in neither.
+/// Whether two connection strings lead to one database by their texts alone. Neither text contains what a service, the
+/// environment or the user's name fill in.
 fn is_one_address(one: &str, other: &str) -> bool {
     if one == other {
         return true;
@@ -59,7 +58,7 @@ pub fn compare(one: &Shard, other: &Shard) -> Sameness {
     if one.namespace != other.namespace { Sameness::Different } else { database(one, other) }
 }
 
-/// All other shards that are in the database of one, or may be.
+/// Returns all other shards that are in the same database as this one, or may be.
 pub fn in_database(one: &Shard) -> Vec<(Shard, Sameness)> {
     let all = shard::all().into_iter().filter(Shard::holds_rows);
     all.map(|other| (database(one, &other), other))
@@ -68,7 +67,7 @@ pub fn in_database(one: &Shard) -> Vec<(Shard, Sameness)> {
         .collect()
 }
 
-/// Namespaces of other shards whose connection string is the very same.
+/// Returns the namespaces of other shards with the same connection string.
 pub fn namespaces_beside(shard: &Shard) -> Vec<String> {
     sql::read(
         "SELECT DISTINCT namespace FROM shardmaster.shard
@@ -78,33 +77,33 @@ pub fn namespaces_beside(shard: &Shard) -> Vec<String> {
     )
 }
 
-/// What a database says of itself, as a query of one text.
+/// SQL query: the identity of a database, as one text.
 pub const ITSELF: &str = "SELECT pg_catalog.concat_ws('/', c.system_identifier, d.oid)
    FROM pg_catalog.pg_control_system() c, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
 
-/// Whether a shard is a schema of this very database, by whatever address, as far as a worker
-/// has learned it. A copy of its disk counts, too.
+/// Whether a shard is a schema of this very database, by any address, as far as a worker has learned it. A copy of its
+/// disk counts, too.
 pub fn is_known_here(shard: &Shard) -> bool {
     shard.conninfo.is_none() || identity(shard).is_some_and(|there| Some(there) == own_identity())
 }
 
-/// What this database says of itself.
+/// Returns the identity of this database.
 pub fn own_identity() -> Option<String> {
     sql::read_one(ITSELF, &[], |row| row.get(1)).flatten()
 }
 
-/// As a worker has last read it there.
+/// Returns the identity that a worker has last read there.
 fn identity(shard: &Shard) -> Option<String> {
     identity_not_older(shard, None)
 }
 
-/// The same, if a worker has read it just now: by the next day an address may lead to another
-/// server, and whoever relied on what it had led to before would never ask again.
+/// Returns the identity if a worker has read it just now. By the next day an address may lead to another server, and a
+/// caller that relied on an older identity would never ask again.
 fn identity_of_late(shard: &Shard) -> Option<String> {
     identity_not_older(shard, Some("1 minute"))
 }
 
-/// None: however old.
+/// Returns the identity if it is not older than `than`; None accepts any age.
 fn identity_not_older(shard: &Shard, than: Option<&str>) -> Option<String> {
     match &shard.conninfo {
         None => own_identity(),
@@ -117,8 +116,8 @@ fn identity_not_older(shard: &Shard, than: Option<&str>) -> Option<String> {
     }
 }
 
-/// A worker has read it there. What is lost of it is learned again: nobody waits for a disk or
-/// a standby because of it.
+/// Stores the identity that a worker has read. If the write is lost, it is learned again, so no disk and no standby is
+/// waited for.
 pub fn learned(shard: &Shard, now: &str) {
     let Some(conninfo) = &shard.conninfo else { return };
     if identity_not_older(shard, Some("20 seconds")).as_deref() == Some(now) {
@@ -132,7 +131,7 @@ pub fn learned(shard: &Shard, now: &str) {
     );
 }
 
-/// Addresses of no shard are forgotten.
+/// Forgets addresses that no shard has.
 pub fn forget_unused() {
     sql::write(
         "DELETE FROM shardmaster.database_identity i
@@ -160,7 +159,7 @@ mod tests {
     #[test]
     fn what_is_left_open_may_be_two_addresses() {
         let open = [
-            // The database is called as the user.
+            // An omitted database name is the user's name.
             ("host=a user=u", "host=a user=v"),
             ("service=a dbname=d", "host=a dbname=d"),
             ("service=a dbname=d user=u", "service=a dbname=d"),

@@ -1,5 +1,5 @@
-//! Rows of `shardmaster.redirect`: the entries of finished splits that their source still
-//! refuses. Which redirect an entry is in, the place says where the source is, not its name.
+//! Rows of `shardmaster.redirect`: the entries of finished splits that their source still refuses. The redirect that
+//! an entry belongs to is found by the place of the source, not by its name.
 
 use super::keyspace::{self, Keyspace};
 use super::place::{self, Sameness};
@@ -13,15 +13,15 @@ use crate::keys::scope::Scope;
 use crate::server::{sql, wake};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose entries of a redirect they are. A split and its reverse split have one token, the splits of
-/// another master may have the same numbers.
+/// The split that entries of a redirect belong to. A split and its reverse split have one token; splits of another
+/// master may have the same numbers.
 #[derive(Clone, Copy)]
 pub struct RedirectOwner<'a> {
     pub split: i64,
     pub token: &'a str,
 }
 
-/// From the moment on in which a split is finished.
+/// Records the entries of a split at the moment it is finished.
 pub fn record(split: i64) {
     sql::write(
         "INSERT INTO shardmaster.redirect (split_id, keyspace, key)
@@ -32,31 +32,31 @@ pub fn record(split: i64) {
     end::redirects(split);
 }
 
-/// What becomes of entries that a redirect should let in.
+/// What happens to entries that a redirect must admit again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then<'a> {
-    /// It does already.
+    /// The redirect admits them already.
     Forget,
-    /// A worker tells it.
+    /// A worker tells the redirect.
     End,
-    /// A worker asks first whether this shard is where the redirect is.
+    /// A worker first asks whether this shard is where the redirect is.
     Ask(&'a str),
-    /// They lead somewhere else by now: what was to end stays.
+    /// They lead to another place by now: what was to end stays.
     Keep,
 }
 
-/// A split has brought the entries to a shard, whose redirect has let them in.
+/// Removes entries that a split has brought back to a shard, whose redirect has admitted them.
 pub fn came_back(keyspace: &str, names: &[String], shard: &Shard) {
     if !any_stands(keyspace) {
         return;
     }
-    // No assignment reads or changes them meanwhile.
+    // The lock keeps assignments from reading or changing the entries meanwhile.
     let Ok(keyspace) = keyspace::lock(keyspace) else { return };
     take_out(&keyspace, names, shard, Then::Forget);
 }
 
-/// Entries are assigned to shards, in the same order: what refuses them there is to end,
-/// with the commit of this transaction.
+/// Handles entries that are assigned to shards, in the same order: what refuses them there ends with the commit of
+/// this transaction.
 pub fn assigned(keyspace: &Keyspace, names: &[String], shards: &[String]) {
     if !any_stands(&keyspace.name) {
         return;
@@ -80,9 +80,8 @@ fn any_stands(keyspace: &str) -> bool {
     .is_some()
 }
 
-/// Splits of a keyspace whose redirect is where a shard is, and those where it may be: the
-/// shards have two addresses, and nobody who could tell is asked here. The third are others
-/// of whose redirect something is to end.
+/// Returns three lists of splits of a keyspace: those whose redirect is where a shard is; those where it may be, since
+/// the shards have two addresses and no server is asked here; and others of whose redirect something is to end.
 fn splits_at(keyspace: &str, shard: &Shard) -> [Vec<i64>; 3] {
     let sources: Vec<(i64, String, bool)> = sql::read(
         "SELECT id, source_shard, redirect_ending FROM shardmaster.split_plan WHERE keyspace = $1 AND redirect_since IS NOT NULL",
@@ -105,7 +104,7 @@ fn splits_at(keyspace: &str, shard: &Shard) -> [Vec<i64>; 3] {
     [there, perhaps, elsewhere]
 }
 
-/// What leads to a shard again is refused there no longer.
+/// Stops the refusal of entries that lead to a shard again.
 fn take_out(keyspace: &Keyspace, names: &[String], shard: &Shard, then: Then<'_>) {
     let [there, perhaps, elsewhere] = splits_at(&keyspace.name, shard);
     for (splits, then) in [(there, then), (perhaps, Then::Ask(&shard.shard_key)), (elsewhere, Then::Keep)] {
@@ -113,7 +112,7 @@ fn take_out(keyspace: &Keyspace, names: &[String], shard: &Shard, then: Then<'_>
             match then {
                 Then::Forget => forget_if_over(split),
                 Then::End | Then::Ask(_) => call_worker(split),
-                // It is on its way, and finds nothing.
+                // The worker is called already, and finds nothing.
                 Then::Keep => {}
             }
         }
@@ -125,7 +124,7 @@ fn call_worker(split: i64) {
     wake::split_on_commit(split);
 }
 
-/// Which splits it concerns.
+/// Returns those of the splits that it concerns.
 fn take_out_of(keyspace: &Keyspace, names: &[String], splits: Vec<i64>, then: Then<'_>) -> Vec<i64> {
     if splits.is_empty() {
         return splits;
@@ -168,14 +167,14 @@ fn take_out_named(splits: Vec<i64>, names: &[String], then: Then<'_>) -> Vec<i64
     concerned.into_iter().collect::<BTreeSet<i64>>().into_iter().collect()
 }
 
-/// What is marked of an entry.
+/// How an entry is marked.
 #[derive(Clone, PartialEq, Eq)]
 struct Mark {
     ending: bool,
     asked_of: Option<String>,
 }
 
-/// Whether a split has ranges of which something is taken out; what is left of them goes on.
+/// Cuts intervals out of the ranges of a split; the rest of each range stays. Whether the split has such ranges.
 fn cut_out(split: i64, keyspace: &str, of: Ordered, back: &[Interval], then: Then<'_>) -> bool {
     let rows: Vec<(String, Mark)> = sql::read(
         "SELECT key, ending, asked_of FROM shardmaster.redirect WHERE split_id = $1",
@@ -221,7 +220,7 @@ fn insert(split: i64, keyspace: &str, of: Ordered, ranges: &[Interval], mark: Ma
     );
 }
 
-/// Shards to which something of a split's redirect was assigned that may be where it is.
+/// Returns shards that were assigned entries of a split's redirect and that may be where it is.
 pub fn asked(split: i64) -> Vec<String> {
     sql::read(
         "SELECT DISTINCT asked_of FROM shardmaster.redirect WHERE split_id = $1 AND asked_of IS NOT NULL ORDER BY 1",
@@ -230,8 +229,8 @@ pub fn asked(split: i64) -> Vec<String> {
     )
 }
 
-/// The shard is, or is not, where a split's redirect is. What was assigned to it came back,
-/// or the redirect of it stays.
+/// Records whether the shard is where a split's redirect is. If it is, the entries that were assigned to it came back;
+/// otherwise their redirect stays.
 pub fn answered(split: i64, shard: &str, is_there: bool) {
     sql::write(
         "UPDATE shardmaster.redirect SET ending = ending OR $3, asked_of = NULL WHERE split_id = $1 AND asked_of = $2",
@@ -239,13 +238,13 @@ pub fn answered(split: i64, shard: &str, is_there: bool) {
     );
 }
 
-/// What a worker is to end of a split's redirect.
+/// The part of a split's redirect that a worker must end.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ToEnd {
     Nothing,
-    /// It is older than shardmaster.redirect_retention.
+    /// The redirect is older than shardmaster.redirect_retention.
     All,
-    /// What was assigned to where it had left.
+    /// These entries were assigned again to the place that they had left.
     Named(Vec<String>),
 }
 
@@ -266,7 +265,7 @@ pub fn to_end(split: i64) -> ToEnd {
     if names.is_empty() { ToEnd::Nothing } else { ToEnd::Named(names) }
 }
 
-/// These have ended. What was marked meanwhile stays marked.
+/// Removes entries that have ended. What was marked meanwhile stays marked.
 pub fn ended(split: i64, names: &[String]) {
     sql::write(
         "DELETE FROM shardmaster.redirect WHERE split_id = $1 AND key = ANY ($2)",
@@ -276,15 +275,15 @@ pub fn ended(split: i64, names: &[String]) {
     forget_if_over(split);
 }
 
-/// Entries that are to stay, and which the shard refuses no longer, are none. `there`: what it
-/// refuses of the split's. How many there were.
+/// Forgets entries that are to stay but which the shard no longer refuses. `there` is what it refuses of the split's.
+/// Returns how many were forgotten.
 pub fn forget_all_but(split: i64, there: Option<&Scope>) -> usize {
     let stay: Vec<String> = sql::read(
         "SELECT key FROM shardmaster.redirect WHERE split_id = $1 AND NOT ending AND asked_of IS NULL",
         &[split.into()],
         |row| row.value(1),
     );
-    // Values of char(n) have lost the blanks behind them there.
+    // On the shard, values of char(n) have lost their trailing blanks.
     let without_blanks = |name: &str| name.trim_end_matches(' ').to_owned();
     let named: BTreeSet<String> = match there {
         Some(Scope::Keys(names) | Scope::Buckets { buckets: names, .. }) => {
@@ -305,7 +304,7 @@ pub fn forget_all_but(split: i64, there: Option<&Scope>) -> usize {
     gone.len()
 }
 
-/// All that a split has left has ended.
+/// Removes all entries of a split's redirect, which has ended.
 pub fn all_ended(split: i64) {
     sql::write("DELETE FROM shardmaster.redirect WHERE split_id = $1", &[split.into()]);
     forget_if_over(split);
@@ -317,7 +316,7 @@ fn forget_if_over(split: i64) {
     }
 }
 
-/// Sources of finished splits that refuse something.
+/// Returns the sources of finished splits that refuse something.
 pub fn shards() -> Vec<String> {
     let query = "SELECT DISTINCT p.source_shard FROM shardmaster.split_plan p
                   WHERE p.redirect_since IS NOT NULL AND EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = p.id)
@@ -325,7 +324,7 @@ pub fn shards() -> Vec<String> {
     sql::read(query, &[], |row| row.value(1))
 }
 
-/// The splits with a redirect on a shard.
+/// Returns the splits with a redirect on a shard.
 pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     sql::read(
         "SELECT id FROM shardmaster.split_plan WHERE source_shard = $1 AND redirect_since IS NOT NULL ORDER BY id",
@@ -334,7 +333,7 @@ pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     )
 }
 
-/// The same, with since when.
+/// Returns the splits with a redirect on a shard, each with its beginning.
 pub fn since_of_shard(shard_key: &str) -> Vec<(i64, String)> {
     sql::read(
         "SELECT id, pg_catalog.date_trunc('second', redirect_since)::text FROM shardmaster.split_plan
@@ -344,7 +343,7 @@ pub fn since_of_shard(shard_key: &str) -> Vec<(i64, String)> {
     )
 }
 
-/// The splits with a redirect that a table's triggers look into, whatever its entry is by then.
+/// Returns the splits with a redirect that a table's triggers read, whatever its entry is by then.
 pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
     sql::read(
         "SELECT p.id FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
@@ -354,8 +353,8 @@ pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
     )
 }
 
-/// The shard of which this master knows why it refuses keys of a split. One that it has lost may
-/// have been the reverse split of one that it has.
+/// Returns the shard that refuses keys of a split for a reason that this master knows. A split that the master has
+/// lost may have been the reverse split of one that it has.
 pub fn known_at(by: RedirectOwner<'_>) -> Option<String> {
     sql::read_one(
         &format!(
@@ -374,9 +373,8 @@ fn is_expired() -> String {
     })
 }
 
-/// Whether a worker has to end something of a finished plan `p`, as SQL. A shard that was
-/// out of reach is asked again after a moment, which grows with each attempt: others are not to
-/// wait behind one that does not come back.
+/// SQL condition: a worker has to end something of a finished plan `p`. A shard that was unreachable is asked again
+/// after a pause that grows with each attempt, so that others do not wait behind one that does not return.
 pub fn is_due() -> String {
     format!(
         "coalesce(p.finished_at IS NOT NULL AND (p.redirect_ending AND p.redirect_since IS NOT NULL OR {})

@@ -1,4 +1,4 @@
-//! Reference tables: which sets of them there are, and how far each shard is.
+//! Reference tables: the sets of them, and the progress of each shard.
 
 use super::keyspace::LockedKeyspace;
 use super::naming::{self, Unsaid};
@@ -12,15 +12,15 @@ use pgrx::datum::{Interval, TimestampWithTimeZone};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// How far a shard is with a set.
+/// The progress of a shard with a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReferenceState {
-    /// A table has not been there as a whole yet.
+    /// The copy does not have all tables as a whole yet.
     Filling,
     Following,
-    /// It does not answer.
+    /// The shard does not answer.
     Away,
-    /// An operator has to look at it.
+    /// An operator must act.
     Failed,
 }
 
@@ -35,24 +35,24 @@ impl ReferenceState {
     }
 }
 
-/// A reference table by its number.
+/// A reference table with its number in the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub ordinal: i32,
     pub name: TableName,
-    /// By which shards know that it was taken out; None: the library is newer than the catalog.
+    /// The token by which shards know that the table was taken out. `None` if the library is newer than the catalog.
     pub token: Option<String>,
 }
 
 impl Member {
-    /// Its schema on a shard.
+    /// Returns the table's schema on a shard.
     pub fn schema(&self, shard: &Shard) -> String {
         self.name.schema.clone().unwrap_or_else(|| shard.namespace.clone())
     }
 }
 
-/// A shard, whose code the mover may run there, and what of it was said by a role that may not say it of this very
-/// database.
+/// A shard, the roles whose code the mover may run there, and declarations about it by a role that has no right to
+/// make them in this very database.
 #[derive(Clone, Debug)]
 pub struct ReferencePlace {
     pub shard: Shard,
@@ -61,7 +61,7 @@ pub struct ReferencePlace {
 }
 
 impl ReferencePlace {
-    /// What sessions there go by.
+    /// Whether sessions to both are opened in the same way.
     fn is_as(&self, before: &ReferencePlace) -> bool {
         let by = |place: &ReferencePlace| {
             (place.shard.conninfo.clone(), place.shard.namespace.clone(), place.trusted.clone())
@@ -79,22 +79,22 @@ pub struct ReferenceSet {
     pub token: String,
     pub secret: String,
     pub tables: Vec<Member>,
-    /// Taken out of the keyspace: shards may still have something of them.
+    /// Tables that were taken out of the keyspace; shards may still have something of them.
     pub dropped: Vec<Member>,
-    /// The shards that have copies, or are to have them.
+    /// The shards that have copies, or will have them.
     pub copies: Vec<ReferencePlace>,
-    /// Tables that copies have had as a whole, by their numbers, as far as this master knows.
+    /// The numbers of the tables that copies have had as a whole, as far as this master knows.
     pub filled: BTreeMap<String, Vec<i32>>,
 }
 
 impl ReferenceSet {
-    /// Tables of the set that a copy has had as a whole, as this master remembers it.
+    /// Returns the tables of the set that a copy has had as a whole, as this master remembers it.
     pub fn remembered(&self, shard_key: &str) -> Vec<Member> {
         let filled = self.filled.get(shard_key).map(Vec::as_slice).unwrap_or_default();
         self.tables.iter().filter(|member| filled.contains(&member.ordinal)).cloned().collect()
     }
 
-    /// Whether all its shards are where they were, with the same words about them.
+    /// Whether all its shards are where they were, with the same declarations about them.
     pub fn is_where(&self, before: &ReferenceSet) -> bool {
         let places = |set: &ReferenceSet| -> Vec<ReferencePlace> {
             std::iter::once(&set.origin).chain(&set.copies).cloned().collect()
@@ -109,7 +109,7 @@ impl ReferenceSet {
     }
 }
 
-/// A table is in a set from now on, which has none of this name.
+/// Adds a table to a set, which has none of this name.
 pub fn add(keyspace: &LockedKeyspace, origin: &str, table: &TableName) {
     sql::write(
         "WITH s AS (SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)
@@ -129,14 +129,14 @@ pub fn add(keyspace: &LockedKeyspace, origin: &str, table: &TableName) {
     );
 }
 
-/// The library may be newer than the catalog.
+/// Whether the catalog has tokens: the library may be newer than the catalog.
 fn has_tokens() -> bool {
     let query = "SELECT 1 FROM pg_attribute
                   WHERE attrelid = 'shardmaster.reference_table'::regclass AND attname = 'token' AND NOT attisdropped";
     sql::read_one(query, &[], |_| ()).is_some()
 }
 
-/// A table of whichever set is in none any more; shards are told by the worker.
+/// Takes a table out of its set. The worker tells the shards.
 pub fn remove(keyspace: &LockedKeyspace, table: &TableName) {
     sql::write(
         "UPDATE shardmaster.reference_table t SET dropped = true
@@ -146,30 +146,30 @@ pub fn remove(keyspace: &LockedKeyspace, table: &TableName) {
     );
 }
 
-/// Whether there is anything to do for its worker.
+/// Whether there is any set, so that a worker is needed.
 pub fn any() -> bool {
     sql::read_one("SELECT 1 FROM shardmaster.reference_set LIMIT 1", &[], |_| ()).is_some()
 }
 
-/// Whether it is a set of this master's.
+/// Whether the token is that of a set of this master.
 pub fn is_known(token: &str) -> bool {
     let query = "SELECT 1 FROM shardmaster.reference_set WHERE token = $1";
     sql::read_one(query, &[token.into()], |_| ()).is_some()
 }
 
-/// A set of a keyspace, which may be about to be removed.
+/// Whether a keyspace has a set, even one that is about to be removed.
 pub fn any_of_keyspace(keyspace: &str) -> bool {
     let query = "SELECT 1 FROM shardmaster.reference_set WHERE keyspace = $1 LIMIT 1";
     sql::read_one(query, &[keyspace.into()], |_| ()).is_some()
 }
 
-/// The keyspace of a set whose origin is this shard.
+/// Returns a keyspace that has a set whose origin is this shard.
 pub fn keyspace_of_origin(shard_key: &str) -> Option<String> {
     let query = "SELECT keyspace FROM shardmaster.reference_set WHERE origin = $1 ORDER BY keyspace LIMIT 1";
     sql::read_one(query, &[shard_key.into()], |row| row.value(1))
 }
 
-/// Reference tables that a shard may have copies of.
+/// Returns the reference tables that a shard may have copies of.
 pub fn copied_to(shard_key: &str) -> Vec<String> {
     sql::read_again(
         "SELECT t.table_name FROM shardmaster.reference_copy c JOIN shardmaster.reference_table t ON t.set_id = c.set_id
@@ -179,7 +179,7 @@ pub fn copied_to(shard_key: &str) -> Vec<String> {
     )
 }
 
-/// All sets; shards that have come since have a row of each from now on.
+/// Returns all sets. Shards that were added since get a row of each set first.
 pub fn sets() -> Result<Vec<ReferenceSet>, Failure> {
     add_copies();
     let heads = sql::read(
@@ -195,7 +195,7 @@ pub fn sets() -> Result<Vec<ReferenceSet>, Failure> {
         let filled: BTreeMap<String, Vec<i32>> = filled_of(id).into_iter().collect();
         let copies = filled.keys().map(|key| Ok(place(&keyspace, shard::by_key(key)?, &origin)));
         let copies = copies.collect::<Result<Vec<ReferencePlace>, Failure>>()?;
-        // Whatever goes there comes from here.
+        // Rows that are copied there come from this origin.
         let other = copies.first().map_or_else(|| origin.clone(), |copy| copy.shard.clone());
         let origin = place(&keyspace, origin, &other);
         Ok(ReferenceSet { id, keyspace, origin, token, secret, tables, dropped, copies, filled })
@@ -203,7 +203,7 @@ pub fn sets() -> Result<Vec<ReferenceSet>, Failure> {
     heads.into_iter().map(set).collect()
 }
 
-/// A transaction that writes nothing takes no number.
+/// SQL: the missing rows. Reading them first keeps a transaction that writes nothing from taking a transaction id.
 const LACKING: &str = "FROM shardmaster.reference_set r, shardmaster.shard s
           WHERE s.kind = $1 AND s.status <> 'disabled' AND s.shard_key <> r.origin
             AND EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = r.id AND NOT t.dropped)
@@ -230,7 +230,7 @@ fn place(keyspace: &str, shard: Shard, other: &Shard) -> ReferencePlace {
 
 fn members(id: i64) -> Vec<(Member, bool)> {
     let rows = sql::read(
-        // A row of 0.1.0 has none, and the same one in each copy of it.
+        // A row of 0.1.0 has none, and gets the same one in each copy of it.
         "SELECT t.ordinal, t.table_name, t.dropped,
                 CASE WHEN to_jsonb(t) ? 'token'
                      THEN coalesce(to_jsonb(t) ->> 'token',
@@ -254,12 +254,12 @@ fn filled_of(id: i64) -> Vec<(String, Vec<i32>)> {
     )
 }
 
-/// A table of a keyspace.
+/// A reference table of a keyspace.
 pub struct FollowedTable {
     pub keyspace: String,
     pub name: TableName,
     pub origin: String,
-    /// Taken out, though its worker may not know it yet.
+    /// The table was taken out, though its worker may not know it yet.
     pub is_dropped: bool,
 }
 
@@ -277,7 +277,7 @@ pub fn all_tables() -> Vec<FollowedTable> {
     rows.into_iter().filter_map(parsed).collect()
 }
 
-/// A worker that begins takes the next generation of all sets.
+/// Takes the next generation of all sets, for a worker that begins.
 pub fn next_generation() -> i64 {
     sql::write_returning(
         "WITH next AS (SELECT coalesce(max(generation), 0) + 1 AS number FROM shardmaster.reference_set)
@@ -290,7 +290,8 @@ pub fn next_generation() -> i64 {
     .unwrap_or(0)
 }
 
-/// A shard knows a worker of a later one: this master was restored from before it. Whoever comes next is after both.
+/// Raises the generation to one that a shard knows, after this master was restored from before it. The next worker
+/// comes after both.
 pub fn catch_up_generation(set: i64, generation: i64) {
     sql::write(
         "UPDATE shardmaster.reference_set SET generation = $2 WHERE id = $1 AND generation < $2",
@@ -298,12 +299,12 @@ pub fn catch_up_generation(set: i64, generation: i64) {
     );
 }
 
-/// What a worker has to tell of a shard.
+/// What a worker reports of a shard.
 pub struct Report<'a> {
     pub state: ReferenceState,
-    /// Tables that are there as a whole; None: it was not seen.
+    /// The numbers of tables that the shard has as a whole. `None` if this was not read.
     pub filled: Option<&'a [i32]>,
-    /// When it was as its origin, by this server's clock; None: as before.
+    /// When the copy was equal to its origin, by this server's clock. `None` keeps the earlier value.
     pub as_of: Option<SystemTime>,
     pub failure: Option<&'a Failure>,
 }
@@ -329,13 +330,14 @@ pub fn report(set: i64, shard_key: &str, report: &Report<'_>) {
     );
 }
 
-/// Since 1970, rather less than more.
+/// Returns seconds since 1970, rounded down.
 fn seconds(time: SystemTime) -> Option<f64> {
     let whole = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     Some(whole.saturating_sub(Duration::from_micros(1)).as_secs_f64())
 }
 
-/// Nothing is known to be on a shard any more, of one set or of all: it is another server, or was set back.
+/// Records that nothing is known to be on a shard any more, of one set or of all: the shard is another server, or was
+/// restored to an earlier time.
 pub fn nothing_is_there(set: Option<i64>, shard_key: &str) {
     sql::write(
         "UPDATE shardmaster.reference_copy SET filled = '{}', state = 'filling', as_of = NULL
@@ -344,7 +346,7 @@ pub fn nothing_is_there(set: Option<i64>, shard_key: &str) {
     );
 }
 
-/// Why shards still have something of a set's dropped tables.
+/// Records why shards still have something of a set's dropped tables.
 pub fn report_dropped(set: i64, waits_for: &Failure) {
     sql::write(
         "UPDATE shardmaster.reference_table SET waits_for = $2
@@ -353,7 +355,7 @@ pub fn report_dropped(set: i64, waits_for: &Failure) {
     );
 }
 
-/// Tables that were taken out of a keyspace and of which shards still have something: keyspace, name, why.
+/// Returns tables that were taken out of a keyspace and of which shards still have something: keyspace, name, reason.
 pub fn dropped() -> Vec<(String, String, Option<String>)> {
     sql::read_again(
         "SELECT s.keyspace, t.table_name, t.waits_for
@@ -364,8 +366,8 @@ pub fn dropped() -> Vec<(String, String, Option<String>)> {
     )
 }
 
-/// No shard has anything of a dropped table any more; with the last one the set goes. Its number may be another table's
-/// next.
+/// Forgets dropped tables of which no shard has anything any more; the set goes with its last one. The number may be
+/// given to another table.
 pub fn forget(set: i64, ordinals: &[i32]) {
     sql::write(
         "UPDATE shardmaster.reference_copy
@@ -384,7 +386,8 @@ pub fn forget(set: i64, ordinals: &[i32]) {
     );
 }
 
-/// A reference table of the keyspace that one of these shards has not got as a whole yet, with why.
+/// Returns a reference table of the keyspace that one of these shards does not have as a whole yet, with the shard and
+/// the reason.
 pub fn unfilled(keyspace: &str, shards: &[String]) -> Option<(String, String, Option<String>)> {
     sql::read_one(
         "SELECT t.table_name, w.shard_key, c.error
@@ -435,15 +438,15 @@ pub fn list(keyspace: Option<&str>) -> Vec<ListedReference> {
     )
 }
 
-/// A copy that is waited for.
+/// A copy that a caller waits for.
 pub struct CopyBehind {
     pub shard: String,
     pub state: String,
     pub failure: Option<(String, Option<String>)>,
 }
 
-/// A condition on a set `s` and its copy `c`: a table has come that the copy does not have yet, or none is known to be as
-/// its origin was by then. A worker says when it was there last for the tables that it knew of.
+/// SQL condition on a set `s` and its copy `c`: the copy lacks a table that was added, or is not known to be as its
+/// origin was by then. A worker records when the copy was last equal for the tables that it knew of.
 fn lacks(by: &str) -> String {
     format!(
         "EXISTS (SELECT 1 FROM shardmaster.reference_table t
@@ -452,7 +455,7 @@ fn lacks(by: &str) -> String {
     )
 }
 
-/// Why one shard is not known to have what was committed on the origins by then.
+/// Returns why one shard is not known to have what was committed on the origins by then.
 pub fn holds_up(keyspace: &str, shard_key: &str, by: TimestampWithTimeZone) -> Option<String> {
     sql::read_one_again(
         &format!(
@@ -468,7 +471,8 @@ pub fn holds_up(keyspace: &str, shard_key: &str, by: TimestampWithTimeZone) -> O
     )
 }
 
-/// The first shard that is not known to have what was committed on an origin by then; one that has failed before others.
+/// Returns the first shard that is not known to have what was committed on an origin by then. One that has failed
+/// comes first.
 pub fn behind(keyspace: &str, by: TimestampWithTimeZone) -> Option<CopyBehind> {
     sql::read_one_again(
         &format!(

@@ -1,5 +1,5 @@
-//! Rows of `shardmaster.routing_entry` and `shardmaster.routing_version`. Everything
-//! here is set-based: what a call costs depends on the keys that it names.
+//! Rows of `shardmaster.routing_entry` and `shardmaster.routing_version`. Every statement here works on sets: the cost
+//! of a call depends on the keys that it names.
 
 use super::current_entry;
 use super::keyspace::{Keyspace, LockedKeyspace};
@@ -9,24 +9,24 @@ use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
 use std::collections::HashMap;
 
-/// What a new routing version says of itself.
+/// The properties of a new routing version.
 #[derive(Default)]
 pub struct RoutingChange<'a> {
     pub reason: Option<&'a str>,
     pub split_id: Option<i64>,
-    /// At least this one: a number that a shard knows and this master has lost.
+    /// The least number of the version: a shard knows this number, and this master has lost it.
     pub version: Option<i64>,
-    /// Entries may end without others that take their place.
+    /// Entries may end without others that replace them.
     pub unassigns: bool,
-    /// Takes over what shards know, which holds up everybody else.
+    /// The version takes over what shards know, which blocks all other changes.
     pub adopts: bool,
-    /// The last split, of another run of this master, that has moved what is taken over.
+    /// The last split that has moved what is taken over, from another run of this master.
     pub moved_by: Option<i64>,
-    /// The operator has said where the rows are.
+    /// The operator has determined where the rows are.
     pub is_forced: bool,
 }
 
-/// Where each of the keys is written to now; keys without an entry are left out.
+/// Returns the shard that each of the keys is written to now; keys without an entry are left out.
 pub fn current(keyspace: &str, keys: &[String]) -> HashMap<String, String> {
     if let Ok(found) = current_entry::written_to(keyspace, keys) {
         return found;
@@ -41,16 +41,16 @@ pub fn current(keyspace: &str, keys: &[String]) -> HashMap<String, String> {
     .collect()
 }
 
-/// What a shard serves now.
+/// The entries that a shard serves now.
 pub struct Served {
     /// The entries, in their order.
     pub keys: Vec<String>,
-    /// Whether writes of all of them go there, too.
+    /// Whether all of them are also written there.
     pub are_written_there: bool,
 }
 
-/// The server compares millions of keys one by one where they are not the first that it sorts by: those of
-/// a directory are sorted here.
+/// Returns the entries that a shard serves now. The server compares millions of keys one by one if they are not the
+/// first sort column, so keys of a directory are sorted here.
 pub fn entries_on(keyspace: &Keyspace, shard_key: &str) -> Served {
     let is_directory = keyspace.strategy.is_directory();
     let order = if is_directory { "" } else { "ORDER BY bucket, lower(span), key COLLATE \"C\"" };
@@ -72,7 +72,7 @@ pub fn entries_on(keyspace: &Keyspace, shard_key: &str) -> Served {
     Served { keys, are_written_there }
 }
 
-/// All keys that are assigned now.
+/// Returns all keys that are assigned now.
 pub fn current_keys(keyspace: &str) -> Vec<String> {
     sql::read(
         "SELECT key FROM shardmaster.routing_entry
@@ -91,7 +91,7 @@ pub fn any_current_key(keyspace: &str) -> Option<String> {
     )
 }
 
-/// A keyspace and a key in it that the shard serves now.
+/// Returns a keyspace and a key in it that the shard serves now.
 pub fn any_key_on(shard_key: &str) -> Option<(String, String)> {
     sql::read_one(
         "SELECT keyspace, key FROM shardmaster.routing_entry
@@ -102,8 +102,8 @@ pub fn any_key_on(shard_key: &str) -> Option<(String, String)> {
     )
 }
 
-/// One new version: closes the entries of `old` keys and opens those of the `new` ones,
-/// given as keys and, in the same order, shards.
+/// Inserts one new version: closes the entries of `old` keys and opens those of the `new` ones, given as keys and, in
+/// the same order, shards.
 pub fn insert_version(
     keyspace: &LockedKeyspace,
     old: &[String],
@@ -126,7 +126,7 @@ pub fn insert_version(
     insert(keyspace, new, version);
 }
 
-/// A closed entry says where its rows were: what a cutover had set in place is undone.
+/// Closes entries. A closed entry keeps the shard where its rows were: what a cutover had changed in place is undone.
 fn close(keyspace: &LockedKeyspace, old: &[String], new: &[String], version: i64, unassigns: bool) {
     sql::write(
         "UPDATE shardmaster.routing_entry
@@ -181,14 +181,14 @@ pub struct RangeEntry {
     pub shard: String,
 }
 
-/// The current ranges that a span from $1 to $2 touches, found by the index of their lower
-/// bounds: what was before costs nothing.
+/// SQL condition: the current ranges that a span from $1 to $2 touches, found by the index of their lower bounds, so
+/// that earlier ranges cost nothing.
 pub const TOUCHED: &str = "e.valid_to IS NULL AND e.span IS NOT NULL AND lower(e.span) < $2 AND upper(e.span) > $1
     AND lower(e.span) >= coalesce((SELECT lower(first.span) FROM shardmaster.routing_entry first
                                     WHERE first.valid_to IS NULL AND first.span IS NOT NULL AND lower(first.span) <= $1
                                     ORDER BY lower(first.span) DESC LIMIT 1), $1)";
 
-/// The ranges that an interval touches, in their order.
+/// Returns the ranges that an interval touches, in their order.
 pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry> {
     let span = within.span(keyspace, of);
     sql::read(
@@ -205,8 +205,7 @@ pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry>
     )
 }
 
-/// What the entry of a key, in its canonical form, is called; None: the key is in no
-/// range.
+/// Returns the name of the entry of a key in its canonical form. Returns None if the key is in no range.
 pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
     match keyspace.strategy.entry(key) {
         EntryLookup::Named(name) => Some(name),
@@ -220,14 +219,14 @@ pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
     }
 }
 
-/// An entry of routing by its number, and the shard that has the rows.
+/// A routing entry with its number, and the shard that has the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutingPlace {
     pub entry: i64,
     pub shard: String,
 }
 
-/// Where the rows of keys are, which are in their canonical form; what is routed nowhere is left out.
+/// Returns where the rows of keys in their canonical form are. Keys that are routed nowhere are left out.
 pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, RoutingPlace> {
     let (mut names, mut positions) = (Vec::new(), Vec::new());
     for key in keys {
@@ -269,8 +268,8 @@ pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, RoutingPl
         .collect()
 }
 
-/// Writes of the keys are held back and will go to the target; reads go on at the source.
-/// In place, no version; calling it again changes nothing.
+/// Holds back writes of the keys, which will go to the target; reads continue on the source. It changes the entries in
+/// place, without a version; a second call changes nothing.
 pub fn set_moving(keyspace: &LockedKeyspace, keys: &[String], target: &str) {
     sql::write(
         "UPDATE shardmaster.routing_entry SET write_shard = $3, status = 'disabled'
@@ -280,7 +279,7 @@ pub fn set_moving(keyspace: &LockedKeyspace, keys: &[String], target: &str) {
     );
 }
 
-/// Writes go to the source again. In place, no version.
+/// Directs writes to the source again. It changes the entries in place, without a version.
 pub fn set_back(keyspace: &LockedKeyspace, keys: &[String], source: &str) {
     sql::write(
         "UPDATE shardmaster.routing_entry SET write_shard = read_shard, status = 'active'
@@ -290,8 +289,8 @@ pub fn set_back(keyspace: &LockedKeyspace, keys: &[String], source: &str) {
     );
 }
 
-/// Reads of the keys go to a shard that follows the one that has their rows; None: to that one
-/// again. In place, no version.
+/// Directs reads of the keys to a shard that follows the one with their rows; None directs them back. It changes the
+/// entries in place, without a version.
 pub fn set_reads(keyspace: &LockedKeyspace, keys: &[String], shard: Option<&str>) {
     sql::write(
         "UPDATE shardmaster.routing_entry SET reads_from = $3
@@ -306,7 +305,7 @@ pub struct RoutingEntry {
     pub bucket: Option<i32>,
     pub lower: Option<String>,
     pub upper: Option<String>,
-    /// Where reads go.
+    /// The shard that reads use.
     pub read_shard: String,
     pub write_shard: String,
     pub status: String,

@@ -1,4 +1,4 @@
-//! Routing as it was: entries of closed versions stay.
+//! Routing at earlier versions: entries of closed versions stay.
 
 use super::keyspace::Keyspace;
 use crate::keys::interval;
@@ -6,8 +6,8 @@ use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
 use pgrx::prelude::*;
 
-/// Entries that a version routes otherwise than now, with the shard that it gives them;
-/// None: not there in that version.
+/// Returns entries that a version routes otherwise than now, each with the shard of that version. The shard is None if
+/// the version does not have the entry.
 pub fn difference(keyspace: &str, version: i64) -> Vec<(String, Option<String>)> {
     sql::read(
         "SELECT coalesce(o.key, n.key), o.read_shard
@@ -23,9 +23,8 @@ pub fn difference(keyspace: &str, version: i64) -> Vec<(String, Option<String>)>
     )
 }
 
-/// Those of the entries, named as they are now, whose rows a split has moved since the
-/// version, and which the version routes elsewhere. Ranges may have been cut since: then
-/// the part that both have counts.
+/// Returns those of the entries, under their current names, whose rows a split has moved since the version, and which
+/// the version routes to another shard. If ranges were cut since, the part that both have counts.
 pub fn moved_by_split_since(keyspace: &str, keys: &[String], version: i64) -> Vec<String> {
     sql::read(
         "WITH moved AS (
@@ -47,7 +46,7 @@ pub fn moved_by_split_since(keyspace: &str, keys: &[String], version: i64) -> Ve
     )
 }
 
-/// Where a version routes a key, given in its canonical form.
+/// Returns the shard that a version routes a key to, given in its canonical form.
 pub fn shard_at(keyspace: &Keyspace, key: &str, version: i64) -> Option<String> {
     let by_name = |name: String| {
         sql::read_one(
@@ -71,7 +70,8 @@ pub fn shard_at(keyspace: &Keyspace, key: &str, version: i64) -> Option<String> 
     }
 }
 
-/// Where a version routes keys, given in their canonical form, as committed by now; None: nowhere.
+/// Returns the shards that a version routes keys to, given in their canonical form, as committed by now. A shard is
+/// None if the key was routed nowhere.
 pub fn shards_at(keyspace: &Keyspace, keys: &[String], version: i64) -> Vec<Option<String>> {
     let (mut names, mut positions) = (Vec::new(), Vec::new());
     for (ordinal, key) in keys.iter().enumerate() {
@@ -109,7 +109,7 @@ pub fn shards_at(keyspace: &Keyspace, keys: &[String], version: i64) -> Vec<Opti
     found
 }
 
-/// What was found for the n-th that was looked for, from 1, where that one belongs.
+/// Puts each result at the place of its key. The numbers of the results count from 1.
 fn place(found: &mut [Option<String>], ordinals: &[usize], shards: Vec<(i32, String)>) {
     for (number, shard) in shards {
         let ordinal = usize::try_from(number - 1).ok().and_then(|number| ordinals.get(number));
@@ -131,8 +131,8 @@ pub struct HistoryRow {
     pub split_id: Option<i64>,
 }
 
-/// The shards are those that the rows were read from: a cutover's target counts once it
-/// is decided.
+/// Returns the history of a keyspace. The shards are those that the rows were read from: a cutover's target counts
+/// once it is decided.
 pub fn history(keyspace: &str) -> Vec<HistoryRow> {
     sql::read(
         "SELECT v.version, v.changed_at, c.key, c.from_shard, c.to_shard, v.reason, v.changed_by, v.split_id

@@ -1,10 +1,11 @@
-//! Roles by whose word something counts: by number, since a role's name may be another one's by now. In another database
-//! system, where a dump was restored, numbers are others, and the name tells.
+//! Roles whose declarations count, identified by number, since another role may have taken a role's name. In another
+//! database system, where a dump was restored, numbers differ, so the name decides.
 
 use super::caller::Caller;
 use crate::server::sql;
 
-/// The name under which a role's word is kept. Where another role has spoken under it before, its number is with it.
+/// Returns the name under which a role's declaration is stored. If another role has declared something under this name
+/// before, the name includes the number.
 pub fn by(caller: &Caller) -> String {
     let name = caller.name();
     if !are_known() {
@@ -27,7 +28,7 @@ pub fn by(caller: &Caller) -> String {
     kept
 }
 
-/// Whether the role `r` of pg_roles is the one whose word is kept under a name; an expression.
+/// Returns an SQL expression: whether the role `r` of pg_roles is the one whose declaration is stored under a name.
 pub fn is(said: &str) -> String {
     let by_name = format!("SELECT n.oid FROM pg_catalog.pg_roles n WHERE n.rolname = {said}");
     if are_known() {
@@ -40,7 +41,7 @@ pub fn is(said: &str) -> String {
     }
 }
 
-/// A catalog that is not updated yet knows names alone.
+/// Whether numbers are known: a catalog that is not updated yet has only names.
 fn are_known() -> bool {
     let is_there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.known_role') IS NOT NULL";
     sql::read_one(is_there, &[], |_| ()).is_some()

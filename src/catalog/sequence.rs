@@ -1,18 +1,18 @@
-//! Rows of `shardmaster.keyspace_sequence`: sequences that clients of a keyspace's rows draw from by their names.
+//! Rows of `shardmaster.keyspace_sequence`: sequences that clients of a keyspace's rows draw from by name.
 
 use super::caller::Caller;
 use super::said;
 use super::table_policy::TableName;
 use crate::server::sql;
 
-/// A sequence as it was named; without a schema: in each shard's namespace.
+/// A sequence under its configured name. Without a schema it is in each shard's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedSequence {
     pub schema: Option<String>,
     pub name: String,
     /// The role that has named it.
     pub named_by: String,
-    /// What that role is called by now; None: it is no more.
+    /// The current name of that role. `None` if the role no longer exists.
     pub role: Option<String>,
 }
 
@@ -22,7 +22,7 @@ impl NamedSequence {
     }
 }
 
-/// Of a keyspace, by name. A catalog that is not updated yet has none.
+/// Returns the sequences of a keyspace, by name. A catalog that is not updated yet has none.
 pub fn of(keyspace: &str) -> Vec<NamedSequence> {
     let is_there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.keyspace_sequence') IS NOT NULL";
     if sql::read_one(is_there, &[], |_| ()).is_none() {
@@ -43,7 +43,7 @@ pub fn of(keyspace: &str) -> Vec<NamedSequence> {
     rows.into_iter().filter_map(named).collect()
 }
 
-/// False: the keyspace has it already.
+/// Inserts a sequence. Returns false if the keyspace has it already.
 pub fn insert(keyspace: &str, name: &TableName, caller: &Caller) -> bool {
     let inserted = sql::write_returning(
         "INSERT INTO shardmaster.keyspace_sequence (keyspace, sequence_name, named_by) VALUES ($1, $2, $3)
@@ -54,7 +54,7 @@ pub fn insert(keyspace: &str, name: &TableName, caller: &Caller) -> bool {
     !inserted.is_empty()
 }
 
-/// False: the keyspace has no such one.
+/// Deletes a sequence. Returns false if the keyspace does not have it.
 pub fn delete(keyspace: &str, name: &TableName) -> bool {
     let deleted = sql::write_returning(
         "DELETE FROM shardmaster.keyspace_sequence WHERE keyspace = $1 AND sequence_name = $2 RETURNING 1",

@@ -1,4 +1,4 @@
-//! Rows of `shardmaster.shard`, and what can be wrong with them.
+//! Rows of `shardmaster.shard`, and errors in them.
 
 use super::caller::Caller;
 use super::said;
@@ -8,7 +8,7 @@ use crate::server::sql::{self, Row};
 use crate::words::of_split;
 use thiserror::Error;
 
-/// The kind of shards that hold rows; every other kind has slots alone.
+/// The kind of shards that hold rows; every other kind only has slots.
 pub const POSTGRES: &str = "postgres";
 
 #[derive(Debug, Error)]
@@ -134,9 +134,9 @@ impl From<TopologyError> for Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShardStatus {
     Active,
-    /// Serves reads and writes, takes no placement, is no split's target.
+    /// The shard serves reads and writes, takes no placement, and is not the target of a split.
     Draining,
-    /// Not routed to.
+    /// The shard is not routed to.
     Disabled,
 }
 
@@ -161,7 +161,7 @@ impl ShardStatus {
         }
     }
 
-    /// A value that the catalog's own check has let through.
+    /// Converts a value that the catalog's own check has admitted.
     pub fn from_catalog(text: &str) -> ShardStatus {
         match text {
             "active" => ShardStatus::Active,
@@ -177,15 +177,15 @@ pub struct Shard {
     pub kind: String,
     pub shard_key: String,
     pub shard_index: i32,
-    /// None: unlimited.
+    /// `None` if unlimited.
     pub capacity: Option<i64>,
     pub status: ShardStatus,
-    /// None: this very database.
+    /// `None` if the shard is in this very database.
     pub conninfo: Option<String>,
     pub namespace: String,
     pub auth_kind: String,
     pub credential_alias: Option<String>,
-    /// Its credential, sealed.
+    /// The shard's credential, encrypted.
     pub sealed: Option<Vec<u8>>,
 }
 
@@ -214,7 +214,7 @@ impl Shard {
         self.kind == POSTGRES
     }
 
-    /// Routed to and planned with.
+    /// Whether the shard is routed to and used in plans.
     pub fn is_active(&self) -> bool {
         self.status != ShardStatus::Disabled
     }
@@ -224,8 +224,8 @@ impl Shard {
     }
 }
 
-/// The connection string for clients of a shard with these two strings; None: clients
-/// stay on the connection that they have.
+/// Returns the connection string for clients of a shard with these two strings. Returns None if clients stay on the
+/// connection that they have.
 pub fn conninfo_for_clients(
     conninfo: Option<&str>,
     client_conninfo: Option<&str>,
@@ -248,7 +248,7 @@ pub fn by_id(id: i64) -> Option<Shard> {
     sql::read_one(&query, &[id.into()], from_row)
 }
 
-/// Servers that keys can be routed to, in the order of their shard_index.
+/// Returns the shards that keys can be routed to, in the order of their shard_index.
 pub fn active_servers() -> Vec<String> {
     sql::read(
         "SELECT shard_key FROM shardmaster.shard WHERE kind = $1 AND status = 'active' ORDER BY shard_index",
@@ -257,12 +257,13 @@ pub fn active_servers() -> Vec<String> {
     )
 }
 
-/// All shards, in the order of their shard_index.
+/// Returns all shards, in the order of their shard_index.
 pub fn all() -> Vec<Shard> {
     sql::read(&format!("SELECT {COLUMNS} FROM shardmaster.shard ORDER BY shard_index"), &[], from_row)
 }
 
-/// Schemas of a shard's database that are not its own: a server's, the extension's, and the namespaces of other shards there.
+/// Returns schemas of a shard's database that are not its own: the server's, the extension's, and the namespaces of
+/// other shards there.
 pub fn schemas_of_others(shard: &Shard) -> Vec<String> {
     let is_other = |other: &Shard| other.conninfo == shard.conninfo && other.namespace != shard.namespace;
     let namespaces = all().into_iter().filter(is_other).map(|other| other.namespace);
@@ -273,8 +274,8 @@ pub fn schemas_of_others(shard: &Shard) -> Vec<String> {
         .collect()
 }
 
-/// The next shard_index. The counter's row stays locked until the transaction ends, so
-/// that what is read after it about existing shards holds.
+/// Returns the next shard_index. The counter's row stays locked until the transaction ends, so that what is read after
+/// it about existing shards holds.
 pub fn take_index() -> i32 {
     let taken = sql::write_returning(
         "UPDATE shardmaster.shard_index_counter SET next = next + 1 RETURNING next - 1",
@@ -295,7 +296,7 @@ pub struct NewShard {
     pub namespace: String,
 }
 
-/// Returns the new shard's id. Where it is, `endpoint::store` says.
+/// Inserts a shard and returns its id. `endpoint::store` stores its address.
 pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.shard (shard_key, kind, shard_index, capacity, namespace, added_by)
@@ -313,7 +314,7 @@ pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
     ids.first().copied().unwrap_or_default()
 }
 
-/// One that becomes disabled keeps in mind what it was.
+/// Changes the status. A shard that becomes disabled keeps its earlier status.
 pub fn set_status(shard: &Shard, status: ShardStatus) {
     sql::write(
         "UPDATE shardmaster.shard
@@ -324,7 +325,7 @@ pub fn set_status(shard: &Shard, status: ShardStatus) {
     );
 }
 
-/// What a disabled one was before.
+/// Returns the status that a disabled shard had before.
 pub fn status_before(shard: &Shard) -> ShardStatus {
     let query = "SELECT status_active FROM shardmaster.shard WHERE id = $1";
     let before: Option<String> = sql::read_one(query, &[shard.id.into()], |row| row.get(1)).flatten();
@@ -345,7 +346,7 @@ pub fn set_service(shard: &Shard, service: Option<&str>) {
     );
 }
 
-/// Each shard with the addresses of its service, by shard_index.
+/// Returns each shard with the addresses of its service, by shard_index.
 pub fn services() -> Vec<(String, Option<String>)> {
     sql::read("SELECT shard_key, service FROM shardmaster.shard ORDER BY shard_index", &[], |row| {
         (row.value(1), row.get(2))

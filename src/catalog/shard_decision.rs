@@ -1,5 +1,5 @@
-//! Decided cutovers that shards know and this master does not (`shardmaster.shard_decision`), those that
-//! it has taken over (`adopted_decision`), and which shards were asked (`shard_asked`).
+//! Decided cutovers that shards know and this master does not (`shardmaster.shard_decision`), those that it has taken
+//! over (`adopted_decision`), and which shards were asked (`shard_asked`).
 
 use super::split_state::IS_OVER;
 use crate::keys::strategy::Strategy;
@@ -16,19 +16,19 @@ pub struct Decision {
     pub version: i64,
     pub from_shard: String,
     pub to_shard: String,
-    /// What its entries are, as shards call it.
+    /// What kind of entries it moved, as shards call it.
     pub entries: String,
-    /// The side of it that the shard was.
+    /// The side of the cutover that the shard was.
     pub side: String,
-    /// By what it knows it.
+    /// The record by which the shard knows it.
     pub said_by: String,
-    /// Where the keys themselves are not known.
+    /// The number of keys, for a decision whose keys are not known.
     pub key_count: i64,
-    /// Entries of routing; None: the shard does not know them any more.
+    /// The routing entries. `None` if the shard no longer knows them.
     pub keys: Option<Vec<String>>,
-    /// When the keyspace was made that they are of; None: the shard does not know it.
+    /// When the keyspace of the keys was made. `None` if the shard does not know it.
     pub keyspace_made: Option<i64>,
-    /// Its tables then, as the master named them; None: the shard does not know them.
+    /// The tables then, as the master named them. `None` if the shard does not know them.
     pub tables: Option<Vec<String>>,
 }
 
@@ -37,7 +37,7 @@ impl Decision {
         (self.split_id, &self.token) == (other.split_id, &other.token)
     }
 
-    /// Only a note tells of which type the keys of a directory are, and of which keyspace.
+    /// Takes from another record what only a note contains: the type of a directory's keys, and their keyspace.
     pub fn learn_keyspace(&mut self, other: &Decision) {
         self.keyspace_made = self.keyspace_made.or(other.keyspace_made);
         self.tables = self.tables.take().or_else(|| other.tables.clone());
@@ -48,7 +48,7 @@ impl Decision {
 }
 
 impl Decision {
-    /// In words: "split 7 has moved 3 keys from ...".
+    /// Returns the decision in words: "split 7 has moved 3 keys from ...".
     pub fn told(&self) -> String {
         let count = self.keys.as_ref().map_or(usize::try_from(self.key_count).unwrap_or(0), Vec::len);
         let entries = if count > 0 { counted(count, "entry", "entries") } else { "entries".to_owned() };
@@ -59,7 +59,7 @@ impl Decision {
     }
 }
 
-/// The last of several in words, and that there are others.
+/// Describes the last of several decisions in words, and mentions that there are others.
 pub fn told_shortly(decisions: &[Decision]) -> Option<String> {
     let last = decisions.iter().max_by_key(|decision| decision.version)?;
     let mut others: Vec<(i64, &str)> =
@@ -72,7 +72,7 @@ pub fn told_shortly(decisions: &[Decision]) -> Option<String> {
     })
 }
 
-/// The plan of this master whose decision it is, if that is not at its end.
+/// Returns the plan of this master that the decision belongs to, if the plan has not ended.
 pub fn plan_of(decision: &Decision) -> Option<i64> {
     sql::read_one(
         &format!("SELECT id FROM shardmaster.split_plan WHERE id = $1 AND token = $2 AND NOT {IS_OVER}"),
@@ -81,7 +81,8 @@ pub fn plan_of(decision: &Decision) -> Option<i64> {
     )
 }
 
-/// Whether such a plan has installed its capture, or its split has done so for it, and it takes the decision over when it goes on.
+/// Whether the plan of a decision has installed its capture, or its split has done so for it. Such a plan takes over
+/// the decision when it continues.
 pub fn is_of_begun_plan(decision: &Decision) -> bool {
     let query = "SELECT true FROM shardmaster.split_plan WHERE id = $1 AND (phase <> 'planning' OR reverse_of IS NOT NULL)";
     plan_of(decision).is_some_and(|id| sql::read_one(query, &[id.into()], |_| ()).is_some())
@@ -91,13 +92,13 @@ pub fn is_of_begun_plan(decision: &Decision) -> bool {
 pub struct MovedHere {
     pub key: String,
     pub split: i64,
-    /// With a later version.
+    /// Whether it was moved with a later version.
     pub is_later: bool,
-    /// From where the decision led, so that it is behind that.
+    /// Whether it was moved from where the decision led, so that the move came after the decision.
     pub is_behind: bool,
 }
 
-/// Those of the keys that a decision has moved.
+/// Returns those of the keys that a decision has moved and a split of this master has moved last.
 pub fn moved_here(decision: &Decision, keys: &[String]) -> Vec<MovedHere> {
     sql::read(
         "SELECT e.key, v.split_id, e.valid_from > $3, e.valid_from > $3 AND (p.source_shard = $4 OR EXISTS (
@@ -117,7 +118,7 @@ pub fn moved_here(decision: &Decision, keys: &[String]) -> Vec<MovedHere> {
     )
 }
 
-/// Decisions behind this version that were taken over with their keys, in their order.
+/// Returns decisions after this version that were taken over with their keys, in their order.
 pub fn adopted_after(keyspace: &str, version: i64) -> Vec<Decision> {
     sql::read(
         "SELECT split_id, token, version, from_shard, to_shard, keys FROM shardmaster.adopted_decision
@@ -137,7 +138,7 @@ pub fn adopted_after(keyspace: &str, version: i64) -> Vec<Decision> {
     )
 }
 
-/// Whether the operator has said that the routes of its keys stay.
+/// Whether the operator has decided that the routes of its keys stay.
 pub fn are_routes_kept(split: i64, token: &str) -> bool {
     is_here()
         && sql::read_one(
@@ -148,8 +149,8 @@ pub fn are_routes_kept(split: i64, token: &str) -> bool {
         .is_some()
 }
 
-/// Whether all that shards know more of the keyspace are decisions whose keys they do not know: a route that the operator
-/// sets by force is none that these would take back.
+/// Whether the shards know the keys of none of the unknown decisions of the keyspace. These decisions then do not
+/// reverse a route that the operator sets by force.
 pub fn keys_are_unknown(keyspace: &str) -> bool {
     let query = "SELECT true FROM shardmaster.lost_decision WHERE keyspace = $1 AND keys IS NOT NULL LIMIT 1";
     sql::read_one(query, &[keyspace.into()], |_| ()).is_none()
@@ -160,9 +161,9 @@ pub fn is_here() -> bool {
     relation().is_some()
 }
 
-/// The number of their table, by which an installation is known from another one of this database.
+/// Returns the number of their table, which distinguishes an installation from another one in this database.
 pub fn relation() -> Option<u32> {
-    // SAFETY: look-ups in the system cache with NUL-terminated names, in a transaction.
+    // SAFETY: this reads the system cache with NUL-terminated names, in a transaction.
     let relation = unsafe {
         let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
         match schema {
@@ -173,7 +174,7 @@ pub fn relation() -> Option<u32> {
     (relation != pg_sys::Oid::INVALID).then(|| relation.to_u32())
 }
 
-/// Which of these this master knows, in their order.
+/// Returns for each decision, in order, whether this master knows it.
 pub fn known_of(decisions: &[&Decision]) -> Vec<bool> {
     let ids: Vec<i64> = decisions.iter().map(|d| d.split_id).collect();
     let tokens: Vec<String> = decisions.iter().map(|d| d.token.clone()).collect();
@@ -196,14 +197,14 @@ pub fn known_of(decisions: &[&Decision]) -> Vec<bool> {
     )
 }
 
-/// What a shard has answered takes the place of what it had said before.
+/// Stores the answer of a shard. It replaces earlier answers.
 pub fn store(shard_key: &str, decisions: &[Decision]) {
     let has_some = "SELECT true FROM shardmaster.shard_decision WHERE shard_key = $1 LIMIT 1";
-    // Sessions forget their routes with each statement that changes the table.
+    // Each statement that changes the table makes sessions forget their routes, so no needless one is run.
     if sql::read_one(has_some, &[shard_key.into()], |_| ()).is_some() {
         sql::write("DELETE FROM shardmaster.shard_decision WHERE shard_key = $1", &[shard_key.into()]);
     }
-    // Another session may have heard the same meanwhile.
+    // Another session may have stored the same answer meanwhile.
     for d in decisions {
         sql::write(
             "INSERT INTO shardmaster.shard_decision
@@ -230,7 +231,7 @@ pub fn store(shard_key: &str, decisions: &[Decision]) {
     }
 }
 
-/// That a shard was asked, and what is in the way of its answer, or of what it says.
+/// Records that a shard was asked, and the problem with its answer, if there is one.
 pub fn asked(shard_key: &str, problem: Option<&str>) {
     sql::write(
         "INSERT INTO shardmaster.shard_asked AS a (shard_key, run, problem)
@@ -240,8 +241,8 @@ pub fn asked(shard_key: &str, problem: Option<&str>) {
     );
 }
 
-/// Shards that were here before this run of the server, or of its coordinator, and have not answered in it, and are to be asked
-/// now. One that did not answer is left alone for a while.
+/// Returns shards that must be asked now: they existed before this run of the server, or of its coordinator, and have
+/// not answered in it. A shard that did not answer is not asked again for a while.
 pub fn to_ask() -> Vec<String> {
     sql::read(
         "SELECT s.shard_key
@@ -258,7 +259,7 @@ pub fn to_ask() -> Vec<String> {
     )
 }
 
-/// A shard that was disabled may be another one by now, or know more: it is asked again.
+/// Marks a shard to be asked again: a shard that was disabled may be another one by now, or know more.
 pub fn forget_asked(shard_key: &str) {
     sql::write(
         "INSERT INTO shardmaster.shard_asked AS a (shard_key, run, problem) VALUES ($1, NULL, NULL)
@@ -267,11 +268,11 @@ pub fn forget_asked(shard_key: &str) {
     );
 }
 
-/// How long a dump that is restored may take to be seen by who asks its shards.
+/// How long the worker that asks shards may take to notice a restored dump.
 const NEW: &str = "30 seconds";
 
-/// Whether each shard that was here before the server's start, or is of a dump that was restored since, was asked, be it in vain;
-/// or nobody asks them, who would have begun by now.
+/// Whether each shard that existed before the server's start, or came with a dump that was restored since, was asked,
+/// even without success. Also true if no worker asks shards, although one would have begun by now.
 pub fn are_asked() -> bool {
     let query = format!(
         "SELECT NOT EXISTS (SELECT FROM shardmaster.shard s LEFT JOIN shardmaster.shard_asked a ON a.shard_key = s.shard_key
@@ -287,13 +288,13 @@ pub fn are_asked() -> bool {
     sql::read_latest(&query, &[], |row| row.value(1)).into_iter().next().unwrap_or(true)
 }
 
-/// Shards that are asked at all.
+/// Returns the shards that are asked at all.
 pub fn askable() -> Vec<String> {
     let query = "SELECT shard_key FROM shardmaster.shard WHERE kind = 'postgres' AND status <> 'disabled'";
     sql::read(query, &[], |row| row.value(1))
 }
 
-/// Shards of which it is not known what they know, and why.
+/// Returns shards whose decisions are unknown, each with the reason.
 pub fn not_answered() -> Vec<(String, String)> {
     sql::read(
         "SELECT shard_key, problem FROM shardmaster.shard_asked WHERE problem IS NOT NULL ORDER BY shard_key",
@@ -320,7 +321,7 @@ fn from_row(row: &sql::Row<'_>) -> Decision {
     }
 }
 
-/// What shards know and this master does not, with who says it, in the order of the decisions.
+/// Returns decisions that shards know and this master does not, each with its shard, in the order of the decisions.
 pub fn lost() -> Vec<(String, Decision)> {
     sql::read(
         "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, keys, entries, keyspace_made, tables
@@ -330,7 +331,7 @@ pub fn lost() -> Vec<(String, Decision)> {
     )
 }
 
-/// The last one of a keyspace, and who says it. Where the catalog has them.
+/// Returns the last such decision of a keyspace, with its shard, if the catalog has the tables.
 pub fn lost_of(keyspace: &str) -> Option<(String, Decision)> {
     sql::read_one_again(
         "SELECT shard_key, keyspace, split_id, token, version, from_shard, to_shard, side, said_by, key_count, NULL::text[], entries, keyspace_made, tables
@@ -340,7 +341,7 @@ pub fn lost_of(keyspace: &str) -> Option<(String, Decision)> {
     )
 }
 
-/// Whether the shard may know a decision: a split of this master was there, or it has taken some over.
+/// Whether the shard may know a decision: a split of this master was there, or this master has taken over decisions.
 pub fn had_part(shard_key: &str) -> bool {
     let adopted = if is_here() { "EXISTS (SELECT FROM shardmaster.adopted_decision)" } else { "false" };
     sql::read_one(
@@ -351,7 +352,7 @@ pub fn had_part(shard_key: &str) -> bool {
     .unwrap_or(false)
 }
 
-/// It is this master's from now on. `routes_kept`: the operator has said so.
+/// Records that a decision is this master's from now on. `routes_kept`: the operator has decided that the routes stay.
 pub fn adopted(decision: &Decision, routes_kept: bool) {
     sql::write(
         "INSERT INTO shardmaster.adopted_decision

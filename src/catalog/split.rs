@@ -1,4 +1,4 @@
-//! `shardmaster.split_plan` and what hangs on it.
+//! `shardmaster.split_plan` and the tables that refer to it.
 
 use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
@@ -16,43 +16,42 @@ use pgrx::prelude::*;
 /// The last number of a split: eighteen digits, by which names on shards are found again.
 pub const HIGHEST: i64 = 999_999_999_999_999_999;
 
-/// What a split moves and with what; does not change while it is active.
+/// What a split moves, and how. It does not change while the split is active.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub id: i64,
     pub keyspace: String,
     pub source: Shard,
     pub target: Shard,
-    /// What moves, by the names of its entries in routing.
+    /// The scope, as names of routing entries.
     pub entries: Vec<String>,
-    /// Everything that was routed to the source when it was planned.
+    /// Whether the scope is everything that was routed to the source at planning.
     pub moves_all: bool,
-    /// The same as shards see it.
+    /// The scope as shards see it.
     pub scope: Scope,
-    /// Of the keyspace; None: nobody has said it.
+    /// The key type of the keyspace. `None` if it was never set.
     pub key_type: Option<KeyType>,
-    /// By which shards know it.
+    /// The token by which shards know the split.
     pub token: String,
-    /// By which its sessions are known, of which shards have the hash alone.
+    /// The secret by which the split's sessions are known; shards have only its hash.
     pub secret: String,
     pub tables: Vec<PlannedTable>,
-    /// Tables of other keyspaces where its shards are.
+    /// Tables of other keyspaces where the split's shards are.
     pub other_tables: Vec<OtherTable>,
     /// Tables of the keyspace of which no row moves.
     pub keyless: Vec<Keyless>,
-    /// Sequences that its clients draw from by their names.
+    /// Sequences that clients draw from by name.
     pub sequences: Vec<sequence::NamedSequence>,
     /// Roles of the source and of the target whose code the mover may run.
     pub trusted: [Vec<String>; 2],
-    /// What of the source and of the target was said by roles that may not say it of this very
-    /// database.
+    /// Declarations about the source and the target by roles that have no right to make them in this very database.
     pub unsaid: [Option<Unsaid>; 2],
-    /// The split whose reverse split it is.
+    /// The split that this one reverses, if it is a reverse split.
     pub reverse_of: Option<i64>,
 }
 
 impl Plan {
-    /// The same with some of its tables: for what is asked of each of many, by itself.
+    /// Returns the plan with some of its tables, for callers that ask about each of many tables separately.
     pub fn of_tables(&self, positions: &[usize]) -> Plan {
         let tables = positions.iter().filter_map(|position| self.tables.get(*position).cloned()).collect();
         Plan { tables, ..self.clone() }
@@ -63,9 +62,9 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub struct PlannedTable {
     pub ordinal: i32,
-    /// As given: `name` or `schema.name`.
+    /// The name as configured: `name` or `schema.name`.
     pub table_name: String,
-    /// None: the namespace of the shard.
+    /// `None` means the namespace of the shard.
     pub schema: Option<String>,
     pub name: String,
     pub shard_by: String,
@@ -73,16 +72,16 @@ pub struct PlannedTable {
     pub maps: Vec<ColumnMap>,
 }
 
-/// How one column of a table comes over.
+/// How one column of a table is copied.
 #[derive(Clone, Debug)]
 pub struct ColumnMap {
     pub column: String,
-    /// SQL over a row of the source. None: the column is left out.
+    /// SQL over a row of the source. `None` if the column is left out.
     pub expression: Option<String>,
 }
 
-/// The shards of a split of which its operator has said that they are gone for good. What its way
-/// back has left is its target.
+/// Returns the shards of a split that its operator has declared lost for good. What its reverse split has left is its
+/// target.
 pub fn lost_shards(id: i64) -> Vec<String> {
     sql::read_again(
         "SELECT s.shard FROM shardmaster.split_plan p,
@@ -94,13 +93,13 @@ pub fn lost_shards(id: i64) -> Vec<String> {
     )
 }
 
-/// Whether changes of the source's tables are made on the target, too.
+/// Whether changes of the source's tables are applied to the target, too.
 pub fn replays_ddl(id: i64) -> bool {
     let query = "SELECT on_ddl = 'replay' FROM shardmaster.split_plan WHERE id = $1";
     sql::read_one(query, &[id.into()], |row| row.value(1)).unwrap_or(false)
 }
 
-/// The plan with its shards and tables.
+/// Loads the plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
         "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all', secret, reverse_of
@@ -146,8 +145,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
     })
 }
 
-/// What is left of a finished split: where its redirect is, and how it is known there. Its
-/// target may be gone.
+/// What is left of a finished split: where its redirect is, and how it is known there. Its target may be gone.
 pub struct FinishedSplit {
     pub id: i64,
     pub keyspace: String,
@@ -173,7 +171,7 @@ pub fn left(id: i64) -> Result<FinishedSplit, Failure> {
     Ok(FinishedSplit { id, keyspace, source: shard::by_key(&source)?, token, key_type })
 }
 
-/// Says how a column of one of the split's tables comes over; false: no such table.
+/// Stores how a column of one of the split's tables is copied. Returns false if the split has no such table.
 pub fn set_map(id: i64, table: &str, map: &ColumnMap) -> bool {
     let is_itself = |text: &String| *text == map.column || *text == ident(&map.column);
     if map.expression.as_ref().is_some_and(is_itself) {
@@ -191,7 +189,7 @@ pub fn set_map(id: i64, table: &str, map: &ColumnMap) -> bool {
     ) == 1
 }
 
-/// Takes a table out of a plan that has not begun, with what was said of its columns.
+/// Removes a table, with its column maps, from a plan that has not begun.
 pub fn forget_table(id: i64, table: &str) {
     for of in ["split_map", "split_table"] {
         let query = format!("DELETE FROM shardmaster.{of} WHERE split_id = $1 AND table_name = $2");
@@ -200,7 +198,7 @@ pub fn forget_table(id: i64, table: &str) {
     event(id, None, None, &format!("table {table} is not in the keyspace, and not in this plan"));
 }
 
-/// The first of its tables of which a column is computed or left out.
+/// Returns the first of its tables of which a column is computed or left out.
 pub fn mapped_table(id: i64) -> Option<String> {
     let query = "SELECT min(table_name) FROM shardmaster.split_map WHERE split_id = $1";
     sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
@@ -221,7 +219,7 @@ fn policies(id: i64) -> Vec<PlannedTable> {
     with_maps(id, sql::read(query, &[id.into()], policy))
 }
 
-/// The tables of a plan that was rolled back, were it begun again: those that its keyspace has now.
+/// Returns the tables that a rolled-back plan would have if it began again: those that its keyspace has now.
 pub fn policies_anew(id: i64, keyspace: &str) -> Vec<PlannedTable> {
     let query =
         "SELECT row_number() OVER (ORDER BY table_name)::int, table_name, parse_ident(table_name), shard_by
@@ -241,7 +239,7 @@ fn with_maps(id: i64, policies: Vec<PlannedTable>) -> Vec<PlannedTable> {
     policies.into_iter().map(of).collect()
 }
 
-/// A line of a split's history.
+/// Adds a line to a split's history.
 pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
     let detail = clean::said(detail);
     sql::write(
@@ -258,8 +256,8 @@ pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
     pgrx::log!("{line}");
 }
 
-/// The same of what a shard's clients can have happen again and again, by TRUNCATE say: the
-/// last line of the history stands for a minute.
+/// Adds a line to a split's history unless the last line is the same and less than a minute old: clients of a shard
+/// can cause such an event repeatedly, for example by TRUNCATE.
 pub fn event_again(id: i64, detail: &str) {
     let is_told = "SELECT true FROM (SELECT at, detail FROM shardmaster.split_event WHERE split_id = $1 ORDER BY id DESC LIMIT 1) e
                     WHERE e.detail = $2 AND e.at BETWEEN clock_timestamp() - interval '1 min' AND clock_timestamp()";
@@ -269,14 +267,14 @@ pub fn event_again(id: i64, detail: &str) {
     }
 }
 
-/// Tells listeners; delivered when the transaction commits.
+/// Notifies listeners when the transaction commits.
 pub fn notify(id: i64, phase: &str, status: &str) {
     super::event::notify(
         &serde_json::json!({"event": "split", "split_id": id, "phase": phase, "status": status}),
     );
 }
 
-/// The next plan's number is above this one.
+/// Makes sure that the next plan's number is above this one.
 pub fn number_after(number: i64) {
     sql::write(
         "SELECT setval('shardmaster.split_plan_id_seq', $1) FROM shardmaster.split_plan_id_seq s
@@ -285,14 +283,15 @@ pub fn number_after(number: i64) {
     );
 }
 
-/// The same of a number that shards know. One that no master can have given out uses up none.
+/// Makes sure that the next plan's number is above one that shards know. A number that no master can have given out is
+/// ignored, so that it does not use up the numbers.
 pub fn pass(number: i64) {
     if number <= HIGHEST / 2 {
         number_after(number);
     }
 }
 
-/// The first of these numbers that no split of this master has.
+/// Returns the first of these numbers that no split of this master has.
 pub fn unknown_of(ids: &[i64]) -> Option<i64> {
     sql::read_one(
         "SELECT i.id FROM unnest($1::bigint[]) AS i (id)
@@ -302,8 +301,8 @@ pub fn unknown_of(ids: &[i64]) -> Option<i64> {
     )
 }
 
-/// Identity of this master as the shards remember it. Another database or another
-/// server with the same catalog is another master.
+/// Returns the identity of this master as the shards remember it. Another database or another server with the same
+/// catalog is another master.
 pub fn identity() -> String {
     sql::read_one(
         "SELECT format('%s/%s/%s', i.id, c.system_identifier, d.oid)

@@ -1,8 +1,8 @@
-//! Rows of `shardmaster.split_accepted`: what an operator takes as it is, though the check of a split remarks on it.
+//! Rows of `shardmaster.split_accepted`: remarks of a split's check that an operator accepts.
 
 use crate::server::sql;
 
-/// A remark by the check that makes it, and by what it is about.
+/// A remark: the check that makes it, and the object that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     pub check: String,
@@ -10,7 +10,7 @@ pub struct Accepted {
     pub by: String,
 }
 
-/// Nothing of it is in the catalog of an older version, which the library works with until the update.
+/// The table is not in the catalog of an older version, which the library works with until the update.
 const IS_THERE: &str = "SELECT true WHERE to_regclass('shardmaster.split_accepted') IS NOT NULL";
 
 pub fn of(id: i64) -> Vec<Accepted> {
@@ -25,7 +25,7 @@ pub fn of(id: i64) -> Vec<Accepted> {
     )
 }
 
-/// False: it was accepted before.
+/// Records an accepted remark. Returns false if it was accepted before.
 pub fn insert(id: i64, check: &str, object: &str) -> bool {
     sql::write(
         "INSERT INTO shardmaster.split_accepted (split_id, check_name, object) VALUES ($1, $2, $3)

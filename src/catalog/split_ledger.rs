@@ -1,9 +1,9 @@
-//! The table `split_ledger`: on which shards something of a split is, or may be.
+//! The table `split_ledger`: the shards where something of a split is, or may be.
 
 use super::split_state::IS_OVER;
 use crate::server::sql;
 
-/// Something is about to be created there. `sides`: 'source' or 'target', with the shard's name.
+/// Records that something is about to be created there. `sides`: 'source' or 'target', with the shard's name.
 pub fn write(id: i64, sides: &[(&str, &str)]) {
     for (side, shard) in sides {
         sql::write(
@@ -14,8 +14,8 @@ pub fn write(id: i64, sides: &[(&str, &str)]) {
     }
 }
 
-/// Nothing of it is left, but on the side that is lost: what that holds, should it come back, is
-/// removed by shard_cleanup.
+/// Records that nothing of the split is left, except on the lost side: if that shard returns, shard_cleanup removes
+/// what it has.
 pub fn removed(id: i64, but_for: Option<&str>) {
     sql::write(
         "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
@@ -24,8 +24,8 @@ pub fn removed(id: i64, but_for: Option<&str>) {
     );
 }
 
-/// Of splits that are over nothing is on the shard now but what was kept: it is removed, or the shard
-/// that had it did not come back.
+/// Records that a shard has nothing of ended splits except those in `kept`: it was removed, or the shard that had it
+/// did not return.
 pub fn close(shard_key: &str, kept: &[i64]) {
     sql::write(
         &format!(
@@ -38,7 +38,7 @@ pub fn close(shard_key: &str, kept: &[i64]) {
     );
 }
 
-/// Objects stay on a shard that is gone for good: shard_cleanup removes them.
+/// Records that objects stay on a shard that is gone for good: shard_cleanup removes them.
 pub fn reopen(id: i64, side: &str) {
     sql::write(
         "UPDATE shardmaster.split_ledger SET removed_at = NULL WHERE split_id = $1 AND side = $2",
@@ -46,7 +46,7 @@ pub fn reopen(id: i64, side: &str) {
     );
 }
 
-/// Whether a shard has, or may have, something of it.
+/// Whether a shard has, or may have, something of the split.
 pub fn has_sides(id: i64) -> bool {
     sql::read_one(
         "SELECT 1 FROM shardmaster.split_ledger WHERE split_id = $1 AND removed_at IS NULL LIMIT 1",

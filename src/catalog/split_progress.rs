@@ -1,6 +1,6 @@
-//! The tables `split_progress` and `split_table_progress`: how far a split is. The rows come
-//! with its installation and go with its rollback; what has none has not begun. Whoever
-//! writes here holds the plan's lock.
+//! The tables `split_progress` and `split_table_progress`: how far a split is. The rows are inserted by its
+//! installation and deleted by its rollback; a split without rows has not begun. A session that writes here holds the
+//! plan's lock.
 
 use super::split_state::Phase;
 use crate::clean;
@@ -15,7 +15,7 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0 * 10.0).round() / 10.0
 }
 
-/// How long a rehearsal has kept writers waiting; in milliseconds.
+/// Records how long a rehearsal has kept writers waiting, and returns it in milliseconds.
 pub fn rehearsed(id: i64, fenced: Duration) -> f64 {
     let fenced = milliseconds(fenced);
     sql::write(
@@ -25,7 +25,7 @@ pub fn rehearsed(id: i64, fenced: Duration) -> f64 {
     fenced
 }
 
-/// Both sides are installed.
+/// Records that both sides are installed.
 pub fn begin(id: i64) {
     sql::write(
         "INSERT INTO shardmaster.split_progress (split_id, dual_write_started_at) VALUES ($1, clock_timestamp())
@@ -39,17 +39,17 @@ pub fn begin(id: i64) {
     );
 }
 
-/// Nothing of the split is left on the shards.
+/// Deletes the progress: nothing of the split is left on the shards.
 pub fn clear(id: i64) {
     sql::write("DELETE FROM shardmaster.split_progress WHERE split_id = $1", &[id.into()]);
 }
 
-/// The first copy begins.
+/// Records that the first copy begins.
 pub fn copying(id: i64) {
     update(id, "backfill_status = 'running', backfill_started_at = clock_timestamp()");
 }
 
-/// A step has led to another phase.
+/// Records that a step has led to another phase.
 pub fn entered(id: i64, phase: Phase) {
     match phase {
         Phase::Tailing => update(
@@ -67,12 +67,12 @@ pub fn entered(id: i64, phase: Phase) {
 /// What a step has found and done.
 pub struct ProgressStep {
     pub rows_copied: i64,
-    /// Of the blocks of all tables.
+    /// The copied share of the blocks of all tables.
     pub percent: f64,
     pub last_event_id: i64,
-    /// By the source's clock, in microseconds since 1970.
+    /// The time by the source's clock, in microseconds since 1970.
     pub last_event_at: Option<i64>,
-    /// None: as before.
+    /// `None` keeps the earlier status.
     pub tail_status: Option<&'static str>,
     pub changes: i64,
     pub lag: Duration,
@@ -100,7 +100,7 @@ pub fn step(id: i64, step: &ProgressStep) {
     );
 }
 
-/// The newest change of a step that is not recorded otherwise, in microseconds since 1970.
+/// Records the newest change of a step that is not recorded otherwise, in microseconds since 1970.
 pub fn last_event(id: i64, at: Option<i64>) {
     sql::write(
         "UPDATE shardmaster.split_progress SET last_event_ts = greatest(last_event_ts, timestamptz 'epoch' + $2 * interval '1 microsecond')
@@ -109,7 +109,7 @@ pub fn last_event(id: i64, at: Option<i64>) {
     );
 }
 
-/// A cutover has decided: nothing is waiting on the source.
+/// Records that a cutover has decided: nothing is waiting on the source.
 pub fn decided(id: i64, last_event_id: i64) {
     sql::write(
         "UPDATE shardmaster.split_progress
@@ -119,13 +119,13 @@ pub fn decided(id: i64, last_event_id: i64) {
     );
 }
 
-/// Rows of the split have come to the target.
+/// Whether rows of the split have come to the target.
 pub fn has_copied(id: i64) -> bool {
     let query = "SELECT true FROM shardmaster.split_progress WHERE split_id = $1 AND total_rows_copied > 0";
     sql::read_one(query, &[id.into()], |_| ()).is_some()
 }
 
-/// How long writers had to wait, at most: a cutover that was tried before in vain may have kept them longer.
+/// Records how long writers had to wait. The longest time stays: an earlier failed cutover may have kept them longer.
 pub fn fenced(id: i64, fenced: Duration) {
     sql::write(
         "UPDATE shardmaster.split_progress SET fence_ms = greatest(fence_ms, $2::float8::numeric) WHERE split_id = $1",
@@ -133,7 +133,7 @@ pub fn fenced(id: i64, fenced: Duration) {
     );
 }
 
-/// What the cutover waited for, for the account of `shard_split_run()`. The catalog of 0.1.0 has no place for it.
+/// Records what the cutover waited for, which `shard_split_run()` reports. The catalog of 0.1.0 has no column for it.
 pub fn fence_waited_for(id: i64, who: &str) {
     let is_there = "SELECT true FROM pg_attribute
                      WHERE attrelid = 'shardmaster.split_progress'::regclass AND attname = 'fence_waited_for' AND NOT attisdropped";
@@ -146,7 +146,7 @@ pub fn fence_waited_for(id: i64, who: &str) {
     );
 }
 
-/// The same of one that is given up, before its fence is forgotten.
+/// Records how long writers had to wait for an aborted cutover, before its fence is forgotten.
 pub fn fenced_in_vain(id: i64) {
     sql::write(
         "UPDATE shardmaster.split_progress g
@@ -157,12 +157,12 @@ pub fn fenced_in_vain(id: i64) {
     );
 }
 
-/// A cutover was aborted: whether it has caught up the next step shows.
+/// Records that a cutover was aborted. The next step shows whether the target has caught up.
 pub fn follows(id: i64) {
     update(id, "tail_status = 'running'");
 }
 
-/// What failed is asked for again.
+/// Records that what failed is requested again.
 pub fn resumed(id: i64) {
     update(
         id,
@@ -171,7 +171,7 @@ pub fn resumed(id: i64) {
     );
 }
 
-/// Something has gone wrong in this phase.
+/// Records that something has failed in this phase.
 pub fn failed(id: i64, phase: Phase, message: &str) {
     match phase {
         Phase::Backfill => update(id, "backfill_status = 'failed'"),
@@ -189,7 +189,7 @@ pub fn failed(id: i64, phase: Phase, message: &str) {
 /// How far one table is.
 pub struct ProgressTable {
     pub ordinal: i32,
-    /// "start", "end", or what lies between.
+    /// "start", "end", or a position in between.
     pub position: String,
     pub rows_copied: i64,
     pub changes_applied: i64,
@@ -197,7 +197,7 @@ pub struct ProgressTable {
     pub chunks: i64,
 }
 
-/// Writes down those that are further than before, or had an error: of many tables few change in a step.
+/// Stores the tables that are further than before, or had an error: of many tables few change in a step.
 pub fn tables(id: i64, tables: &[ProgressTable]) {
     fn of<T>(tables: &[ProgressTable], what: impl Fn(&ProgressTable) -> T) -> Vec<T> {
         tables.iter().map(what).collect()

@@ -1,24 +1,25 @@
-//! The table `split_sample`: what a split's worker has measured, at some moments. As many of a
-//! split of an hour as of one of a month: the longer it runs, the further they are apart.
+//! The table `split_sample`: what a split's worker has measured, at some moments. Their number is the same for a split
+//! of an hour as for one of a month: the longer it runs, the further they are apart.
 
 use super::split_progress::ProgressStep;
 use crate::server::sql;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Of a split; then every other one is forgotten.
+/// The greatest number of samples of a split; then every other one is forgotten.
 const MOST: i64 = 240;
-/// Between two of them, at least.
+/// The least time between two samples.
 const APART: Duration = Duration::from_secs(1);
-/// For how long those of a finished split are kept.
+/// How long samples of a finished split are kept.
 const KEPT: &str = "30 days";
 
 thread_local! {
-    /// Of which split this worker has noted the last one, and when.
+    /// The split of which this worker has taken the last sample, and when.
     static LAST: Cell<Option<(i64, Instant)>> = const { Cell::new(None) };
 }
 
-/// Hardly a cost to a worker of many steps in a second: most of them are not noted.
+/// Takes a sample if the last one is old enough. It costs hardly anything for a worker of many steps in a second: most
+/// calls write nothing.
 pub fn note(id: i64, step: &ProgressStep, changes_applied: i64) {
     let is_early = |(of, at): (i64, Instant)| of == id && at.elapsed() < APART;
     if LAST.get().is_some_and(is_early) {
@@ -60,7 +61,7 @@ fn thin_out(id: i64) {
     );
 }
 
-/// Of splits that have ended long since.
+/// Forgets samples of splits that ended long ago.
 fn forget_old() {
     sql::write(
         &format!(

@@ -1,14 +1,15 @@
-//! Where a split and its cutover are.
+//! Changes of a split's phase and of its cutover step.
 
 use super::{CutoverStep, Goal, NO_ERROR, NOW, Phase, update, update_if};
 
-/// The caller holds the plan's lock, and has looked whether the change is allowed.
+/// Sets the phase. The caller holds the plan's lock, and has checked that the change is allowed.
 pub fn phase(id: i64, phase: Phase) {
     let reads = "reads_on_target = reads_on_target AND $2 IN ('tailing', 'cutover_pending')";
     update(id, &["phase = $2", reads, NOW], vec![phase.as_str().into()]);
 }
 
-/// From its first step to its last the split is at work; it does not wait for the operator.
+/// Sets the step of the cutover. Between the first and the last step the split is working; it does not wait for the
+/// operator.
 pub fn step(id: i64, step: CutoverStep) {
     let rests = matches!(step, CutoverStep::None | CutoverStep::Moved);
     let fenced = "fenced_since = CASE WHEN $2 IN ('disabled', 'decided') THEN coalesce(fenced_since, clock_timestamp()) END";
@@ -17,8 +18,8 @@ pub fn step(id: i64, step: CutoverStep) {
     update(id, &["cutover_step = $2", NOW, fenced, activity], args);
 }
 
-/// It has decided, with this version of the routing. A master that was restored may have forgotten
-/// that it was asked for.
+/// Records that the cutover has decided, with this version of the routing. A restored master may have forgotten that
+/// the cutover was requested.
 pub fn decided(id: i64, version: i64) {
     let set = [
         "routing_version_cutover = $2",
@@ -32,12 +33,12 @@ pub fn decided(id: i64, version: i64) {
     update_if(is_less, id, &["goal = $2"], vec![Goal::Completed.as_str().into()]);
 }
 
-/// The routing that a reverse split begins with.
+/// Records the routing version that a reverse split begins with.
 pub fn begins_with(id: i64, version: i64) {
     update(id, &["routing_version_at_start = $2"], vec![version.into()]);
 }
 
-/// What the tables of a reverse split's source look like, as JSON.
+/// Records the structure of the tables of a reverse split's source, as JSON.
 pub fn baseline(id: i64, json: &str) {
     update(id, &["baseline = $2::text::jsonb"], vec![json.into()]);
 }

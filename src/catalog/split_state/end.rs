@@ -1,8 +1,8 @@
-//! How a split ends: rolled back, finished, taken back; and what is left of its redirect.
+//! The end of a split: rolled back, finished or reversed; and what is left of its redirect.
 
 use super::{NO_ERROR, NOT_FAILED, NOW, update, update_if};
 
-/// Nothing of it is left on its shards.
+/// Records that nothing of the split is left on its shards.
 pub fn rolled_back(id: i64) {
     let set = [
         "activity = 'idle'",
@@ -18,22 +18,22 @@ pub fn rolled_back(id: i64) {
     update(id, &set, vec![]);
 }
 
-/// From here on a split that is being finished cannot be taken back.
+/// Records that from here on a split that is being finished cannot be reversed.
 pub fn undo_ended(id: i64) {
     update(id, &["undo_ended_at = clock_timestamp()"], vec![]);
 }
 
-/// The last moved row has left the source.
+/// Records that the last moved row was deleted on the source.
 pub fn purged(id: i64) {
     update(id, &["purged_at = clock_timestamp()", NOW], vec![]);
 }
 
-/// Rows are there again.
+/// Records that the source has moved rows again.
 pub fn not_purged(id: i64) {
     update(id, &["purged_at = NULL"], vec![]);
 }
 
-/// The shards are further than this master: nothing is left to be moved or deleted.
+/// Records that the shards are further than this master: nothing is left to be moved or deleted.
 pub fn finish_was_lost(id: i64) {
     let set = [
         "cutover_step = 'moved'",
@@ -57,8 +57,8 @@ pub fn finished(id: i64) {
     update(id, &set, vec![]);
 }
 
-/// In the commit that decides its reverse split: nothing is left to do but to leave both shards. A
-/// master that was restored may have forgotten that the split was decided: it is undone.
+/// Records, in the commit that decides its reverse split, that the split is reversed: what is left is to clean up both
+/// shards. A restored master may have forgotten that the split was decided; it is then rolled back.
 pub fn taken_back(id: i64) {
     let set = [
         "goal = CASE phase WHEN 'completed' THEN 'finished' ELSE 'rolled_back' END",
@@ -71,25 +71,25 @@ pub fn taken_back(id: i64) {
     update_if("finished_at IS NULL", id, &set, vec![]);
 }
 
-/// From now on the source redirects clients of what has left.
+/// Records that from now on the source redirects clients of the moved keys.
 pub fn redirects(id: i64) {
     update(id, &["redirect_since = clock_timestamp()", "redirect_ending = false"], vec![]);
 }
 
-/// A worker is to end a part of the redirect, at once.
+/// Asks a worker to end a part of the redirect, at once.
 pub fn end_redirect(id: i64) {
     let set = ["redirect_ending = true", "watched_at = NULL", "attempts = 0", NOT_FAILED];
     update(id, &set, vec![]);
 }
 
-/// Whether a part is to be ended is what the redirect's entries say.
+/// Records the end of a redirect's part. The redirect's entries show whether another part is to be ended.
 pub fn redirect_ended(id: i64) {
     let set = "redirect_ending = EXISTS (SELECT 1 FROM shardmaster.redirect r
                                           WHERE r.split_id = split_plan.id AND (r.ending OR r.asked_of IS NOT NULL))";
     update(id, &[set], vec![]);
 }
 
-/// Whether a finished split redirects nobody any more.
+/// Records and returns whether a finished split no longer redirects anything.
 pub fn redirect_is_over(id: i64) -> bool {
     let is_over = "finished_at IS NOT NULL
                    AND NOT EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = split_plan.id)";
@@ -97,7 +97,7 @@ pub fn redirect_is_over(id: i64) -> bool {
     update_if(is_over, id, &set, vec![])
 }
 
-/// A part of the redirect has been ended: nothing is waited for.
+/// Records that a part of the redirect has been ended: nothing is waited for.
 pub fn redirect_served(id: i64) {
     update(id, &["waiting_for = NULL", "attempts = 0"], vec![]);
 }

@@ -1,6 +1,5 @@
-//! Where a split is and what is asked of it, as the columns of `shardmaster.split_plan`
-//! have it. What follows from it is not known here. Only the files of this folder change a row
-//! of that table, each for one kind of reason.
+//! The state of a split and what is requested of it, as columns of `shardmaster.split_plan`. What follows from a state
+//! is not decided here. Only the files of this folder change a row of that table, each for one kind of reason.
 
 pub mod cutover;
 pub mod end;
@@ -27,7 +26,7 @@ macro_rules! stored_enum {
                 match self { $(Self::$variant => $text),+ }
             }
 
-            /// From the catalog, whose CHECK constraints admit nothing else.
+            /// Parses a value from the catalog, whose CHECK constraints admit nothing else.
             pub fn parse(text: &str) -> Result<Self, Failure> {
                 Self::ALL.iter().copied().find(|one| one.as_str() == text).ok_or_else(|| {
                     let what = stringify!($name).to_lowercase();
@@ -39,7 +38,7 @@ macro_rules! stored_enum {
 }
 
 stored_enum!(
-    /// What is.
+    /// The phase that a split is in.
     Phase {
         Planning = "planning",
         DualWrite = "dual_write",
@@ -52,7 +51,7 @@ stored_enum!(
 );
 
 stored_enum!(
-    /// What was asked for.
+    /// The phase that was requested.
     Goal {
         Planning = "planning",
         DualWrite = "dual_write",
@@ -64,7 +63,7 @@ stored_enum!(
 );
 
 stored_enum!(
-    /// How far a cutover is; from `decided` on it cannot be undone.
+    /// The step of a cutover; from `decided` on it cannot be undone.
     CutoverStep {
         None = "none",
         Disabled = "disabled",
@@ -75,7 +74,7 @@ stored_enum!(
 );
 
 stored_enum!(
-    /// What its worker does, in a word.
+    /// What the split's worker does.
     Activity {
         Idle = "idle",
         Working = "working",
@@ -85,49 +84,49 @@ stored_enum!(
     }
 );
 
-/// What stands of a request for a cutover, beside the goal.
+/// The state of a request for a cutover, besides the goal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CutoverRequest {
-    /// As the goal says, now.
+    /// The cutover is due now, if it is the goal.
     Now,
-    /// Its window has not begun, or its next attempt is to come.
+    /// The window has not begun, or the next attempt is not due.
     Later,
-    /// A rehearsal is asked for, no cutover.
+    /// A rehearsal is requested, not a cutover.
     Rehearsal,
 }
 
-/// The end of a plan `p` is asked for, and its reverse split, if it has one, is still there.
+/// SQL condition over a plan `p`: its end is requested, and its reverse split, if it has one, still exists.
 pub const IS_UNDOABLE: &str =
     "(p.goal = 'finished' AND p.finished_at IS NULL AND p.undo_ended_at IS NULL AND p.purged_at IS NULL)";
 
-/// A plan that holds its keys and its shards, as SQL over a row of `split_plan`.
+/// SQL condition over a row of `split_plan`: the plan holds its keys and its shards.
 pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
 
-/// A plan that has ended, as SQL over a row of `split_plan`.
+/// SQL condition over a row of `split_plan`: the plan has ended.
 pub const IS_OVER: &str = "(phase = 'rolled_back' AND goal = 'rolled_back' OR finished_at IS NOT NULL)";
 
-/// A reverse split that nobody has asked for, as SQL over a row of `split_plan`.
+/// SQL condition over a row of `split_plan`: a reverse split that was not requested.
 pub const RESTS: &str = "(reverse_of IS NOT NULL AND phase = 'planning' AND goal = 'planning')";
 
-/// A plan whose keys may still come to its target, as SQL over a row of `split_plan`.
+/// SQL condition over a row of `split_plan`: the plan's keys may still come to its target.
 pub const IS_UNDECIDED: &str = "phase NOT IN ('completed', 'rolled_back')
    AND NOT (reverse_of IS NOT NULL AND phase = 'planning' AND goal = 'planning')";
 
-/// A plan of which objects may be left on a shard, beyond the redirect that stays on purpose;
-/// as SQL over a row of `split_plan`.
+/// SQL condition over a row of `split_plan`: objects of the plan may be left on a shard, besides the redirect that
+/// stays on purpose.
 pub const IS_UNFINISHED: &str = "finished_at IS NULL
    AND NOT (phase IN ('planning', 'rolled_back') AND goal IN ('planning', phase))";
 
-/// The parts of SET that more than one change has.
+/// Parts of SET that several changes have.
 const NO_ERROR: &str = "error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL";
 const NOW: &str = "updated_at = clock_timestamp()";
-/// A split that has failed, or is paused, can go on.
+/// A split that has failed, or is paused, can continue.
 const NOT_FAILED: &str = "activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END";
 const NOT_PAUSED: &str = "activity = CASE activity WHEN 'paused' THEN 'idle' ELSE activity END";
-/// When the first of the attempts has failed that are in vain since; beside what counts them.
+/// When the first of the current failed attempts was made. Used together with the part that counts them.
 const SINCE_FIRST: &str = "retrying_since = CASE WHEN attempts > 0 THEN coalesce(retrying_since, clock_timestamp()) ELSE clock_timestamp() END";
 
-/// Changes the row of a plan, whose number is $1, where a condition holds. Whether it held.
+/// Changes the row of a plan, whose number is $1, if a condition holds. Returns whether it held.
 fn update_if(only_if: &str, id: i64, set: &[&str], mut args: Vec<DatumWithOid<'_>>) -> bool {
     let set = set.join(", ");
     args.insert(0, id.into());

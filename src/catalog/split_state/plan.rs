@@ -1,4 +1,4 @@
-//! A plan comes into being: its row, its keys, its tables.
+//! The creation of a plan: its row, its keys, its tables.
 
 use crate::server::sql;
 
@@ -8,14 +8,14 @@ pub struct NewPlan<'a> {
     pub source: &'a str,
     pub target: &'a str,
     pub description: Option<&'a str>,
-    /// As `scope_kind` has it.
+    /// The kind as in `scope_kind`.
     pub kind: &'a str,
-    /// What moves, by the names of its entries in routing.
+    /// The scope, as names of routing entries.
     pub entries: Vec<String>,
     pub routing_version: i64,
 }
 
-/// Stores a plan with the tables that its keyspace has; returns its number.
+/// Stores a plan with the tables that its keyspace has, and returns its number.
 pub fn create(new: NewPlan<'_>) -> i64 {
     let ids = sql::write_returning(
         "WITH s AS MATERIALIZED (
@@ -45,7 +45,7 @@ pub fn create(new: NewPlan<'_>) -> i64 {
     id
 }
 
-/// The tables that its keyspace has now, instead of those that it had.
+/// Replaces the tables of a plan by those that its keyspace has now.
 pub fn take_tables(id: i64, keyspace: &str) {
     sql::write("DELETE FROM shardmaster.split_table WHERE split_id = $1", &[id.into()]);
     sql::write(
@@ -56,8 +56,8 @@ pub fn take_tables(id: i64, keyspace: &str) {
     );
 }
 
-/// The reverse split of a split, with its keys, which are the split's for now, and its tables. Shards
-/// know it by the same secret, so that whoever moves the rows of one is not kept out by the other.
+/// Creates the reverse split of a split, with its tables and its keys, which the split still holds. Shards know it by
+/// the same secret, so that the mover of one is admitted by the other.
 pub fn create_reverse(of: i64) -> i64 {
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.split_plan
@@ -81,7 +81,7 @@ pub fn create_reverse(of: i64) -> i64 {
     id
 }
 
-/// Whether nobody else may move its keys.
+/// Sets whether the plan holds its keys, so that no other split may move them.
 pub fn hold_keys(id: i64, active: bool) {
     sql::write(
         "UPDATE shardmaster.split_key SET active = $2 WHERE split_id = $1",

@@ -1,8 +1,8 @@
-//! What is asked of a split, by its operator or by what becomes of another split.
+//! Requests to a split, by its operator or because of another split.
 
 use super::{Goal, NO_ERROR, NOT_FAILED, NOT_PAUSED, NOW, update, update_if};
 
-/// From now on it is to come there; an earlier error is forgotten.
+/// Requests a goal; an earlier error is forgotten.
 pub fn goal(id: i64, goal: Goal) {
     let asked =
         "cutover_asked_at = CASE $2 WHEN 'completed' THEN clock_timestamp() ELSE cutover_asked_at END";
@@ -12,28 +12,28 @@ pub fn goal(id: i64, goal: Goal) {
 
 const BEGUN: &str = "started_at = coalesce(started_at, clock_timestamp())";
 
-/// What its worker has found out is asked of it instead of what was, unless that is a rollback.
+/// Requests a backfill, because of what the worker has found, unless a rollback is requested.
 pub fn backfill_again(id: i64) {
     update_if("goal <> 'rolled_back'", id, &["goal = 'backfill'"], vec![]);
 }
 
-/// A cutover, and all of it, where a copy was asked for.
+/// Requests the whole cutover of a split that was requested to copy.
 pub fn cutover_of_all(id: i64) {
     let set = ["goal = 'completed'", "cutover_asked_at = clock_timestamp()"];
     update_if("goal = 'backfill'", id, &set, vec![]);
 }
 
-/// A cutover or a rehearsal is asked for now.
+/// Records that a cutover or a rehearsal is requested now.
 pub fn asked_for_cutover(id: i64) {
     update(id, &["cutover_asked_at = clock_timestamp()"], vec![]);
 }
 
-/// Changes are to be applied now.
+/// Requests that changes are applied now.
 pub fn replay_tail(id: i64) {
     update(id, &["tail_requests = tail_requests + 1"], vec![]);
 }
 
-/// What happens when a moving table changes: 'wait' or 'replay'.
+/// Sets what happens when a moving table changes: 'wait' or 'replay'.
 pub fn on_ddl(id: i64, what: &str) {
     update(id, &["on_ddl = $2"], vec![what.into()]);
 }
@@ -42,52 +42,52 @@ pub fn pause(id: i64) {
     update(id, &["paused = true", NOW], vec![]);
 }
 
-/// A cutover that the pause has held back is asked for once more by that.
+/// Ends a pause. This also requests a cutover again that the pause has held back.
 pub fn resume(id: i64) {
     let asked =
         "cutover_asked_at = CASE goal WHEN 'completed' THEN clock_timestamp() ELSE cutover_asked_at END";
     update(id, &["paused = false", NOT_PAUSED, asked, "waiting_for = NULL"], vec![]);
 }
 
-/// With `goal`: its rollback, which no pause holds back.
+/// Used with `goal`: requests a rollback, which no pause holds back.
 pub fn roll_back(id: i64, target_lost: bool) {
     update(id, &["target_lost = $2", "paused = false", NOT_PAUSED], vec![target_lost.into()]);
 }
 
-/// A rollback that the shards' decision has made void.
+/// Withdraws a rollback that the shards' decision has made void.
 pub fn forget_rollback(id: i64) {
     update_if("goal = 'rolled_back'", id, &["goal = 'backfill'", NOW], vec![]);
 }
 
-/// With `goal`: its end. `accept_missing`: rows may go that the target is not known to have.
+/// Used with `goal`: requests the end. `accept_missing`: rows may be deleted that the target is not known to have.
 pub fn finish(id: i64, accept_missing: bool, source_lost: bool) {
     let set = ["accept_missing = $2", "source_lost = $3"];
     update(id, &set, vec![accept_missing.into(), source_lost.into()]);
 }
 
-/// A split that is to be taken back is to be finished no more: nothing has been taken away for that.
+/// Withdraws the finish of a split that is to be reversed: nothing was removed for it yet.
 pub fn forget_finish(id: i64) {
     let set =
         ["goal = 'completed'", "activity = 'idle'", "waiting_for = NULL", "attempts = 0", NO_ERROR, NOW];
     update_if("goal = 'finished'", id, &set, vec![]);
 }
 
-/// Reads of its keys go to its target, or to its source.
+/// Directs reads of the split's keys to its target, or to its source.
 pub fn reads(id: i64, on_target: bool) {
     update(id, &["reads_on_target = $2"], vec![on_target.into()]);
 }
 
-/// A reverse split whose shards are further than this master: somebody has asked for it.
+/// Records that a reverse split was requested, if its shards are further than this master.
 pub fn begin_reverse(id: i64) {
     update(id, &["goal = 'backfill'", BEGUN], vec![]);
 }
 
-/// A reverse split that nobody needs any more: its split ends in another way.
+/// Requests the rollback of a reverse split that is no longer needed: its split ends in another way.
 pub fn drop_reverse(id: i64) {
     update(id, &["goal = 'rolled_back'"], vec![]);
 }
 
-/// A reverse split may replace rows that were not compared since the cutover.
+/// Permits a reverse split to replace rows that were not compared since the cutover.
 pub fn allow_copy(id: i64) {
     update(id, &["copy_again = true"], vec![]);
 }

@@ -1,4 +1,4 @@
-//! The row of a split as those read it who decide what is next.
+//! The row of a split, for code that decides the next step.
 
 use super::{Activity, CutoverRequest, CutoverStep, Goal, IS_UNDOABLE, Phase};
 use crate::catalog::{cutover_request, redirect, settlement, verification};
@@ -7,40 +7,40 @@ use crate::guc;
 use crate::server::sql::{self, Row};
 use std::time::Duration;
 
-/// Where a split is and what is asked of it; read anew before each step.
+/// The state of a split and what is requested of it; it is read anew before each step.
 #[derive(Clone, Debug)]
 pub struct SplitState {
     pub phase: Phase,
     pub goal: Goal,
     pub cutover_step: CutoverStep,
     pub activity: Activity,
-    /// A pause holds it back: what leads to the decision, nothing else.
+    /// A pause holds the split back: only the steps that lead to the decision.
     pub paused: bool,
     pub target_lost: bool,
     pub source_lost: bool,
     pub finished: bool,
-    /// Something of a finished split's redirect is to end.
+    /// A part of a finished split's redirect is to end.
     pub redirect_due: bool,
-    /// Its end is asked for, and has not taken away what would bring it back.
+    /// The end is requested, and what the reversal needs is not removed yet.
     pub undoable: bool,
-    /// It is to be finished automatically, and its time has come.
+    /// The split is to be finished automatically, and this is due.
     pub settle_due: bool,
     /// The shards of a completed split are to be asked again.
     pub watch_due: bool,
-    /// Tables of it are to be compared.
+    /// Tables of the split are to be compared.
     pub verifies: bool,
-    /// Rows of it are to be copied again.
+    /// Rows of the split are to be copied again.
     pub repairs: bool,
     pub request: CutoverRequest,
-    /// It is the reverse split of another split.
+    /// The split is the reverse split of another one.
     pub goes_back: bool,
     pub generation: i64,
     pub version_cutover: Option<i64>,
-    /// How long ago the cutover was asked for, or its attempt was due.
+    /// How long ago the cutover was requested, or its attempt was due.
     pub cutover_age: Option<Duration>,
-    /// How long its window lasts; None: it has none.
+    /// How much of its window is left. `None` if it has no window.
     pub cutover_left: Option<Duration>,
-    /// When it was last said where its shards are.
+    /// When the endpoints of its shards were last changed.
     pub endpoints: String,
     pub error: Option<Failure>,
 }
@@ -51,7 +51,7 @@ impl SplitState {
     }
 }
 
-/// The columns of a state, `more` of them, of the plans `p` that a condition names.
+/// Returns the query for states and the columns in `more`, of the plans `p` that the condition `of` selects.
 fn query(more: &str, of: &str) -> String {
     let (redirect_due, verifies) = (redirect::is_due(), verification::IS_WANTED);
     let (rehearses, later, settle_due) =
@@ -83,7 +83,7 @@ fn state_of(row: &Row<'_>) -> Result<SplitState, Failure> {
         detail: text("error_detail"),
         hint: text("error_hint"),
     });
-    // Negative, where the clock was set back: it is a young one.
+    // The time is negative if the clock was set back; the request then counts as new.
     let duration = |name: &str| row.named::<f64>(name).map(|time| Duration::from_secs_f64(time.max(0.0)));
     let finished = is("finished");
     Ok(SplitState {
@@ -119,19 +119,19 @@ fn state_of(row: &Row<'_>) -> Result<SplitState, Failure> {
     })
 }
 
-/// The error of a number that no split has.
+/// Returns the error for a number that no split has.
 pub fn unknown(id: i64) -> Failure {
     Failure::new(SqlState::UNDEFINED_OBJECT, format!("split {id} does not exist"))
         .hint("SELECT split_id, phase FROM shard_split_metrics() lists the splits.")
 }
 
-/// The state as committed by now.
+/// Reads the state as committed by now.
 pub fn read(id: i64) -> Result<SplitState, Failure> {
     sql::read_one_again(&query("", "p.id = $1"), &[id.into()], |row| state_of(&row))
         .unwrap_or_else(|| Err(unknown(id)))
 }
 
-/// Takes the plan's row lock and reads its state: whoever changes a plan does this first.
+/// Takes the plan's row lock and reads its state. Every session that changes a plan does this first.
 pub fn lock(id: i64) -> Result<SplitState, Failure> {
     sql::write_returning(&query("", "p.id = $1 FOR UPDATE OF p"), &[id.into()], |row| state_of(&row))
         .into_iter()
@@ -143,13 +143,14 @@ pub fn lock(id: i64) -> Result<SplitState, Failure> {
 pub struct OpenSplit {
     pub id: i64,
     pub state: SplitState,
-    /// Changes whenever the split has got on or is asked for something else.
+    /// Changes whenever the split has advanced or something else is requested of it.
     pub progress: String,
-    /// How long ago its shards were last asked, in seconds; None: not yet.
+    /// How long ago its shards were last asked, in seconds. `None` if they were not asked yet.
     pub watched: Option<f64>,
 }
 
-/// Splits of which something may be left to do, the oldest first. However many have ended, few are read.
+/// Returns splits that may have something left to do, the oldest first. Few rows are read, however many splits have
+/// ended.
 pub fn open() -> Vec<OpenSplit> {
     let more = ", extract(epoch FROM clock_timestamp() - p.watched_at)::float8 AS asked,
                 (SELECT pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, g.backfill_status, g.tail_status,

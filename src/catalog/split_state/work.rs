@@ -1,44 +1,44 @@
-//! What a worker writes of itself: its generation, what it does, what it has tried in vain.
+//! What a worker records about itself: its generation, its activity, its failed attempts.
 
 use super::{Activity, NO_ERROR, NOW, SINCE_FIRST, update, update_if};
 use crate::clean;
 use crate::error::Failure;
 use crate::server::sql;
 
-/// The next generation is this session's. The caller holds the plan's lock.
+/// Takes the next generation for this session and returns it. The caller holds the plan's lock.
 pub fn take(id: i64) -> Option<i64> {
     update(id, &["generation = generation + 1", "worker_pid = pg_backend_pid()"], vec![]);
     let query = "SELECT generation FROM shardmaster.split_plan WHERE id = $1";
     sql::read_one(query, &[id.into()], |row| row.value(1))
 }
 
-/// The generation of shards that are ahead: `known` becomes this worker's, which has `seen` of the
-/// plan. False: a newer worker has taken over.
+/// Catches up with shards that are ahead: their generation `known` becomes this worker's, which has `seen` of the
+/// plan. Returns false if a newer worker has taken over.
 pub fn catch_up(id: i64, seen: i64, known: i64) -> bool {
     let is_ours = "generation <= $3 + 1 AND generation <= $2 AND worker_pid = pg_backend_pid()";
     update_if(is_ours, id, &["generation = $2"], vec![known.into(), seen.into()])
 }
 
-/// What it does, and what it waits for, if that is not what stands there.
+/// Records the activity, and what it waits for, if they differ from what is recorded.
 pub fn does(id: i64, activity: Activity, waiting_for: Option<&str>) {
     let differs = "(activity, waiting_for) IS DISTINCT FROM ($2, $3)";
     let args = vec![activity.as_str().into(), waiting_for.map(clean::said).into()];
     update_if(differs, id, &["activity = $2", "waiting_for = $3", NOW], args);
 }
 
-/// It rests, unless somebody has ended that meanwhile.
+/// Records that the split is paused, unless the pause was ended meanwhile.
 pub fn rests_paused(id: i64) {
     let differs = "paused AND (activity, waiting_for) IS DISTINCT FROM ('paused', 'shard_split_resume')";
     let set = ["activity = 'paused'", "waiting_for = 'shard_split_resume'", NOW];
     update_if(differs, id, &set, vec![]);
 }
 
-/// Its activity alone.
+/// Records only the activity.
 pub fn activity(id: i64, activity: Activity) {
     update(id, &["activity = $2"], vec![activity.as_str().into()]);
 }
 
-/// Both sides are installed, by the routing of now.
+/// Records that both sides are installed, with the current routing version.
 pub fn installed(id: i64) {
     let version =
         "routing_version_at_start = (SELECT coalesce(max(v.version), 0) FROM shardmaster.routing_version v
@@ -46,25 +46,25 @@ pub fn installed(id: i64) {
     update(id, &["activity = 'idle'", "waiting_for = NULL", "attempts = 0", NO_ERROR, version], vec![]);
 }
 
-/// What it has begun has come to its end, without an error.
+/// Records that what the worker has begun has ended without an error.
 pub fn done(id: i64) {
     update(id, &["activity = 'idle'", "waiting_for = NULL", NO_ERROR, NOW], vec![]);
 }
 
-/// So many attempts were in vain, the last one for this reason.
+/// Records the number of failed attempts and the reason of the last one.
 pub fn tries_again(id: i64, attempts: u32, reason: &str) {
     let set = ["activity = 'retrying'", "waiting_for = $2", "attempts = $3", NOW, SINCE_FIRST];
     update(id, &set, vec![reason.into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()]);
 }
 
-/// What was retried is under way again; whether it has passed, its end will tell.
+/// Records that a retried action is running again. Its end shows whether it succeeds.
 pub fn under_way(id: i64) {
     let set = ["activity = 'working'", "waiting_for = NULL"];
     update_if("activity = 'retrying'", id, &set, vec![]);
 }
 
-/// It has passed. Of a completed split of which nothing was asked both shards were looked at, and nothing
-/// is to be done.
+/// Records that a retried action has succeeded. A completed split of which nothing is requested becomes idle: both
+/// shards were checked, and nothing is left to do.
 pub fn recovered(id: i64) {
     let activity = "activity = CASE WHEN activity <> 'retrying' THEN activity
                                     WHEN phase = 'completed' AND cutover_step = 'moved' AND goal <> 'finished' THEN 'idle'
@@ -72,28 +72,28 @@ pub fn recovered(id: i64) {
     update(id, &["attempts = 0", "waiting_for = NULL", activity], vec![]);
 }
 
-/// Its shards were asked; what it waits for there.
+/// Records that its shards were asked, and what the split waits for there.
 pub fn watched(id: i64, waiting_for: Option<&str>) {
     let attempts = "attempts = CASE WHEN $2 IS NULL THEN 0 ELSE attempts + 1 END";
     let set = ["watched_at = clock_timestamp()", "waiting_for = $2", SINCE_FIRST, attempts];
     update(id, &set, vec![waiting_for.into()]);
 }
 
-/// What has stopped it, for its operator, who finds the worker gone.
+/// Records the error that has stopped the split, for its operator; the worker is gone.
 pub fn failed(id: i64, failure: &Failure) {
     error(id, failure, &["activity = 'failed'", "worker_pid = NULL"]);
 }
 
-/// A rehearsal, or a cutover, that was aborted: the split goes on following its source. A rollback
-/// that was asked for meanwhile stays asked for.
+/// Records that a rehearsal, or a cutover, was aborted: the split continues to follow its source. A rollback that was
+/// requested meanwhile stays requested.
 pub fn aborted(id: i64, failure: &Failure, is_rehearsal: bool) {
     let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";
     let set: &[&str] = if is_rehearsal { &["activity = 'idle'"] } else { &["activity = 'idle'", goal] };
     error(id, failure, set);
 }
 
-/// A shard's DETAIL shows rows as they are; what a split is known by there, which is in some of the
-/// agent's own, is left out.
+/// Records an error. A shard's DETAIL shows rows as they are; it may contain the split's token, which some of the
+/// agent's own rows have and which is left out here.
 fn error(id: i64, failure: &Failure, set: &[&str]) {
     let failure = failure.cleaned();
     let error = "error_code = $2, error_message = replace($3, token, '...'),
@@ -108,8 +108,8 @@ fn error(id: i64, failure: &Failure, set: &[&str]) {
     update(id, &set, args);
 }
 
-/// What earlier workers have tried in vain, and the next one tries again. Who only looks after a
-/// split counts for itself.
+/// Returns the number of failed attempts of earlier workers, which the next one continues. A session that only
+/// monitors a split counts its own.
 pub fn attempts_before(id: i64) -> u32 {
     let query =
         "SELECT attempts FROM shardmaster.split_plan WHERE id = $1 AND activity IN ('retrying', 'working')";
@@ -117,7 +117,7 @@ pub fn attempts_before(id: i64) -> u32 {
     attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0)
 }
 
-/// How often its worker has tried in vain.
+/// Returns the number of its worker's failed attempts.
 pub fn attempts(id: i64) -> i32 {
     let query = "SELECT attempts FROM shardmaster.split_plan WHERE id = $1";
     sql::read_one_again(query, &[id.into()], |row| row.value(1)).unwrap_or(0)
