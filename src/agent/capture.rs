@@ -1,6 +1,6 @@
-//! Capture: the functions that the triggers of a source call. Where the scope is too long to
-//! stand in a trigger's condition, the function judges by itself whether a row is of it: each
-//! call in a condition costs every statement more than the call of the function does.
+//! Capture: the functions that the triggers of a source call. If the scope is too long for a trigger's condition, the
+//! function itself decides whether a row is in scope: each call in a condition costs every statement more than the
+//! call of the function does.
 
 use super::filter::Filter;
 use super::judged::{is_judged_within, same};
@@ -16,12 +16,12 @@ const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const JUDGE: &str = include_str!("../../sql/agent/judge.sql");
 
-/// What the capture function of one table calls to refuse a writer.
+/// The function that the capture function of one table calls to refuse a writer.
 fn refuse_function(split: i64, ordinal: i32) -> String {
     format!("refuse_{split}_{ordinal}")
 }
 
-/// An argument with its own column's collation: the server gives all arguments of a call one, which
+/// Returns an argument with its own column's collation: the server gives all arguments of a call one collation, which
 /// may be that of another column.
 fn collated(argument: &str, column: &Column) -> String {
     match column.base.as_str() {
@@ -33,7 +33,7 @@ fn collated(argument: &str, column: &Column) -> String {
     }
 }
 
-/// What the function of a table asks first: whether the row is of the scope.
+/// Returns the first part of a table's function, which checks whether the row is in scope.
 fn judge(split: i64, scope: &Scope, by: &Column, filter: Option<&Filter>) -> String {
     let Some(same) = same("new_by", "old_by", by) else { return String::new() };
     let [new, old] = ["new_by", "old_by"].map(|argument| collated(argument, by));
@@ -45,7 +45,7 @@ fn judge(split: i64, scope: &Scope, by: &Column, filter: Option<&Filter>) -> Str
         format!("IF {} AND {same} THEN RETURN false; END IF;", bit(filter, &new, 0))
     });
     let (new, old) = match (scope, filter) {
-        // Each bucket has a bit of its own.
+        // Each bucket has a bit of its own, so no look-up is needed.
         (Scope::Buckets { .. }, Some(filter)) => (bit(filter, &new, 1), bit(filter, &old, 1)),
         (Scope::Buckets { .. }, None) | (Scope::Keys(_) | Scope::Ranges { .. }, _) => {
             (look_up(&new), look_up(&old))
@@ -62,18 +62,18 @@ fn judge(split: i64, scope: &Scope, by: &Column, filter: Option<&Filter>) -> Str
     )
 }
 
-/// Whether both versions of a row have the same key.
+/// Returns an SQL condition: both versions of a row have the same key.
 fn same_keys(table: &TableShape) -> String {
     let of = |(key, n): (&String, usize)| same(&format!("new_{n}"), &format!("old_{n}"), table.column(key)?);
     let each: Option<Vec<String>> = table.key().iter().zip(1..).map(of).collect();
-    // Compares images: a key type's own equality may be of any schema.
+    // This compares images: a key type's own equality may be in any schema.
     each.map(|each| each.join(" AND ")).unwrap_or_else(|| {
         let [new, old] = ["new", "old"].map(|version| key_values(table, version));
         format!("pg_catalog.record_image_eq(ROW({new}), ROW({old}))")
     })
 }
 
-/// The capture functions of one table of the source, and what they call.
+/// Returns the capture functions of one table of the source, and the functions that they call.
 pub fn functions(plan: &Plan, watched: WatchedTable<'_>, filter: Option<&Filter>) -> String {
     let WatchedTable { shape: table, shard_by, ordinal, is_native } = watched;
     let refuse = fill(
@@ -91,7 +91,7 @@ pub fn functions(plan: &Plan, watched: WatchedTable<'_>, filter: Option<&Filter>
     let judge = if is_native || is_judged_within(plan, shard_by) {
         judge(plan.id, &plan.scope, shard_by, filter)
     } else {
-        // The condition of its triggers has asked. Native ones have none.
+        // The condition of its triggers has checked the scope. Native triggers have no condition.
         String::new()
     };
     let either = (1..=table.key().len()).map(|n| format!("COALESCE(old_{n}, new_{n})"));

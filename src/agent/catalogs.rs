@@ -1,18 +1,17 @@
-//! Queries over a shard's catalogs, for a few tables among however many others there are.
+//! Queries over a shard's catalogs, for a few tables among any number of others.
 //!
-//! They join a few dozen catalogs. Estimates of how many rows come out of that are worth
-//! nothing: hash joins, which the planner chooses by them, read whole catalogs. Found by their
-//! indexes alone, a split's tables cost a step the same beside ten thousand others as alone. The
-//! queries are written in the order in which rows lead to others; to look for a better one takes
-//! as long as everything else. And by the same estimates the server makes hash tables for
-//! recursions as large as work_mem allows, for a handful of rows, and keeps all rows of a catalog
-//! to go through them for each of a few hundred partitions, where it could look by an index.
+//! They join a few dozen catalogs. The planner's row estimates for such joins are useless: by them it chooses hash
+//! joins, which read whole catalogs. If rows are found by indexes only, a split's tables cost a step the same beside
+//! ten thousand others as alone. The queries are written in the order in which rows lead to others; a search for a
+//! better order takes as long as everything else. By the same estimates the server makes hash tables for recursions as
+//! large as work_mem allows, for a handful of rows, and materializes all rows of a catalog to scan them for each of a
+//! few hundred partitions, although an index would find them.
 
 use crate::remote::quote;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 
-/// For one message: what follows is joined in the order in which it is written.
+/// Settings for one message: the following joins are made in the order in which they are written.
 pub const AS_WRITTEN: &str = "SET LOCAL join_collapse_limit = 1; SET LOCAL from_collapse_limit = 1";
 
 const SET: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET work_mem = '256kB';
@@ -20,7 +19,7 @@ const SET: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET en
 const RESET: &str = "RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_material; RESET work_mem;
     RESET join_collapse_limit; RESET from_collapse_limit";
 
-/// A query that a session asks once or twice.
+/// Runs a query that a session asks once or twice.
 pub fn ask(
     connection: &mut Connection,
     query: &str,
@@ -29,8 +28,8 @@ pub fn ask(
     by_indexes(connection, |connection| connection.query(query, parameters))
 }
 
-/// One that it asks in each step: prepared under its name the first time. The settings go with it in
-/// one message, since each answer is a way there and back.
+/// Runs a query that a session asks in each step: it is prepared under its name the first time. The settings are sent
+/// in the same message, to save a round trip.
 pub fn ask_again(
     connection: &mut Connection,
     name: &'static str,
@@ -40,7 +39,7 @@ pub fn ask_again(
     Ok(ask_again_and(connection, name, query, parameters, "")?.swap_remove(0))
 }
 
-/// The same with another question behind it; the answers to both.
+/// Runs such a query with another one after it, and returns the answers to both.
 pub fn ask_again_and(
     connection: &mut Connection,
     name: &'static str,
@@ -54,7 +53,7 @@ pub fn ask_again_and(
     Ok(answers)
 }
 
-/// Its statements, to be sent with others.
+/// Returns the statements of such a query, to be sent with others.
 pub fn statements(
     connection: &mut Connection,
     name: &'static str,
@@ -64,7 +63,7 @@ pub fn statements(
     connection.prepare(name, query)?;
     let parameters: Vec<String> =
         parameters.iter().map(|text| text.map_or("NULL".to_owned(), quote::literal)).collect();
-    // What an error ends, its transaction, takes the settings along.
+    // An error ends the transaction and thereby the settings.
     Ok(format!("{SET}; EXECUTE {name}({}); {RESET}", parameters.join(", ")))
 }
 
@@ -74,7 +73,7 @@ fn by_indexes(
 ) -> Result<Rows, RemoteError> {
     connection.run(SET)?;
     let answer = query(connection);
-    // What an error has ended, its transaction, has taken the settings along.
+    // If an error has ended the transaction, it has ended the settings, too.
     let reset = connection.run(RESET);
     let answer = answer?;
     reset.map(|_| answer)

@@ -1,4 +1,4 @@
-//! `shard_check()`: what somebody who comes to a shard as splits do finds there.
+//! `shard_check()`: what a session that connects to a shard as splits do finds there.
 
 use super::decisions;
 use super::error::{Result, SplitError};
@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 const SERVER: &str = include_str!("../../sql/check/server.sql");
 const SHARD: &str = include_str!("../../sql/check/shard.sql");
 
-/// For each host on the way there, and for each question: somebody waits at a terminal.
+/// The limit for each host of a connection string, and for each question: an operator waits at a terminal.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Clocks may differ by so much: times of events are compared by people alone.
+/// The permitted difference of the clocks, in seconds: only people compare times of events.
 const MOST_DIFFERENCE: f64 = 1.0;
-/// Questions of which the fastest answer counts.
+/// The number of questions of which the fastest answer counts.
 const ROUNDS: u32 = 5;
 
-/// The finding that says whether it can be reached.
+/// The finding whether the shard can be reached.
 pub const CONNECT: &str = "connect";
-/// The one that says whether another master moves its rows.
+/// The finding whether another master moves its rows.
 const MASTER: &str = "master";
-/// The one that says whether it knows more than this master.
+/// The finding whether it knows decisions that this master does not.
 const DECISIONS: &str = "decisions";
 
 pub struct ShardFinding {
@@ -42,8 +42,8 @@ pub fn found(item: &str, ok: bool, detail: String, hint: &str) -> ShardFinding {
     ShardFinding { item: item.to_owned(), ok, detail, hint }
 }
 
-/// All findings; of a shard that cannot be reached that alone. What the shard says of itself is its
-/// own text.
+/// Returns all findings; for a shard that cannot be reached, only that one. Texts from the shard are passed on as they
+/// are.
 pub fn run(shard_key: &str) -> std::result::Result<Vec<ShardFinding>, Failure> {
     let shard = shard::by_key(shard_key)?;
     if !shard.holds_rows() {
@@ -85,7 +85,7 @@ fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<ShardFinding>)
     Ok(())
 }
 
-/// Whose splits it has the agent of.
+/// Checks which master's splits have their agent on the shard.
 fn master_of(connection: &mut Connection) -> Result<ShardFinding> {
     match master::check(connection, &split::identity()) {
         Ok(()) => Ok(found(MASTER, true, "no other".to_owned(), "")),
@@ -96,7 +96,8 @@ fn master_of(connection: &mut Connection) -> Result<ShardFinding> {
     }
 }
 
-/// Whether it knows a cutover that this master does not: what it says is kept, where that can be written.
+/// Checks whether the shard knows a cutover that this master does not. Such decisions are stored if writes are
+/// possible.
 fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<ShardFinding> {
     let unknown = decisions::unknown(connection, shard)?;
     decisions::keep(shard, &unknown);
@@ -113,8 +114,7 @@ fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<ShardFindi
     })
 }
 
-/// How long an answer takes, and how far the clocks are from each other, as far as that can be told
-/// from here.
+/// Measures how long an answer takes, and how far the clocks are apart, as far as this can be measured from here.
 fn clocks(connection: &mut Connection) -> Result<[ShardFinding; 2]> {
     let mut best: Option<(Duration, f64)> = None;
     for _ in 0..ROUNDS {
@@ -148,7 +148,7 @@ fn now() -> f64 {
     since.map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Tried, and taken back.
+/// Tries to set the replica role, and rolls it back.
 fn replica_role(connection: &mut Connection) -> Result<ShardFinding> {
     connection.run("BEGIN")?;
     let tried = connection.run("SET LOCAL session_replication_role = replica");
@@ -166,7 +166,8 @@ fn replica_role(connection: &mut Connection) -> Result<ShardFinding> {
     }
 }
 
-/// For a shard that is added: nothing may be wrong with it, but that another master has it: it can be taken over once it is here.
+/// Requires a shard that is added to have no problem. That another master has it is permitted: it can be taken over
+/// once it is added.
 pub fn require(shard_key: &str) -> std::result::Result<(), Failure> {
     let is_adopted = |found: &ShardFinding| found.item == MASTER || found.item == DECISIONS;
     let wrong: Vec<ShardFinding> =

@@ -1,5 +1,5 @@
-//! What the credential of a shard adds to how it is reached. Its secret is opened for one session
-//! and wiped with what is told to libpq.
+//! How the credential of a shard changes the connection. Its secret is decrypted for one session, and wiped together
+//! with libpq's parameters.
 
 use crate::catalog::shard::Shard;
 use crate::keychain::command::CommandDeadline;
@@ -23,11 +23,11 @@ pub struct SessionCredential<'a> {
     patience: CommandDeadline,
 }
 
-/// libpq knows `require_auth` from this version on.
+/// The first version of libpq with `require_auth`.
 const REQUIRES_AUTH: i32 = 160_000;
 
-/// The credential with which a shard is reached; of the kinds that have none in the keychain,
-/// without a secret. What has to be run for it is waited for no longer than `limit`.
+/// Returns the credential with which a shard is reached; for kinds that have none in the keychain, without a secret. A
+/// command that has to be run for it is waited for no longer than `limit`.
 pub fn of<'a>(
     shard: &'a Shard,
     conninfo: &str,
@@ -51,8 +51,8 @@ pub fn of<'a>(
     Ok(SessionCredential { shard, kind, conninfo, secret, patience })
 }
 
-/// libpq opens these without a look at what they are, and a pipe that nobody writes into keeps it for
-/// ever.
+/// Returns a pipe among the files that libpq opens without checking their kind: a pipe that no process writes to would
+/// block it for ever.
 fn pipe_in(conninfo: &Conninfo) -> Option<String> {
     let files = ["sslcert", "sslrootcert", "sslcrl"].map(|keyword| conninfo.get(keyword).zip(Some(keyword)));
     let (path, keyword) = files
@@ -77,7 +77,7 @@ fn open(
     Secret::of(kind, &plain)
 }
 
-/// A session was refused: with a credential that may be the old one, or the shard's the new one.
+/// Handles a refused session: its credential, or the one that the shard has, may be outdated.
 pub fn refused(shard: &Shard, error: RemoteError) -> RemoteError {
     token::forget();
     match &shard.credential_alias {
@@ -87,8 +87,8 @@ pub fn refused(shard: &Shard, error: RemoteError) -> RemoteError {
 }
 
 impl SessionCredential<'_> {
-    /// What the connection string may say otherwise: a server that only claims to be the shard gets
-    /// no password to read.
+    /// Adds defaults that the connection string may override: a server that only claims to be the shard gets no
+    /// password to read.
     pub fn push_defaults(&self, params: &mut Params) {
         let requires_auth = remote::library_version() >= REQUIRES_AUTH;
         match self.kind.way {
@@ -109,7 +109,7 @@ impl SessionCredential<'_> {
         }
     }
 
-    /// What it says itself.
+    /// Adds what the credential itself contains.
     pub fn push_secrets(&self, params: &mut Params) -> Result<(), RemoteError> {
         let Some(secret) = &self.secret else { return Ok(()) };
         if let Some(user) = secret.get("username") {

@@ -1,7 +1,7 @@
-//! What a shard knows of decided cutovers: by the states of its sides, by its redirects, and by
-//! what it has noted for good: the last one of each keyspace that it took part in, and those before
-//! it, of any shards. Known by a split's number and token together: a version alone
-//! says nothing, since a restored master reaches it again.
+//! What a shard knows of decided cutovers: from the states of its sides, from its redirects, and from its permanent
+//! notes: the last decision of each keyspace that it took part in, and those before it, of any shards. A decision is
+//! identified by a split's number and token together: a version alone does not suffice, since a restored master
+//! reaches it again.
 
 use super::error::{Result, SplitError};
 use super::session::Side;
@@ -24,14 +24,15 @@ use crate::server::txn;
 use pgrx::pg_sys;
 use std::collections::BTreeMap;
 
-/// By what a shard knows a decision: what has left it, the state of a side, the note that stays.
+/// The records by which a shard knows a decision: the redirect of what has left it, the state of a side, the permanent
+/// note.
 const REDIRECT: &str = "redirect";
 const SIDE: &str = "side";
 pub const NOTE: &str = "note";
-/// By what a master has told it of the decisions before that one.
+/// The record of decisions before that one, as a master has told the shard.
 pub const EARLIER: &str = "earlier";
 
-/// The side of a decision that a shard was told of and had no part in.
+/// The side of a decision that a shard was told of and took no part in.
 const NEITHER: &str = "neither";
 
 /// Where the keys of a decision are read.
@@ -42,7 +43,7 @@ enum DecisionKeys {
     Earlier,
 }
 
-/// Decisions that the shard knows and this master does not, each once, with their keys.
+/// Returns the decisions that the shard knows and this master does not, each once, with their keys.
 pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decision>> {
     let mut unknown: Vec<Decision> = Vec::new();
     for (mut decision, keys) in unknown_heads(connection, shard)? {
@@ -64,8 +65,8 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
     Ok(unknown)
 }
 
-/// Refuses a shard that knows a decision of a split of which this master has no plan that has begun. What it has said is kept: from then on
-/// the keyspace is closed to writers, whoever has asked.
+/// Refuses a shard that knows a decision of a split of which this master has no plan that has begun. The decision is
+/// stored: from then on the keyspace is closed to writers, whichever session has asked.
 pub fn require_known(connection: &mut Connection, shard: &Shard) -> Result<()> {
     let heads = unknown_heads(connection, shard)?;
     let lost = heads.iter().map(|(decision, _)| decision);
@@ -82,7 +83,7 @@ pub fn require_known(connection: &mut Connection, shard: &Shard) -> Result<()> {
     Err(SplitError::failed(SqlState::NOT_IN_STATE, said, outdated::ADOPT))
 }
 
-/// Where that can be written.
+/// Stores unknown decisions, if writes are possible.
 pub fn keep(shard: &Shard, unknown: &[Decision]) {
     // SAFETY: these read the state of the server and of the transaction.
     let is_writable = unsafe { !pg_sys::RecoveryInProgress() && !pg_sys::XactReadOnly };
@@ -91,7 +92,8 @@ pub fn keep(shard: &Shard, unknown: &[Decision]) {
     }
 }
 
-/// The same without their keys. A shard that knows one in several ways is asked for the keys by the first of them.
+/// Returns unknown decisions without their keys. If a shard knows one from several records, the first of them is used
+/// to read the keys.
 fn unknown_heads(
     connection: &mut Connection,
     shard: &Shard,
@@ -105,7 +107,7 @@ fn unknown_heads(
     let mut unknown: Vec<(Decision, Option<DecisionKeys>)> = Vec::new();
     for ((decision, keys), _) in all.into_iter().zip(known).filter(|(_, known)| !known) {
         match unknown.iter_mut().find(|(other, _)| other.is_of_same_split(&decision)) {
-            // A side that finish has left has no keys, but the note may.
+            // A side that a finish has left has no keys, but the note may have them.
             Some((known, known_keys)) => {
                 known.learn_keyspace(&decision);
                 if known_keys.is_none() {
@@ -126,7 +128,7 @@ fn names(scope: &Scope) -> Vec<String> {
     }
 }
 
-/// What its redirects still refuse.
+/// Returns the decisions of what its redirects still refuse.
 fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let mut found = Vec::new();
     for redirect in redirect::all(connection)?.into_iter().filter(|r| r.namespace == shard.namespace) {
@@ -149,7 +151,7 @@ fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decis
     Ok(found)
 }
 
-/// The sides that have moved, opened, or been left.
+/// Returns the decisions of the sides that have moved, opened, or been left.
 fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     if !state::has(connection, "side")? {
         return Ok(Vec::new());
@@ -182,7 +184,7 @@ fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision,
                 ..Decision::default()
             },
         );
-        // Nothing of what moved is left behind a finish but what is noted.
+        // After a finish only the note contains the moved keys.
         let has_scope = state? != SideState::Left.as_str();
         let keys = Strategy::of_entries(&decision.entries).filter(|_| has_scope).map(DecisionKeys::Side);
         Some((decision, keys))
@@ -199,13 +201,13 @@ fn of_side(shard: &Shard, side: Side, other: &str, decision: Decision) -> Decisi
     Decision { from_shard, to_shard, side: side.as_str().to_owned(), ..decision }
 }
 
-/// What the scope of a side has still: what has come back or gone on is no more in it.
+/// Returns what the scope of a side still has: keys that were moved back or moved on are no longer in it.
 fn of_scope(connection: &mut Connection, decision: &Decision, of: Strategy) -> Result<Vec<String>> {
     let side = if decision.side == Side::Source.as_str() { Side::Source } else { Side::Target };
     Ok(names(&state::scope::of_side(connection, decision.split_id, side, of)?))
 }
 
-/// What stays of them all.
+/// Returns the permanent notes.
 fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let noted = decision::all(connection, &shard.namespace)?;
     let decision = |noted: decision::Noted| {
@@ -231,7 +233,7 @@ fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Op
     Ok(noted.into_iter().map(decision).collect())
 }
 
-/// What is told there of decisions before those, which may be of other shards.
+/// Returns what the shard was told of earlier decisions, which may be of other shards.
 fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let told = decision::earlier(connection, &shard.namespace)?;
     let decision = |told: decision::DecisionTold| {
@@ -263,7 +265,7 @@ fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, 
     Ok(told.into_iter().map(decision).collect())
 }
 
-/// The last version of each keyspace in which the shard knows that it took part.
+/// Returns the last version of each keyspace in which the shard knows that it took part.
 pub fn last_versions(connection: &mut Connection, shard: &Shard) -> Result<BTreeMap<String, i64>> {
     let noted = decision::all(connection, &shard.namespace)?;
     Ok(noted.into_iter().map(|noted| (noted.keyspace, noted.version)).collect())

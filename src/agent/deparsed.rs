@@ -1,8 +1,8 @@
-//! What servers write of expressions. Of a list of literals, as `x IN ('a', 'b')` over a varchar makes one, a server writes a cast
-//! of the list; from that text it makes casts of the literals, and writes them next time. A dump that was restored says the same
-//! otherwise.
+//! How servers write expressions. For a list of literals, as in `x IN ('a', 'b')` over a varchar, a server writes a
+//! cast of the list; when it reads that text, it makes casts of the literals, and writes those next time. So a
+//! restored dump has another text for the same expression.
 
-/// In the form that stays.
+/// Returns a text in the form that stays the same.
 pub fn canonical(text: &str) -> String {
     let mut said = String::with_capacity(text.len());
     let mut rest = text;
@@ -29,7 +29,7 @@ pub fn canonical(text: &str) -> String {
     said + rest
 }
 
-/// What is before a list, in it, and behind it.
+/// Returns the text before a list, in it, and behind it.
 fn next_list(text: &str) -> Option<(&str, &str, &str)> {
     const BEGIN: &str = "ARRAY[";
     let at = text.find(BEGIN)?;
@@ -38,7 +38,7 @@ fn next_list(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..at], &inner[..end], &inner[end + 1..]))
 }
 
-/// Where the items of a list end, the last one with the list; nothing: it has no end.
+/// Returns the ends of the items of a list; the last item ends with the list. Returns nothing if the list has no end.
 fn ends(inner: &str) -> Vec<usize> {
     let (mut depth, mut is_quoted, mut ends) = (0, false, Vec::new());
     for (at, c) in inner.char_indices() {
@@ -69,7 +69,7 @@ fn items(inner: &str) -> Vec<&str> {
     items
 }
 
-/// A literal with its casts, without parentheses between them; None: it is another expression.
+/// Returns a literal with its casts, without parentheses between them. Returns None for any other expression.
 fn literal(item: &str) -> Option<String> {
     let plain: String = item.trim_start_matches('(').to_owned();
     let body = plain.strip_prefix('\'')?;
@@ -88,20 +88,20 @@ fn literal(item: &str) -> Option<String> {
     casts.chars().all(is_type).then(|| format!("'{value}'{casts}"))
 }
 
-/// The type of the items of a list that is cast as a whole, and what follows.
+/// Returns the type of the items of a list that is cast as a whole, and the text that follows.
 fn cast(behind: &str) -> Option<(&str, &str)> {
     let (of, remains) = behind.strip_prefix("::")?.split_once("[]")?;
     of.chars().all(|c| c.is_ascii_lowercase() || c == ' ').then_some((of, remains))
 }
 
-/// What a text names in one schema, named in another: where shards are namespaces, each has
-/// functions and types of its own.
+/// Replaces one schema by another in the names of a text: if shards are namespaces, each has functions and types of
+/// its own.
 pub fn in_schema(text: &str, from: &str, into: &str) -> String {
     let name = format!("{from}.");
     let mut parts = text.split(&name);
     let mut said = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // The end of a longer name is no schema.
+        // The end of a longer name is not a schema.
         let ends_another = said.ends_with(|c: char| c.is_alphanumeric() || "_$\".".contains(c));
         said += if ends_another { from } else { into };
         said += ".";

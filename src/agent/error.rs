@@ -1,4 +1,4 @@
-//! Why a step of a split did not end well, and what follows from it.
+//! Why a step of a split has failed, and what follows from it.
 
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
@@ -11,26 +11,26 @@ pub enum SplitError {
     Remote(#[from] RemoteError),
     #[error(transparent)]
     Injected(#[from] InjectedFault),
-    /// What may pass by itself, in words for `waiting_for`.
+    /// A condition that may end without an operator, in words for `waiting_for`.
     #[error("{0}")]
     Retry(String),
-    /// What an operator must look at.
+    /// An error that needs an operator.
     #[error("{0}")]
     Failed(Failure),
-    /// Tables are not what they were. Once both sides are alike again the split goes on.
+    /// The tables have changed. Once both sides are alike again the split continues.
     #[error("{0}")]
     Reshaped(Failure),
-    /// The same: a shard that does not know the split.
+    /// A shard does not know the split. Otherwise this is treated like `Reshaped`.
     #[error("{0}")]
     NotInstalled(Failure),
-    /// A cutover that was aborted: it is set back and the split goes on following.
+    /// A cutover that was aborted: it is reversed, and the split continues to follow its source.
     #[error("{0}")]
     Aborted(Failure),
-    /// A newer worker has taken over: this one ends without another word.
+    /// A newer worker has taken over: this one ends silently.
     #[error("another worker has taken over")]
     Superseded,
-    /// A shard knows a generation that is not below the worker's own: either a newer worker
-    /// has taken over, or the master was restored from a time before.
+    /// A shard knows a generation that is not below the worker's own: either a newer worker has taken over, or the
+    /// master was restored to an earlier time.
     #[error("shard \"{shard}\" knows generation {generation}")]
     Behind { shard: String, generation: i64 },
 }
@@ -42,12 +42,12 @@ impl From<Failure> for SplitError {
 }
 
 impl SplitError {
-    /// A failure that needs an operator.
+    /// Makes an error that needs an operator.
     pub fn failed(sqlstate: SqlState, message: impl Into<String>, hint: impl Into<String>) -> SplitError {
         SplitError::Failed(Failure::new(sqlstate, message).hint(hint))
     }
 
-    /// Whether the worker tries again by itself.
+    /// Whether the worker tries again automatically.
     pub fn is_transient(&self) -> bool {
         match self {
             SplitError::Remote(error) => error.is_transient(),
@@ -60,7 +60,7 @@ impl SplitError {
         }
     }
 
-    /// As it is stored with the plan.
+    /// Returns the error as it is stored with the plan.
     pub fn into_failure(self) -> Failure {
         match self {
             SplitError::Remote(error) => error.into(),

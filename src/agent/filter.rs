@@ -1,5 +1,5 @@
-//! A filter of bits, which spares most rows of tenants that stay a query. For keys it is a
-//! Bloom filter with one hash; for buckets, each has a bit of its own.
+//! A filter of bits, which spares most rows of tenants that stay a query. For keys it is a Bloom filter with one hash;
+//! for buckets, each has a bit of its own.
 
 use super::scope;
 use super::shape::Column;
@@ -10,15 +10,15 @@ use crate::remote::template::{fill, sql};
 use crate::remote::{Connection, RemoteError};
 use std::num::NonZeroU32;
 
-/// Bits for each key: one row of this many that stay is looked up all the same.
+/// Bits for each key: one of this many rows that stay is looked up all the same.
 const BITS_PER_KEY: usize = 16;
 const MIN_BITS: usize = 1 << 10;
-/// A megabyte, which each session that writes keeps in memory.
+/// The limit of one megabyte, which each session that writes keeps in memory.
 const MAX_BITS: usize = 1 << 23;
 
 /// The filter of one type of key.
 pub struct Filter {
-    /// The number of the bit of a value, which stands for {}, as SQL.
+    /// SQL expression: the number of the bit of a value, which stands for {}.
     position: String,
     bytes: Vec<u8>,
 }
@@ -28,7 +28,7 @@ fn bits_of(keys: usize) -> usize {
 }
 
 impl Filter {
-    /// Bytes of the filter of a scope, where it has one.
+    /// Returns the size of the filter of a scope in bytes; 0 if it has none.
     pub fn size(scope: &Scope) -> usize {
         match scope {
             Scope::Keys(keys) => bits_of(keys.len()) / 8,
@@ -37,7 +37,7 @@ impl Filter {
         }
     }
 
-    /// What a scope holds, for one type of column; None: it has no filter.
+    /// Returns the filter of a scope, for one type of column. Returns None if it has no filter.
     pub fn of_scope(
         connection: &mut Connection,
         scope: &Scope,
@@ -50,7 +50,7 @@ impl Filter {
         }
     }
 
-    /// Made of the hashes that this server gives the keys.
+    /// Makes a filter of the hashes that this server computes for the keys.
     fn of_keys(
         connection: &mut Connection,
         keys: &[String],
@@ -71,8 +71,7 @@ impl Filter {
         Ok(Some(filter))
     }
 
-    /// None where equal keys need not have equal bytes, or the type has no hash that
-    /// all servers know.
+    /// Returns None if equal keys need not have equal bytes, or if the type has no hash that all servers know.
     fn new(column: &Column, keys: usize) -> Option<Filter> {
         let hash = match column.base.as_str() {
             "smallint" | "integer" | "bigint" => "pg_catalog.hashint8extended({value}::pg_catalog.int8, 0)",
@@ -85,14 +84,14 @@ impl Filter {
         Some(Filter::by_hash(hash, keys))
     }
 
-    /// The filter of so many keys by a hash of {value}, given as SQL.
+    /// Returns an empty filter for this many keys, with a hash of {value}, given as SQL.
     pub fn by_hash(hash: &str, keys: usize) -> Filter {
         let bits = bits_of(keys);
         let position = format!("({hash} OPERATOR(pg_catalog.&) {})::pg_catalog.int4", bits - 1);
         Filter { position, bytes: vec![0; bits / 8] }
     }
 
-    /// Of so many buckets, these.
+    /// Returns the filter of these buckets, of `count` in all.
     pub fn of_buckets(of: Ordered, count: NonZeroU32, buckets: &[String]) -> Filter {
         let bytes = vec![0; count.get().div_ceil(8) as usize];
         let mut filter = Filter { position: scope::bucket_for_writers("{value}", of, count), bytes };
@@ -102,7 +101,7 @@ impl Filter {
         filter
     }
 
-    /// The number of a value's bit, as SQL.
+    /// Returns SQL for the number of a value's bit.
     pub fn position(&self, value: &str) -> String {
         fill(&self.position, &[("value", sql(value))])
     }
@@ -113,10 +112,10 @@ impl Filter {
         }
     }
 
-    /// Whether a value's bit is set, as SQL.
+    /// Returns SQL for a value's bit.
     pub fn test(&self, value: &str) -> String {
         let hex: String = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        // With E, whatever the writer's standard_conforming_strings.
+        // The E makes it independent of the writer's standard_conforming_strings.
         format!("pg_catalog.get_bit(E'\\\\x{hex}'::pg_catalog.bytea, {})", self.position(value))
     }
 }

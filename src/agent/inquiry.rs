@@ -13,18 +13,18 @@ use crate::server::txn;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a shard has said.
+/// The answer of a shard.
 #[derive(Default)]
 pub struct InquiryAnswer {
-    /// What this master does not know.
+    /// The decisions that this master does not know.
     pub decisions: Vec<Decision>,
-    /// The last version of each keyspace in which it took part, known here or not.
+    /// The last version of each keyspace in which the shard took part, known here or not.
     pub last_versions: BTreeMap<String, i64>,
-    /// Why its rows are not this master's to move.
+    /// Why this master may not move the shard's rows.
     pub refused: Option<String>,
 }
 
-/// By a session of its own, within a time.
+/// Asks through a session of its own, within a time limit.
 pub fn ask(shard: &Shard, limit: Duration) -> Result<InquiryAnswer> {
     let until = Instant::now() + limit;
     let mut connection = session::open_within(shard, "inquiry", limit)?;
@@ -32,7 +32,7 @@ pub fn ask(shard: &Shard, limit: Duration) -> Result<InquiryAnswer> {
     of(&mut connection, shard)
 }
 
-/// By a session that there is.
+/// Asks through an existing session.
 pub fn of(connection: &mut Connection, shard: &Shard) -> Result<InquiryAnswer> {
     let identity = txn::in_one(split::identity);
     let refused = match master::check(connection, &identity) {
@@ -44,7 +44,7 @@ pub fn of(connection: &mut Connection, shard: &Shard) -> Result<InquiryAnswer> {
     Ok(InquiryAnswer { decisions, last_versions: decisions::last_versions(connection, shard)?, refused })
 }
 
-/// Writes it down, within a transaction; what is wrong with it, or with the shard.
+/// Stores the answer, within a transaction. Returns what is wrong with it, or with the shard.
 pub fn keep(shard: &Shard, outcome: Result<InquiryAnswer>) -> Option<String> {
     let problem = match outcome {
         Ok(answer) => {

@@ -1,25 +1,26 @@
-//! Where it is asked whether a row that a client changes is of a split's scope: in the condition of
-//! the triggers, or in the function that captures.
+//! Where it is checked whether a row that a client changes is in a split's scope: in the condition of the triggers, or
+//! in the function that captures.
 
 use super::filter::Filter;
 use super::shape::Column;
 use crate::catalog::split::Plan;
 
-/// Bytes up to which a WHEN clause lists the keys: it is read anew for each statement
-/// that touches the table, so a longer list costs more than a look-up.
+/// The greatest size in bytes of the keys in a WHEN clause: it is parsed anew for each statement that touches the
+/// table, so a longer list costs more than a look-up.
 pub const LITERAL_BYTES: usize = 200;
-/// Bytes of the filter in the functions of all tables together: each session that writes keeps
+/// The greatest size in bytes of the filters in the functions of all tables together: each session that writes keeps
 /// those of its tables in memory.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Whether the capture functions of tables with such a column say themselves what is in scope.
+/// Whether the capture functions of tables with such a shard-by column check the scope themselves.
 pub fn is_judged_within(plan: &Plan, by: &Column) -> bool {
     let is_listed = plan.scope.condition(&["NEW".to_owned(), "OLD".to_owned()], by, LITERAL_BYTES).is_some();
     let bytes = Filter::size(&plan.scope).saturating_mul(plan.tables.len());
     !is_listed && bytes <= MAX_BYTES && same("new_by", "old_by", by).is_some()
 }
 
-/// Whether two values are the same bytes; None: of this type it is not known how to ask.
+/// Returns an SQL condition: two values are the same bytes. Returns None for a type whose bytes cannot be compared
+/// safely.
 pub fn same(a: &str, b: &str, column: &Column) -> Option<String> {
     match column.base.as_str() {
         "smallint" | "integer" | "bigint" | "uuid" => Some(format!("{a} OPERATOR(pg_catalog.=) {b}")),

@@ -1,5 +1,4 @@
-//! A column as it was when rows were copied by it: what a progress keeps of it, in short, since
-//! each step stores it anew.
+//! A column as it was when rows were copied by it. A progress keeps this short form, since each step stores it anew.
 
 use super::shape::{Column, TableShape};
 use serde::{Deserialize, Serialize};
@@ -7,27 +6,29 @@ use std::collections::BTreeMap;
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownColumn {
-    /// Its number, and those of its type's attributes.
+    /// The column's number, and those of its type's attributes.
     #[serde(rename = "n")]
     pub number: String,
     #[serde(rename = "c")]
     pub name: String,
     #[serde(rename = "t")]
     pub type_name: String,
-    /// What else its values mean: collation and what its type is made of.
+    /// What else determines the meaning of its values: the collation and what its type is made of.
     #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
     pub meaning: Option<String>,
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
     #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
     pub not_null: bool,
-    /// Of a shard-by column of an enum: the oid of each label. None: of no enum, or stored by a version that did not.
+    /// The oid of each label, for a shard-by column of an enum. `None` for other types, or if an earlier version
+    /// stored the progress.
     #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
 }
 
 impl KnownColumn {
-    /// By which it is known on its side whatever its name is. None is given out twice.
+    /// Returns the number that identifies the column on its side, whatever its name is. A number is never given to a
+    /// second column.
     pub fn attribute(&self) -> &str {
         self.number.split(' ').next().unwrap_or_default()
     }
@@ -49,7 +50,7 @@ impl From<&Column> for KnownColumn {
     }
 }
 
-/// The columns of a table as they are now.
+/// Returns the columns of a table as they are now.
 pub fn of(shape: &TableShape) -> Vec<KnownColumn> {
     shape.columns().iter().map(KnownColumn::from).collect()
 }

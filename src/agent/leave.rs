@@ -1,4 +1,4 @@
-//! What stays on a shard of the splits that it had a part in goes when the shard is dropped.
+//! Removal of what is left on a shard of the splits that it took part in, when the shard is dropped.
 
 use super::error::{Result, SplitError};
 use super::schema;
@@ -8,11 +8,12 @@ use crate::catalog::shard::Shard;
 use crate::catalog::split;
 use std::time::{Duration, Instant};
 
-/// Whoever drops a shard that is lost waits for it no longer.
+/// The limit after which a dropped shard that is lost is not waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Takes away what this master has noted there of the shard's namespace, and the schema with the last of it. What belongs to
-/// another master stays. Returns the splits whose redirects stay: of those that this master knows none is left by now.
+/// Removes what this master has noted there for the shard's namespace, and the schema with the last of it. What
+/// belongs to another master stays. Returns the splits whose redirects stay; the splits that this master knows have
+/// none by now.
 pub fn leave(shard: &Shard) -> Result<Vec<i64>> {
     let mut connection = session::open_within(shard, "drop", PATIENCE)?;
     connection.set_deadline(Some(Instant::now() + PATIENCE));

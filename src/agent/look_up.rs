@@ -1,5 +1,5 @@
-//! The look-ups of a redirect: the functions that its triggers call with the key of a row, one
-//! pair for each type of shard-by column.
+//! The look-ups of a redirect: the functions that its triggers call with the key of a row, one pair for each type of
+//! shard-by column.
 
 use super::error::Result;
 use super::filter::Filter;
@@ -17,17 +17,17 @@ use crate::remote::template::{fill, number, sql, text, word};
 
 const LOOK_UP: &str = include_str!("../../sql/agent/redirect_lookup.sql");
 
-/// Ranges that the look-up's text lists; where there are more, what lies between neighbours
-/// is looked up, too.
+/// The greatest number of ranges that the look-up's text lists. If there are more, neighbours are joined, and values
+/// between them are looked up, too.
 const MAX_LITERAL_RANGES: usize = 512;
 
-/// A type of shard-by column, as the look-up for it must know it.
+/// Returns a shard-by column with the properties that a look-up depends on.
 fn column_type(base: &str, is_enum: bool) -> Column {
     Column { base: base.to_owned(), is_enum, ..Column::default() }
 }
 
 impl Redirect {
-    /// The look-up for one type of column, with a filter of what has left.
+    /// Returns the look-up for one type of column, with a filter of what has left.
     fn look_up(&self, column: &Column, version: i64, filter: &str) -> String {
         fill(
             LOOK_UP,
@@ -46,8 +46,8 @@ impl Redirect {
         )
     }
 
-    /// A writer may call nothing in the agent's schema by its name. What is in the
-    /// server's own needs no rights, and spares it the change of the role.
+    /// A writer may not call anything in the agent's schema by its name. The server's own functions need no rights, so
+    /// without such a call the change of role is saved.
     fn security_of_filter(&self) -> &'static str {
         match self.entries {
             Strategy::Hash { .. } => "SECURITY DEFINER",
@@ -55,7 +55,7 @@ impl Redirect {
         }
     }
 
-    /// The rows of the table that stand for the value `wanted`.
+    /// Returns a query for the rows of the table that stand for the value `wanted`.
     fn found(&self, column: &Column) -> String {
         let table = self.table();
         match self.entries {
@@ -66,13 +66,13 @@ impl Redirect {
                 )
             }
             Strategy::Hash { of, buckets: count } => {
-                // In a query of its own, or it would be hashed anew for each row.
+                // This is a query of its own; otherwise the value would be hashed anew for each row.
                 let bucket = bucket_for_writers("wanted", of, count);
                 format!(
                     "(SELECT l.shard, l.version FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) (SELECT {bucket}))"
                 )
             }
-            // No two of them overlap, so the one that begins last below the value decides.
+            // Ranges do not overlap, so the last one that begins below the value decides.
             Strategy::Range { of } => {
                 let value = ordered("wanted", of);
                 format!(
@@ -88,17 +88,17 @@ impl Redirect {
     }
 }
 
-/// The value `wanted` of a column as keys are compared.
+/// Returns SQL for the value `wanted` of a column in the form in which keys are compared.
 pub(super) fn key_of(column: &Column) -> String {
     match &column.family() {
-        // Not a cast: whoever owns an enum could have made one.
+        // This is not a cast, since the owner of an enum could have made one.
         Some(TypeFamily::Enum(_)) | None => "pg_catalog.format('%s', wanted)".to_owned(),
         Some(family) => format!("wanted::{}", family.compared_as()),
     }
 }
 
-/// Writes the look-up anew for each type of column: those that there are, and the given
-/// ones. The number in their texts is that of the row from this commit on.
+/// Writes the look-up anew for each type of column: the existing ones and the given ones. The number in their texts is
+/// that of the row from this commit on.
 pub fn write(connection: &mut Connection, redirect: &Redirect, columns: &[&Column]) -> Result<()> {
     let version = redirects::next_version(connection, redirect)?;
     let mut types = known_types(connection, &redirect.function())?;
@@ -123,7 +123,7 @@ pub fn drop(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     Ok(())
 }
 
-/// The types of column for which there is a look-up of a name.
+/// Returns the types of column for which a look-up of this name exists.
 pub(super) fn known_types(connection: &mut Connection, function: &str) -> Result<Vec<Column>> {
     let rows = connection.query(
         "SELECT format_type(t.oid, -1), t.typtype = 'e'
@@ -138,7 +138,7 @@ pub(super) fn known_types(connection: &mut Connection, function: &str) -> Result
     Ok(columns.collect())
 }
 
-/// What the look-up lets through without a query, for one type of column.
+/// Returns the filter that admits values without a query, for one type of column.
 fn filter(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<String> {
     match redirect.entries {
         Strategy::Directory => filter_of_keys(connection, redirect, column),
@@ -150,8 +150,8 @@ fn filter(connection: &mut Connection, redirect: &Redirect, column: &Column) -> 
     }
 }
 
-/// Made of the hashes that this server gives the keys; a number that an integer cannot be
-/// is no column's of integers.
+/// Makes a filter of the hashes that this server computes for the keys. A number that does not fit into an integer is
+/// no key of an integer column.
 fn filter_of_keys(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<String> {
     let (hash, fits) = match column.family() {
         Some(TypeFamily::Integer) => (
@@ -160,7 +160,7 @@ fn filter_of_keys(connection: &mut Connection, redirect: &Redirect, column: &Col
         ),
         Some(TypeFamily::Numeric) => ("pg_catalog.hash_numeric_extended({value}, 0)", "true"),
         Some(TypeFamily::Text) => ("pg_catalog.hashtextextended({value}::pg_catalog.text, 0)", "true"),
-        // Not a cast: whoever owns an enum could have made one.
+        // This is not a cast, since the owner of an enum could have made one.
         Some(TypeFamily::Enum(_)) => {
             ("pg_catalog.hashtextextended(pg_catalog.format('%s', {value}), 0)", "true")
         }
@@ -175,14 +175,13 @@ fn filter_of_keys(connection: &mut Connection, redirect: &Redirect, column: &Col
     Ok(filter_of_bits(&filter))
 }
 
-/// The test whether something may have left.
+/// Returns SQL that tests whether a value may have left.
 fn filter_of_bits(filter: &Filter) -> String {
     format!("{} OPERATOR(pg_catalog.=) 1", filter.test("wanted"))
 }
 
-/// The same for ranges, in their order: between which of their bounds a value lies is
-/// found by halves. Behind an odd number of them it is in a range; an open lower bound
-/// counts as one.
+/// Returns SQL that tests whether a value may have left, for ranges in their order: a binary search finds the bounds
+/// that the value lies between. Behind an odd number of bounds it is in a range; an open lower bound counts as one.
 fn filter_of_ranges(ranges: &[Interval], of: Ordered) -> String {
     let mut joined: Vec<Interval> = Vec::new();
     let group = ranges.len().div_ceil(MAX_LITERAL_RANGES).max(1);
@@ -197,7 +196,7 @@ fn filter_of_ranges(ranges: &[Interval], of: Ordered) -> String {
     let open = usize::from(joined.first().is_some_and(|first| first.lower.is_none()));
     let bounds: Vec<String> =
         joined.into_iter().flat_map(|range| [range.lower, range.upper]).flatten().collect();
-    // With E, whatever the writer's standard_conforming_strings.
+    // The E makes it independent of the writer's standard_conforming_strings.
     let array =
         format!("E{}::pg_catalog.{}[]", array_literal(&bounds).replace('\\', "\\\\"), catalog_name(of));
     let value = ordered("wanted", of);
@@ -215,7 +214,7 @@ fn catalog_name(of: Ordered) -> &'static str {
     }
 }
 
-/// A value as its ranges are ordered.
+/// Returns SQL for a value in the type by which its ranges are ordered.
 pub(super) fn ordered(value: &str, of: Ordered) -> String {
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
     format!("({value}::pg_catalog.{}{collate})", catalog_name(of))

@@ -1,5 +1,5 @@
-//! What a lookup index has on a shard: a row that says whose it is, a queue, and three triggers on its table, which put pairs of
-//! key and owner into the queue that may have changed.
+//! The objects of a lookup index on a shard: a row with its master, a queue, and three triggers on its table, which
+//! put pairs of key and owner that may have changed into the queue.
 
 use super::error::{Result, SplitError};
 use super::short_lock::{TableLock, with_short_lock_once};
@@ -28,13 +28,13 @@ impl Capture {
         format!("lookup_{}", self.0)
     }
 
-    /// Fires before the triggers of foreign keys, as those of splits do.
+    /// The prefix makes the triggers fire before those of foreign keys, like those of splits.
     fn trigger_prefix(self) -> String {
         format!("00_shardmaster_lookup_{}_", self.0)
     }
 }
 
-/// Which column of which table.
+/// The watched columns and their table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchedColumn {
     pub schema: String,
@@ -49,18 +49,19 @@ impl WatchedColumn {
     }
 }
 
-/// What a table is by now.
+/// The current shape of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LookupShape {
     pub key_type: String,
     pub owner_type: String,
-    /// All triggers are there and fire always.
+    /// All triggers exist and fire always.
     pub is_captured: bool,
-    /// Changes when rows may have come or gone without a trigger.
+    /// Changes when rows may have been added or removed without a trigger.
     pub facts: String,
 }
 
-/// The table's shape; None: there is no such table. An error: no lookup index goes by it.
+/// Returns the table's shape, or None if there is no such table. It is an error if a lookup index cannot use the
+/// table.
 pub fn shape(
     connection: &mut Connection,
     watched: &WatchedColumn,
@@ -92,21 +93,22 @@ pub fn shape(
     }
 }
 
-/// How it is with a lookup index on its shard.
+/// The state of a lookup index on its shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenLookup {
     /// The running server: its system identifier and timeline.
     pub place: String,
     pub announced: i64,
     pub consumed: i64,
-    /// The queue takes no more.
+    /// The queue takes no more entries.
     pub is_full: bool,
-    /// Seconds.
+    /// The age of the oldest entry, in seconds.
     pub oldest: String,
     pub waiting: i64,
 }
 
-/// None: the shard does not know it any more, or is another master's.
+/// Returns the state of a lookup index. Returns None if the shard does not know it any more, or it is another
+/// master's.
 pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Result<Option<SeenLookup>> {
     let query = fill(
         SHARD,
@@ -137,7 +139,7 @@ pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Re
     }))
 }
 
-/// The lookup index's number on the shard.
+/// Returns the lookup index's number on the shard.
 pub fn find(connection: &mut Connection, token: &str, namespace: &str) -> Result<Option<Capture>> {
     if !has(connection, "lookup")? {
         return Ok(None);
@@ -147,7 +149,7 @@ pub fn find(connection: &mut Connection, token: &str, namespace: &str) -> Result
     Ok(answer.scalar().and_then(|id| id.parse().ok()).map(Capture))
 }
 
-/// What of a lookup index a shard is told.
+/// What a shard is told of a lookup index.
 pub struct LookupTold<'a> {
     pub identity: &'a str,
     pub token: &'a str,
@@ -157,7 +159,7 @@ pub struct LookupTold<'a> {
     pub of: &'a str,
 }
 
-/// Its number, given if it has none; whether it has just been given.
+/// Returns the number of the lookup index, and whether it was assigned just now.
 pub fn enter(connection: &mut Connection, told: &LookupTold<'_>) -> Result<(Capture, bool)> {
     master::check(connection, told.identity)?;
     if let Some(capture) = find(connection, told.token, told.namespace)? {
@@ -178,7 +180,7 @@ pub fn enter(connection: &mut Connection, told: &LookupTold<'_>) -> Result<(Capt
     }
 }
 
-/// Creates what is missing of the capture; the table's shape with it.
+/// Creates what is missing of the capture and returns it with the table's shape.
 pub fn install(
     connection: &mut Connection,
     told: &LookupTold<'_>,
@@ -210,7 +212,7 @@ pub fn install(
     self::shape(connection, watched, capture)
 }
 
-/// Whether a queue is there for columns of other types: the table is another one by now.
+/// Whether the queue has the column types of this shape. If not, the table is another one by now.
 fn has_types(connection: &mut Connection, capture: Capture, shape: &LookupShape) -> Result<bool> {
     let answer = connection.query(
         "SELECT count(*) = 0 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
@@ -230,7 +232,7 @@ fn create_triggers(connection: &mut Connection, watched: &WatchedColumn, capture
     let table = watched.qualified();
     let (key, owner) = (ident(&watched.column), ident(&watched.shard_by));
     let queued = |row: &str| format!("shardmaster_agent.{}({row}.{key}, {row}.{owner})", capture.function());
-    // All of a function's calls are false, so that both are made.
+    // Each call returns false, so that both calls are made.
     let changed = format!(
         "(OLD.{key} IS DISTINCT FROM NEW.{key} OR OLD.{owner} IS DISTINCT FROM NEW.{owner}) AND ({} OR {})",
         queued("OLD"),
@@ -282,7 +284,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<KnownLookup>> {
     Ok(answer.rows.iter().filter_map(known).collect())
 }
 
-/// Takes all of a lookup index away, the schema with the last one.
+/// Removes all of a lookup index, and the schema with the last one.
 pub fn remove(connection: &mut Connection, capture: Capture) -> Result<()> {
     drop_triggers(connection, capture)?;
     connection.run("BEGIN")?;
@@ -310,7 +312,8 @@ fn drop_queue(connection: &mut Connection, capture: Capture) -> Result<()> {
     Ok(())
 }
 
-/// Triggers by the function that their conditions call, whatever they and their tables are called by now.
+/// Drops triggers, found by the function that their conditions call, whatever their names and those of their tables
+/// are by now.
 fn drop_triggers(connection: &mut Connection, capture: Capture) -> Result<()> {
     let found = connection.query(
         "SELECT n.nspname, c.relname, t.tgname
@@ -327,7 +330,7 @@ fn drop_triggers(connection: &mut Connection, capture: Capture) -> Result<()> {
         let table = format!("{}.{}", ident(schema), ident(table));
         let drop = format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(trigger));
         match with_short_lock_once(connection, TableLock::AccessExclusive, &drop, &table) {
-            // Dropped meanwhile, with its table.
+            // The trigger was dropped meanwhile, with its table.
             Err(SplitError::Remote(error)) if error.is("42P01") => {}
             other => other?,
         }

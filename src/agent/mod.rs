@@ -1,5 +1,4 @@
-//! What is installed on a shard for one split: names, and the agent's SQL with the
-//! names filled in.
+//! What is installed on a shard for one split: names, and the agent's SQL with the names filled in.
 
 pub mod capture;
 pub mod catalogs;
@@ -52,17 +51,17 @@ use crate::remote::template::{TemplateValue, fill, number, sql, text, word};
 use filter::Filter;
 use std::sync::LazyLock;
 
-/// What a side's tables could run, as one number; a query.
+/// A query for one number that covers all code that a side's tables could run.
 pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code(["$3", "$4", "$5"])));
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
 const CHANGED: &str = include_str!("../../sql/agent/changed.sql");
 const STRAY: &str = include_str!("../../sql/agent/stray.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
-/// Entries of a queue between two looks at its lease and size.
+/// The number of entries of a queue between two checks of its lease and size.
 const SAMPLE: u32 = crate::native::SAMPLE;
 
-/// As a value. The lists of what texts name are these parameters: schemas, names, columns.
+/// Returns SQL for that number. The parameters are the lists of what texts name: schemas, names, columns.
 pub fn code(lists: [&str; 3]) -> String {
     code_as(lists, include_str!("../../sql/agent/code_number.sql"))
 }
@@ -78,13 +77,13 @@ fn code_as([schemas, names, columns]: [&str; 3], answer: &str) -> String {
     )
 }
 
-/// With what that was made of, as JSON.
+/// Returns SQL for that number with the facts that it was made of, as JSON.
 pub fn code_facts(lists: [&str; 3]) -> String {
     code_as(lists, include_str!("../../sql/agent/code_facts.sql"))
 }
 
-/// A query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach.
-/// `members` are the numbers of these tables, `columns` whose texts are read if they are generated.
+/// Returns a query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach. `members` are
+/// the numbers of these tables, `columns` those whose texts are read if they are generated.
 pub fn with_reaches(query: &str, members: &str, columns: &str, more: &[(&str, TemplateValue)]) -> String {
     let mut values = vec![("members", sql(members)), ("columns", sql(columns))];
     let parts = [
@@ -109,12 +108,12 @@ pub fn in_scope_function(split: i64, side: Side) -> String {
     format!("in_scope_{split}_{}", suffix(side))
 }
 
-/// The trigger function of one table on one side.
+/// Returns the name of the trigger function of one table on one side.
 pub fn trigger_function(split: i64, side: Side, ordinal: i32) -> String {
     format!("{}{ordinal}", trigger_functions(split, side))
 }
 
-/// What the names of a side's trigger functions begin with.
+/// Returns the prefix of the names of a side's trigger functions.
 pub fn trigger_functions(split: i64, side: Side) -> String {
     match side {
         Side::Source => format!("capture_{split}_"),
@@ -122,14 +121,14 @@ pub fn trigger_functions(split: i64, side: Side) -> String {
     }
 }
 
-/// What the names of a side's triggers begin with. Triggers fire in the order of their
-/// names: ours before those of foreign keys ("RI_Constraint..."), so that a client with
-/// an old route is told that the key has moved, not that a row is missing.
+/// Returns the prefix of the names of a side's triggers. Triggers fire in the order of their names: these before those
+/// of foreign keys ("RI_Constraint..."), so that a client with an old route gets the error that the key has moved, not
+/// that a row is missing.
 pub fn trigger_prefix(split: i64, side: Side) -> String {
     format!("00_shardmaster_{split}_{}_", suffix(side))
 }
 
-/// The keys of both versions of a row, as a function's arguments.
+/// Returns the keys of both versions of a row, as a function's arguments.
 fn key_arguments(table: &TableShape) -> String {
     let types: Vec<&str> = table
         .key()
@@ -143,12 +142,12 @@ fn key_arguments(table: &TableShape) -> String {
     format!("{}, {}", of("new"), of("old"))
 }
 
-/// The same arguments where they are used.
+/// Returns the names of these arguments for one version, as a function uses them.
 fn key_values(table: &TableShape, version: &str) -> String {
     (1..=table.key().len()).map(|n| format!("{version}_{n}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The guard functions of one table of the target, and where they note keys.
+/// Returns the guard functions of one table of the target, and the table where they note keys.
 pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
     let log = fill(
         CHANGED,
@@ -172,7 +171,7 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
             ("keys", sql(queue::keys(table).join(", "))),
             ("same_key", sql(same_key(table))),
             ("max_bytes", number(guc::queue_max_bytes())),
-            // What is deleted has the other half for itself.
+            // The other half is for the values of deleted rows.
             ("max_values", number(guc::queue_max_bytes() / 2)),
             ("new_keys", sql(key_values(table, "new"))),
             ("old_keys", sql(key_values(table, "old"))),
@@ -181,7 +180,8 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
     format!("{log}\n{guard}")
 }
 
-/// A noted key `c` is that of a row before its change, by the equality of the key's own index.
+/// Returns an SQL condition: a noted key `c` is that of a row before its change, by the equality of the key's own
+/// index.
 fn same_key(table: &TableShape) -> String {
     let conditions = table.key().iter().zip(table.key_equality()).zip(1..).map(|((key, equality), n)| {
         let collation = table.column(key).and_then(|column| column.collation.as_deref());
@@ -191,12 +191,12 @@ fn same_key(table: &TableShape) -> String {
     conditions.collect::<Vec<_>>().join(" AND ")
 }
 
-/// What a session of the mover on the target calls for rows that it is not to take.
+/// Returns the function that a session of the mover on the target calls for rows that it must not insert.
 pub fn stray(plan: &Plan) -> String {
     fill(STRAY, &[("split", number(plan.id)), ("other_shard", text(&plan.source.shard_key))])
 }
 
-/// The look-up function for one type of shard-by column.
+/// Returns the look-up function for one type of shard-by column.
 pub fn in_scope(plan: &Plan, side: Side, type_name: &str, filter: Option<&Filter>) -> String {
     let filter = filter.map_or(String::new(), |filter| {
         format!("IF {} OPERATOR(pg_catalog.=) 0 THEN RETURN false; END IF;", filter.test("wanted"))
@@ -213,8 +213,8 @@ pub fn in_scope(plan: &Plan, side: Side, type_name: &str, filter: Option<&Filter
     )
 }
 
-/// Whether one of the row versions that a trigger sees is in the scope: the condition
-/// that keeps the trigger from being called for the others.
+/// Returns the condition that one of the row versions that a trigger sees is in the scope. It keeps the trigger from
+/// being called for other rows.
 fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> String {
     let values: Vec<String> = rows.iter().map(|row| format!("{row}.{}", ident(&column.name))).collect();
     if let Some(condition) = plan.scope.condition(&values, column, judged::LITERAL_BYTES) {
@@ -227,7 +227,7 @@ fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> Strin
     }
 }
 
-/// The kinds of a side's triggers, by the letter that ends their name.
+/// The kinds of a side's triggers; a letter in the name stands for the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TriggerEvent {
     Insert,
@@ -237,8 +237,8 @@ pub enum TriggerEvent {
 }
 
 impl TriggerEvent {
-    /// Those that fire for rows. The server clones them from a partitioned table to its
-    /// partitions, also to those that come later.
+    /// The kinds that fire for rows. The server clones them from a partitioned table to its partitions, also to those
+    /// that are added later.
     pub const ROW: [TriggerEvent; 3] = [TriggerEvent::Insert, TriggerEvent::Update, TriggerEvent::Delete];
     pub const ALL: [TriggerEvent; 4] =
         [TriggerEvent::Insert, TriggerEvent::Update, TriggerEvent::Delete, TriggerEvent::Truncate];
@@ -262,14 +262,14 @@ impl TriggerEvent {
     }
 }
 
-/// The name of one of a side's triggers, not quoted. Of a table by its number: one that becomes a partition of another has
-/// its own beside the clones of the other's.
+/// Returns the name of one of a side's triggers, not quoted. It contains the table's number: a table that becomes a
+/// partition of another has its own trigger beside the clones of the other's.
 pub fn trigger_name(split: i64, side: Side, ordinal: i32, event: TriggerEvent) -> String {
     format!("{}{}_{ordinal}", trigger_prefix(split, side), event.letter())
 }
 
-/// What a row's trigger calls with the values of both versions. Where there is one, it stands for
-/// both: nothing has changed then that the function would have to tell apart.
+/// Returns the call that a row's trigger makes with the values of both versions. If only one version exists, it stands
+/// for both: the function then has no change to detect.
 fn row_call(
     plan: &Plan,
     side: Side,
@@ -294,18 +294,18 @@ fn row_call(
     )
 }
 
-/// The table whose triggers are made, as a side has it.
+/// The table that triggers are made for, as a side has it.
 #[derive(Clone, Copy)]
 pub struct WatchedTable<'a> {
     pub shape: &'a TableShape,
     pub shard_by: &'a Column,
     pub ordinal: i32,
-    /// Its function is: whose triggers for rows are the table's own, not its partitions'.
+    /// The table's function is native: its triggers for rows are on the table itself, not on its partitions.
     pub is_native: bool,
 }
 
-/// One trigger of a table or partition, created and made to fire always. That it fires
-/// always goes over to clones. Those for rows do all there is to do in their conditions, but for native ones.
+/// Returns one trigger of a table or partition, created and set to fire always, which clones inherit. Triggers for
+/// rows do all their work in their conditions, except native ones.
 pub fn trigger(
     plan: &Plan,
     side: Side,
@@ -322,8 +322,8 @@ pub fn trigger(
         TriggerEvent::Delete => &["OLD"],
         TriggerEvent::Truncate => &[],
     };
-    // On the target it is the mover that writes, row by row of a copy, and so on the source of a reverse split,
-    // which is that target. On other sources it is clients, whom each condition costs.
+    // On the target, and on the source of a reverse split, which is that target, most writes are the mover's, row by
+    // row of a copy. On other sources they are clients', for whom each condition costs time.
     let unless = match (side, plan.reverse_of) {
         (Side::Target, _) | (Side::Source, Some(_)) => {
             format!("NOT shardmaster_agent.is_mover({}, NULL, NULL) AND ", plan.id)

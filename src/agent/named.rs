@@ -1,17 +1,16 @@
-//! What texts name that a shard's server reads anew in each statement: what a name means may be
-//! another thing each time.
+//! Names in texts that a shard's server resolves anew in each statement: a name may mean another object each time.
 
 use super::plain::{self, Qualified};
 use super::session::Side;
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, text_array};
 
-/// As parameters.
+/// The names as parameters of a query.
 pub struct NamedThings {
-    /// Schemas, and what is named in each; none: operators.
+    /// Schemas, and what is named in each. An entry without a name stands for operators.
     pub schemas: String,
     pub names: String,
-    /// A column of each table: what its text names, if it is generated.
+    /// One column of each table: the names in its text count, if it is generated.
     pub columns: String,
 }
 
@@ -28,8 +27,8 @@ impl NamedThings {
         }
     }
 
-    /// In the statements of a split. The source alone reads the texts of computed columns; on
-    /// the target COPY reads that of a shard-by column which is generated.
+    /// Returns the names in the statements of a split. Only the source reads the texts of computed columns; on the
+    /// target COPY reads that of a generated shard-by column.
     pub fn by(plan: &Plan, side: Side) -> NamedThings {
         let (maps, columns) = match side {
             Side::Source => (plan.tables.iter().flat_map(|table| &table.maps).collect(), Vec::new()),

@@ -1,5 +1,6 @@
-//! Capture by a native function, where the source has this extension: what it can capture, how it is made, and its
-//! triggers. These have no condition: of a statement of one row, to begin one costs more than the function does.
+//! Capture by a native function, if the source has this extension: what it can capture, how it is made, and its
+//! triggers. These have no condition: for a statement of one row, setting up a condition costs more than the function
+//! does.
 
 use super::error::Result;
 use super::shape::{Column, TableShape};
@@ -18,19 +19,19 @@ const NATIVE: &str = include_str!("../../sql/agent/native.sql");
 const INSTALLED: &str = include_str!("../../sql/agent/installed_native.sql");
 const MADE: &str = include_str!("../../sql/agent/made_native.sql");
 
-/// Whether a shard has what makes such functions, for this session.
+/// Whether a shard has the extension that makes such functions, for this session.
 pub fn is_installed(connection: &mut Connection) -> Result<bool> {
     let answer = connection.query(INSTALLED, &[Some(env!("CARGO_PKG_VERSION"))])?;
     Ok(answer.scalar() == Some("t"))
 }
 
-/// Tables of a split whose functions are native, by their ordinals.
+/// Returns the ordinals of a split's tables whose functions are native.
 pub fn made(connection: &mut Connection, split: i64) -> Result<Vec<i32>> {
     let rows = connection.query(MADE, &[Some(&trigger_functions(split, Side::Source))])?;
     Ok(rows.rows.iter().flatten().flatten().filter_map(|ordinal| ordinal.parse().ok()).collect())
 }
 
-/// The type that its values have for a native function.
+/// Returns the type that a column's values have for a native function.
 fn order(by: &Column) -> Option<Ordered> {
     match by.base.as_str() {
         "smallint" | "integer" | "bigint" => Some(Ordered::BigInt),
@@ -40,8 +41,9 @@ fn order(by: &Column) -> Option<Ordered> {
     }
 }
 
-/// Whether changes of a table can be captured by it: where equal keys have equal bytes, which fit into a session's memory.
-/// On a reverse split the mover writes, whom only a condition tells apart at no cost for each row.
+/// Whether changes of a table can be captured by a native function: equal keys must have equal bytes, and the keys
+/// must fit into a session's memory. On the source of a reverse split the mover writes, and only a condition excludes
+/// it without a cost for each row.
 pub fn suits(plan: &Plan, table: &TableShape, by: &Column) -> bool {
     let bytes = |keys: &[String]| keys.iter().map(|key| key.len().max(16) + 32).sum::<usize>();
     let is_known = match &plan.scope {
@@ -59,12 +61,12 @@ pub fn suits(plan: &Plan, table: &TableShape, by: &Column) -> bool {
         && number(by).is_some()
 }
 
-/// The number of a column in its table.
+/// Returns the number of a column in its table.
 fn number(column: &Column) -> Option<i16> {
     column.number.split(' ').next()?.parse().ok()
 }
 
-/// Makes the trigger function of a table a native one, where that can be done.
+/// Makes the trigger function of a table a native one, if possible.
 pub fn function(plan: &Plan, ordinal: i32) -> String {
     fill(
         NATIVE,
@@ -79,7 +81,8 @@ pub fn function(plan: &Plan, ordinal: i32) -> String {
     )
 }
 
-/// A trigger for rows. Columns are told by their numbers in this table, so that renaming one breaks no writer.
+/// Returns a trigger for rows. Columns are given by their numbers in this table, so that renaming one breaks no
+/// writer.
 pub fn trigger(plan: &Plan, watched: WatchedTable<'_>, event: TriggerEvent) -> String {
     let WatchedTable { shape, shard_by: by, ordinal, .. } = watched;
     let table = &shape.name;
@@ -103,8 +106,8 @@ pub fn trigger(plan: &Plan, watched: WatchedTable<'_>, event: TriggerEvent) -> S
     if event != TriggerEvent::Insert {
         return trigger;
     }
-    // One that never fires, whose condition keeps these columns from being dropped or given another type, as those of
-    // other captures do.
+    // This trigger never fires. Its condition keeps these columns from being dropped or changed to another type, as
+    // the conditions of other captures do.
     let keeper = ident(&format!("{prefix}c_{ordinal}"));
     let is_null: Vec<String> =
         std::iter::once(by).chain(key).map(|column| format!("NEW.{} IS NULL", ident(&column.name))).collect();

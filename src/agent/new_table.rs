@@ -1,4 +1,4 @@
-//! What shards say of a table that is added to a keyspace: that its name is a view's, or nobody's.
+//! What shards report about a table that is added to a keyspace: whether its name is that of a view, or of nothing.
 
 use super::error::Result;
 use super::session;
@@ -7,27 +7,27 @@ use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::TableName;
 use std::time::{Duration, Instant};
 
-/// For one shard, and for all of them: somebody waits at a terminal, and what they do not say the
-/// check of a split says.
+/// The limits for one shard and for all of them: an operator waits at a terminal, and the check of a split finds what
+/// they do not report.
 const EACH: Duration = Duration::from_secs(2);
 const ALL: Duration = Duration::from_secs(5);
 
-/// What the shards that could be asked have said.
+/// The report of the shards that could be asked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SaidByShards {
     /// One of them has the table, with the column.
     Fits,
-    /// A shard has something else of that name, in words.
+    /// A shard has another kind of object under that name, in words.
     Other { shard: String, kind: String },
     /// A shard has the table without the column.
     NoColumn { shard: String },
-    /// None of these has it.
+    /// None of these shards has the table.
     Missing { asked: Vec<String> },
-    /// None has answered.
+    /// No shard has answered.
     Nothing,
 }
 
-/// Those of this database first, then by libpq, until one has it.
+/// Asks the shards of this database first, then others by libpq, until one has the table.
 pub fn look(table: &TableName, column: Option<&str>, mut shards: Vec<Shard>) -> SaidByShards {
     shards.retain(|shard| shard.holds_rows() && shard.is_active());
     shards.sort_by_key(|shard| (shard.conninfo.is_some(), shard.shard_index));
@@ -51,7 +51,7 @@ pub fn look(table: &TableName, column: Option<&str>, mut shards: Vec<Shard>) -> 
     if asked.is_empty() { SaidByShards::Nothing } else { SaidByShards::Missing { asked } }
 }
 
-/// Words for what has the name there, and whether it has the column.
+/// Returns the kind of a relation in words, and whether it has the column.
 fn relation(
     shard: &Shard,
     table: &TableName,

@@ -1,4 +1,4 @@
-//! What a shard's tables look like now, asked in one query.
+//! The structure of a shard's tables, read in one query.
 
 use super::catalogs;
 use super::error::{Result, SplitError};
@@ -17,9 +17,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
-/// Types within types of a column, from the outermost to the innermost, that are looked through.
+/// The greatest depth of types within types of a column that is searched.
 const DEPTH: u32 = 64;
-/// All types that the columns of a side's tables are made of, each as often as it is in one.
+/// The greatest number of types that the columns of a side's tables are made of, each counted as often as it is used.
 const PARTS: u32 = 20_000;
 
 /// System identifier and timeline.
@@ -27,7 +27,7 @@ pub const SERVER: &str = "(SELECT system_identifier::text FROM pg_control_system
 
 static OBSERVE: LazyLock<String> = LazyLock::new(|| query(&agent::code_facts(["$6", "$7", "$8"])));
 
-/// `code`: what says what the tables could run.
+/// Returns the query; `code` is SQL for what the tables could run.
 fn query(code: &str) -> String {
     let stamp = stamp::value(|name, _| format!("(SELECT k.{name} FROM kin k)"), "$3");
     fill(
@@ -42,7 +42,8 @@ fn query(code: &str) -> String {
     )
 }
 
-/// What a shard's tables look like now, in the session's snapshot, whatever was seen before: `seen::look` asks less.
+/// Returns the structure of a shard's tables now, in the session's snapshot, whatever was read before. `seen::look`
+/// costs less.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
     let message = statements(connection, plan, side)?;
     let answers = connection.run_for_each(&message)?;
@@ -51,21 +52,21 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     Ok(now)
 }
 
-/// Looks of one process: both sides of a split, and of the one that takes it back.
+/// The number of kept observations of one process: both sides of a split, and of its reverse split.
 const KEPT: usize = 4;
 
 thread_local! {
-    /// By what they were of, the latest first.
+    /// The latest observations by their subjects, the latest first.
     static LATEST: RefCell<VecDeque<(String, Observation)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The last look of this process at the same: `seen` asks whether it holds.
+/// Returns the last observation by this process of the same subject. `seen` checks whether it still holds.
 pub fn latest(plan: &Plan, side: Side) -> Option<Observation> {
     let of = subject(plan, side);
     LATEST.with_borrow(|all| all.iter().find(|(key, _)| *key == of).map(|(_, seen)| seen.clone()))
 }
 
-/// For the next look of this process at the same.
+/// Keeps an observation for the next one of the same subject by this process.
 pub fn keep(plan: &Plan, side: Side, seen: &Observation) {
     let of = subject(plan, side);
     LATEST.with_borrow_mut(|all| {
@@ -77,14 +78,14 @@ pub fn keep(plan: &Plan, side: Side, seen: &Observation) {
     });
 }
 
-/// A table that is not there is in no list, and where it comes nothing says so.
+/// Whether an observation may be kept. A missing table is in no list, so that its creation would not be noticed.
 pub fn is_whole(seen: &Observation) -> bool {
     seen.kin.len() == LISTS.len()
         && seen.stamp.is_some()
         && seen.tables.iter().all(|table| table.oid.is_some())
 }
 
-/// All that such a look goes by, and where it is made.
+/// Returns what an observation depends on, and where it is made.
 pub fn subject(plan: &Plan, side: Side) -> String {
     let shard = match side {
         Side::Source => &plan.source,
@@ -94,14 +95,14 @@ pub fn subject(plan: &Plan, side: Side) -> String {
     format!("{}\n{place}\n{}", shard.shard_key, asked_of(plan, side).join("\n"))
 }
 
-/// The statements that ask it, of which one gives rows: to be sent with others.
+/// Returns the statements of the observation, of which one gives rows, to be sent with others.
 pub fn statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     let parameters = asked_of(plan, side);
     let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
     Ok(catalogs::statements(connection, "observe", &OBSERVE, &parameters)?)
 }
 
-/// The query's parameters.
+/// Returns the query's parameters.
 fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
     let (schemas, names) = table_names(plan, side);
     let functions: Vec<String> =
@@ -120,7 +121,8 @@ fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
     ]
 }
 
-/// Tables of no split, each with its shard-by column, as a session sees them whose search_path is the server's own schema.
+/// Reads tables that belong to no split, each with its shard-by column, as a session sees them whose search_path is
+/// the server's own schema.
 pub fn tables(
     connection: &mut Connection,
     [schemas, names, columns]: [&[String]; 3],
@@ -133,7 +135,7 @@ pub fn tables(
         .map_err(|error| RemoteError::unreadable(connection.shard(), error))
 }
 
-/// What the shard has answered.
+/// Reads the shard's answer.
 pub fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
     let json = rows.scalar().unwrap_or_default();
     let observation: Observation =
@@ -151,7 +153,7 @@ pub fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
     }
 }
 
-/// Schemas and names of the tables on a side.
+/// Returns schemas and names of the tables on a side.
 pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
     let namespace = match side {
         Side::Source => &plan.source.namespace,

@@ -9,8 +9,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
-/// For each host on the way to a shard, and for a few short questions then. Who asks may be at a
-/// terminal, and what one of the shards does not answer is no answer of the other.
+/// The limit for each host of a connection string, and for a few short questions afterwards. An operator may wait at a
+/// terminal, and a shard that does not answer does not speak for the other one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether two shards are one database of one running server. Locks say so: neither the
@@ -20,18 +20,18 @@ pub fn is_one_database(one: &Shard, other: &Shard) -> Result<bool> {
     shares_locks(&mut here, other)
 }
 
-/// The same where the first has a session already. Its server has the last word: the other one
-/// cannot pretend to be it, since the number is not the other's and the lock is looked for here.
+/// Whether another shard is in the database of this session. The session's own server decides: the other one cannot
+/// pretend to be it, since it does not choose the number, and the lock is tried here.
 pub fn shares_locks(here: &mut Connection, other: &Shard) -> Result<bool> {
     shares_locks_within(here, other, patience())
 }
 
-/// The same where nobody waits for the other one for long.
+/// Whether another shard is in the database of this session; the other shard is waited for no longer than `limit`.
 pub fn shares_locks_within(here: &mut Connection, other: &Shard, limit: Duration) -> Result<bool> {
     share_locks_within(here, &mut open(other, limit)?, limit)
 }
 
-/// The same where both have one, in no transaction.
+/// Whether two sessions, both outside a transaction, are in one database.
 pub fn share_locks(here: &mut Connection, there: &mut Connection) -> Result<bool> {
     share_locks_within(here, there, patience())
 }
@@ -55,22 +55,22 @@ fn open(shard: &Shard, limit: Duration) -> Result<Connection> {
 }
 
 fn ask(here: &mut Connection, there: &mut Connection) -> Result<bool> {
-    // Neither shard says which: who knows the number of an advisory lock can hold it, or have
-    // somebody wait who has it.
+    // The number is random, not a shard's: a shard that knew the number of an advisory lock could hold it, or make its
+    // holder wait.
     let number = random();
     let take = format!("SELECT pg_catalog.pg_try_advisory_xact_lock({number})");
-    // For a transaction, so that a pooler keeps nothing of it.
+    // The lock is held for a transaction, so that a pooler keeps nothing of it.
     if there.run(&format!("BEGIN; {take}"))?.scalar() != Some("t") {
         let text = "it does not give away an advisory lock that nobody can have";
         return Err(RemoteError::connection(there.shard(), text).into());
     }
     let answer = here.run(&take);
-    // Whatever has come of it: the session may be used on.
+    // This ends the transaction in any case: the session may be used further.
     there.run("ROLLBACK")?;
     Ok(answer?.scalar() == Some("f"))
 }
 
-/// Of the keys with which this process makes its maps hard to guess.
+/// Returns a random number, made of the keys with which this process makes its maps hard to guess.
 fn random() -> i64 {
     i64::from_ne_bytes(RandomState::new().hash_one(Instant::now()).to_ne_bytes())
 }

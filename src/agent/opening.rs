@@ -1,12 +1,12 @@
-//! What a session of a split begins with, in one message: each answer is a way there and back.
+//! The first message of a session of a split; it is one message to save round trips.
 
 use super::{catalogs, session_hash, strangers};
 use crate::guc;
 use crate::remote::{Connection, RemoteError, quote};
 use std::time::Duration;
 
-/// What every session pins: neither the settings of a role or a database nor those
-/// of a server change how rows are read or written, or end a session early.
+/// The settings that every session pins: neither those of a role or a database nor those of a server change how rows
+/// are read or written, or end a session early.
 const PINNED: &str = "
     SET role = 'none'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
     SET extra_float_digits = 3; SET bytea_output = 'hex'; SET client_encoding = 'UTF8';
@@ -21,46 +21,46 @@ const PINNED: &str = "
     SET check_function_bodies = on; SET jit = off; SET plan_cache_mode = force_generic_plan;
     SET client_min_messages = error";
 
-/// So long a session waits for a lock, of a row or a table, unless a transaction says otherwise.
+/// The time that a session waits for a lock of a row or a table, unless a transaction sets another one.
 pub const LOCK_TIMEOUT: &str = "2s";
 
-/// What is pinned, with the version that brought each.
+/// Pinned settings that need a server version, with that version.
 const PINNED_SINCE: [(i32, &str); 2] = [
     // A server that works for a client that is gone stops within a second.
     (140_000, "SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0"),
     (170_000, "SET transaction_timeout = 0"),
 ];
 
-/// The last answer that tells which server it is: of two sessions, whether they are on one.
+/// SQL expression that identifies a running server. It is in the last answer and shows whether two sessions are on one
+/// server.
 const INSTANCE: &str =
     "(SELECT system_identifier || ' ' || pg_postmaster_start_time() FROM pg_control_system())";
-/// Whether the session has begun with a secret: a pooler may leave options out without a word. Asked
-/// by the hash, which the shard stores.
+/// SQL expression: whether the session has begun with a secret. A pooler may drop options silently. The hash is
+/// compared, which the shard stores.
 const KNOWS: &str =
     "encode(sha256(convert_to(current_setting('shardmaster_agent.mover', true), 'UTF8')), 'hex')";
 
-/// What a session is for.
+/// The purpose of a session.
 #[derive(Default)]
 pub struct Opening<'a> {
-    /// By which the shard knows the split whose secret the session should have; None: it has none.
+    /// The token by which the shard knows the split whose secret the session should have. `None` if it has no secret.
     pub token: Option<&'a str>,
-    /// It writes without firing triggers.
+    /// The session writes without firing triggers.
     pub replica: bool,
-    /// It hashes keys.
+    /// The session hashes keys.
     pub hashes: bool,
 }
 
-/// What the shard has said.
+/// The answer of the shard.
 pub struct OpenedSession {
-    /// It has the secret.
+    /// Whether the session has the secret.
     pub knows: bool,
-    /// It is to be given the hash of the extension that the shard has.
+    /// The schema of the extension on the shard, if the session should use its hash.
     pub installed: Option<String>,
 }
 
-/// What a transaction is worth that nothing comes for: a worker that is stopped in it, or a link
-/// that is gone without a word, keeps its locks on a shard for no longer. One that works on the
-/// other side meanwhile gives signs of life.
+/// How long a transaction that sends nothing keeps its locks on a shard, after its worker was stopped or its
+/// connection was lost silently. A worker that is busy on the other side sends signs of life meanwhile.
 pub fn idle_limit() -> Duration {
     const LEAST: Duration = Duration::from_secs(5);
     const MOST: Duration = Duration::from_secs(24 * 3600);
@@ -68,7 +68,7 @@ pub fn idle_limit() -> Duration {
 }
 
 impl Opening<'_> {
-    /// `is_known`: a session of this process has seen nothing strange in the agent's schema a moment ago.
+    /// `is_known`: a session of this process has found nothing unexpected in the agent's schema a moment ago.
     fn message(&self, version: i32, is_known: bool) -> String {
         let mut parts = vec![PINNED.to_owned()];
         parts.push(format!("SET lock_timeout = '{LOCK_TIMEOUT}'"));
@@ -81,8 +81,8 @@ impl Opening<'_> {
         if self.hashes {
             parts.push(session_hash::of_agent());
         }
-        // What is in the agent's schema is asked under the settings that stand before it, and where
-        // it is not to be trusted, the session goes with them.
+        // The agent's schema is checked under the settings that precede it. If it cannot be trusted, the session ends,
+        // and the settings with it.
         parts.push(catalogs::AS_WRITTEN.to_owned());
         let knows =
             self.token.map_or("NULL".to_owned(), |token| format!("{KNOWS} = {}", quote::literal(token)));
@@ -93,7 +93,7 @@ impl Opening<'_> {
         parts.join(";\n")
     }
 
-    /// Begins a session with it.
+    /// Begins a session with this message.
     pub fn begin(&self, connection: &mut Connection) -> Result<OpenedSession, RemoteError> {
         let is_known = strangers::is_known(connection.shard());
         let rows = connection.run(&self.message(connection.server_version(), is_known))?.rows;

@@ -1,5 +1,5 @@
-//! Code of others that a session of the mover would run: whose it is, and what runs it. What
-//! follows from it is not known here.
+//! Code of other roles that a session of the mover would run: its owner, and what runs it. What follows from it is not
+//! decided here.
 
 use super::catalogs;
 use super::named::NamedThings;
@@ -17,10 +17,10 @@ static OWNERS: LazyLock<String> = LazyLock::new(|| {
         &[],
     )
 });
-/// Functions of the server, or of extensions, that are not IMMUTABLE and do no harm whoever
-/// gives them their arguments: they make times, random values, numbers of the sequences that
-/// are looked at, texts and JSON of what they are given, or compare. All others, those of later
-/// versions too, may run what a text or a number names, or tell what the mover alone may see.
+/// Functions of the server, or of extensions, that are not IMMUTABLE and are harmless with any arguments: they return
+/// times, random values, numbers of the sequences that are checked, or texts and JSON of their arguments, or they
+/// compare. All others, also those of later versions, may run what a text or a number names, or reveal what only the
+/// mover may see.
 pub const HARMLESS: &str = concat!(
     r"^(random(_normal)?|clock_timestamp|timeofday|nextval|gen_random_uuid|uuidv[47]|uuid_generate_v\w+",
     r"|gen_random_bytes|gen_salt|pgp_(sym|pub)_encrypt(_bytea)?",
@@ -35,13 +35,13 @@ pub const HARMLESS: &str = concat!(
     r"|txid_current\w*|pg_current_(xact_id\w*|snapshot)|pg_backend_pid|pg_trigger_depth",
     r"|unaccent|(strict_)?(word_)?similarity(_commutator)?_op)$"
 );
-/// Functions of triggers that change their row alone, or nothing.
+/// Functions of triggers that change only their row, or nothing.
 const HARMLESS_TRIGGERS: &str =
     "^(suppress_redundant_updates_trigger|tsvector_update_trigger(_column)?|moddatetime|insert_username)$";
 
-/// What the mover would run, and whose it is.
+/// Code that the mover would run, and its owner.
 pub struct Code {
-    /// By its plain name.
+    /// The owner's plain name.
     pub owner: String,
     what: String,
     called_by: String,
@@ -49,7 +49,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Without what calls it.
+    /// Returns what the code is, without what calls it.
     pub fn what(&self) -> &str {
         &self.what
     }
@@ -63,7 +63,7 @@ impl Code {
     }
 }
 
-/// What can be done about code of a role.
+/// Returns a hint about what can be done about code of a role.
 pub fn hint(shard_key: &str, owner: &str) -> String {
     if owner == "PUBLIC" {
         return "PUBLIC cannot be trusted. REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or move what the expression names to a schema of its own.".to_owned();
@@ -75,7 +75,7 @@ pub fn hint(shard_key: &str, owner: &str) -> String {
     )
 }
 
-/// The number of a role on a shard's server.
+/// Returns the number of a role on a shard's server.
 pub fn number_of(session: &mut Connection, role: &str) -> Result<i64, Failure> {
     let rows = session.query("SELECT oid FROM pg_roles WHERE rolname = $1", &[Some(role)])?;
     rows.scalar().and_then(|number| number.parse().ok()).ok_or_else(|| {
@@ -87,15 +87,15 @@ pub fn number_of(session: &mut Connection, role: &str) -> Result<i64, Failure> {
     })
 }
 
-/// What is found on a side.
+/// The findings on a side.
 #[derive(Default)]
 pub struct CodeFindings {
     pub code: Vec<Code>,
-    /// Roles that own tables and are no superusers, where the mover is one.
+    /// Roles that own tables and are not superusers, if the mover is one.
     pub lesser: Vec<String>,
 }
 
-/// Of relations, by their schemas and names, and of what texts name.
+/// Finds code of others in relations, given by their schemas and names, and in what texts name.
 pub fn find_in(
     connection: &mut Connection,
     (schemas, tables): (Vec<String>, Vec<String>),
@@ -103,7 +103,7 @@ pub fn find_in(
     named: &NamedThings,
 ) -> Result<CodeFindings, RemoteError> {
     let lists = [&schemas, &tables, &trusted.to_vec()].map(|list| text_array(list));
-    // Asked of some sessions twice: before and after a wait for writers.
+    // Some sessions ask this twice: before and after a wait for writers.
     let rows = catalogs::ask_again(
         connection,
         "owners",
@@ -135,7 +135,7 @@ pub fn find_in(
     Ok(found)
 }
 
-/// Refuses to look into relations where that would run code of others. A view is code, too.
+/// Refuses to read relations if that would run code of others. A view is code, too.
 pub fn refuse(
     connection: &mut Connection,
     tables: (Vec<String>, Vec<String>),

@@ -1,4 +1,4 @@
-//! What the servers say of where a shard is: which database it is.
+//! What the servers know about the place of a shard: which database it is.
 
 use crate::catalog::place::{self, ITSELF};
 use crate::catalog::shard::Shard;
@@ -8,13 +8,13 @@ use pgrx::pg_sys;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Whether the database of a session is this very one, whatever its address says: the server
-/// that answers is asked, now. A copy of the disk counts, too.
+/// Whether the database of a session is this very one, whatever its address is: the answering server is asked now. A
+/// copy of the disk counts, too.
 pub fn is_here(connection: &mut Connection, shard: &Shard, own: &str) -> Result<bool, RemoteError> {
     Ok(shard.conninfo.is_none() || connection.run(ITSELF)?.scalar() == Some(own))
 }
 
-/// Whether what its mover may is what this master's server is: in this very database, or as a
+/// Whether the mover's rights there reach this master's server: the shard is in this very database, or the mover is a
 /// superuser in another one of its server.
 pub fn is_masters(connection: &mut Connection, shard: &Shard, own: &str) -> Result<bool, RemoteError> {
     if is_here(connection, shard, own)? {
@@ -33,12 +33,12 @@ thread_local! {
     static LEARNED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Each worker asks once for each address, with the first session that it has there. What it
-/// cannot learn, or not write down at once, the next one does.
+/// Records the identity of a shard's database. Each worker reads it once for each address, with the first session that
+/// it has there. If it cannot read it, or cannot write it at once, the next worker does.
 pub fn learn(connection: &mut Connection, shard: &Shard) {
     let Some(conninfo) = &shard.conninfo else { return };
-    // SAFETY: plain variables of this process. A session's transaction may be read-only, and
-    // would keep a row locked that others write.
+    // SAFETY: these are plain variables of this process. A session's transaction may be read-only, and would keep a
+    // row locked that others write.
     let may_write = unsafe { !pg_sys::MyBgworkerEntry.is_null() && !pg_sys::IsTransactionState() };
     if !may_write || LEARNED.with_borrow(|learned| learned.contains(conninfo)) {
         return;

@@ -1,14 +1,13 @@
-//! Expressions that one side has written and the other is to read: before a text of one
-//! shard stands in a statement on another, it is looked at word by word. What is not known
-//! to be an expression and nothing else is not asked. Of an operator's expression the names
-//! are found that are not the server's own, before the server reads it.
+//! Expressions that one side has written and the other must evaluate: before a text of one shard becomes part of a
+//! statement on another, it is checked word by word. A text that is not known to be only an expression is not sent. In
+//! an operator's expression this finds the names that are not the server's own, before the server reads it.
 
 /// A part of an expression.
 #[derive(Debug, PartialEq, Eq)]
 enum ExpressionToken {
     /// A text in quotes.
     Text,
-    /// A word, or a name in quotes, and what was called by it if a parenthesis follows.
+    /// A word or a quoted name.
     Word(String),
     Open,
     Close,
@@ -16,18 +15,18 @@ enum ExpressionToken {
     Other(char),
 }
 
-/// By whom a text is written.
+/// The author of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Author {
     /// A shard's server: a text in quotes has no backslash.
     Server,
-    /// An operator. As the mover's sessions read it, with standard_conforming_strings.
+    /// An operator. The text is read as in the mover's sessions, with standard_conforming_strings.
     Operator,
 }
 
-/// Words that a parenthesis may follow without calling anything.
+/// Words that a parenthesis may follow without a call.
 const NO_CALL: [&str; 9] = ["and", "or", "not", "any", "in", "is", "null", "between", "row"];
-/// Words that begin something else than an expression, or look into tables.
+/// Words that begin something other than an expression, or read tables.
 const REFUSED: [&str; 12] = [
     "select",
     "table",
@@ -45,14 +44,14 @@ const REFUSED: [&str; 12] = [
 
 fn tokens(text: &str, author: Author) -> Option<Vec<ExpressionToken>> {
     let chars: Vec<char> = text.chars().collect();
-    // As the server has it: no letter beyond ASCII is a blank.
+    // This follows the server's rule: no letter beyond ASCII is a blank.
     let is_word = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii() || c == '_' || c == '$';
     let (mut at, mut found) = (0, Vec::new());
     while let Some(&c) = chars.get(at) {
         let next = chars.get(at + 1).copied();
         match c {
             '\'' => {
-                // What follows an escape string in quotes is one, too.
+                // A text in quotes after an escape string would be an escape string, too.
                 if found.last() == Some(&ExpressionToken::Text) {
                     return None;
                 }
@@ -65,7 +64,7 @@ fn tokens(text: &str, author: Author) -> Option<Vec<ExpressionToken>> {
                 at = end;
             }
             ';' | '\\' | '\0' => return None,
-            // U&'..'.
+            // U&'..' has rules of its own.
             '&' if matches!(next, Some('\'' | '"')) => return None,
             '-' if next == Some('-') => return None,
             '/' if next == Some('*') => return None,
@@ -90,7 +89,7 @@ fn tokens(text: &str, author: Author) -> Option<Vec<ExpressionToken>> {
                 found.push(ExpressionToken::Word(word.to_ascii_lowercase()));
                 at = end;
             }
-            // A blank for servers from 17 on alone.
+            // Only servers from version 17 on treat this as a blank.
             '\u{b}' => return None,
             c if c.is_ascii_whitespace() => at += 1,
             '.' => (at, _) = (at + 1, found.push(ExpressionToken::Dot)),
@@ -100,7 +99,7 @@ fn tokens(text: &str, author: Author) -> Option<Vec<ExpressionToken>> {
     Some(found)
 }
 
-/// Behind the closing quote.
+/// Returns the position behind the closing quote.
 fn quoted(chars: &[char], from: usize, quote: char, author: Author) -> Option<usize> {
     let mut at = from + 1;
     while at < chars.len() {
@@ -114,7 +113,7 @@ fn quoted(chars: &[char], from: usize, quote: char, author: Author) -> Option<us
     None
 }
 
-/// Behind the closing quote of an escape string, where a backslash takes what follows along.
+/// Returns the position behind the closing quote of an escape string, where a backslash escapes the next character.
 fn escaped(chars: &[char], from: usize) -> Option<usize> {
     let mut at = from + 1;
     while at < chars.len() {
@@ -127,8 +126,7 @@ fn escaped(chars: &[char], from: usize) -> Option<usize> {
     None
 }
 
-/// A name with its schema, and whether a parenthesis follows it: a type's name with one may be a
-/// function.
+/// A name with its schema, and whether a parenthesis follows it: a type's name with one may be a function.
 #[derive(PartialEq, Eq)]
 pub struct PlainName {
     pub text: String,
@@ -159,16 +157,16 @@ fn is_number(name: &PlainName) -> bool {
     name.text.chars().all(|c| c.is_ascii_digit() || c == '.' || c == 'e')
 }
 
-/// Whether every dot is in a name or a number. Behind a value the server takes what stands
-/// there for a function of it, whatever the value is: `('x').pg_read_file`.
+/// Whether every dot is in a name or a number. After a value the server reads the next word as a function of it,
+/// whatever the value is: `('x').pg_read_file`.
 fn has_plain_dots(tokens: &[ExpressionToken]) -> bool {
     let is_word = |n: usize| matches!(tokens.get(n), Some(ExpressionToken::Word(_)));
     let is_plain = |n: usize| n > 0 && is_word(n - 1) && is_word(n + 1);
     (0..tokens.len()).filter(|n| tokens[*n] == ExpressionToken::Dot).all(is_plain)
 }
 
-/// Whether a text is one expression that calls nothing, and names nothing in a schema, but
-/// what `is_known` knows: as it is written, with its schema.
+/// Whether a text is one expression that calls nothing, and names nothing in a schema, except what `is_known` knows:
+/// as it is written, with its schema.
 pub fn is_expression(text: &str, is_known: impl Fn(&PlainName) -> bool) -> bool {
     let Some(tokens) = tokens(text, Author::Server) else { return false };
     let mut depth = 0_usize;
@@ -193,7 +191,7 @@ pub fn is_expression(text: &str, is_known: impl Fn(&PlainName) -> bool) -> bool 
     depth == 0 && !tokens.is_empty() && has_plain_dots(&tokens) && names_of(&tokens).iter().all(is_plain)
 }
 
-/// The names that a text calls, and those that it names in a schema.
+/// Returns the names that a text calls, and those that it names in a schema.
 pub fn known_names(text: &str) -> Vec<PlainName> {
     let names = names_of(&tokens(text, Author::Server).unwrap_or_default());
     names.into_iter().filter(|name| name.is_called || name.is_qualified).collect()
@@ -203,7 +201,7 @@ pub fn known_names(text: &str) -> Vec<PlainName> {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 pub struct Qualified {
     pub schema: String,
-    /// None: operators.
+    /// `None` stands for operators.
     pub name: Option<String>,
 }
 
@@ -211,8 +209,8 @@ pub struct Qualified {
 const BEFORE_VALUES: [&str; 11] =
     ["when", "then", "else", "and", "or", "not", "case", "in", "from", "between", "like"];
 
-/// Whether a word is the row `t` of which a column is meant: no function, no type and no
-/// operator of a schema that somebody has called so.
+/// Whether a word is the row `t` whose column is meant, and not a schema of this name with a function, type or
+/// operator.
 fn is_of_row(tokens: &[ExpressionToken], n: usize) -> bool {
     let before = n.checked_sub(1).and_then(|before| tokens.get(before));
     let is_value = match before {
@@ -229,8 +227,8 @@ fn is_of_row(tokens: &[ExpressionToken], n: usize) -> bool {
     is_value && is_column && matches!(&tokens[n], ExpressionToken::Word(word) if plain(word) == "t")
 }
 
-/// What an operator's expression may name in schemas, by functions, operators or types that
-/// it calls; columns of other rows than `t` look the same. None: it cannot be told.
+/// Returns what an operator's expression may name in schemas, by functions, operators or types that it uses; columns
+/// of rows other than `t` look the same. Returns None if this cannot be determined.
 pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
     let tokens = tokens(text, Author::Operator)?;
     let name = |n: usize| match tokens.get(n) {
@@ -242,7 +240,7 @@ pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
     let at: Vec<usize> = (0..tokens.len())
         .filter(|n| tokens.get(n + 1) == Some(&ExpressionToken::Dot) && !is_of_row(&tokens, *n))
         .collect();
-    // A server whose letters are single bytes makes capitals beyond ASCII small, by its locale.
+    // A server with a single-byte encoding folds capitals beyond ASCII by its locale.
     let is_folded = |n: usize| matches!(tokens.get(n), Some(ExpressionToken::Word(word)) if !word.starts_with('"') && !word.is_ascii());
     if at.iter().any(|n| is_folded(*n) || is_folded(n + 2)) {
         return None;
@@ -254,14 +252,14 @@ pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
     Some(found)
 }
 
-/// Whether an operator's expression holds a query: none reads a table without one of these
-/// words, and neither is a name that has no quotes.
+/// Whether an operator's expression contains a query: every query on a table has one of these words, and neither is a
+/// name unless it is quoted.
 pub fn has_query(text: &str) -> bool {
     let is_query = |token: &ExpressionToken| matches!(token, ExpressionToken::Word(word) if word == "select" || word == "table");
     tokens(text, Author::Operator).is_none_or(|tokens| tokens.iter().any(is_query))
 }
 
-/// A word without its quotes.
+/// Returns a word without its quotes.
 fn plain(word: &str) -> String {
     match word.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(inner) => inner.replace("\"\"", "\""),
@@ -269,8 +267,7 @@ fn plain(word: &str) -> String {
     }
 }
 
-/// Functions of the server that keys of partitions are made with: they look at nothing but
-/// their arguments.
+/// Whether a function or type of the server is harmless in keys of partitions: it depends only on its arguments.
 pub fn is_harmless(name: &str) -> bool {
     const HARMLESS: [&str; 16] = [
         "lower",
@@ -290,7 +287,7 @@ pub fn is_harmless(name: &str) -> bool {
         "coalesce",
         "date",
     ];
-    // Types with a length.
+    // These are types with a length.
     const TYPES: [&str; 8] =
         ["varying", "numeric", "character", "varchar", "bpchar", "bit", "timestamp", "time"];
     HARMLESS.contains(&name) || TYPES.contains(&name)

@@ -1,8 +1,8 @@
-//! Locks of tables that are about to be read outside of a step.
+//! Locks of tables that are to be read outside of a step.
 //!
-//! Invariant: what a query over them would run was looked at after these locks were there, and stays what it was until the
-//! transaction ends. A query that takes them itself waits for whoever has the table: looked at before, it would be planned
-//! over what he has made of it by the time that he lets go.
+//! Invariant: what a query over them would run was checked after these locks were taken, and stays the same until the
+//! transaction ends. A query that takes the locks itself waits for the session that holds the table: if it was checked
+//! before, it would be planned over what that session has made of the table when it releases the lock.
 
 use super::error::{Result, SplitError};
 use super::opening::LOCK_TIMEOUT;
@@ -22,24 +22,24 @@ const READING: &str = include_str!("../../sql/agent/reading.sql");
 /// What is locked, and what is not.
 #[derive(Deserialize, PartialEq, Eq, Default)]
 pub struct LockedTables {
-    /// Qualified and quoted, without their partitions.
+    /// The names, qualified and quoted, without their partitions.
     names: BTreeSet<String>,
-    /// With their partitions, by their numbers.
+    /// The tables with their partitions, by their numbers.
     held: BTreeMap<String, String>,
-    /// The positions of those of the tables that this role may not read: nothing is to be asked of them, as a query is
-    /// planned before it is refused.
+    /// The positions of tables that this role may not read: they must not be queried at all, as a query is planned
+    /// before it is refused.
     pub closed: BTreeSet<usize>,
 }
 
 impl LockedTables {
-    /// Whether a table that is asked was looked at under its lock.
+    /// Whether a table was checked under its lock.
     pub fn has(&self, name: &str) -> bool {
         self.held.values().any(|held| held == name)
     }
 
-    /// That no partition has come since.
+    /// Refuses tables that have got a partition since.
     pub fn require_leaves(&self, shard: &str, tables: &[TableShape]) -> Result<()> {
-        // What is none, a view, is refused by its kind.
+        // A relation that is not a table, for example a view, is refused by its kind.
         let mut leaves = tables.iter().flat_map(TableShape::leaves).filter(|leaf| leaf.kind == "r");
         match leaves.find(|leaf| !self.held.contains_key(&leaf.oid)) {
             Some(leaf) => {
@@ -56,9 +56,9 @@ fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<LockedTables>
     Ok(told.map_err(|error| RemoteError::unreadable(connection.shard(), error))?)
 }
 
-/// Begins a transaction that has the locks of the tables, which are not waited for while it has some of them: whoever
-/// changes one of them may be waiting for another. What is to be locked is asked once more behind the locks: a foreign key,
-/// a partition or a right may have come while they were waited for, or a name have another table.
+/// Begins a transaction that has the locks of the tables. It does not wait for one while it holds others: a session
+/// that changes one of them may be waiting for another. What must be locked is read once more under the locks: a
+/// foreign key, a partition or a right may have been added during the wait, or a name may have another table.
 pub fn begin(
     connection: &mut Connection,
     (schemas, tables): (&[String], &[String]),
@@ -85,7 +85,7 @@ pub fn begin(
             }
             Err(error) => {
                 connection.run("ROLLBACK")?;
-                // One that was dropped, or given another name, is not in the next list.
+                // A table that was dropped or renamed is not in the next list.
                 if !error.is_lock_timeout() && !error.is("42P01") && !error.is("3F000") {
                     return Err(error.into());
                 }
@@ -96,7 +96,7 @@ pub fn begin(
     })
 }
 
-/// The same where all of them are to be read.
+/// Begins such a transaction if all of the tables are to be read: one that this role may not read is an error.
 pub fn begin_all(
     connection: &mut Connection,
     (schemas, tables): (&[String], &[String]),
@@ -118,14 +118,14 @@ pub fn begin_all(
     ))
 }
 
-/// Reads tables where that runs no code of others. Nothing of it stays.
+/// Reads tables if that runs no code of others. Nothing of it stays.
 pub fn within<T>(
     connection: &mut Connection,
     (schemas, tables): (Vec<String>, Vec<String>),
     trusted: &[String],
     body: impl FnOnce(&mut Connection) -> Result<T>,
 ) -> Result<T> {
-    // What cannot be locked, a view or a foreign table, is refused by this.
+    // This refuses what cannot be locked, for example a view or a foreign table.
     owners::refuse(connection, (schemas.clone(), tables.clone()), trusted)?;
     begin_all(connection, (&schemas, &tables), guc::remote_timeout())?;
     let outcome = match owners::refuse(connection, (schemas, tables), trusted) {
@@ -135,7 +135,7 @@ pub fn within<T>(
     end(connection, outcome)
 }
 
-/// Ends such a transaction; of two reasons the first one is told.
+/// Ends such a transaction. Of two errors the first one is returned.
 pub fn end<T>(connection: &mut Connection, outcome: Result<T>) -> Result<T> {
     let ended = connection.run("ROLLBACK");
     let value = outcome?;

@@ -1,19 +1,18 @@
-//! The triggers of a redirect, which refuses clients with a stale route once the last row of
-//! their keys has left. There is one redirect for a namespace and keyspace, whatever the
-//! number of splits: what a writer pays depends neither on how many there were nor on what
-//! they took.
+//! The triggers of a redirect, which refuses clients with a stale route once the last row of their keys has left.
+//! There is one redirect for a namespace and keyspace, whatever the number of splits: the cost for a writer depends
+//! neither on how many there were nor on what they moved.
 
 use super::shape::{Column, TableShape};
 use super::state::redirect::Redirect;
 use crate::remote::quote::ident;
 
-/// What a redirect looks at, with a trigger for each. Most updates leave the key alone: they
-/// are asked for the new row's alone, since each look costs the tenants that stay.
+/// The writes that a redirect checks, with a trigger for each. Most updates do not change the key: for them only the
+/// new row is checked, since each check costs the tenants that stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Write {
     Insert,
     Update,
-    /// An update that sets the column, of the row as it was.
+    /// An update that sets the column; the old row is checked.
     Rekey,
     Delete,
 }
@@ -32,13 +31,14 @@ impl Write {
 }
 
 impl Redirect {
-    /// Of a table by its number: one that becomes a partition of another has its own beside the clones of the other's.
+    /// Returns a trigger's name with the table's number: a table that becomes a partition of another has its own
+    /// trigger beside the clones of the other's.
     pub fn trigger_name(&self, write: Write, shape: &TableShape) -> String {
         format!("{}{}_{}", self.trigger_prefix(), write.letter(), shape.oid.as_deref().unwrap_or_default())
     }
 
-    /// One of a table's triggers, made to fire always; that goes over to clones. The column
-    /// is known by its number, whatever name it gets.
+    /// Returns one of a table's triggers, set to fire always, which clones inherit. The column is given by its number,
+    /// whatever name it gets.
     pub fn trigger(&self, column: &Column, shape: &TableShape, write: Write) -> String {
         let (name, table) = (ident(&self.trigger_name(write, shape)), &shape.name);
         let by = ident(&column.name);

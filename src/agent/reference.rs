@@ -1,5 +1,5 @@
-//! What reference tables have on shards: names, and the agent's SQL with the names filled in. Sets and tables are
-//! numbers of the master's, of which no other is given out while a shard has something of it.
+//! The objects of reference tables on shards: names, and the agent's SQL with the names filled in. Sets and tables
+//! have numbers of the master, which are not reused while a shard has something of them.
 
 use super::shape::{Column, TableShape};
 use super::state::queue;
@@ -9,7 +9,7 @@ use crate::remote::template::{fill, number, sql, word};
 
 const CAPTURE: &str = include_str!("../../sql/agent/reference_capture.sql");
 
-/// The function that puts keys of one table into its queue.
+/// Returns the name of the function that puts keys of one table into its queue.
 pub fn capture_function(set: i64, ordinal: i32) -> String {
     format!("reference_capture_{set}_{ordinal}")
 }
@@ -22,23 +22,24 @@ pub fn queue_table(set: i64, ordinal: i32) -> String {
     format!("shardmaster_agent.{}", queue_name(set, ordinal))
 }
 
-/// What the names of a set's triggers, functions and queues begin with, before the numbers of its tables.
+/// Returns the prefixes of the names of a set's triggers, functions and queues, before the numbers of its tables.
 pub fn prefixes(set: i64) -> [String; 3] {
     let of = |what: &str| format!("{what}_{set}_");
     [of("00_shardmaster_reference"), of("reference_capture"), of("reference_queue")]
 }
 
-/// A sequence that nobody draws from: whether the queues of a set take entries (1) or not (2).
+/// Returns the name of a sequence that is never drawn from: its value is 1 if the queues of a set take entries, and 2
+/// if not.
 pub fn sequence(set: i64) -> String {
     format!("reference_queue_{set}_seq")
 }
 
-/// What the names of one table's triggers begin with; they fire before those of foreign keys.
+/// Returns the prefix of the names of one table's triggers; they fire before those of foreign keys.
 pub fn trigger_prefix(set: i64, ordinal: i32) -> String {
     format!("00_shardmaster_reference_{set}_{ordinal}")
 }
 
-/// The queue of a table, and what fills it; each statement can be repeated.
+/// Returns the queue of a table, and what fills it; each statement can be repeated.
 pub fn capture(set: i64, ordinal: i32, shape: &TableShape) -> String {
     let arguments = key_arguments(shape);
     let types: Vec<&str> =
@@ -61,14 +62,14 @@ pub fn capture(set: i64, ordinal: i32, shape: &TableShape) -> String {
     format!("{}; {function}", queue::definition(&queue_name(set, ordinal), shape))
 }
 
-/// By what a trigger tells later which key it was made for: the numbers of its columns, in their order.
+/// Returns the numbers of the key's columns, in their order: they show later which key a trigger was made for.
 fn key_numbers(shape: &TableShape) -> String {
     let number = |column: &Column| column.number.split(' ').next().unwrap_or_default().to_owned();
     let key = shape.key().iter().filter_map(|name| shape.column(name));
     key.map(number).collect::<Vec<_>>().join(" ")
 }
 
-/// The triggers of a table on its origin.
+/// Returns the triggers of a table on its origin.
 pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
     let trigger = |event: TriggerEvent| {
         let has = |version: &str| match event {
@@ -99,7 +100,7 @@ pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
     TriggerEvent::ROW.map(trigger).join("; ")
 }
 
-/// The trigger of a copy.
+/// Returns the trigger of a copy.
 pub fn guard_trigger(set: i64, ordinal: i32, table: &str, origin: &str) -> String {
     let name = ident(&trigger_prefix(set, ordinal));
     format!(

@@ -1,5 +1,4 @@
-//! The schema of the agent: what it always has, what one side of a split has in it, and how
-//! all of that goes again.
+//! The schema of the agent: what it always has, what one side of a split has in it, and how all of that is removed.
 
 use super::error::{Result, SplitError};
 use super::session::Side;
@@ -13,7 +12,7 @@ use xxhash_rust::xxh64::xxh64;
 static BOOTSTRAP: LazyLock<String> = LazyLock::new(|| bootstrap_in("SHARE ROW EXCLUSIVE"));
 static SHARE: LazyLock<String> = LazyLock::new(|| bootstrap_in("ROW EXCLUSIVE"));
 
-/// What makes it where it is not there, and locks it in a mode where it is.
+/// Returns statements that create the schema if it does not exist, and lock it in a mode otherwise.
 fn bootstrap_in(mode: &str) -> String {
     let made = [
         include_str!("../../sql/agent/bootstrap.sql"),
@@ -41,13 +40,14 @@ fn bootstrap_in(mode: &str) -> String {
     )
 }
 
-/// Creates what the agent's schema always has, within a transaction, to whose end nobody
-/// else creates, replaces or drops any of it.
+/// Creates what the agent's schema always has, within a transaction. Until its end no other session creates, replaces
+/// or drops any of it.
 pub fn bootstrap(connection: &mut Connection) -> Result<()> {
     make(connection, &BOOTSTRAP)
 }
 
-/// The same for who creates and drops nothing but what is one split's own: others of this kind are there at the same time.
+/// Creates what the agent's schema always has, for a session that creates and drops only objects of its own split:
+/// several such sessions may run at the same time.
 pub fn share(connection: &mut Connection) -> Result<()> {
     make(connection, &SHARE)
 }
@@ -55,7 +55,7 @@ pub fn share(connection: &mut Connection) -> Result<()> {
 fn make(connection: &mut Connection, statements: &str) -> Result<()> {
     match connection.run(statements) {
         Ok(_) => Ok(()),
-        // Another split was the first one to come, or the last one to leave.
+        // Another split has created the schema first, or has dropped it as the last one.
         Err(error) if ["23505", "3F000", "42P01"].iter().any(|state| error.is(state)) => {
             Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
         }
@@ -63,16 +63,15 @@ fn make(connection: &mut Connection, statements: &str) -> Result<()> {
     }
 }
 
-/// Ends a transaction that has created something there: what default privileges have given others of it is taken away before they
-/// can see it.
+/// Commits a transaction that has created something there. It first revokes what default privileges have granted to
+/// others, before they can see the objects.
 pub fn commit(connection: &mut Connection) -> Result<()> {
     connection.run(concat!(include_str!("../../sql/agent/own.sql"), "COMMIT")).map(drop)?;
     Ok(())
 }
 
-/// The schema goes with the last side, redirect, key guard and look-up, but for what stays
-/// until the shard is dropped: whose it is, and the last decisions. The caller holds the
-/// bootstrap's lock.
+/// Drops the schema with the last side, redirect, key guard and look-up, except for what stays until the shard is
+/// dropped: the master's identity, and the last decisions. The caller holds the bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {
     if !is_used(connection, None)? {
         connection.run(include_str!("../../sql/agent/drop_unused.sql"))?;
@@ -80,7 +79,7 @@ pub fn drop_unused(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Whether anything is left that the schema is for, beside a side.
+/// Whether anything is left that needs the schema, apart from the side `beside`.
 pub fn is_used(connection: &mut Connection, beside: Option<(i64, Side)>) -> Result<bool> {
     let other = beside.map_or("true".to_owned(), |(split, side)| {
         format!("(split_id, side) <> ({split}, '{}')", side.as_str())
@@ -93,13 +92,13 @@ pub fn is_used(connection: &mut Connection, beside: Option<(i64, Side)>) -> Resu
              OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy)",
     ));
     match used {
-        // Whoever came last has taken it along.
+        // Another session has dropped the schema as the last one.
         Err(error) if is_gone(&error) => Ok(true),
         used => Ok(used?.scalar() != Some("f")),
     }
 }
 
-/// The functions and tables of a side.
+/// Drops the functions and tables of a side.
 pub fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     drop_functions(connection, split, side)?;
     scope::drop(connection, split, side)?;

@@ -1,5 +1,5 @@
-//! What a split moves, as the shards see it: conditions on a table's shard-by column, and
-//! the table of the scope that triggers look into.
+//! A split's scope as the shards see it: conditions on a table's shard-by column, and the table of the scope that
+//! triggers read.
 
 use super::session_hash::AGENT;
 use super::shape::Column;
@@ -11,10 +11,10 @@ use crate::remote::quote::{array_literal, ident, literal};
 use crate::remote::template::{fill, word};
 use std::num::NonZeroU32;
 
-/// Keys up to which comparing with each costs less than finding one of them by its text.
+/// The greatest number of keys for which comparing each costs less than finding one by its text.
 const LISTED_KEYS: usize = 32;
 
-/// A value as the type that its keyspace hashes and orders.
+/// Returns a value as the type that its keyspace hashes and orders.
 fn cast(value: &str, of: Ordered) -> String {
     match of {
         Ordered::BigInt => format!("{value}::pg_catalog.int8"),
@@ -23,19 +23,19 @@ fn cast(value: &str, of: Ordered) -> String {
     }
 }
 
-/// The hash by the functions in one schema: the mover's sessions have theirs.
+/// Returns the hash by the functions in one schema: the mover's sessions have their own.
 fn bucket(schema: &str, value: &str, of: Ordered, count: NonZeroU32) -> String {
     format!("{schema}.shard_for({}, {count})", cast(value, of))
 }
 
-/// The bucket of a value, for triggers: nothing that could be dropped is called.
+/// Returns the bucket of a value, for triggers: they call nothing that could be dropped.
 pub fn bucket_for_writers(value: &str, of: Ordered, count: NonZeroU32) -> String {
     bucket(AGENT, value, of, count)
 }
 
-/// Both sides compared in the order of the keys: of texts by their bytes.
+/// Returns a comparison in the order of the keys: texts are compared by their bytes.
 fn compare(value: &str, operator: &str, bound: &str, of: Ordered) -> String {
-    // Numbers stay of their own type, for whose indexes there are operators.
+    // Numbers keep their own type, whose indexes have the operators.
     let value = match of {
         Ordered::BigInt => value.to_owned(),
         Ordered::Text | Ordered::Uuid => cast(value, of),
@@ -51,13 +51,13 @@ fn in_range(value: &str, range: &Interval, of: Ordered) -> String {
     let parts: Vec<String> =
         [bound(">=", &range.lower), bound("<", &range.upper)].into_iter().flatten().collect();
     if parts.is_empty() {
-        // Rows without a key belong to nobody.
+        // Rows without a key are in no scope.
         return format!("{value} IS NOT NULL");
     }
     parts.join(" AND ")
 }
 
-/// One condition for those that touch.
+/// Merges adjacent ranges, so that one condition covers them.
 fn merged(ranges: &[Interval]) -> Vec<Interval> {
     let mut merged: Vec<Interval> = Vec::new();
     for range in ranges {
@@ -71,7 +71,7 @@ fn merged(ranges: &[Interval]) -> Vec<Interval> {
     merged
 }
 
-/// A column of a row that comes to a table by COPY: what is generated is not there yet.
+/// Returns a column of a row that COPY reads: a generated column has no value yet.
 pub fn arriving(column: &Column) -> String {
     match &column.generated {
         Some(expression) => format!("(({expression})::{})", column.base),
@@ -79,14 +79,14 @@ pub fn arriving(column: &Column) -> String {
     }
 }
 
-/// A list of keys as what a column is of. An enum's name is not read anew: another type may have
-/// it by then, and the server knows what the column is of.
+/// Returns a list of keys in the type of a column. An enum's name is left out, since another type may have it by then;
+/// the server knows the column's type.
 fn listed(keys: &[String], column: &Column) -> String {
     if column.is_enum { array_literal(keys) } else { format!("{}::{}[]", array_literal(keys), column.base) }
 }
 
 impl Scope {
-    /// Whether a value is in the scope, for statements of the mover; keys as `list` has them.
+    /// Returns a condition for statements of the mover: a value is in the scope. `list` writes the keys.
     fn contains(&self, value: &str, list: impl Fn(&[String]) -> String) -> String {
         match self {
             Scope::Keys(keys) => format!("{value} = ANY ({})", list(keys)),
@@ -102,34 +102,32 @@ impl Scope {
         }
     }
 
-    /// Whether a value is in ranges, whatever its column is.
+    /// Returns a condition that a text value is in the scope.
     pub fn holds(&self, value: &str) -> String {
         self.contains(value, |keys| format!("{}::text[]", array_literal(keys)))
     }
 
-    /// A predicate over the scope, for statements of the mover.
+    /// Returns a predicate over the scope, for statements of the mover.
     pub fn predicate(&self, column: &Column, alias: &str) -> String {
         self.contains(&format!("{alias}.{}", ident(&column.name)), |keys| listed(keys, column))
     }
 
-    /// The same for rows that other conditions find: a filter of which the planner thinks
-    /// nothing. A target's statistics know of no row that has just come. By them one row was
-    /// expected of the scope, and for each window the whole table was read, and compared with
-    /// every key.
+    /// Returns a predicate for rows that other conditions find: a filter that the planner has no estimate for. A
+    /// target's statistics do not cover rows that were just copied. By them one row was expected of the scope, so for
+    /// each window the whole table was read, and compared with every key.
     pub fn filter(&self, column: &Column, alias: &str) -> String {
         format!("CASE WHEN {} THEN true END", self.predicate(column, alias))
     }
 
-    /// Whether a row that comes to a table by COPY is in the scope: a condition over its
-    /// columns. COPY plans nothing, so each of a list of keys would be compared with every
-    /// row; the names in an object are sorted.
+    /// Returns a condition over the columns of a row that COPY reads: the row is in the scope. COPY plans nothing, so
+    /// each key of a list would be compared with every row; the names in a JSON object are sorted.
     pub fn arriving(&self, column: &Column) -> String {
         let value = arriving(column);
         match self {
             Scope::Keys(keys) if keys.len() > LISTED_KEYS && column.family() != Some(TypeFamily::Numeric) => {
                 let names = keys.iter().map(|key| (key.clone(), serde_json::Value::Null));
                 let object = serde_json::Value::Object(names.collect());
-                // Not a cast where that could be somebody's own.
+                // This avoids a cast that could be defined by somebody else.
                 let text = if column.is_enum {
                     format!("pg_catalog.format('%s', {value})")
                 } else {
@@ -143,14 +141,13 @@ impl Scope {
         }
     }
 
-    /// The condition of a trigger over one or two versions of a row, without a look-up;
-    /// None: it would be too long, or call what only the mover may call.
+    /// Returns the condition of a trigger over one or two versions of a row, without a look-up. Returns None if it
+    /// would be too long, or would call what only the mover may call.
     pub fn condition(&self, values: &[String], column: &Column, longest: usize) -> Option<String> {
         match self {
             Scope::Keys(keys) => {
                 let bytes: usize = keys.iter().map(|key| key.len() + 4).sum();
-                // One array for both versions: each constant costs. For arrays of a domain
-                // there is no operator.
+                // One array serves both versions: each constant costs time. Arrays of a domain have no operator.
                 let cast = if column.is_enum { String::new() } else { format!("::{}", column.base) };
                 let all: Vec<String> = values.iter().map(|value| format!("{value}{cast}")).collect();
                 let all = all.join(", ");
@@ -166,7 +163,7 @@ impl Scope {
         }
     }
 
-    /// The statements that make the table of the scope, from a first column's type.
+    /// Returns the statements that make the table of the scope, given the type of its first column.
     pub fn table(&self, table: &str, key_type: &str) -> String {
         let create =
             |columns: &str| format!("CREATE TABLE IF NOT EXISTS shardmaster_agent.{table} ({columns})");
@@ -193,13 +190,13 @@ impl Scope {
         format!("{create}; {fill}; ANALYZE shardmaster_agent.{table}")
     }
 
-    /// Whether a row `s` of the scope's table stands for a value; for functions that have
-    /// no search_path of their own.
+    /// Returns a condition that a row `s` of the scope's table stands for a value, for functions that have no
+    /// search_path of their own.
     pub fn matches(&self, value: &str) -> String {
         match self {
             Scope::Keys(_) => format!("s.key OPERATOR(pg_catalog.=) {value}"),
             Scope::Buckets { of, count, .. } => {
-                // In a query of its own, or it would be hashed anew for each row of the table.
+                // This is a query of its own; otherwise the value would be hashed anew for each row of the table.
                 format!("s.key OPERATOR(pg_catalog.=) (SELECT {})", bucket_for_writers(value, *of, *count))
             }
             Scope::Ranges { of, .. } => format!(
@@ -210,20 +207,20 @@ impl Scope {
         }
     }
 
-    /// The predicate where nothing is installed, and what has to be created before, for
-    /// the transaction.
+    /// Returns the statements that must be run before, for the transaction, and the predicate, if nothing is
+    /// installed.
     pub fn dry_predicate(&self, column: &Column, alias: &str) -> (String, String) {
         (self.functions("pg_temp").unwrap_or_default(), self.predicate(column, alias))
     }
 
-    /// Whether a value of a type is in the scope, for a session that is not the mover's, and what has to be created
-    /// before, for that session.
+    /// Returns the statements that must be run before, for the session, and a condition that a value of a type is in
+    /// the scope, for a session that is not the mover's.
     pub fn of_value(&self, value: &str, base: &str) -> (String, String) {
         let predicate = self.contains(value, |keys| format!("{}::{base}[]", array_literal(keys)));
         (self.functions("pg_temp").unwrap_or_default(), predicate)
     }
 
-    /// What matching needs on the shard beside the table, in one of our schemas.
+    /// Returns the functions that matching needs on the shard beside the table, in one of this extension's schemas.
     pub fn functions(&self, schema: &str) -> Option<String> {
         match self {
             Scope::Buckets { .. } => {
@@ -234,7 +231,7 @@ impl Scope {
     }
 }
 
-/// Rows of a scope's table.
+/// Returns the rows of a scope's table.
 pub fn range_rows(ranges: &[Interval], of: Ordered) -> String {
     let bound = |bound: &Option<String>| {
         bound.as_ref().map_or(format!("NULL::{}", of.name()), |key| cast(&literal(key), of))

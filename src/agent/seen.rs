@@ -1,6 +1,7 @@
-//! What a side's tables looked like when they were looked at last. Whoever looks again asks whether anything may be
-//! another since, as one number, in the snapshot and under the locks in which he would look; he looks anew only where that
-//! differs. What one session has seen holds for the next one of the same worker: the number says so to that one, too.
+//! The structure of a side's tables at the last observation. The next observation first asks whether anything may have
+//! changed since, as one number, in the snapshot and under the locks of the observation; only if that differs it reads
+//! everything anew. An observation of one session also serves the next session of the same worker: the number is
+//! compared there, too.
 
 use super::catalogs;
 use super::error::Result;
@@ -20,7 +21,7 @@ static ASKED: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT pg_current_snapshot()::text, {SERVER}, {number}")
 });
 
-/// What a side's tables look like now, in the session's snapshot, but for how large they are: that may be older.
+/// Returns the structure of a side's tables now, in the session's snapshot. Only their sizes may be older.
 pub fn look(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
     let mut seen = SeenTables::default();
     let asked = seen.statements(connection, plan, side)?;
@@ -31,18 +32,18 @@ pub fn look(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Obse
 /// One side's tables as a session saw them.
 #[derive(Default)]
 pub struct SeenTables {
-    /// None: nobody has seen them, or there is more to be looked at each time.
+    /// `None` if nothing was read yet, or more must be read each time.
     known: Option<Observation>,
-    /// What is known was seen by this session.
+    /// What is known was read by this session.
     is_own: bool,
     is_new: bool,
 }
 
 impl SeenTables {
-    /// The statements that ask whether they are as they were, or else what they are like, of which one gives rows: to be
-    /// sent with others.
+    /// Returns the statements that ask whether the tables are unchanged, or else read them, to be sent with others.
+    /// One of the statements gives rows.
     pub fn statements(&mut self, connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
-        // Made ready beforehand: what is prepared behind a fence is waited for there.
+        // This prepares the statement early: behind a fence, writers would wait for it.
         connection.prepare(NAME, &ASKED)?;
         if self.known.is_none() {
             self.known = observe::latest(plan, side);
@@ -59,7 +60,7 @@ impl SeenTables {
         }
     }
 
-    /// What they are like, by the answer; where that is not told by it, the session is asked.
+    /// Reads the answer; if it does not suffice, asks the session.
     pub fn read(
         &mut self,
         connection: &mut Connection,
@@ -90,26 +91,26 @@ impl SeenTables {
         Ok(now)
     }
 
-    /// Whether they may be others than at this session's look before: in what was read last something was.
+    /// Whether the tables may differ from this session's earlier observation: the last read found a change.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// The next look is as the session's first one.
+    /// Makes the next read count as the session's first one.
     pub fn forget(&mut self) {
         self.is_own = false;
     }
 }
 
-/// What it is prepared as.
+/// The name of the prepared statement.
 const NAME: &str = "stamp";
 
-/// Of lists that it does not know the planner thinks that they name all there is.
+/// The planner assumes that lists of unknown length name everything, so sequential scans are disabled.
 fn by_indexes(statements: &str) -> String {
     format!("SET enable_seqscan = off; {statements}; RESET enable_seqscan")
 }
 
-/// The same in the snapshot of now; None: something may be another.
+/// Returns the known observation with the current snapshot, or None if something may have changed.
 fn unchanged(known: Observation, rows: &Rows) -> Option<Observation> {
     let [Some(snapshot), Some(server), Some(stamp)] = rows.rows.first()?.as_slice() else { return None };
     let is_same = known.stamp.as_ref() == Some(stamp) && known.server == *server;

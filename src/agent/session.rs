@@ -1,4 +1,4 @@
-//! Sessions of a split on its shards, and the generation that says whose they are.
+//! Sessions of a split on its shards, and the generation that identifies their worker.
 
 use super::error::{Result, SplitError};
 use super::opening::{OpenedSession, Opening};
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::time::Duration;
 
-/// Which end of a split a session is on.
+/// The end of a split that a session is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     Source,
@@ -31,12 +31,12 @@ impl Side {
     }
 }
 
-/// How a shard is reached, as libpq's keywords. `purpose` shows in pg_stat_activity.
+/// Returns the parameters to reach a shard, as libpq's keywords. `purpose` is shown in pg_stat_activity.
 pub fn parameters(shard: &Shard, purpose: &str) -> std::result::Result<Params, RemoteError> {
     parameters_within(shard, purpose, None)
 }
 
-/// The same where what has to be run for its credential is not waited for as long as elsewhere.
+/// Returns these parameters, with a limit for what has to be run for the shard's credential.
 pub fn parameters_within(
     shard: &Shard,
     purpose: &str,
@@ -45,14 +45,14 @@ pub fn parameters_within(
     let limit = [limit, PATIENCE.get()].into_iter().flatten().min();
     let mut params = Params::default();
     params.push("connect_timeout", &guc::remote_timeout().as_secs().max(2).to_string());
-    // A link that is gone is noticed within 15 seconds.
+    // This notices a lost connection within 15 seconds.
     params.push("keepalives_idle", "5");
     params.push("keepalives_interval", "3");
     params.push("keepalives_count", "3");
     params.push("tcp_user_timeout", "14000");
     match &shard.conninfo {
-        // libpq expands a connection string given as dbname where it stands, so
-        // what stands before it are defaults and what follows is pinned.
+        // libpq expands a connection string given as dbname at its position: parameters before it are defaults, and
+        // those after it are pinned.
         Some(conninfo) => {
             let credential = credential::of(shard, conninfo, limit)?;
             credential.push_defaults(&mut params);
@@ -63,7 +63,7 @@ pub fn parameters_within(
             let local = LocalEndpoint::current();
             params.push("host", &local.socket_dir);
             params.push("port", &local.port);
-            // A name with an equals sign in it would be taken for a connection string.
+            // A plain name with an equals sign in it would be read as a connection string.
             params.push("dbname", &format!("dbname={}", conninfo::quote(&local.database)));
             params.push("user", &local.user);
         }
@@ -73,13 +73,13 @@ pub fn parameters_within(
     Ok(params)
 }
 
-/// A session with the pinned settings. `purpose` shows in pg_stat_activity.
+/// Opens a session with the pinned settings. `purpose` is shown in pg_stat_activity.
 pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
     let opening = Opening::default();
     open_by(shard, &parameters(shard, purpose)?, guc::remote_timeout(), &opening).map(|(session, _)| session)
 }
 
-/// The same with a shard that is not waited for as long as others.
+/// Opens a session with a shard that is waited for no longer than `limit`.
 pub fn open_within(
     shard: &Shard,
     purpose: &str,
@@ -94,9 +94,9 @@ thread_local! {
     static PATIENCE: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Work for which nobody waits, and which would keep other such work waiting: no answer is waited
-/// for longer than some seconds by the sessions that it opens. More with each attempt in vain, and
-/// each fourth time as long as by others, so that a shard that is slow is looked after, too.
+/// Runs work that no caller waits for, and that must not delay other such work: its sessions wait for an answer only
+/// some seconds. The limit grows with each failed attempt, and each fourth attempt has the usual limit, so that a slow
+/// shard is served, too.
 pub fn hastily<R>(attempts: i32, work: impl FnOnce() -> R) -> R {
     let seconds = [Some(3), Some(6), Some(12), None];
     let turn = usize::try_from(attempts.rem_euclid(4)).unwrap_or(0);
@@ -106,7 +106,7 @@ pub fn hastily<R>(attempts: i32, work: impl FnOnce() -> R) -> R {
     done
 }
 
-/// Whether such work is under way, with less patience than others have.
+/// Whether such work is running, with shorter limits.
 pub fn is_hasty() -> bool {
     PATIENCE.get().is_some()
 }
@@ -127,7 +127,7 @@ fn open_by(
     Ok((connection, opened))
 }
 
-/// Where this very database is, as a connection string without a user.
+/// Returns the address of this very database, as a connection string without a user.
 pub fn here() -> Conninfo {
     let local = LocalEndpoint::current();
     Conninfo::default()
@@ -136,7 +136,7 @@ pub fn here() -> Conninfo {
         .with("dbname", &local.database)
 }
 
-/// The mover's role on a shard; None: a service says so.
+/// Returns the mover's role on a shard. Returns None if a service determines it.
 pub fn mover(shard: &Shard) -> std::result::Result<Option<String>, conninfo::ConninfoError> {
     Ok(match &shard.conninfo {
         Some(conninfo) => {
@@ -159,8 +159,7 @@ struct LocalEndpoint {
 
 impl LocalEndpoint {
     fn current() -> LocalEndpoint {
-        // SAFETY: settings of the server, set before any backend starts and not
-        // changed while it lives.
+        // SAFETY: these are settings of the server, set before any backend starts and not changed while it lives.
         let (directories, port) = unsafe {
             let directories = if pg_sys::Unix_socket_directories.is_null() {
                 String::new()
@@ -179,20 +178,20 @@ impl LocalEndpoint {
     }
 }
 
-/// By what a shard knows sessions of the mover: the hash, which it stores, and the secret.
+/// How a shard recognizes sessions of the mover: the token is the hash, which it stores, of the secret.
 #[derive(Clone, Copy)]
 pub struct SessionSecret<'a> {
     pub token: &'a str,
     pub secret: &'a str,
 }
 
-/// A session that guards let pass.
+/// Opens a session that guards admit.
 pub fn open_as(shard: &Shard, purpose: &str, known: SessionSecret<'_>, replica: bool) -> Result<Connection> {
     open_known(shard, purpose, known, replica, false).map(|(session, _)| session)
 }
 
-/// A session that has the mover's secret. No log of statements holds what a session begins
-/// with; where that is not ours alone to say, the secret is told by a statement.
+/// Opens a session that has the mover's secret. No statement log contains what a session begins with. If the startup
+/// options are not free, a statement sets the secret.
 fn open_known(
     shard: &Shard,
     purpose: &str,
@@ -207,7 +206,7 @@ fn open_known(
         params.push("options", &format!("{options} -c shardmaster_agent.mover={secret}"));
     }
     let (mut connection, opened) = match open_by(shard, &params, guc::remote_timeout(), &opening) {
-        // A pooler in between.
+        // There is a pooler in between.
         Err(error) if error.message.contains("unsupported startup parameter") => {
             params.pop();
             open_by(shard, &params, guc::remote_timeout(), &opening)?
@@ -225,8 +224,8 @@ fn tell(connection: &mut Connection, secret: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a shard's own connection string has for options; None: a service or the environment
-/// may have some, which libpq would not read beside ours.
+/// Returns the options in a shard's own connection string. Returns None if a service or the environment may have some,
+/// which libpq would not read beside ours.
 fn own_options(shard: &Shard) -> Option<String> {
     if ["PGSERVICE", "PGOPTIONS"].iter().any(|name| std::env::var_os(name).is_some()) {
         return None;
@@ -236,7 +235,7 @@ fn own_options(shard: &Shard) -> Option<String> {
     conninfo.get("service").is_none().then(|| conninfo.get("options").unwrap_or_default().to_owned())
 }
 
-/// A session that the capture triggers let pass and that carries out steps.
+/// Opens a session that the capture triggers admit and that carries out steps.
 pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> {
     let shard = match side {
         Side::Source => &plan.source,
@@ -262,8 +261,8 @@ fn explain_replica(mut error: RemoteError) -> RemoteError {
     error
 }
 
-/// Both sessions of a mover are on one running server, as it said when they began. After a failover one of them may still talk to
-/// the old primary, which knows nothing of what is written to the new one.
+/// Checks that both sessions of a mover are on one running server, as it identified itself when they began. After a
+/// failover one of them may still talk to the old primary, which knows nothing of what is written to the new one.
 pub fn require_one_server(one: &Connection, other: &Connection) -> Result<()> {
     if one.instance().is_some() && one.instance() == other.instance() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a shard's tables look like, as one query of the agent observes them.
+//! The structure of a shard's tables, as one query of the agent reads them.
 
 use crate::remote::number::MOST_BLOCKS;
 use serde::Deserialize;
@@ -10,45 +10,44 @@ const PLAIN_EQUALITY: &str = "OPERATOR(pg_catalog.=)";
 #[derive(Deserialize, Clone, Debug)]
 pub struct Observation {
     pub snapshot: String,
-    /// System identifier and timeline: transaction ids mean nothing on another.
+    /// System identifier and timeline: transaction ids have no meaning on another server.
     pub server: String,
-    /// Of the database.
+    /// The encoding of the database.
     pub encoding: String,
-    /// What its tables could run: another one when something of it has changed.
+    /// A number for all code that its tables could run; it differs once any of that has changed.
     pub code: Option<String>,
-    /// Another one when anything may be another of what this was read from.
+    /// A number that differs once anything may have changed that this was read from.
     pub stamp: Option<String>,
     /// What that was, as lists of the catalogs' numbers.
     pub kin: Vec<Option<String>>,
-    /// A column whose type is made of more than is looked through.
+    /// A column whose type is nested deeper than is searched.
     pub endless: Option<String>,
     pub tables: Vec<TableShape>,
 }
 
 #[derive(Deserialize, Clone, Debug, Default)]
 pub struct TableShape {
-    /// None: there is no such table.
+    /// `None` if there is no such table.
     pub oid: Option<String>,
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub name: String,
     pub kind: Option<String>,
     pub columns: Option<Vec<Column>>,
-    /// Another value whenever ALTER TABLE has written something of a column.
+    /// Differs whenever ALTER TABLE has written something of a column.
     pub altered: Option<String>,
     /// The columns of the primary key, in its order.
     pub key: Option<Vec<String>>,
-    /// The equality of each, by its index; None: the index has another order than that
-    /// of a btree.
+    /// The equality operator of each, by its index. `None` if the index has another order than that of a btree.
     pub operators: Option<Vec<Option<String>>>,
-    /// The type that each of these compares; None: that of the column will do.
+    /// The type that each of these compares. `None` if that of the column suffices.
     pub operands: Option<Vec<Option<String>>>,
     /// The tables that hold rows: the partitions, or the table itself.
     pub leaves: Option<Vec<Leaf>>,
-    /// The partitioned tables above them, qualified and quoted; none of an ordinary table.
+    /// The partitioned tables above them, qualified and quoted; an ordinary table has none.
     pub parents: Option<Vec<String>>,
-    /// A table that inherits from an ordinary one: its rows would be taken for rows of it.
+    /// A table that inherits from an ordinary one: its rows would be taken for rows of that one.
     pub heir: Option<String>,
-    /// What would change rows that are copied into it, or keep them from what it promises.
+    /// What would change rows that are copied into it, or make them violate its constraints.
     pub hazards: Option<String>,
     /// Its keys, unique and exclusion constraints.
     pub promises: Option<Vec<Exclusion>>,
@@ -66,42 +65,42 @@ pub struct Exclusion {
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
-    /// Its number on this side, and those of its type's attributes: one that is dropped and
-    /// added again has another.
+    /// Its number on this side, and those of its type's attributes: a column that is dropped and added again has
+    /// another one.
     pub number: String,
-    /// With length and precision.
+    /// The type with length and precision.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Without, and without the domains around it.
+    /// The type without these, and without the domains around it.
     pub base: String,
-    /// With them, but without domains.
+    /// The type with these, but without domains.
     pub stored: String,
     pub is_enum: bool,
-    /// Of a shard-by column of an enum: the oid of each label.
+    /// The oid of each label, for a shard-by column of an enum.
     pub labels: Option<BTreeMap<String, String>>,
     /// Whether the type itself is one of the server's own.
     pub builtin: bool,
-    /// What the type is made of; None for the server's own.
+    /// What the type is made of. `None` for the server's own types.
     pub signature: Option<String>,
-    /// The types in which that ends.
+    /// The innermost types of the signature.
     pub parts: Vec<TypePart>,
-    /// None: that of the type.
+    /// `None` means that of the type.
     pub collation: Option<String>,
-    /// What the collation takes for equal, where that is not the same bytes.
+    /// What the collation treats as equal, if that is not the same bytes.
     pub equality: Option<String>,
     pub not_null: bool,
-    /// Whether that holds for rows from before, too: since PostgreSQL 18 it need not.
+    /// Whether NOT NULL holds for earlier rows, too: since PostgreSQL 18 it need not.
     pub is_validated: bool,
-    /// A default, or an identity.
+    /// Whether there is a default, or an identity.
     pub has_default: bool,
-    /// The expression that fills it; None: it is not generated.
+    /// The expression that generates it. `None` if it is not generated.
     pub generated: Option<String>,
 }
 
 /// A type that is not made of others.
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypePart {
-    /// As the server writes it; of an extension: without a schema.
+    /// The name as the server writes it; for a type of an extension, without a schema.
     pub name: String,
     pub kind: String,
     pub extension: Option<String>,
@@ -111,15 +110,15 @@ pub struct TypePart {
 #[derive(Deserialize, Clone, Debug)]
 pub struct Leaf {
     pub oid: String,
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub name: String,
     pub filenode: Option<String>,
     pub blocks: i64,
     pub persistence: String,
     pub kind: String,
-    /// Our triggers on it: name, oid, xmin and whether they are enabled.
+    /// The split's triggers on it: name, oid, xmin and whether they are enabled.
     pub triggers: Option<String>,
-    /// Whether all of them are there, with their function, and fire always.
+    /// Whether all of them exist, with their function, and fire always.
     pub captured: bool,
 }
 
@@ -128,7 +127,7 @@ impl Observation {
         self.code.as_deref().unwrap_or_default()
     }
 
-    /// A number that no server has reason to give; of a split of so many tables.
+    /// Returns a number that no server has reason to report, for a split of this many tables.
     pub fn impossible(&self, tables: usize) -> Option<(&'static str, String)> {
         if self.tables.len() != tables {
             return Some(("the number of tables", self.tables.len().to_string()));
@@ -141,7 +140,7 @@ impl Observation {
             .or_else(|| oid.map(|leaf| ("the oid of a table", leaf.oid.clone())))
     }
 
-    /// The server's identity without its timeline.
+    /// Returns the server's identity without its timeline.
     pub fn system(&self) -> &str {
         self.server.split_once(':').map_or(&self.server, |(system, _)| system)
     }
@@ -164,8 +163,8 @@ impl TableShape {
         self.parents.as_deref().unwrap_or_default()
     }
 
-    /// Whether a query over it reads tables of this server and nothing else: neither a view
-    /// nor what lies elsewhere. One that is missing is read by none.
+    /// Whether a query over it reads only tables of this server: neither a view nor a foreign table. A missing table
+    /// reads nothing.
     pub fn is_ordinary(&self) -> bool {
         matches!(self.kind.as_deref(), None | Some("r" | "p"))
             && self.leaves().iter().all(|leaf| leaf.kind == "r")
@@ -179,9 +178,8 @@ impl TableShape {
         self.columns().iter().find(|c| c.name == name)
     }
 
-    /// A deferrable constraint of this table, the target's, that the other one's rows need not
-    /// keep to, and why: in a replica's session it is not checked. `is_own`: which columns are
-    /// not the other table's.
+    /// Returns a deferrable constraint of this table, the target's, that rows of the other one need not satisfy, and
+    /// why: a replica's session does not check it. `is_own`: which columns the other table does not have.
     pub fn unkept_promise(
         &self,
         other: &TableShape,
@@ -200,7 +198,7 @@ impl TableShape {
         deferrable.filter_map(|promise| Some((promise, why(promise)?))).next()
     }
 
-    /// Everything that must not change while rows move, in words.
+    /// Returns everything that must not change while rows move, in words.
     pub fn structure(&self) -> String {
         let columns: Vec<String> = self.columns().iter().map(Column::structure).collect();
         let kind = self.kind.as_deref().unwrap_or("none");
@@ -218,8 +216,8 @@ impl TableShape {
         format!("oid {oid}, kind {kind}, columns ({}), key ({})", columns.join(", "), key.join(", "))
     }
 
-    /// Whether it is the table that such words are of, with the same key, and with these columns and
-    /// one more as they were: by which its rows are told apart and found.
+    /// Whether `before` is the structure of this table, with the same key, and whether these columns and one more are
+    /// unchanged: rows are distinguished and found by them.
     pub fn keeps_key(&self, before: &str, other: &str) -> bool {
         fn ends(structure: &str) -> Option<(&str, &str)> {
             Some((structure.split(", columns (").next()?, structure.rsplit(", key (").next()?))
@@ -231,7 +229,7 @@ impl TableShape {
             && columns.all(|column| column.is_some_and(|column| before.contains(&column.structure())))
     }
 
-    /// The equality of each column of the key, in the schema where it is.
+    /// Returns the equality of each column of the key, with its schema.
     pub fn key_equality(&self) -> Vec<Equality<'_>> {
         fn at(list: &Option<Vec<Option<String>>>, n: usize) -> Option<&str> {
             list.as_ref()?.get(n)?.as_deref()
@@ -244,7 +242,7 @@ impl TableShape {
     }
 }
 
-/// What a part of a signature says, without the steps that lead to it through domains.
+/// Returns the content of a part of a signature, without the steps that lead to it through domains.
 fn of_itself(part: &str) -> &str {
     match part.split_once(' ') {
         Some((path, text)) if path.split('/').all(|step| step == "base") => text,
@@ -252,13 +250,13 @@ fn of_itself(part: &str) -> &str {
     }
 }
 
-/// The oid of the table that such words are of.
+/// Returns the oid in such a structure.
 pub fn oid_of(structure: &str) -> Option<&str> {
     structure.strip_prefix("oid ")?.split(',').next()
 }
 
-/// An operator by its name. Of those that have it the server takes the one that fits best: so
-/// both operands are said to be what the operator meant compares.
+/// An operator by its name. Of several operators of that name the server takes the best match, so both operands are
+/// cast to the type that the operator compares.
 #[derive(Clone, Copy)]
 pub struct Equality<'a> {
     operator: &'a str,
@@ -277,7 +275,7 @@ impl Column {
         self.signature.as_ref().is_some_and(|signature| signature.starts_with("domain"))
     }
 
-    /// Whether its domain is NOT NULL, or one that this is made of.
+    /// Whether its domain, or one that this is made of, is NOT NULL.
     pub fn is_of_domain_not_null(&self) -> bool {
         let mut parts = self.signature.iter().flat_map(|signature| signature.split("; "));
         self.is_of_domain() && parts.any(|part| of_itself(part).starts_with("domain not null"))

@@ -1,4 +1,4 @@
-//! Strong locks on tables that clients write to: they wait for a moment at most.
+//! Strong locks on tables that clients write to: they are waited for only briefly.
 
 use super::error::{Result, SplitError};
 use super::who::{OPEN_FOR, SESSION};
@@ -17,7 +17,7 @@ pub enum TableLock {
 }
 
 impl TableLock {
-    /// Which modes of others keep it waiting, of those that tables are locked in.
+    /// Returns the modes of others that block it, among those that tables are locked in.
     fn waits_for(self) -> &'static str {
         match self {
             TableLock::AccessShare => "l.mode = 'AccessExclusiveLock'",
@@ -30,9 +30,9 @@ impl TableLock {
     }
 }
 
-/// Runs statements that need a strong lock on a table and its partitions, in one
-/// transaction, without making writers queue behind it for longer than a moment: 100 ms
-/// for each lock, 300 ms for all of them, and nothing is done before all are there.
+/// Runs statements that need a strong lock on a table and its partitions, in one transaction, without making writers
+/// queue behind it for longer than a moment: 100 ms for each lock, 300 ms for all of them. The statements run only
+/// after all locks are held.
 pub fn with_short_lock(
     connection: &mut Connection,
     lock: TableLock,
@@ -42,7 +42,7 @@ pub fn with_short_lock(
     attempts(connection, lock, statements, table, guc::remote_timeout())
 }
 
-/// The same in one attempt, for whoever has others to look after as well.
+/// Runs such statements in one attempt, for a caller that has other work to do.
 pub fn with_short_lock_once(
     connection: &mut Connection,
     lock: TableLock,
@@ -54,18 +54,17 @@ pub fn with_short_lock_once(
 
 /// Statements that need a strong lock on a table.
 pub struct OnTable {
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub table: String,
     pub statements: String,
 }
 
-/// Tables of one message: what comes of it waits for all of them.
+/// The greatest number of tables of one message, whose result arrives only after all of them.
 const MOST_TABLES: usize = 32;
 
-/// The same for many tables: several in one message, each in a transaction of its own, so that a writer
-/// waits for one of them and not for all, and no lock is held over a way there and back. `alone` does
-/// what its table keeps from being done at once, with patience; behind it the others go on. `done`:
-/// after each message.
+/// Runs statements for many tables: several in one message, each in a transaction of its own, so that a writer waits
+/// for one of them and not for all, and no lock is held over a round trip. `alone` retries a table whose lock cannot
+/// be had at once; the others continue after it. `done` is called after each message.
 pub fn with_short_locks(
     connection: &mut Connection,
     lock: TableLock,
@@ -82,7 +81,7 @@ pub fn with_short_locks(
             .iter()
             .enumerate()
             .map(|(number, on)| {
-                // The last commit of a message is waited for, and with it what was written before it.
+                // The last commit of a message is flushed, and with it everything written before it.
                 let durable =
                     if number + 1 < now.len() { "SET LOCAL synchronous_commit = off; " } else { "" };
                 transaction(lock, &on.table, &format!("{durable}{}", on.statements))
@@ -134,15 +133,15 @@ fn attempts(
     })
 }
 
-/// What has come of one attempt.
+/// The result of one attempt.
 pub enum Attempt<T> {
     Done(T),
-    /// For what it waits.
+    /// What the attempt waits for.
     Waits(String),
 }
 
-/// Makes attempts until one is done, with pauses in which others come to their turn; what the last one has
-/// waited for is told, and the error in the end.
+/// Makes attempts until one succeeds, with pauses in which other sessions get the lock. It reports what the last
+/// attempt has waited for, and finally the error.
 pub fn again<T>(patience: Duration, mut attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
     let mut pause = Duration::from_millis(50);
     let deadline = Instant::now() + patience;
@@ -161,7 +160,7 @@ pub fn again<T>(patience: Duration, mut attempt: impl FnMut() -> Result<Attempt<
     }
 }
 
-/// Whom a lock on tables waits for.
+/// Returns the sessions that a lock on tables waits for.
 pub fn blockers(
     connection: &mut Connection,
     (lock, tables): (TableLock, &[String]),

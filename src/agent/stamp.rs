@@ -1,11 +1,12 @@
-//! Whether anything may be another of what a look at tables was read from, as one number of the
-//! catalogs' rows: `sql/agent/stamp.sql` says which count.
+//! Whether anything may have changed that an observation of tables was read from, as one number of the catalogs' rows.
+//! `sql/agent/stamp.sql` determines which rows count.
 
 use crate::remote::template::{fill, sql};
 
 const STAMP: &str = include_str!("../../sql/agent/stamp.sql");
 
-/// What such a look was read from, as lists: their names, and what they are of, in the order in which it gives them.
+/// What such an observation was read from, as lists: their names and element types, in the order in which it returns
+/// them.
 pub const LISTS: [(&str, &str); 11] = [
     ("relations", "oid"),
     ("types", "oid"),
@@ -20,8 +21,8 @@ pub const LISTS: [(&str, &str); 11] = [
     ("words", "name"),
 ];
 
-/// As a value, where each list is what this makes of its name and its number; `prefix`: with what names of the triggers begin that
-/// count of all that are ours.
+/// Returns SQL for the number; `list` makes each list of its name and its number. `prefix`: the prefixes of the names
+/// of triggers of which all of this extension's count.
 pub fn value(list: impl Fn(&str, usize) -> String, prefix: &str) -> String {
     let value = |((name, of), number): (&(&'static str, &str), usize)| {
         (*name, sql(format!("{}::{of}[]", list(name, number))))

@@ -1,6 +1,5 @@
-//! A key guard's triggers, and the look-ups that these call with the key of a row: one for
-//! each type of shard-by column. What a writer of a key that belongs there pays is one look into
-//! the list.
+//! A key guard's triggers, and the look-ups that these call with the key of a row: one for each type of shard-by
+//! column. A writer of a key that belongs there pays for one read of the list.
 
 use super::error::Result;
 use super::look_up::{key_of, known_types, ordered};
@@ -16,11 +15,11 @@ use crate::remote::template::{fill, number, sql, text, word};
 
 const LOOK_UP: &str = include_str!("../../sql/agent/standing_lookup.sql");
 
-/// What it looks at, with a trigger for each. A row that leaves is none of its business.
+/// The writes that the guard checks, with a trigger for each. Deleted rows do not matter to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
     Insert,
-    /// A row that has another key than before.
+    /// A row that gets another key.
     Rekey,
 }
 
@@ -36,13 +35,14 @@ impl Arrival {
 }
 
 impl KeyGuard {
-    /// Of a table by its number: one that becomes a partition of another has its own beside the clones of the other's.
+    /// Returns a trigger's name with the table's number: a table that becomes a partition of another has its own
+    /// trigger beside the clones of the other's.
     pub fn trigger_name(&self, arrival: Arrival, shape: &TableShape) -> String {
         format!("{}{}_{}", self.trigger_prefix(), arrival.letter(), shape.oid.as_deref().unwrap_or_default())
     }
 
-    /// One of a table's triggers, made to fire always; that goes over to clones. Not by what an
-    /// UPDATE sets: a trigger of others may give a row its key.
+    /// Returns one of a table's triggers, set to fire always, which clones inherit. It does not depend on the columns
+    /// that an UPDATE sets: a trigger of others may give a row its key.
     pub fn trigger(&self, column: &Column, shape: &TableShape, arrival: Arrival) -> String {
         let (name, table) = (ident(&self.trigger_name(arrival, shape)), &shape.name);
         let (by, function) = (ident(&column.name), self.function());
@@ -78,7 +78,7 @@ impl KeyGuard {
         )
     }
 
-    /// A query for the rows of the list that stand for the value `wanted`, without its first word.
+    /// Returns a query, without its first word, for the rows of the list that stand for the value `wanted`.
     fn found(&self, column: &Column) -> String {
         let table = self.table();
         match self.entries {
@@ -93,7 +93,7 @@ impl KeyGuard {
                 let bucket = bucket_for_writers("wanted", of, buckets);
                 format!("1 FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) (SELECT {bucket})")
             }
-            // No two of them overlap, so the one that begins last below the value decides.
+            // Ranges do not overlap, so the last one that begins below the value decides.
             Strategy::Range { of } => {
                 let value = ordered("wanted", of);
                 format!(
@@ -108,8 +108,8 @@ impl KeyGuard {
     }
 }
 
-/// Writes the look-up for a type of column, whose query has been run: a function's text is only
-/// read when a writer calls it. In a transaction.
+/// Writes the look-up for a type of column, in a transaction. Its query is run first: a function's text is only read
+/// when a writer calls it.
 pub fn write_look_up(connection: &mut Connection, guard: &KeyGuard, column: &Column) -> Result<()> {
     if let Some(functions) = guard.entries.scope(&[]).functions(AGENT) {
         connection.run(&functions)?;
@@ -123,7 +123,7 @@ pub fn write_look_up(connection: &mut Connection, guard: &KeyGuard, column: &Col
     Ok(())
 }
 
-/// Drops what a guard without triggers has left. In a transaction.
+/// Drops what a guard without triggers has left, in a transaction.
 pub fn drop_objects(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     let function = guard.function();
     for column in known_types(connection, &function)? {

@@ -1,5 +1,5 @@
-//! What is in the agent's schema that is neither the mover's own nor a superuser's: the mover
-//! would call it, with its own rights.
+//! Objects in the agent's schema that belong neither to the mover nor to a superuser: the mover would call them, with
+//! its own rights.
 
 use crate::remote::template::{fill, sql};
 use crate::remote::{Connection, RemoteError};
@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// What is there, or NULL; an expression.
+/// SQL expression: such an object, or NULL.
 pub const STRANGER: &str = include_str!("../../sql/agent/stranger.sql");
 
-/// The same as an error.
+/// SQL that raises an error if there is such an object.
 pub static REFUSE: LazyLock<String> =
     LazyLock::new(|| fill(include_str!("../../sql/agent/trust.sql"), &[("stranger", sql(STRANGER))]));
 
@@ -19,26 +19,27 @@ pub fn refuse(connection: &mut Connection) -> Result<(), RemoteError> {
     connection.run(&REFUSE).map(drop)
 }
 
-/// Which schema that is, of which server, and who asks: where it is the same one, only its owner can have let a stranger in.
+/// SQL expression that identifies the schema, its server and the current user: while it stays the same, only the
+/// schema's owner can have admitted such an object.
 pub const SCHEMA: &str =
     "(SELECT concat_ws(' ', c.system_identifier, pg_postmaster_start_time(), d.oid, current_user, n.oid, n.xmin, n.nspacl)
         FROM pg_control_system() c JOIN pg_database d ON d.datname = current_database()
         LEFT JOIN pg_namespace n ON n.nspname = 'shardmaster_agent')";
 
-/// For so long it holds that nothing strange was seen.
+/// How long a result without such objects is valid.
 const HOLDS: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// By shard: the schema in which a session of this process has seen nothing strange, and when.
+    /// By shard: the schema in which a session of this process has found no such object, and when.
     static CLEAN: RefCell<HashMap<String, (Instant, String)>> = RefCell::default();
 }
 
-/// Whether there is something to compare with.
+/// Whether there is a valid result to compare with.
 pub fn is_known(shard: &str) -> bool {
     CLEAN.with_borrow(|clean| clean.get(shard).is_some_and(|(at, _)| at.elapsed() < HOLDS))
 }
 
-/// Nothing strange is in it.
+/// Records that the schema has no such object.
 pub fn keep(shard: &str, schema: Option<String>) {
     CLEAN.with_borrow_mut(|clean| {
         clean.retain(|_, (at, _)| at.elapsed() < HOLDS);
@@ -48,7 +49,7 @@ pub fn keep(shard: &str, schema: Option<String>) {
     });
 }
 
-/// Looks into the schema if it is another one than that.
+/// Checks the schema unless it is the one of the last result.
 pub fn require_same(connection: &mut Connection, schema: Option<String>) -> Result<(), RemoteError> {
     let is_same = CLEAN.with_borrow(|clean| {
         clean.get(connection.shard()).is_some_and(|(_, known)| Some(known) == schema.as_ref())
@@ -57,7 +58,7 @@ pub fn require_same(connection: &mut Connection, schema: Option<String>) -> Resu
         return Ok(());
     }
     refuse(connection)?;
-    // What was there before it was looked into: what has come meanwhile is another one.
+    // The schema as it was before the check is kept: an object that was added meanwhile makes it another one.
     keep(connection.shard(), schema);
     Ok(())
 }

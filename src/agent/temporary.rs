@@ -1,5 +1,5 @@
-//! A session's temporary tables, by which it asks for rows. They have the types of tables that are looked through before
-//! anything is written to them. Of a type that none of these has any more nobody has looked at what it would run by now: a
+//! A session's temporary tables, which it uses to ask for rows. They have the types of tables that are checked before
+//! anything is written to them. If none of these has a type any more, the code that it would run was not checked: a
 //! domain may have been given a constraint since.
 
 use super::error::{Result, SplitError};
@@ -10,12 +10,12 @@ use crate::remote::Connection;
 use crate::remote::result::Rows;
 use crate::remote::template::{fill, text, texts};
 
-/// All that a session has.
+/// The prefix for all temporary tables of a session.
 pub const ALL: &str = "";
-/// Those of a comparison.
+/// The prefix for those of a comparison.
 pub const COMPARED: &str = "verify_";
 
-/// The statement that finds one; `which`: with what its name begins.
+/// Returns the statement that finds one with an unchecked type; `which` is the prefix of the names.
 pub fn asked(plan: &Plan, side: Side, which: &str) -> String {
     let (schemas, names) = observe::table_names(plan, side);
     fill(
@@ -24,7 +24,7 @@ pub fn asked(plan: &Plan, side: Side, which: &str) -> String {
     )
 }
 
-/// Its answer; a worker that begins anew makes them anew.
+/// Reads the answer. An error makes the worker begin anew and create the tables anew.
 pub fn require_none(shard: &str, answer: &Rows) -> Result<()> {
     match answer.scalar() {
         None => Ok(()),

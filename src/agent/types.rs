@@ -1,9 +1,9 @@
-//! Which types can do what in a split: a list of what tests have shown to be right. A
-//! type that is not in it is refused before anything moves.
+//! What each type can be used for in a split: a list of what tests have shown to be right. A type that is not in it is
+//! refused before anything moves.
 
 use super::shape::{Column, TypePart};
 
-/// How values come over.
+/// How values are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Travel {
     /// In their binary form, which is the same on every server and version.
@@ -14,30 +14,30 @@ pub enum Travel {
     Never,
 }
 
-/// What a type can be in a primary key.
+/// How a type can be used in a primary key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFitness {
     /// Equal values have equal bytes.
     Plain,
-    /// Its equality is one of its own.
+    /// The type has an equality of its own.
     Own,
     /// Its values cannot be in a primary key.
     No,
 }
 
-/// Values that routing takes for the same key, whatever the columns' types are.
+/// Values that routing treats as the same key, whatever the columns' types are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TypeFamily {
     Integer,
     Numeric,
     Text,
     Uuid,
-    /// By its type: labels are compared with none of another type.
+    /// An enum by its type: labels are not compared with those of another type.
     Enum(String),
 }
 
 impl TypeFamily {
-    /// The type that a redirect's table and its look-ups compare keys of the family as.
+    /// Returns the type that a redirect's table and its look-ups compare keys of the family as.
     pub fn compared_as(&self) -> &'static str {
         match self {
             TypeFamily::Integer | TypeFamily::Numeric => "pg_catalog.numeric",
@@ -53,7 +53,7 @@ pub struct KnownTypes {
     pub travel: Travel,
     pub key: KeyFitness,
     pub note: &'static str,
-    /// Its values mean something on the server that gave them, and nothing or something else on another.
+    /// The values have a meaning only on the server that assigned them.
     pub of_one_server: bool,
 }
 
@@ -74,7 +74,7 @@ const OF_CATALOG: &str =
 const OF_TRANSACTIONS: &str =
     "the source's transactions, rows or log, copied as they are: a remark of the check";
 
-/// The server's own types, as they are written without length and precision.
+/// The server's own types, written without length and precision.
 pub const BUILTIN: &[KnownTypes] = &[
     known("smallint", Travel::Binary, KeyFitness::Plain),
     known("integer", Travel::Binary, KeyFitness::Plain),
@@ -163,7 +163,7 @@ pub const BUILTIN: &[KnownTypes] = &[
     noted("pg_node_tree", Travel::Never, KeyFitness::No, "cannot be read back"),
 ];
 
-/// Types of extensions: (extension, type). All travel as text.
+/// Types of extensions: (extension, type). All of them are copied as text.
 pub const EXTENSIONS: &[(&str, &str, KeyFitness)] = &[
     ("citext", "citext", KeyFitness::Own),
     ("cube", "cube", KeyFitness::Own),
@@ -189,7 +189,7 @@ fn builtin(name: &str) -> Option<&'static KnownTypes> {
 }
 
 impl TypePart {
-    /// None: nothing is known of it.
+    /// Returns how the type's values are copied, or None if the type is unknown.
     fn travel(&self) -> Option<Travel> {
         match (&self.extension, self.kind.as_str()) {
             (Some(extension), _) => {
@@ -202,16 +202,16 @@ impl TypePart {
         }
     }
 
-    /// What is special about a type of the server.
+    /// Returns what is special about a type of the server.
     pub fn note(&self) -> Option<&'static str> {
         let known = builtin(&self.name).filter(|_| self.builtin && self.extension.is_none())?;
         (!known.note.is_empty()).then_some(known.note)
     }
 
-    /// Whether its values mean something on one server only.
+    /// Whether its values have a meaning on one server only.
     fn is_of_one_server(&self) -> bool {
         match &self.extension {
-            // A domain over oid.
+            // This is a domain over oid.
             Some(extension) => extension == "lo",
             None => self.builtin && builtin(&self.name).is_some_and(|known| known.of_one_server),
         }
@@ -230,26 +230,25 @@ impl TypePart {
 }
 
 impl Column {
-    /// Whether its values can be read back on another server: by the part that cannot,
-    /// if there is one.
+    /// Returns the part of the type that cannot be read back on another server, if there is one.
     pub fn cannot_travel(&self) -> Option<&TypePart> {
         self.parts.iter().find(|part| !matches!(part.travel(), Some(Travel::Binary | Travel::Text)))
     }
 
-    /// The part whose values mean something on one server only, if there is one: in an array, a range or a composite, too.
+    /// Returns the part whose values have a meaning on one server only, if there is one, also within an array, a range
+    /// or a composite.
     pub fn of_one_server(&self) -> Option<&TypePart> {
         self.parts.iter().find(|part| part.is_of_one_server())
     }
 
-    /// Whether its binary form is the same on every server: of arrays too.
+    /// Whether its binary form is the same on every server; this holds for arrays, too.
     pub fn is_binary(&self) -> bool {
         self.builtin
             && !self.parts.is_empty()
             && self.parts.iter().all(|p| p.travel() == Some(Travel::Binary))
     }
 
-    /// Whether it can be in a primary key whose rows are to be found again: by the part
-    /// that cannot, if there is one.
+    /// Returns the part that prevents a primary key whose rows can be found again, if there is one.
     pub fn cannot_be_key(&self) -> Option<&TypePart> {
         self.parts.iter().find(|part| !matches!(part.key(), Some(KeyFitness::Plain | KeyFitness::Own)))
     }
@@ -260,12 +259,12 @@ impl Column {
         self.equality.is_none() && builtin(name).is_some_and(|known| known.key == KeyFitness::Plain)
     }
 
-    /// Blanks at the end of its values count for nothing.
+    /// Whether trailing blanks of its values have no meaning.
     pub fn is_padded(&self) -> bool {
         !self.is_enum && matches!(self.base.as_str(), "character" | "bpchar")
     }
 
-    /// None: not a type of shard-by columns.
+    /// Returns the family of a shard-by column's type, or None if the type is not permitted there.
     pub fn family(&self) -> Option<TypeFamily> {
         if self.is_enum {
             return Some(TypeFamily::Enum(self.base.clone()));
@@ -309,7 +308,7 @@ mod tests {
         }
     }
 
-    /// The two tables of the page.
+    /// Returns the two tables of the page.
     fn tables() -> [String; 2] {
         let mut builtin = "| Type | Travels | Key | Shard by | Note |\n|---|---|---|---|---|\n".to_owned();
         for known in BUILTIN {

@@ -1,8 +1,8 @@
-//! Sessions that are in the way, in words for an operator: on which shard, whose, since when, at what.
+//! Blocking sessions, in words for an operator: their shard, role, begin and activity.
 
-/// As SQL over `l` of pg_locks and `a` of pg_stat_activity. Of a statement its first word alone, and
-/// only a command of SQL: what follows may be anybody's secret. A prepared transaction keeps the virtual transaction of the session
-/// that made it, without its pid; its number is locked under the same.
+/// SQL expression over `l` of pg_locks and `a` of pg_stat_activity. Of a statement it shows only the first word, and
+/// only if that is a command of SQL: the rest may contain secrets. A prepared transaction keeps the virtual
+/// transaction of the session that made it, without its pid; its number is locked under the same one.
 pub const SESSION: &str = r"CASE WHEN l.pid IS NULL THEN COALESCE((
              SELECT pg_catalog.format('prepared transaction %L, open for %s s', q.gid,
                         pg_catalog.round(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - q.prepared)))
@@ -17,6 +17,6 @@ pub const SESSION: &str = r"CASE WHEN l.pid IS NULL THEN COALESCE((
                        '^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|LOCK|TRUNCATE|VACUUM|ANALYZE|ALTER|CREATE|DROP|REINDEX|CLUSTER|REFRESH|FETCH|CALL|DO|EXECUTE|WITH|BEGIN|SAVEPOINT|SET|SHOW|COMMENT|GRANT|REVOKE)\M')))
          END";
 
-/// How long its transaction is open; '' where that is not known.
+/// SQL expression: how long its transaction is open, or '' if that is not known.
 pub const OPEN_FOR: &str = "COALESCE(', open for ' || pg_catalog.round(EXTRACT(epoch FROM
                   pg_catalog.clock_timestamp() - a.xact_start)) || ' s', '')";

@@ -1,6 +1,6 @@
-//! Rows of `shardmaster.standing_guard`: which shards refuse rows of keys that they never had,
-//! and how far their guards are. Whoever routes something to a shard reads them under the
-//! keyspace's lock, under which they come: nobody misses one that is there.
+//! Rows of `shardmaster.standing_guard`: the shards that refuse rows of keys that they never had, and the progress of
+//! their guards. A session that routes something to a shard reads these rows under the keyspace's lock, under which
+//! they are also inserted, so it misses none.
 
 use super::keyspace::LockedKeyspace;
 use super::place::{self, Sameness};
@@ -8,21 +8,21 @@ use super::shard::{self, Shard};
 use super::table_policy::TableName;
 use crate::server::sql::{self, Row};
 
-/// How far a guard is. Each is committed before the next one begins.
+/// The stage of a guard. Each is committed before the next one begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GuardStage {
-    /// Whoever assigns from now on tells the shard, which may know of nothing yet.
+    /// Sessions that assign from now on tell the shard, which may know of nothing yet.
     Begun,
-    /// The shard has a list with nothing on it, and no trigger that reads it.
+    /// The shard has an empty list, and no trigger that reads it.
     Made,
-    /// Who has not told the shard has committed.
+    /// Every session that has not told the shard has committed.
     Listing,
-    /// The list is whole.
+    /// The list is complete.
     Fitting,
     Stands,
     Going,
-    /// Given up without the shard: nobody tells it anything, and what is left there refuses what is
-    /// new to it until it is cleaned up.
+    /// Removed without the shard: no session tells it anything, and what is left there refuses keys that are new to it
+    /// until it is cleaned up.
     Left,
 }
 
@@ -56,11 +56,11 @@ pub struct StandingGuard {
     pub stage: GuardStage,
     /// The last entry that is on the list, or the last table that has triggers.
     pub listed_to: Option<String>,
-    /// That have triggers, or are to get them.
+    /// The tables that have triggers, or will get them.
     pub tables: Vec<String>,
     /// Addresses of other databases, which have answered when the list was made.
     pub apart: Vec<String>,
-    /// Whether this very transaction has written it: what it says is not committed.
+    /// Whether this very transaction has written the row: its values are not committed.
     pub is_new: bool,
 }
 
@@ -80,7 +80,7 @@ fn from_row(row: &Row<'_>) -> StandingGuard {
     }
 }
 
-/// Begins one, or begins it anew: what is on the shard already stays, and is gone through again.
+/// Begins a guard, or begins it anew: what is on the shard already stays, and is checked again.
 pub fn begin(keyspace: &LockedKeyspace, shard_key: &str) {
     sql::write(
         "INSERT INTO shardmaster.standing_guard (keyspace, shard_key) VALUES ($1, $2)
@@ -90,7 +90,7 @@ pub fn begin(keyspace: &LockedKeyspace, shard_key: &str) {
     );
 }
 
-/// The guard, which no other session carries on until the end of the transaction.
+/// Returns the guard and locks it: no other session continues it before the transaction ends.
 pub fn lock(keyspace: &str, shard_key: &str) -> Option<StandingGuard> {
     let query = format!(
         "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND shard_key = $2 FOR UPDATE"
@@ -114,7 +114,7 @@ pub fn set_stage(guard: &StandingGuard, stage: GuardStage, listed_to: Option<&st
     );
 }
 
-/// The tables that have triggers, or are to get them.
+/// Stores the tables that have triggers, or will get them.
 pub fn set_tables(guard: &StandingGuard, tables: &[String]) {
     sql::write(
         "UPDATE shardmaster.standing_guard SET tables = $3, changed_by = pg_catalog.pg_current_xact_id()
@@ -123,9 +123,9 @@ pub fn set_tables(guard: &StandingGuard, tables: &[String]) {
     );
 }
 
-/// What the shard has may be older than the routes, or is not there at all: it is to be gone
-/// through again. Who goes through it just now need not be told, and is not waited for, since it
-/// waits for the keyspace of whoever has noticed.
+/// Restarts a guard, since what the shard has may be older than the routes, or may be missing. The session that works
+/// on the guard just now need not be told, and its row lock is not waited for, since it waits for the keyspace of the
+/// session that calls this.
 pub fn is_gone(guard: &StandingGuard) -> bool {
     sql::write(
         "UPDATE shardmaster.standing_guard g
@@ -137,7 +137,7 @@ pub fn is_gone(guard: &StandingGuard) -> bool {
     ) == 1
 }
 
-/// Nobody goes on with a guard of a shard until the end of the transaction.
+/// Locks all guards of a shard: no other session continues one before the transaction ends.
 pub fn lock_of_shard(shard_key: &str) {
     sql::write_returning(
         "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1 ORDER BY keyspace FOR UPDATE",
@@ -146,7 +146,7 @@ pub fn lock_of_shard(shard_key: &str) {
     );
 }
 
-/// The same of all guards of a shard whose address leads somewhere else now; their keyspaces.
+/// Restarts all guards of a shard whose address leads to another place now, and returns their keyspaces.
 pub fn moved(shard_key: &str) -> Vec<String> {
     sql::write_returning(
         "UPDATE shardmaster.standing_guard
@@ -157,7 +157,7 @@ pub fn moved(shard_key: &str) -> Vec<String> {
     )
 }
 
-/// What is left of guards on a shard is gone, or its shard is; their keyspaces.
+/// Deletes guards of a shard whose remains are gone, or whose shard is, and returns their keyspaces.
 pub fn forget_left(shard_key: &str) -> Vec<String> {
     sql::write_returning(
         "DELETE FROM shardmaster.standing_guard WHERE shard_key = $1 AND stage = 'left' RETURNING keyspace",
@@ -166,7 +166,7 @@ pub fn forget_left(shard_key: &str) -> Vec<String> {
     )
 }
 
-/// The same of a keyspace; their shards.
+/// Deletes guards of a keyspace that were removed without their shards, and returns these shards.
 pub fn forget_left_of_keyspace(keyspace: &LockedKeyspace) -> Vec<String> {
     sql::write_returning(
         "DELETE FROM shardmaster.standing_guard WHERE keyspace = $1 AND stage = 'left' RETURNING shard_key",
@@ -175,7 +175,7 @@ pub fn forget_left_of_keyspace(keyspace: &LockedKeyspace) -> Vec<String> {
     )
 }
 
-/// False: there was none.
+/// Deletes a guard. Returns false if there was none.
 pub fn delete(keyspace: &str, shard_key: &str) -> bool {
     sql::write(
         "DELETE FROM shardmaster.standing_guard WHERE keyspace = $1 AND shard_key = $2",
@@ -183,25 +183,26 @@ pub fn delete(keyspace: &str, shard_key: &str) -> bool {
     ) == 1
 }
 
-/// Guards of a keyspace, also those that come or go, but none that was given up.
+/// Returns the guards of a keyspace, including those that are being made or removed, but none that was removed without
+/// its shard.
 pub fn of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
     let query = format!(
         "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND stage <> 'left' ORDER BY shard_key"
     );
-    // What compares transactions takes a number for its own.
+    // Comparing transaction ids assigns one to this transaction, so this is run as a write.
     sql::write_returning(&query, &[keyspace.into()], |row| from_row(&row))
 }
 
-/// One as the view `shard_guard` shows it.
+/// A guard as the view `shard_guard` shows it.
 pub struct ListedGuard {
     pub shard: String,
     pub keyspace: String,
     pub state: String,
-    /// Tables that have come since.
+    /// Tables that were added since.
     pub not_guarded: Vec<String>,
 }
 
-/// Those of which something is still to be done.
+/// Returns the guards that are not complete.
 pub fn not_standing() -> Vec<ListedGuard> {
     sql::read(
         "SELECT shard_key, keyspace, state, not_guarded FROM shardmaster.shard_guard
@@ -216,13 +217,13 @@ pub fn not_standing() -> Vec<ListedGuard> {
     )
 }
 
-/// A shard that has one, and the keyspace.
+/// Returns a shard that has a guard, and the keyspace.
 pub fn any() -> Option<(String, String)> {
     let first = "SELECT shard_key, keyspace FROM shardmaster.standing_guard WHERE stage <> 'left' ORDER BY keyspace, shard_key LIMIT 1";
     sql::read_one(first, &[], |row| (row.value(1), row.value(2)))
 }
 
-/// The same for who only looks, on a standby perhaps: none of them is new.
+/// Returns the guards of a keyspace for a session that only reads, for example on a standby. None is reported as new.
 pub fn look_of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
     sql::read(
         "SELECT shard_key, keyspace, stage, listed_to, tables, false, apart FROM shardmaster.standing_guard
@@ -232,7 +233,7 @@ pub fn look_of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
     )
 }
 
-/// A keyspace of which the shard has one.
+/// Returns a keyspace of which the shard has a guard.
 pub fn any_of_shard(shard_key: &str) -> Option<String> {
     sql::read_one(
         "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1 AND stage <> 'left' ORDER BY keyspace LIMIT 1",
@@ -241,7 +242,7 @@ pub fn any_of_shard(shard_key: &str) -> Option<String> {
     )
 }
 
-/// The keyspaces of which the shard has one, or may have one that was given up.
+/// Returns the keyspaces of which the shard has a guard, or may have one that was removed without it.
 pub fn keyspaces_of_shard(shard_key: &str) -> Vec<String> {
     sql::read(
         "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1",
@@ -250,7 +251,7 @@ pub fn keyspaces_of_shard(shard_key: &str) -> Vec<String> {
     )
 }
 
-/// Shards whose guard has triggers on a table.
+/// Returns the shards whose guard has triggers on a table.
 pub fn shards_of_table(keyspace: &str, table: &str) -> Vec<String> {
     sql::read(
         "SELECT shard_key FROM shardmaster.standing_guard
@@ -265,17 +266,17 @@ fn address(shard: &Shard) -> String {
 }
 
 impl StandingGuard {
-    /// Whether the shard is to have a list that whoever routes something there tells.
+    /// Whether the shard has a list that sessions tell about what they route there.
     pub fn is_made(&self) -> bool {
         matches!(self.stage, GuardStage::Listing | GuardStage::Fitting | GuardStage::Stands)
     }
 
-    /// Whether nothing is left to be done of it.
+    /// Whether nothing is left to be done for the guard.
     pub fn is_whole(&self) -> bool {
         self.stage == GuardStage::Stands
     }
 
-    /// Whether a shard is where the guard is: one namespace of one database has many names.
+    /// Whether a shard is where the guard is: one namespace of one database may have many names.
     pub fn is_at(&self, shard: &Shard) -> Sameness {
         match shard::by_key(&self.shard_key).map(|own| place::compare(&own, shard)) {
             Ok(Sameness::Unknown) if self.apart.contains(&address(shard)) => Sameness::Different,
@@ -284,7 +285,7 @@ impl StandingGuard {
         }
     }
 
-    /// Whether another namespace of the same database has some of its tables, by their own schema.
+    /// Whether another namespace of the same database has some of its tables, through the tables' own schemas.
     pub fn shares_tables_with(&self, shard: &Shard) -> bool {
         let has_schema = |table: &String| TableName::parse(table).is_some_and(|table| table.schema.is_some());
         self.shard_key != shard.shard_key
@@ -294,7 +295,7 @@ impl StandingGuard {
             })
     }
 
-    /// Other shards that are there, and those that may be.
+    /// Returns other shards that are in the same place, and those that may be.
     pub fn beside(&self) -> [Vec<Shard>; 2] {
         let mut found = [Vec::new(), Vec::new()];
         for shard in
@@ -310,7 +311,7 @@ impl StandingGuard {
     }
 }
 
-/// These have answered, and are elsewhere.
+/// Records that these shards have answered and are elsewhere.
 pub fn add_apart(guard: &StandingGuard, shards: &[Shard]) {
     let apart: Vec<String> = shards.iter().map(address).collect();
     sql::write(
@@ -324,8 +325,8 @@ pub fn any_at(guards: &[StandingGuard], shard: &Shard) -> bool {
     guards.iter().any(|guard| guard.is_at(shard) != Sameness::Different)
 }
 
-/// Entries that the list of a place is to have, in the order of their names, those behind one:
-/// what is routed there, for reads or for writes.
+/// Returns the entries after `behind` that the list of a place must have, in the order of their names: what is routed
+/// there, for reads or for writes.
 pub fn routed(keyspace: &str, place: &[String], behind: Option<&str>, most: Option<i64>) -> Vec<String> {
     sql::read(
         "SELECT key FROM shardmaster.routing_entry
@@ -337,7 +338,7 @@ pub fn routed(keyspace: &str, place: &[String], behind: Option<&str>, most: Opti
     )
 }
 
-/// The same of what active splits bring there, or would bring back.
+/// Returns the entries that the list must have because active splits bring them there, or would bring them back.
 pub fn of_splits(keyspace: &str, place: &[String]) -> Vec<String> {
     sql::read(
         "SELECT DISTINCT k.key FROM shardmaster.split_key k JOIN shardmaster.split_plan p ON p.id = k.split_id

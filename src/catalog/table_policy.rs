@@ -1,5 +1,5 @@
-//! Rows of `shardmaster.table_policy`: the tables of a keyspace, their names as SQL
-//! writes them, and their shard-by column by its plain name.
+//! Rows of `shardmaster.table_policy`: the tables of a keyspace, their names as SQL writes them, and their shard-by
+//! column by its plain name.
 
 use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
 
-/// A table of a keyspace; without a schema: in each shard's namespace.
+/// A table of a keyspace. Without a schema it is in each shard's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
     pub schema: Option<String>,
@@ -20,8 +20,8 @@ pub struct TableName {
 const MAX_IDENTIFIER: usize = 63;
 
 impl TableName {
-    /// Reads `name` or `schema.name` as SQL does: folded to lower case where not quoted.
-    /// None: more than two parts. What is no name at all is an error of the server.
+    /// Reads `name` or `schema.name` as SQL does: folded to lower case unless quoted. Returns None if there are more
+    /// than two parts. A text that is not a name at all is an error of the server.
     pub fn parse(text: &str) -> Option<TableName> {
         let mut parts = parse_identifiers(text).into_iter();
         match (parts.next(), parts.next(), parts.next()) {
@@ -31,7 +31,7 @@ impl TableName {
         }
     }
 
-    /// As SQL writes it, quoted where needed: the form that the catalog keeps.
+    /// Returns the name as SQL writes it, quoted where needed: the form that the catalog keeps.
     pub fn quoted(&self) -> String {
         let name = quote_identifier(&self.name);
         match &self.schema {
@@ -41,7 +41,7 @@ impl TableName {
     }
 }
 
-/// A column by its plain name; one in double quotes is read as SQL does.
+/// Returns a column's plain name; a name in double quotes is read as SQL does.
 pub fn parse_column(text: &str) -> String {
     let quoted = text.len() > 2 && text.starts_with('"') && text.ends_with('"');
     let parts = if quoted { parse_identifiers(text) } else { Vec::new() };
@@ -52,8 +52,8 @@ pub fn parse_column(text: &str) -> String {
 }
 
 fn parse_identifiers(text: &str) -> Vec<String> {
-    // SAFETY: parse_ident takes (text, boolean) and returns text[]; what it raises
-    // unwinds as any error of the server does.
+    // SAFETY: parse_ident takes (text, boolean) and returns text[]; an error that it raises unwinds as any error of
+    // the server does.
     let parts = unsafe {
         pgrx::direct_function_call::<Vec<String>>(
             pg_sys::parse_ident,
@@ -63,7 +63,7 @@ fn parse_identifiers(text: &str) -> Vec<String> {
     parts.unwrap_or_default().into_iter().map(truncate).collect()
 }
 
-/// The server cuts longer identifiers in the same way, between two characters.
+/// Truncates a name between two characters, as the server does with longer identifiers.
 fn truncate(mut name: String) -> String {
     let end = (0..=name.len().min(MAX_IDENTIFIER)).rev().find(|end| name.is_char_boundary(*end));
     name.truncate(end.unwrap_or(0));
@@ -77,7 +77,7 @@ pub enum Policy {
     Sharded,
     /// All rows on every shard.
     Reference,
-    /// On one server, which nobody but the application knows.
+    /// All rows on one server, which only the application knows.
     Global,
 }
 
@@ -101,15 +101,15 @@ impl Policy {
 #[derive(Debug, Clone)]
 pub struct ListedTable {
     pub table_name: String,
-    /// None: it is not sharded.
+    /// `None` if the table is not sharded.
     pub shard_by: Option<String>,
     pub policy: Policy,
-    /// Of a reference table.
+    /// The shard that a reference table is copied from.
     pub origin: Option<String>,
 }
 
 impl ListedTable {
-    /// Whether every shard has it.
+    /// Whether every shard has the table.
     pub fn is_everywhere(&self) -> bool {
         match self.policy {
             Policy::Sharded | Policy::Reference => true,
@@ -121,15 +121,15 @@ impl ListedTable {
 /// A sharded table.
 #[derive(Debug, Clone)]
 pub struct TablePolicy {
-    /// As the catalog keeps it, quoted where needed.
+    /// The name as the catalog keeps it, quoted where needed.
     pub table_name: String,
     /// The column's plain name, not quoted.
     pub shard_by: String,
-    /// Whether a role that is a superuser now has named it.
+    /// Whether a role that is a superuser now has added the table.
     pub by_superuser: bool,
 }
 
-/// All tables of a keyspace by name.
+/// Returns all tables of a keyspace, by name.
 pub fn all(keyspace: &str) -> Vec<ListedTable> {
     sql::read(
         "SELECT p.table_name, p.shard_by, p.policy, p.origin
@@ -138,14 +138,14 @@ pub fn all(keyspace: &str) -> Vec<ListedTable> {
         |row| ListedTable {
             table_name: row.value(1),
             shard_by: row.get(2),
-            // The table's constraint knows no other.
+            // The table's CHECK constraint admits no other value.
             policy: Policy::parse(&row.value::<String>(3)).unwrap_or(Policy::Global),
             origin: row.get(4),
         },
     )
 }
 
-/// The sharded tables of a keyspace by name: those whose rows have a key.
+/// Returns the sharded tables of a keyspace, by name: those whose rows have a key.
 pub fn list(keyspace: &str) -> Vec<TablePolicy> {
     let query = format!(
         "SELECT p.table_name, p.shard_by, EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
@@ -186,8 +186,8 @@ pub struct OtherTable {
     pub policy: Policy,
 }
 
-/// The tables of other keyspaces in the databases of two shards, as far as it is known which
-/// databases those of other addresses are.
+/// Returns the tables of other keyspaces in the databases of two shards, as far as it is known which databases other
+/// addresses lead to.
 pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> {
     let itself = place::ITSELF;
     let query = format!(
@@ -208,14 +208,14 @@ pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> 
         keyspace: row.value(1),
         schema: row.value(2),
         name: row.value(3),
-        // The table's constraint knows no other.
+        // The table's CHECK constraint admits no other value.
         policy: Policy::parse(&row.value::<String>(4)).unwrap_or(Policy::Global),
     })
 }
 
-/// Keyspace and name of a policy that means the table by another name, or in another
-/// keyspace: without a schema it is in the namespace of every shard. Nobody adds a table
-/// between this look and the end of the transaction.
+/// Returns keyspace and name of a policy that means the table by another name, or in another keyspace: without a
+/// schema it is in the namespace of every shard. No session adds a table between this check and the end of the
+/// transaction.
 pub fn find_other(keyspace: &LockedKeyspace, table: &TableName) -> Option<(String, String)> {
     sql::write("LOCK TABLE shardmaster.table_policy IN SHARE ROW EXCLUSIVE MODE", &[]);
     sql::read_one(
@@ -237,7 +237,8 @@ pub fn find_other(keyspace: &LockedKeyspace, table: &TableName) -> Option<(Strin
     )
 }
 
-/// A table with this schema, and one without that would be the same table on a shard whose namespace it is.
+/// Returns a table with this schema, and one without a schema that would be the same table on a shard with this
+/// namespace.
 pub fn find_same_in(namespace: &str) -> Option<(String, String)> {
     sql::write("LOCK TABLE shardmaster.table_policy IN SHARE ROW EXCLUSIVE MODE", &[]);
     sql::read_one(
@@ -252,7 +253,7 @@ pub fn find_same_in(namespace: &str) -> Option<(String, String)> {
     )
 }
 
-/// False: the keyspace has this table already.
+/// Inserts a table. Returns false if the keyspace has it already.
 pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> bool {
     sql::write_returning(
         "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by, policy, origin)
@@ -271,7 +272,7 @@ pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> 
         == 1
 }
 
-/// False: the keyspace has no such table.
+/// Deletes a table. Returns false if the keyspace does not have it.
 pub fn delete(keyspace: &LockedKeyspace, table: &TableName) -> bool {
     sql::write_returning(
         "DELETE FROM shardmaster.table_policy WHERE keyspace = $1 AND table_name = $2 RETURNING 1",
@@ -291,7 +292,7 @@ pub enum ShardByColumn {
     Type(pg_sys::Oid),
 }
 
-/// Looks where the shards that are this very database keep the table.
+/// Reads the shard-by column of a table in the shards that are in this very database.
 pub fn column_here(table: &TableName, column: &str) -> ShardByColumn {
     let found = sql::read_one(
         "SELECT a.atttypid

@@ -6,11 +6,10 @@ use super::said;
 use super::shard::Shard;
 use crate::server::sql;
 
-/// The roles of a shard's server, each by number and name: `16400:owner`. A role that is made
-/// anew under the name of one that is gone has another number.
+/// Returns the trusted roles of a shard's server, each by number and name: `16400:owner`. A role that is created anew
+/// under the name of a dropped one has another number.
 ///
-/// Where the shard turns out to be this very database, what roles below superuser have said
-/// does not count.
+/// If the shard turns out to be in this very database, declarations of roles that are not superusers do not count.
 pub fn of(shard: &Shard) -> Vec<String> {
     let query = format!(
         "SELECT format('%s:%s', t.role_oid, t.role), EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
@@ -25,7 +24,8 @@ pub fn of(shard: &Shard) -> Vec<String> {
     said.into_iter().map(|(role, _)| role).collect()
 }
 
-/// Saying it again of the same role changes nothing, but that a superuser has said it counts.
+/// Inserts a trusted role. A repeated declaration about the same role changes nothing, except that a superuser's
+/// declaration replaces another role's.
 pub fn insert(shard: &Shard, role: &str, number: i64, caller: &Caller) {
     sql::write(
         "INSERT INTO shardmaster.trusted_owner AS t (shard_key, role, role_oid, said_by) VALUES ($1, $2, $3, $4)

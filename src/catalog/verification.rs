@@ -1,10 +1,10 @@
-//! The tables `split_verification` and `split_difference`: what the comparison of both sides
-//! of a split has found. Rows come with a request and go with the split's installation.
+//! The tables `split_verification` and `split_difference`: what the comparison of both sides of a split has found.
+//! Rows are inserted by a request and deleted with the split's installation.
 
 use crate::clean;
 use crate::server::sql;
 
-/// Keys that are kept of one table; more are counted.
+/// The greatest number of keys that are kept of one table; further ones are only counted.
 pub const MOST_DIFFERENCES: i64 = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,11 +26,11 @@ impl VerificationStatus {
     }
 }
 
-/// How far the comparison of one table is.
+/// The progress of the comparison of one table.
 #[derive(Clone, Debug)]
 pub struct Verification {
     pub ordinal: i32,
-    /// Which request it serves.
+    /// The number of the request that it serves.
     pub request: i64,
     pub status: VerificationStatus,
     pub position: String,
@@ -43,19 +43,19 @@ pub struct Verification {
 /// A row that is not the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowDifference {
-    /// The values of its key, as text.
+    /// The values of the row's key, as text.
     pub key: Vec<String>,
     pub what: String,
 }
 
 impl RowDifference {
-    /// The key as people read it.
+    /// Returns the key as people read it.
     pub fn text(&self) -> String {
         clean::said(&format!("({})", self.key.join(",")))
     }
 }
 
-/// A plan `p` has tables that are to be compared.
+/// SQL condition: a plan `p` has tables that are to be compared.
 pub const IS_WANTED: &str = "EXISTS (SELECT 1 FROM shardmaster.split_verification v
                                       WHERE v.split_id = p.id AND v.status IN ('pending', 'running'))";
 
@@ -69,14 +69,14 @@ fn list_tables(id: i64) {
     );
 }
 
-/// Every table is to be compared, from its beginning.
+/// Requests that every table is compared, from its beginning.
 pub fn ask(id: i64) {
     list_tables(id);
     begin_again(id, None);
 }
 
-/// The same for those alone that were not shown to be alike since the cutover, so that the split may be
-/// finished. One that is being compared goes on.
+/// Requests a comparison of those tables that were not shown to be equal since the cutover, so that the split may be
+/// finished. A running comparison continues.
 pub fn ask_unproven(id: i64) {
     list_tables(id);
     let unproven = sql::read(
@@ -89,8 +89,8 @@ pub fn ask_unproven(id: i64) {
     unproven.into_iter().for_each(|ordinal| begin_again(id, Some(ordinal)));
 }
 
-/// The cutover has decided: a comparison that is under way begins anew, since the rows that it has
-/// passed were changed and carried over since.
+/// Restarts running comparisons, since the cutover has decided: the rows that they have passed were changed and copied
+/// since.
 pub fn cut_over(id: i64) {
     let running = sql::read(
         "SELECT ordinal FROM shardmaster.split_verification WHERE split_id = $1 AND status = 'running'",
@@ -100,18 +100,18 @@ pub fn cut_over(id: i64) {
     running.into_iter().for_each(|ordinal| begin_again(id, Some(ordinal)));
 }
 
-/// A table that was not shown to be alike.
+/// A table that was not shown to be equal.
 pub struct Unproven {
     pub ordinal: i32,
-    /// By this comparison, or an earlier one that was not shown to be wrong.
+    /// The number of rows that differ by this comparison, or by an earlier one that was not shown to be wrong.
     pub differing: i64,
-    /// The key of a row that differs; None: an earlier one has told it.
+    /// The key of a row that differs. `None` if an earlier comparison has reported it.
     pub example: Option<String>,
     /// What differs, or why the table could not be compared.
     pub what: String,
 }
 
-/// Those whose comparison has ended, and not well.
+/// Returns the tables whose comparison has ended without success.
 pub fn unproven(id: i64) -> Vec<Unproven> {
     sql::read(
         "SELECT ordinal, greatest(differing, differed), example_key, coalesce(what, '') FROM shardmaster.split_verification
@@ -126,8 +126,8 @@ pub fn unproven(id: i64) -> Vec<Unproven> {
     )
 }
 
-/// What is compared anew: one table, or all that were to be compared. What was known to differ is
-/// known until a comparison has passed.
+/// Restarts the comparison of one table, or of all tables that were to be compared. Known differences stay known until
+/// a comparison has passed.
 pub fn begin_again(id: i64, ordinal: Option<i32>) {
     sql::write(
         "DELETE FROM shardmaster.split_difference WHERE split_id = $1 AND ordinal = coalesce($2, ordinal)",
@@ -143,7 +143,7 @@ pub fn begin_again(id: i64, ordinal: Option<i32>) {
     );
 }
 
-/// The tables that are still to be compared, in their order.
+/// Returns the tables that are still to be compared, in their order.
 pub fn outstanding(id: i64) -> Vec<Verification> {
     sql::read(
         "SELECT ordinal, request, status = 'running', \"position\", rows_compared, bytes, differing
@@ -163,7 +163,7 @@ pub fn outstanding(id: i64) -> Vec<Verification> {
     )
 }
 
-/// What was compared since the last call; nothing if it was asked for anew meanwhile.
+/// Stores what was compared since the last call. It stores nothing if a new comparison was requested meanwhile.
 pub fn store(id: i64, table: &Verification, found: &[RowDifference]) {
     let is_done = matches!(table.status, VerificationStatus::Passed | VerificationStatus::Differs);
     let stored = sql::write(
@@ -206,7 +206,7 @@ pub fn store(id: i64, table: &Verification, found: &[RowDifference]) {
     }
 }
 
-/// The comparison of a table cannot go on.
+/// Records that the comparison of a table cannot continue.
 pub fn fail(id: i64, ordinal: i32, message: &str) {
     sql::write(
         "UPDATE shardmaster.split_verification SET status = 'failed', what = $3 WHERE split_id = $1 AND ordinal = $2",
@@ -214,12 +214,12 @@ pub fn fail(id: i64, ordinal: i32, message: &str) {
     );
 }
 
-/// Rows that are known to differ, and their tables.
+/// Returns the number of rows that are known to differ, and the names of their tables.
 pub fn differing(id: i64) -> Option<(i64, String)> {
     differing_among(id, None)
 }
 
-/// The same of some tables.
+/// Returns the number of rows of some tables that are known to differ, and the names of these tables.
 pub fn differing_among(id: i64, ordinals: Option<&[i32]>) -> Option<(i64, String)> {
     sql::read_one(
         "SELECT sum(greatest(v.differing, v.differed))::bigint, string_agg(t.table_name, ', ' ORDER BY t.ordinal)
@@ -232,7 +232,7 @@ pub fn differing_among(id: i64, ordinals: Option<&[i32]>) -> Option<(i64, String
     )
 }
 
-/// The names of those tables that were not shown to be alike since the cutover; None: all were.
+/// Returns the names of those tables that were not shown to be equal since the cutover, or None if all were.
 pub fn not_compared(id: i64, ordinals: &[i32]) -> Option<String> {
     sql::read_one(
         "SELECT string_agg(t.table_name, ', ' ORDER BY t.ordinal)
@@ -246,7 +246,7 @@ pub fn not_compared(id: i64, ordinals: &[i32]) -> Option<String> {
     .flatten()
 }
 
-/// What is known to differ is to come over again; how many keys.
+/// Requests that known differences are copied again, and returns the number of keys.
 pub fn ask_repair(id: i64) -> i64 {
     let asked = sql::write(
         "UPDATE shardmaster.split_difference SET to_repair = true WHERE split_id = $1",
@@ -255,14 +255,14 @@ pub fn ask_repair(id: i64) -> i64 {
     i64::try_from(asked).unwrap_or(i64::MAX)
 }
 
-/// Keys of one table that are to come over again.
+/// Keys of one table that are to be copied again.
 pub struct Repair {
     pub ordinal: i32,
     pub ids: Vec<i64>,
     pub keys: Vec<Vec<String>>,
 }
 
-/// Some of those that are left.
+/// Returns some of the keys that are left to be copied again.
 pub fn to_repair(id: i64, most: i64) -> Option<Repair> {
     let ordinal = sql::read_one(
         "SELECT min(ordinal) FROM shardmaster.split_difference WHERE split_id = $1 AND to_repair HAVING count(*) > 0",
@@ -280,7 +280,7 @@ pub fn to_repair(id: i64, most: i64) -> Option<Repair> {
     Some(Repair { ordinal, ids, keys })
 }
 
-/// These keys are on their way again. With the last of a table it is compared anew.
+/// Records that these keys are being copied again. With the last key of a table, its comparison restarts.
 pub fn repaired(id: i64, repair: &Repair) {
     sql::write("DELETE FROM shardmaster.split_difference WHERE id = ANY ($1)", &[repair.ids.clone().into()]);
     let is_left = sql::read_one(

@@ -1,15 +1,16 @@
-//! Splits that have work, and no worker.
+//! Splits that have work and no worker.
 
 use crate::server::sql;
 
-/// Why one has none, to stand behind "waits for"; None: it has one, or will in a moment.
+/// Returns why a split has no worker, as a text that follows "waits for". Returns None if it has one, or will in a
+/// moment.
 pub fn of_split(id: i64) -> Option<String> {
     let query = "SELECT shardmaster.split_waits_for_worker($1)";
     sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
 }
 
-/// Whether that ends by no other split's end: it gets a worker only when somebody calls for it.
-/// The catalog of 0.1.0 cannot tell.
+/// Whether the end of another split does not help: the split gets a worker only when a caller requests it. The catalog
+/// of 0.1.0 cannot tell.
 pub fn starts_by_call(id: i64) -> bool {
     let is_there =
         "SELECT true WHERE to_regprocedure('shardmaster.split_starts_by_call(bigint)') IS NOT NULL";

@@ -1,5 +1,5 @@
-//! The reverse split of a split: a plan of its own in `split_plan`, with the shards exchanged. It is
-//! made before the split may be cut over, and rests until somebody asks for it.
+//! The reverse split of a split: a plan of its own in `split_plan`, with the shards exchanged. It is created before
+//! the split may be cut over, and stays idle until it is requested.
 
 use super::split::{self, Plan};
 use super::split_state::{CutoverStep, Goal, Phase};
@@ -7,7 +7,7 @@ use super::{split_ledger, split_state};
 use crate::error::Failure;
 use crate::server::sql;
 
-/// The reverse split of a split as the master knows it.
+/// The reverse split of a split, as the master records it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WayBack {
     pub id: i64,
@@ -17,18 +17,18 @@ pub struct WayBack {
 }
 
 impl WayBack {
-    /// Nobody has asked for it.
+    /// Whether it was not requested yet.
     pub fn rests(&self) -> bool {
         (self.phase, self.goal) == (Phase::Planning, Goal::Planning)
     }
 
-    /// Its cutover has decided: the split is undone.
+    /// Whether its cutover has decided, so that the split is reversed.
     pub fn is_decided(&self) -> bool {
         self.phase == Phase::Completed
     }
 }
 
-/// The reverse split that a split has; None: it never had one, or not any more.
+/// Returns the reverse split of a split. Returns None if the split never had one, or no longer has it.
 pub fn of(split: i64) -> Result<Option<WayBack>, Failure> {
     sql::read_one_again(
         "SELECT id, phase, goal, cutover_step FROM shardmaster.split_plan
@@ -46,7 +46,7 @@ pub fn of(split: i64) -> Result<Option<WayBack>, Failure> {
     .transpose()
 }
 
-/// The splits that shards know by one secret and that have not ended: a split, its reverse split, and the
+/// Returns the splits that shards know by one secret and that have not ended: a split, its reverse split, and the
 /// reverse split of that once it has begun.
 pub fn known_by(token: &str) -> Vec<i64> {
     sql::read(
@@ -57,7 +57,7 @@ pub fn known_by(token: &str) -> Vec<i64> {
     )
 }
 
-/// Plans the reverse split of a split. Its keys are the split's until it is asked for.
+/// Plans the reverse split of a split. The split holds its keys until the reverse split is requested.
 pub fn create(there: &Plan) -> i64 {
     let id = split_state::plan::create_reverse(there.id);
     split_ledger::write(id, &[("source", there.target.shard_key.as_str())]);
@@ -65,7 +65,7 @@ pub fn create(there: &Plan) -> i64 {
     id
 }
 
-/// What the tables of its source look like, as JSON.
+/// Returns the structure of its source's tables, as JSON.
 pub fn baseline(id: i64) -> Option<String> {
     sql::read_one("SELECT baseline::text FROM shardmaster.split_plan WHERE id = $1", &[id.into()], |row| {
         row.get::<String>(1)
@@ -73,13 +73,14 @@ pub fn baseline(id: i64) -> Option<String> {
     .flatten()
 }
 
-/// Of a split and its reverse split one has the keys: nobody else moves them.
+/// Passes the keys between a split and its reverse split: only one of them holds the keys, so that no other split
+/// moves them.
 pub fn pass_keys(from: i64, to: i64) {
     split_state::plan::hold_keys(from, false);
     split_state::plan::hold_keys(to, true);
 }
 
-/// The split whose reverse split it is, if it is one.
+/// Returns the split that this one reverses, if it is a reverse split.
 pub fn there(id: i64) -> Option<i64> {
     sql::read_one("SELECT reverse_of FROM shardmaster.split_plan WHERE id = $1", &[id.into()], |row| {
         row.get::<i64>(1)
@@ -95,7 +96,7 @@ pub fn may_copy(id: i64) -> bool {
     .unwrap_or_default()
 }
 
-/// In the commit that decides the reverse split.
+/// Records that the split is reversed, in the commit that decides the reverse split.
 pub fn decided(there: i64, back: i64) {
     split_state::end::taken_back(there);
     split::event(there, None, None, &format!("taken back by split {back}"));

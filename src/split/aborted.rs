@@ -3,14 +3,14 @@
 use crate::agent::error::SplitError;
 use crate::error::{Failure, SqlState};
 
-/// Why a cutover was aborted: everything is set back and the operator is told.
+/// Returns why a cutover was aborted: everything is restored and the operator is told.
 pub fn because(reason: &str) -> Failure {
     Failure::new(SqlState::parse("55P03"), format!("cutover aborted, waiting for {reason}")).hint(
         "It is not tried again automatically. The split goes on following its source. End what it waited for, or raise shardmaster.cutover_timeout. Then call shard_split_cutover again; with attempts => 10 it is tried up to 10 times.",
     )
 }
 
-/// A row of another key that has what a changed row needs: to wait for it longer helps nobody.
+/// Returns the error for a row of another key that has what a changed row needs: waiting longer does not help.
 pub fn row_in_the_way(table: &str, shard: &str) -> Failure {
     let text = format!("cutover aborted: a conflicting row is in table {table} on shard \"{shard}\"");
     Failure::new(SqlState::parse("55P03"), text).hint(
@@ -18,10 +18,10 @@ pub fn row_in_the_way(table: &str, shard: &str) -> Failure {
     )
 }
 
-/// What a cutover does not wait for.
+/// Something that a cutover does not wait for.
 pub const COPIES_AGAIN: &str = "the copy, which had to start again";
 
-/// Why a worker does not begin a cutover that another one has left; with what that one has met.
+/// Returns why a worker does not begin a cutover that another one has left, with the last error of that one.
 pub fn interrupted(met: Option<String>) -> Failure {
     let met = met.map(|why| format!("; it had met: {why}")).unwrap_or_default();
     Failure::new(
@@ -33,14 +33,14 @@ pub fn interrupted(met: Option<String>) -> Failure {
     .hint("Call shard_split_cutover again. Until then the split goes on following its source.")
 }
 
-/// Why a cutover is not begun any more.
+/// Returns why a cutover is no longer begun.
 pub fn window_over() -> Failure {
     Failure::new(SqlState::parse("55P03"), "cutover aborted: its window is over")
         .hint("Call shard_split_cutover again with another window. Until then the split goes on following its source.")
 }
 
-/// Why a cutover that ended with an error is not tried again by itself; None: it is, unless it
-/// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
+/// Returns why a cutover that ended with an error is not tried again automatically. Returns None if it is tried again,
+/// unless it is overdue: its operator does not expect it hours later, when a connection is back.
 pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
     match error {
         SplitError::Aborted(failure)

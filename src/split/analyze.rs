@@ -1,6 +1,7 @@
-//! Statistics of the target's tables, before clients come to it. Nobody else makes them in time: without them the planner does
-//! not use an index that it used on the source. In a session of its own, between two steps and before anybody waits for the
-//! cutover; a table that cannot be analyzed keeps nothing waiting, and the history says which and why.
+//! Statistics of the target's tables, made before clients use it. Autovacuum would be too late: without them the
+//! planner does not use an index that it used on the source. They are made in a session of its own, between two steps
+//! and before writers wait for the cutover; a table that cannot be analyzed does not delay anything, and the history
+//! names it with the reason.
 
 use super::engine::Engine;
 use crate::agent::session::{self, Side};
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 
 const UNANALYZED: &str = include_str!("../../sql/check/unanalyzed.sql");
 
-/// Shorter than deadlock_timeout, after which a vacuum that the server itself has begun would be ended.
+/// This is shorter than deadlock_timeout, after which an autovacuum would be cancelled.
 const LOCK_MS: u32 = 500;
-/// How long it goes on before the split's next step.
+/// How long it works before the split's next step.
 const TURN: Duration = Duration::from_secs(5);
-/// Tables of one statement.
+/// The number of tables in one statement.
 const TOGETHER: usize = 16;
-/// MAINTAIN is a right from this version on.
+/// The first version with the right MAINTAIN.
 const HAS_MAINTAIN: i32 = 170_000;
 
 /// A table that is to be analyzed.
@@ -29,17 +30,17 @@ struct AnalyzedTable {
     position: usize,
     /// Qualified and quoted.
     name: String,
-    /// It, or a partition of it, that the mover may not analyze.
+    /// The table, or a partition of it, that the mover may not analyze.
     forbidden: Option<String>,
 }
 
-/// Analyzes the tables that took rows and were not analyzed since, each once by this engine. False: some are left, for
-/// after the next step.
+/// Analyzes the tables that took rows and were not analyzed since, each once by this engine. Returns false if some are
+/// left until after the next step.
 pub fn run(engine: &mut Engine) -> bool {
     let began = Instant::now();
     let purpose = format!("split {} analyze", engine.plan.id);
     let opened = unanalyzed(engine).and_then(|tables| {
-        // Mostly there is nothing to do: a session for that costs more than the question.
+        // Mostly nothing is to be done, and a session costs more than this check.
         let needs_session = tables.iter().any(|table| table.forbidden.is_none());
         let session = needs_session.then(|| open(engine, &purpose)).transpose()?;
         Ok((session, tables))
@@ -63,7 +64,7 @@ pub fn run(engine: &mut Engine) -> bool {
         if began.elapsed() > TURN {
             return false;
         }
-        // One that cannot be keeps the others from nothing.
+        // A table that cannot be analyzed does not prevent the others.
         if together(&mut session, some) {
             engine.analyzed.extend(some.iter().map(|table| table.position));
             continue;
@@ -84,8 +85,8 @@ pub fn run(engine: &mut Engine) -> bool {
     true
 }
 
-/// Several in one statement, which is one way there and back: outside of a transaction each has one of its own. False: one of
-/// them failed.
+/// Analyzes several tables in one statement, which is one round trip: outside of a transaction each has one of its
+/// own. Returns false if one of them failed.
 fn together(session: &mut Connection, tables: &[AnalyzedTable]) -> bool {
     let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
     let Some(first) = names.first() else { return true };
@@ -93,7 +94,7 @@ fn together(session: &mut Connection, tables: &[AnalyzedTable]) -> bool {
     names.len() > 1 && analyze(session, &names.join(", ")).is_ok()
 }
 
-/// It is not tried again: its clients find no statistics.
+/// Records a table that was not analyzed. It is not tried again: its clients find no statistics.
 fn not_analyzed(engine: &mut Engine, table: &AnalyzedTable, why: &str) {
     engine.analyzed.insert(table.position);
     let name = &table.name;
@@ -133,7 +134,8 @@ fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
     Ok(all.filter(|table| !engine.analyzed.contains(&table.position)).collect())
 }
 
-/// As the tables' owners: what indexes and statistics compute runs with their rights, not the mover's.
+/// Analyzes tables. What indexes and statistics compute runs with the rights of the tables' owners, not with the
+/// mover's.
 fn analyze(session: &mut Connection, names: &str) -> Result<(), RemoteError> {
     session.run(&format!("ANALYZE {names}")).map(drop)
 }

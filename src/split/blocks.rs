@@ -1,6 +1,5 @@
-//! A walk over the blocks of a leaf, in spans that each take about a step's time: how rows are
-//! copied, and deleted again. In one snapshot a row has one ctid, so a span costs its own blocks
-//! only.
+//! Iteration over the blocks of a leaf, in spans that each take about a step's time, for copying and for deleting
+//! rows. In one snapshot a row has one ctid, so a span costs only its own blocks.
 
 use crate::agent::error::Result;
 use crate::guc;
@@ -12,25 +11,25 @@ use std::time::Duration;
 pub struct Extent {
     pub name: String,
     pub blocks: i64,
-    /// Of all of it, with what is stored out of line.
+    /// The bytes of the whole leaf, including values that are stored out of line.
     pub bytes: i64,
-    /// The file that these are of: a rewrite gives another one, with the rows in other blocks.
+    /// The file that the numbers are of: a rewrite gives another one, with the rows in other blocks.
     pub file: Option<String>,
 }
 
-/// Bytes of rows that are brought over at a time.
+/// The greatest number of bytes of rows that are copied at a time.
 const MOST_BYTES: i64 = 256 << 20;
 
 impl Extent {
-    /// Blocks whose rows are likely to have no more bytes than that: long values are stored elsewhere, and thousands of
-    /// them may be of a few blocks.
+    /// Returns the number of blocks whose rows are unlikely to have more bytes than that: long values are stored out
+    /// of line, so thousands of them may belong to a few blocks.
     pub fn most_blocks(&self) -> i64 {
         let of_a_block = self.bytes / self.blocks.max(1);
         (MOST_BYTES / of_a_block.max(1)).max(1)
     }
 }
 
-/// What is known of a leaf by its oid or name.
+/// Returns the extent of a leaf, given by its oid or name.
 pub fn of_leaf(connection: &mut Connection, leaf: &str) -> Result<Extent> {
     let extent = of_leaves(connection, &[leaf])?.into_iter().next();
     extent.ok_or_else(|| {
@@ -38,7 +37,7 @@ pub fn of_leaf(connection: &mut Connection, leaf: &str) -> Result<Extent> {
     })
 }
 
-/// The same of several, in their order.
+/// Returns the extents of several leaves, in their order.
 pub fn of_leaves(connection: &mut Connection, leaves: &[&str]) -> Result<Vec<Extent>> {
     let rows = connection.query(
         "SELECT pg_relation_size(l.oid) / current_setting('block_size')::bigint, l.oid::text,
@@ -58,8 +57,7 @@ pub fn of_leaves(connection: &mut Connection, leaves: &[&str]) -> Result<Vec<Ext
     rows.rows.into_iter().map(extent).collect()
 }
 
-/// Blocks from one to before another; None: to the end. The last span has no upper bound, so no
-/// row can lie behind it.
+/// Blocks from one to before another. If `to` is `None`, the span has no end, so that no row can be behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockSpan {
     pub from: i64,
@@ -67,14 +65,13 @@ pub struct BlockSpan {
 }
 
 impl BlockSpan {
-    /// The next blocks of a leaf that has `total`; few rows, which an index finds, are one span.
+    /// Returns the next blocks of a leaf that has `total`. Few rows, which an index finds, are one span.
     pub fn next(from: i64, blocks: i64, total: i64, few: bool) -> BlockSpan {
         let to = from + blocks;
         BlockSpan { from, to: (to < total && !few).then_some(to) }
     }
 
-    /// The rows `t` in these blocks that a condition holds for. Without a bound the planner is
-    /// free to take an index.
+    /// Returns the condition for the rows `t` in these blocks. Without a bound the planner is free to use an index.
     pub fn condition(self, rows: &str) -> String {
         let lower = match self.from {
             0 => String::new(),
@@ -85,13 +82,12 @@ impl BlockSpan {
     }
 }
 
-/// The factor that brings a span which took so long to the time of a step.
+/// Returns the factor that adjusts a span of this duration to the time of a step.
 pub fn by_time(took: Duration) -> f64 {
     guc::step_time().as_secs_f64() / took.as_secs_f64().max(0.001)
 }
 
-/// The size of the next span. Doubling at most: one that was lucky does not make the next one
-/// long.
+/// Returns the size of the next span. It at most doubles, so that one fast span does not make the next one long.
 pub fn adapt(blocks: i64, factor: f64, least: i64, most: i64) -> i64 {
     ((blocks as f64 * factor.clamp(0.1, 2.0)) as i64).clamp(least, most)
 }
@@ -104,7 +100,7 @@ mod tests {
     fn blocks_of_long_values_are_few() {
         let extent =
             |blocks: i64, bytes: i64| Extent { name: String::new(), blocks, bytes, file: None }.most_blocks();
-        // Nothing out of line; a megabyte a block; two gigabytes of one block; empty.
+        // The cases: nothing out of line; a megabyte a block; two gigabytes in one block; empty.
         let most = [(1 << 20, 8 << 30), (1000, 1000 << 20), (1, 2 << 30), (0, 0), (0, 1 << 40)];
         assert_eq!(most.map(|(blocks, bytes)| extent(blocks, bytes)), [32 << 10, 256, 1, 256 << 20, 1]);
     }

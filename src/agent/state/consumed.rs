@@ -1,12 +1,10 @@
-//! The table `consumed`, on a source: what the queue has given away, and which of the steps
-//! that cannot be taken back are about to come.
+//! The table `consumed`, on a source: what has left the queue, and which of the steps that cannot be undone are about
+//! to follow.
 //!
-//! Invariant: the source counts a step before the target commits it (`announced`) and,
-//! if it had changes, once more when they leave the queue (`steps`), so that
-//! `steps <= steps on the target <= announced`. Both writes are durable before the next
-//! one begins. A target below has lost steps whose changes are in no queue any more; a
-//! source above which the target stands has lost its queue, its fence, and changes that
-//! clients take for committed.
+//! Invariant: the source counts a step before the target commits it (`announced`) and, if it had changes, once more
+//! when they leave the queue (`steps`), so that `steps <= steps on the target <= announced`. Both writes are durable
+//! before the next one begins. A target below this range has lost steps whose changes are in no queue any more; a
+//! source whose range is below the target has lost its queue, its fence, and changes that clients regard as committed.
 
 use crate::agent::error::Result;
 use crate::remote::quote::literal;
@@ -16,7 +14,7 @@ use crate::remote::{Connection, RemoteError, number};
 /// The source's counters, in one snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The last step whose changes the queue has given away.
+    /// The last step whose changes have left the queue.
     pub consumed: i64,
     /// The last step that the target was about to commit.
     pub announced: i64,
@@ -25,7 +23,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Why what the target holds does not count any more; None: both sides agree.
+    /// Returns why what the target holds is no longer valid, or None if both sides agree.
     pub fn disagreement(self, steps: i64) -> Option<&'static str> {
         if steps < self.consumed {
             Some("the target failed over or was restored to an earlier time")
@@ -36,7 +34,7 @@ impl Counters {
         }
     }
 
-    /// The number of the next step: higher than all that either side has seen.
+    /// Returns the number of the next step: higher than all that either side has seen.
     pub fn next_step(self, steps: i64) -> i64 {
         steps.max(self.announced) + 1
     }
@@ -48,7 +46,7 @@ pub fn counters(source: &mut Connection, split: i64) -> Result<Counters> {
     Ok(read(source.shard(), &rows)?)
 }
 
-/// The query for them.
+/// Returns the query for the counters.
 pub fn asked(split: i64) -> String {
     format!(
         "SELECT c.steps, c.announced,
@@ -57,10 +55,10 @@ pub fn asked(split: i64) -> String {
     )
 }
 
-/// Its answer.
+/// Reads the answer to that query.
 pub fn read(shard: &str, rows: &Rows) -> std::result::Result<Counters, RemoteError> {
     let cells: Vec<&str> = rows.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("")).collect();
-    // Without its row the source has forgotten all of it.
+    // A source without the row has forgotten all of it.
     let steps = |at: usize| {
         let cell = if cells.is_empty() { Some("0") } else { cells.get(at).copied() };
         number::count(shard, "the number of a step", cell)
@@ -75,12 +73,12 @@ fn value(source: &mut Connection, split: i64, column: &str) -> Result<Option<Str
     Ok(rows.scalar().map(str::to_owned))
 }
 
-/// The snapshot up to which the queue has been given away.
+/// Returns the snapshot up to which changes have left the queue.
 pub fn snapshot(source: &mut Connection, split: i64) -> Result<Option<String>> {
     value(source, split, "snapshot")
 }
 
-/// Which run of the master may have decided the cutover.
+/// Returns which run of the master may have decided the cutover.
 pub fn deciding(source: &mut Connection, split: i64) -> Result<Option<String>> {
     value(source, split, "deciding")
 }
@@ -101,28 +99,28 @@ fn update(split: i64, set: &str) -> String {
     format!("UPDATE shardmaster_agent.consumed SET {set} WHERE split_id = {split}")
 }
 
-/// The statement that announces a step on the source.
+/// Returns the statement that announces a step on the source.
 pub fn announce(split: i64, step: i64) -> String {
     update(split, &format!("announced = {step}"))
 }
 
-/// The statement that counts a step whose changes have left the queue.
+/// Returns the statement that counts a step whose changes have left the queue.
 pub fn give_away(split: i64, step: i64, snapshot: &str) -> String {
     update(split, &format!("snapshot = {}::pg_snapshot, steps = {step}", literal(snapshot)))
 }
 
-/// What follows `announce` with the last window of a cutover: until it, no decision can
-/// have been made. Whose run of the master may make one is kept.
+/// Returns the statement that follows `announce` in the last window of a cutover: no decision can have been made
+/// before it. It stores which run of the master may make one.
 pub fn decide(split: i64, instance: &str) -> String {
     update(split, &format!("deciding = {}", literal(instance)))
 }
 
-/// No decision can be made any more.
+/// Returns the statement that excludes a decision from now on.
 pub fn forget_decision(split: i64) -> String {
     format!("{} AND deciding IS NOT NULL", update(split, "deciding = NULL"))
 }
 
-/// From here on rows of the source go: they cannot come over again.
+/// Returns the statement that marks the begin of deletions on the source: its rows cannot be copied again.
 pub fn purge(split: i64) -> String {
     update(split, "purging = true")
 }

@@ -1,8 +1,7 @@
-//! The table `decision`: the last decided cutover of each namespace and keyspace that the
-//! database has taken part in, and the last ones of the keyspace before it, of any shards, as the
-//! master knew them: another one may know them no more. It stays when all else of the splits has gone, so that a master
-//! that was restored to a time before is told. A side notes the decision by the commit that
-//! opens or closes it to clients.
+//! The table `decision`: the last decided cutover of each namespace and keyspace that the database has taken part in,
+//! and earlier ones of the keyspace, of any shards, as the master knew them: another master may no longer know them.
+//! It stays after everything else of the splits was removed, so that a master that was restored to an earlier time
+//! learns of them. A side notes the decision in the commit that opens or closes it to clients.
 
 use super::{LONGEST, MANY, has};
 use crate::agent::error::{Result, SplitError};
@@ -17,37 +16,38 @@ use crate::remote::quote::{array_literal, literal};
 use crate::remote::result::Rows;
 use crate::server::txn::soon;
 
-/// The table, which is safe to create again.
+/// The table's definition, which is safe to run again.
 pub const TABLE: &str = include_str!("../../../sql/agent/decision.sql");
 
-/// Entries whose names are kept; of more only the number is.
+/// The greatest number of entries whose names are kept; beyond it only the number is kept.
 const KEPT: usize = 1_000;
 
 /// A decided cutover, as its sides note it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decided<'a> {
-    /// Of the routing.
+    /// The routing version.
     pub version: i64,
-    /// Entries of routing that moved.
+    /// The routing entries that moved.
     pub entries: &'a [String],
-    /// Of which type keys are; None: nobody has said it.
+    /// The type of the keys. `None` if it was never set.
     pub key_type: Option<KeyType>,
     /// The decisions before it.
     pub earlier: &'a EarlierDecisions,
 }
 
-/// What is noted with a decision besides: those of the keyspace before it, as JSON, and when the keyspace was made; None: the master
-/// could not be asked for them in time.
+/// What is noted with a decision besides: earlier decisions of the keyspace, as JSON, and when the keyspace was made.
+/// A field is `None` if the master could not be asked in time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EarlierDecisions {
     decisions: Option<String>,
     keyspace_made: Option<i64>,
-    /// Its tables whose rows move.
+    /// The keyspace's tables whose rows move.
     tables: Vec<String>,
 }
 
 impl EarlierDecisions {
-    /// Writers wait meanwhile: whoever has locked the master's tables is not waited for.
+    /// Reads the decisions before a version. Writers wait meanwhile, so a lock on the master's tables is not waited
+    /// for.
     pub fn before(plan: &Plan, version: i64) -> EarlierDecisions {
         let read = soon(|| {
             Ok::<_, SplitError>((earlier::before(&plan.keyspace, version), keyspace::made(&plan.keyspace)))
@@ -82,11 +82,11 @@ pub fn ensure(connection: &mut Connection) -> Result<()> {
     }
 }
 
-/// The statement that notes a decision beside the change of a side's state to this one, if that
-/// has been made. An older decision than the one that is noted changes nothing.
+/// Returns the statement that notes a decision if the side has reached this state. A decision that is older than the
+/// noted one changes nothing.
 pub fn note(split: i64, side: Side, state: &str, decided: Decided<'_>) -> String {
     let Decided { version, entries, key_type, earlier } = decided;
-    // A side tells the type of what is hashed or ordered.
+    // For hashed or ordered entries, the side's own name of the entries contains the type.
     let of_type = key_type.map_or_else(String::new, |key_type| format!(" of {}", key_type.name()));
     let of_type = literal(&of_type);
     let tables = array_literal(&earlier.tables);
@@ -111,10 +111,10 @@ pub fn note(split: i64, side: Side, state: &str, decided: Decided<'_>) -> String
     )
 }
 
-/// When the keyspace was made; the table's row is `d`, and an older one has no such column.
+/// SQL expression over the table's row `d`: when the keyspace was made. An older row has no such column.
 const MADE: &str = "left(to_jsonb(d) ->> 'keyspace_made', 20)";
 
-/// Its tables, as JSON.
+/// SQL expression over the table's row `d`: the keyspace's tables, as JSON.
 const TABLES: &str = "left(to_jsonb(d) ->> 'tables', 1000000)";
 
 /// A decision as the row has it.
@@ -131,7 +131,7 @@ pub struct Noted {
     pub tables: Option<Vec<String>>,
 }
 
-/// What is noted of a namespace.
+/// Returns the noted decisions of a namespace.
 pub fn all(connection: &mut Connection, namespace: &str) -> Result<Vec<Noted>> {
     if !has(connection, "decision")? {
         return Ok(Vec::new());
@@ -163,13 +163,13 @@ pub fn all(connection: &mut Connection, namespace: &str) -> Result<Vec<Noted>> {
     Ok(rows.rows.into_iter().filter_map(noted).collect())
 }
 
-/// None: more than a row has reason to have.
+/// Returns names from JSON, or None if the JSON is not a list of names.
 fn names(json: &str) -> Option<Vec<String>> {
     let names: Vec<String> = serde_json::from_str(json).ok()?;
     Some(names.iter().map(|name| clean::message(name)).collect())
 }
 
-/// The entries that moved by it; None: more than are kept.
+/// Returns the entries that moved with a decision. Returns None if they are more than are kept.
 pub fn keys(connection: &mut Connection, namespace: &str, keyspace: &str) -> Result<Option<Vec<String>>> {
     let rows = connection.query(
         &format!(
@@ -181,10 +181,10 @@ pub fn keys(connection: &mut Connection, namespace: &str, keyspace: &str) -> Res
     Ok(kept(rows))
 }
 
-/// A decision before the last one, as a master has told it.
+/// An earlier decision, as a master has told the shard.
 pub struct DecisionTold {
     pub keyspace: String,
-    /// What the entries are.
+    /// What kind of entries moved.
     pub entries: String,
     pub split: i64,
     pub token: String,
@@ -196,12 +196,13 @@ pub struct DecisionTold {
     pub tables: Option<Vec<String>>,
 }
 
-/// A row for each of them, whatever somebody has written there; the table's row is `d`. An older row has no such column.
+/// SQL: a row for each earlier decision, whatever was written there; the table's row is `d`. An older row has no such
+/// column.
 const EARLIER: &str = "CROSS JOIN LATERAL (SELECT to_jsonb(d) -> 'earlier') j (list)
     CROSS JOIN LATERAL (SELECT l.e FROM jsonb_array_elements(CASE WHEN jsonb_typeof(j.list) = 'array' THEN j.list ELSE '[]' END)
                           WITH ORDINALITY l (e, n) WHERE l.n <= 51) l";
 
-/// What is told of a namespace.
+/// Returns the earlier decisions that are noted for a namespace.
 pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<DecisionTold>> {
     if !has(connection, "decision")? {
         return Ok(Vec::new());
@@ -234,7 +235,7 @@ pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Decis
     Ok(rows.rows.into_iter().filter_map(told).collect())
 }
 
-/// The entries that moved by one of them; None: they are not told.
+/// Returns the entries that moved with one of them. Returns None if the shard was not told them.
 pub fn earlier_keys(
     connection: &mut Connection,
     namespace: &str,
@@ -251,14 +252,14 @@ pub fn earlier_keys(
     Ok(kept(rows))
 }
 
-/// None: none, or more than are kept.
+/// Returns None if there are no entries, or more than are kept.
 fn kept(rows: Rows) -> Option<Vec<String>> {
     let keys: Vec<String> = rows.rows.into_iter().flatten().flatten().collect();
     (!keys.is_empty() && keys.len() <= KEPT).then_some(keys)
 }
 
-/// The version with which a split has taken its keys from here, if it was the last of its keyspace, or one of those that the master has
-/// told with a later one.
+/// Returns the version with which a split has taken its keys from here, if it was the last split of its keyspace, or
+/// one of those that the master has reported with a later one.
 pub fn version_of(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     let noted = all(source, &plan.source.namespace)?;
     let is_it =
@@ -271,13 +272,13 @@ pub fn version_of(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     Ok(told.iter().find(is_it).map(|told| told.version))
 }
 
-/// Whether the source has taken part in a later decision of the keyspace than this one.
+/// Whether the source has taken part in a decision of the keyspace that is later than this one.
 pub fn is_past(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool> {
     let noted = all(source, &plan.source.namespace)?;
     Ok(noted.iter().any(|noted| noted.keyspace == plan.keyspace && noted.version > version))
 }
 
-/// The highest number of a split that is noted.
+/// Returns the highest split number that is noted.
 pub fn highest_split(connection: &mut Connection) -> Result<Option<i64>> {
     if !has(connection, "decision")? {
         return Ok(None);
@@ -286,7 +287,7 @@ pub fn highest_split(connection: &mut Connection) -> Result<Option<i64>> {
     Ok(rows.scalar().and_then(|id| id.parse().ok()))
 }
 
-/// Forgets what is noted of a namespace.
+/// Deletes the notes of a namespace.
 pub fn forget(connection: &mut Connection, namespace: &str) -> Result<()> {
     if has(connection, "decision")? {
         connection

@@ -1,9 +1,9 @@
-//! The table `lease`, on a source: how long and how far a queue may grow.
+//! The table `lease`, on a source: the time and the size up to which a queue may grow.
 
 use crate::guc;
 
-/// The statement that lets capture go on, in a row of its own: in the state row it
-/// would give every REPEATABLE READ writer a serialization failure.
+/// Returns the statement that lets capture continue. The lease has a row of its own: in the state row it would give
+/// every REPEATABLE READ writer a serialization failure.
 pub fn renew(split: i64) -> String {
     format!(
         "INSERT INTO shardmaster_agent.lease (split_id, open_until, max_bytes)
@@ -14,13 +14,13 @@ pub fn renew(split: i64) -> String {
     )
 }
 
-/// The same for as long as nobody renews it: the size alone bounds the queue of a reverse split that
-/// nobody has asked for.
+/// Returns the statement that makes the lease permanent: only the size bounds the queue of a reverse split that was
+/// not requested.
 pub fn hold(split: i64) -> String {
     format!("UPDATE shardmaster_agent.lease SET open_until = 'infinity' WHERE split_id = {split}")
 }
 
-/// How far the queue may grow has changed since, for one that nobody renews.
+/// Returns the statement that updates the permitted size of a queue with a permanent lease.
 pub fn limit(split: i64) -> String {
     format!(
         "UPDATE shardmaster_agent.lease SET max_bytes = {0} WHERE split_id = {split} AND max_bytes <> {0}",

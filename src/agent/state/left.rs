@@ -1,5 +1,5 @@
-//! The tables `left_<redirect>`, one for each redirect: which keys, buckets or ranges have
-//! left, where to, and by which split.
+//! The tables `left_<redirect>`, one for each redirect: which keys, buckets or ranges have left, their new shard, and
+//! the split that moved them.
 
 use super::redirect::{self, Redirect};
 use super::{LONGEST, MANY, require_few, scope};
@@ -25,19 +25,18 @@ pub struct MovedFacts<'a> {
 }
 
 impl MovedFacts<'_> {
-    /// In the order of the columns.
+    /// Returns the values in the order of the columns.
     fn list(&self) -> String {
         format!("{}, {}, {}, {}", literal(self.shard), self.version, self.split, literal(self.token))
     }
 }
 
-/// The type of the table's keys: numbers, texts or uuids, whatever the type is that the
-/// tables of the keyspace have them in.
+/// Returns the type of the table's keys: numbers, texts or uuids, whatever type the tables of the keyspace have.
 fn key_type(column: &Column) -> &'static str {
     column.family().map_or("pg_catalog.text", |family: TypeFamily| family.compared_as())
 }
 
-/// Keys are compared as those of the column are.
+/// Creates the table. Its keys are compared like those of the column.
 pub fn create(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<()> {
     let table = redirect.table();
     let entry = match redirect.entries {
@@ -61,35 +60,35 @@ pub fn exists(connection: &mut Connection, redirect: &Redirect) -> Result<bool> 
     Ok(rows.scalar().is_some())
 }
 
-/// No key leaves and none comes back until the transaction ends; writers only read. Who only
-/// writes look-ups has the lock of `schema::bootstrap` and needs none.
+/// Locks the table: no key leaves or returns before the transaction ends, while writers only read. A session that only
+/// writes look-ups has the lock of `schema::bootstrap` and does not need this one.
 pub fn lock(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     connection.run(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", redirect.table()))?;
     Ok(())
 }
 
-/// Entries, of one split or of all.
+/// Counts entries, of one split or of all.
 pub fn count(connection: &mut Connection, redirect: &Redirect, of: WhoseEntries<'_>) -> Result<i64> {
     let rows =
         connection.run(&format!("SELECT count(*) FROM {} WHERE {}", redirect.table(), of.condition()))?;
     Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
 }
 
-/// The routing version with which the keys of a split, or of one that was its reverse split, have left;
-/// None: they are not here.
+/// Returns the routing version with which the keys of a split, or of its reverse split, have left. Returns None if
+/// they are not here.
 pub fn version(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<Option<i64>> {
     let rows = connection
         .query(&format!("SELECT max(version) FROM {} WHERE token = $1", redirect.table()), &[Some(token)])?;
     Ok(rows.scalar().and_then(|version| version.parse().ok()))
 }
 
-/// The highest number of a split whose entries are here.
+/// Returns the highest number of a split whose entries are here.
 pub fn highest_split(connection: &mut Connection, redirect: &Redirect) -> Result<Option<i64>> {
     let rows = connection.run(&format!("SELECT max(split_id) FROM {}", redirect.table()))?;
     Ok(rows.scalar().and_then(|id| id.parse().ok()))
 }
 
-/// The splits whose entries are here, with their tokens. A token that is none is cut.
+/// Returns the splits whose entries are here, with their tokens. An overlong token is truncated.
 pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i64, String)>> {
     let rows = connection.run(&format!(
         "SELECT DISTINCT split_id, left(token, {LONGEST}) FROM {} ORDER BY 1, 2 LIMIT {MANY} + 1",
@@ -103,7 +102,8 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
     Ok(splits.collect())
 }
 
-/// The decisions by which the entries have left: the split, its token, the routing version, and where they are.
+/// Returns the decisions by which the entries have left: the split, its token, the routing version, and their new
+/// shard.
 pub fn decisions(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -122,7 +122,8 @@ pub fn decisions(
     Ok(decisions.collect())
 }
 
-/// What a database still refuses of what a split has taken away; None: nothing.
+/// Returns the entries that a split has moved away and that the database still refuses. Returns None if there are
+/// none.
 pub fn all_of(connection: &mut Connection, by: RedirectOwner<'_>) -> Result<Option<Scope>> {
     for redirect in redirect::all(connection)? {
         if count(connection, &redirect, WhoseEntries::Split(by))? > 0 {
@@ -132,7 +133,7 @@ pub fn all_of(connection: &mut Connection, by: RedirectOwner<'_>) -> Result<Opti
     Ok(None)
 }
 
-/// What a split has taken away, and to where.
+/// Returns the entries that a split has moved away, and their new shard.
 pub fn of_split(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -144,17 +145,17 @@ pub fn of_split(
     Ok((scope::entries(connection, &redirect.table(), redirect.entries, &own)?, shard))
 }
 
-/// All keys or buckets that have left.
+/// Returns all keys or buckets that have left.
 pub fn names(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<String>> {
     scope::names(connection, &redirect.table(), "true")
 }
 
-/// All ranges that have left, in their order.
+/// Returns all ranges that have left, in their order.
 pub fn ranges(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<Interval>> {
     scope::ranges(connection, &redirect.table(), "true")
 }
 
-/// A number of each key for which a condition holds, by an expression over `key`.
+/// Returns a number for each key for which a condition holds, by an expression over `key`.
 pub fn numbers(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -166,7 +167,7 @@ pub fn numbers(
     Ok(rows.rows.iter().flatten().flatten().map(|number| number.parse().unwrap_or(0)).collect())
 }
 
-/// Values of char(n) are compared without the blanks behind them.
+/// Returns keys as they are compared: values of char(n) without trailing blanks.
 pub(super) fn comparable(keys: &[String], key_type: Option<KeyType>) -> Vec<String> {
     match key_type {
         Some(KeyType::Char) => keys.iter().map(|key| key.trim_end_matches(' ').to_owned()).collect(),
@@ -183,7 +184,7 @@ pub(super) fn comparable(keys: &[String], key_type: Option<KeyType>) -> Vec<Stri
     }
 }
 
-/// Puts a scope in, in the place of what was known of it. In a transaction.
+/// Enters a scope, replacing what was known of it, in a transaction.
 pub fn enter(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -218,7 +219,7 @@ fn insert_named(redirect: &Redirect, names: &[String], key_type: &str, facts: &M
     )
 }
 
-/// The facts end with the time.
+/// Returns the statement that enters ranges. The facts are the last columns.
 fn insert_ranges(redirect: &Redirect, ranges: &[Interval], of: Ordered, facts: &str) -> String {
     let bound = |bound: &Option<String>| {
         bound
@@ -236,7 +237,7 @@ fn insert_ranges(redirect: &Redirect, ranges: &[Interval], of: Ordered, facts: &
     )
 }
 
-/// Whose entries are taken out.
+/// Whose entries are removed.
 #[derive(Clone, Copy)]
 pub enum WhoseEntries<'a> {
     Anybody,
@@ -254,7 +255,7 @@ impl WhoseEntries<'_> {
     }
 }
 
-/// Takes a scope out. In a transaction.
+/// Removes a scope, in a transaction.
 pub fn take_out(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -264,7 +265,7 @@ pub fn take_out(
 ) -> Result<()> {
     let (table, also) = (redirect.table(), of.condition());
     match scope {
-        // By the type that the table's own column has.
+        // The keys are cast to the type of the table's own column.
         Scope::Keys(keys) => {
             let list = array_literal(&comparable(keys, keys_are));
             connection.run(&format!(
@@ -281,7 +282,7 @@ pub fn take_out(
     Ok(())
 }
 
-/// The same of all that a split has entered.
+/// Removes all that a split has entered, in a transaction.
 pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, by: RedirectOwner<'_>) -> Result<()> {
     connection.run(&format!(
         "DELETE FROM {} WHERE {}",
@@ -291,7 +292,7 @@ pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, by: Redire
     Ok(())
 }
 
-/// Takes ranges out of the rows that a condition names; what of these lies outside stays.
+/// Cuts ranges out of the rows that a condition selects; the parts of these outside stay.
 fn cut_out(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -316,7 +317,7 @@ fn cut_out(
     Ok(())
 }
 
-/// Statements that lock the table and fail with 55006 unless it is empty.
+/// Returns statements that lock the table and fail with 55006 unless it is empty.
 pub fn require_empty(redirect: &Redirect) -> String {
     let table = redirect.table();
     format!(

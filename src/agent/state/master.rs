@@ -5,17 +5,17 @@ use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
 use crate::remote::{Connection, quote};
 
-/// Of the tables and functions in the agent's schema.
+/// The version of the tables and functions in the agent's schema.
 const VERSION: i32 = 1;
 
-/// Refuses a shard that belongs to another master, or whose agent another version of the
-/// extension has installed: what this one would write there may mean something else.
+/// Refuses a shard that belongs to another master, or whose agent another version of the extension has installed: what
+/// this master would write there may have another meaning.
 pub fn check(connection: &mut Connection, identity: &str) -> Result<()> {
     if !has(connection, "master")? {
         return Ok(());
     }
     let rows = match connection.run("SELECT identity, agent_version FROM shardmaster_agent.master") {
-        // The last split there has ended in between, and taken the schema along.
+        // The last split there has ended meanwhile, and has dropped the schema.
         Err(error) if is_gone(&error) => return Ok(()),
         rows => rows?,
     };
@@ -43,7 +43,7 @@ pub fn check(connection: &mut Connection, identity: &str) -> Result<()> {
     Ok(())
 }
 
-/// The first master that comes has the database.
+/// Claims the database for this master, unless another master was first.
 pub fn insert(connection: &mut Connection, identity: &str) -> Result<()> {
     connection.query(
         "INSERT INTO shardmaster_agent.master (identity, agent_version) VALUES ($1, $2) ON CONFLICT DO NOTHING",

@@ -1,5 +1,5 @@
-//! The tables that a shard has in `shardmaster_agent` while a split touches it, one file for
-//! each: what their rows say, and the only statements that read and write them.
+//! The tables that a shard has in `shardmaster_agent` while a split uses it, one file for each: the meaning of their
+//! rows, and the only statements that read and write them.
 
 pub mod changed;
 pub mod consumed;
@@ -20,13 +20,13 @@ pub mod tenure;
 
 use crate::remote::{Connection, RemoteError};
 
-/// Characters of a text that a shard has: names of shards, tokens and kinds of entries are shorter.
+/// The greatest number of characters of a text from a shard: names of shards, tokens and kinds of entries are shorter.
 pub(super) const LONGEST: usize = 200;
-/// Sides, or splits in one redirect, that are looked at in one call.
+/// The greatest number of sides, or of splits in one redirect, that are read in one call.
 pub(super) const MANY: usize = 20_000;
 
-/// What each of them takes is little, and they are many where somebody would like to have this
-/// server's memory.
+/// Refuses an implausible number of rows: each takes little memory, but a hostile shard could send so many that this
+/// server's memory is exhausted.
 fn require_few(connection: &Connection, count: usize) -> Result<(), RemoteError> {
     if count <= MANY {
         return Ok(());
@@ -35,19 +35,19 @@ fn require_few(connection: &Connection, count: usize) -> Result<(), RemoteError>
     Err(RemoteError::no_number(connection.shard(), "the number of splits", &text))
 }
 
-/// Whether the database has one of these tables. The schema goes with the last split and the
-/// last redirect, so whoever asks a table may find it gone a moment later: see `is_gone`.
+/// Whether the database has one of these tables. The schema is dropped with the last split and the last redirect, so a
+/// caller may find the table gone a moment later: see `is_gone`.
 pub fn has(connection: &mut Connection, table: &str) -> Result<bool, RemoteError> {
     let name = format!("shardmaster_agent.{table}");
     Ok(connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_some())
 }
 
-/// The agent's tables are not there (any more).
+/// Whether an error means that the agent's tables do not exist (any more).
 pub fn is_gone(error: &RemoteError) -> bool {
     error.is("42P01") || error.is("3F000")
 }
 
-/// The tables of one kind and split.
+/// Drops the tables of one kind and split.
 fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<(), RemoteError> {
     let rows = connection.query(
         "SELECT relname FROM pg_class

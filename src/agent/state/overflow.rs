@@ -1,12 +1,11 @@
-//! The table `overflow`, on a source: transactions whose changes the queue did not take. The
-//! trigger writes it.
+//! The table `overflow`, on a source: transactions whose changes the queue did not take. The trigger writes it.
 
-/// A query: how many of them a condition over their `xid` holds for.
+/// Returns a query: for how many of them a condition over their `xid` holds.
 pub fn count(split: i64, condition: &str) -> String {
     format!("SELECT count(*) FROM shardmaster_agent.overflow WHERE split_id = {split} AND {condition}")
 }
 
-/// A condition: whether there are any.
+/// Returns a condition: whether there are any.
 pub fn any(split: i64) -> String {
     format!("EXISTS (SELECT FROM shardmaster_agent.overflow WHERE split_id = {split})")
 }

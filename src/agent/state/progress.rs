@@ -1,5 +1,5 @@
-//! The table `progress`, on a target: what its rows stand for, stored as one jsonb document
-//! in the transaction that stores the rows.
+//! The table `progress`, on a target: what its rows stand for, stored as one jsonb document in the transaction that
+//! stores the rows.
 
 use super::has;
 use crate::agent::error::{Result, SplitError};
@@ -16,35 +16,34 @@ use serde::{Deserialize, Serialize};
 /// The snapshot S, the cursors and the counters.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct CopyProgress {
-    /// None: nothing has been applied yet, every queued change is new.
+    /// `None` if nothing has been applied yet, so that every queued change is new.
     pub snapshot: Option<String>,
     /// The server that the snapshot belongs to.
     pub server: String,
-    /// How many changes have been applied so far: the number of the last one.
+    /// The number of changes applied so far, which is the number of the last one.
     pub last_event_id: i64,
-    /// When the newest of them was made, by the source's clock, in microseconds since 1970.
-    /// None: there was none.
+    /// When the newest of them was made, by the source's clock, in microseconds since 1970. `None` if there was none.
     #[serde(default)]
     pub last_event_at: Option<i64>,
-    /// Steps committed; the source counts the ones whose queue is consumed.
+    /// The number of committed steps; the source counts those whose changes have left the queue.
     pub steps: i64,
-    /// The worker that has committed the last step, and the size of its last chunk that had
-    /// another behind it: where the next worker begins, the smaller the more have failed.
+    /// The worker that has committed the last step, and the size of its last chunk that had another one behind it. The
+    /// next worker begins with that size, or a smaller one if more workers have failed.
     #[serde(default)]
     pub worker: i64,
     #[serde(default)]
     pub chunk_blocks: Option<i64>,
-    /// The queue did not take everything: before the copy starts again, every
-    /// transaction that may have skipped it must have ended.
+    /// The queue did not take everything: before the copy starts again, every transaction that may have skipped it
+    /// must have ended.
     #[serde(default)]
     pub draining: bool,
-    /// Nothing that is here counts any more, and why: the copy is to start again. Kept from
-    /// before the step that does it, which announces itself on the source, and so takes away
-    /// what would show it once more.
+    /// The reason why nothing on the target is valid any more, so that the copy must start again. It is stored before
+    /// the step that does so: that step announces itself on the source, which removes what would show the reason once
+    /// more.
     #[serde(default)]
     pub again: Option<String>,
-    /// The target's system identifier: pg_upgrade gives another one, and our triggers other
-    /// oids. None: not noted yet.
+    /// The target's system identifier: pg_upgrade gives another one, and the split's triggers other oids. `None` if it
+    /// was not noted yet.
     #[serde(default)]
     pub target_system: Option<String>,
     pub tables: Vec<TableProgress>,
@@ -52,21 +51,21 @@ pub struct CopyProgress {
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct TableProgress {
-    /// Of the source, and of the target, as they were when the split was installed.
+    /// The structures of the source and of the target, as they were when the split was installed.
     pub structure: String,
     #[serde(default)]
     pub target_structure: String,
-    /// The same, column by column: by which a change is told that leaves copied rows right. None:
-    /// stored by a version that did not.
+    /// The columns of both sides at that time, which show that a change does not invalidate copied rows. `None` if a
+    /// version stored the progress that did not keep them.
     #[serde(default)]
     pub columns: Option<Vec<KnownColumn>>,
     #[serde(default)]
     pub target_columns: Option<Vec<KnownColumn>>,
-    /// What ALTER TABLE has last done to the target's columns. With another file, too, it may have
-    /// computed values anew.
+    /// What ALTER TABLE has last done to the target's columns. If the file differs, too, values may have been
+    /// recomputed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_altered: Option<String>,
-    /// What the source's table had become when that was done on the target, too.
+    /// The structure of the source's table when its change was applied to the target.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub replayed: String,
     pub rows_copied: i64,
@@ -74,18 +73,18 @@ pub struct TableProgress {
     pub bytes: i64,
     pub chunks: i64,
     pub leaves: Vec<LeafProgress>,
-    /// Of the target, those that have been looked through; None: nobody has looked.
+    /// The target's tables that were checked for rows. `None` if none was checked.
     #[serde(default)]
     pub target_leaves: Option<Vec<TargetLeaf>>,
 }
 
-/// A table of the target that rows go into.
+/// A table of the target that rows are copied into.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct TargetLeaf {
     pub oid: String,
-    /// Our triggers on it: name, oid, xmin and whether they are enabled.
+    /// The split's triggers on it: name, oid, xmin and whether they are enabled.
     pub triggers: String,
-    /// Of the last step. None: nobody has looked.
+    /// The file after the last step. `None` if it was not read.
     #[serde(default)]
     pub filenode: Option<String>,
 }
@@ -96,22 +95,22 @@ pub struct LeafProgress {
     pub filenode: String,
     pub triggers: String,
     pub cursor: Cursor,
-    /// Blocks that the leaf had when it was last looked at.
+    /// The number of blocks that the leaf had when it was last read.
     pub blocks: i64,
 }
 
-/// Up to where a leaf has been copied.
+/// The position up to which a leaf has been copied.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Cursor {
     /// Rows in blocks below this one.
     Block(i64),
-    /// All of it.
+    /// All of the leaf is copied.
     End,
 }
 
 impl LeafProgress {
-    /// All of it is copied.
+    /// Returns the progress of a leaf that is copied to its end.
     pub fn copied(leaf: &Leaf) -> LeafProgress {
         LeafProgress {
             oid: leaf.oid.clone(),
@@ -128,7 +127,7 @@ impl TableProgress {
         self.leaves.iter().all(|leaf| leaf.cursor == Cursor::End)
     }
 
-    /// From now on its rows count as copied by the columns that its two sides have.
+    /// Makes its rows count as copied from now on by the columns that its two sides have.
     pub fn adopt(&mut self, source: &TableShape, target: &TableShape) {
         self.structure = source.structure();
         self.target_structure = target.structure();
@@ -136,12 +135,12 @@ impl TableProgress {
         self.target_columns = Some(known_column::of(target));
     }
 
-    /// No file has such a name: the next step deletes what is there and begins anew.
+    /// Clears the file names. No file has such a name, so the next step deletes what is there and begins anew.
     pub fn forget_copies(&mut self) {
         self.leaves.iter_mut().for_each(|leaf| leaf.filenode.clear());
     }
 
-    /// Blocks copied and blocks in all.
+    /// Returns the number of copied blocks and of all blocks.
     pub fn blocks(&self) -> (i64, i64) {
         self.leaves.iter().fold((0, 0), |(done, all), leaf| match leaf.cursor {
             Cursor::Block(next) => (done + next.min(leaf.blocks), all + leaf.blocks),
@@ -151,14 +150,13 @@ impl TableProgress {
 }
 
 impl CopyProgress {
-    /// Workers before this one that have ended without having brought over anything.
+    /// Returns how many workers before this one have ended without having copied anything.
     pub fn failed_since(&self, worker: i64) -> i64 {
         worker.saturating_sub(self.worker).saturating_sub(1)
     }
 
-    /// Blocks of the first chunk of a worker. Every worker since the last step has ended
-    /// before it committed one: under constant interruptions the next chunk is a quarter
-    /// of the one before, down to one block.
+    /// Returns the size in blocks of the first chunk of a worker. Every worker since the last step has ended before it
+    /// committed one: under constant interruptions the next chunk is a quarter of the one before, down to one block.
     pub fn first_chunk(&self, worker: i64) -> i64 {
         const USUAL: i64 = 1024;
         let failed = self.failed_since(worker).clamp(0, 31);
@@ -174,8 +172,8 @@ impl CopyProgress {
         number::sum(self.tables.iter().map(|t| t.rows_copied))
     }
 
-    /// What a target has stored of a split of so many tables. It counts on what is in there:
-    /// numbers that no split comes to are an error.
+    /// Reads what a target has stored for a split of this many tables. The caller relies on the values, so numbers
+    /// that no split reaches are an error.
     pub fn read(json: &str, tables: usize) -> std::result::Result<CopyProgress, String> {
         let progress: CopyProgress = serde_json::from_str(json).map_err(|error| error.to_string())?;
         if progress.tables.len() != tables {
@@ -187,7 +185,7 @@ impl CopyProgress {
         }
     }
 
-    /// A number that nothing honest comes to.
+    /// Returns a number that an honest target cannot have.
     fn impossible(&self) -> Option<(&'static str, i64)> {
         let own = [
             ("last_event_id", Some(self.last_event_id), MOST),
@@ -210,7 +208,7 @@ impl CopyProgress {
                 Cursor::Block(next) => Some(next),
                 Cursor::End => None,
             };
-            // A chunk may end behind the last block that there can be.
+            // A chunk may end behind the last possible block.
             [("cursor", cursor, 2 * MOST_BLOCKS), ("blocks", Some(leaf.blocks), MOST_BLOCKS)]
         };
         let leaves = self.tables.iter().flat_map(|table| &table.leaves);
@@ -222,13 +220,13 @@ impl CopyProgress {
     }
 }
 
-/// The stored form.
+/// Returns the stored form.
 pub fn to_json(progress: &CopyProgress) -> String {
-    // Serialising plain data to a String has no way to fail.
+    // Serialising plain data to a String cannot fail.
     serde_json::to_string(progress).unwrap_or_default()
 }
 
-/// The progress that is stored on a target; None: there is none, or none that can be read.
+/// Returns the progress that is stored on a target. Returns None if there is none, or if it cannot be read.
 pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<CopyProgress>> {
     if !has(target, "progress")? {
         return Ok(None);
@@ -238,18 +236,18 @@ pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<CopyProgres
     Ok(rows.scalar().and_then(|state| CopyProgress::read(state, plan.tables.len()).ok()))
 }
 
-/// The same, kept from changing until the transaction ends.
+/// Returns the progress and locks it until the transaction ends.
 pub fn read_locked(target: &mut Connection, plan: &Plan) -> Result<CopyProgress> {
     let rows = target.run(&locked(plan.id))?;
     read_from(target, plan, &rows)
 }
 
-/// The query for it.
+/// Returns the query for that.
 pub fn locked(split: i64) -> String {
     format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE")
 }
 
-/// Its answer.
+/// Reads the answer to that query.
 pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<CopyProgress> {
     let split = plan.id;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
@@ -262,13 +260,13 @@ pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<CopyPr
     })
 }
 
-/// Stored in the transaction that is open.
+/// Stores the progress in the open transaction.
 pub fn store(target: &mut Connection, split: i64, progress: &CopyProgress) -> Result<()> {
     target.run(&storing(split, progress))?;
     Ok(())
 }
 
-/// The statement that does it, for a message with others.
+/// Returns the statement for that, to be sent with others.
 pub fn storing(split: i64, progress: &CopyProgress) -> String {
     format!(
         "UPDATE shardmaster_agent.progress SET state = {}, updated_at = clock_timestamp() WHERE split_id = {split}",
@@ -276,7 +274,7 @@ pub fn storing(split: i64, progress: &CopyProgress) -> String {
     )
 }
 
-/// The same, as long as no step was committed.
+/// Stores the progress unless a step was committed.
 pub fn store_first(target: &mut Connection, split: i64, progress: &CopyProgress) -> Result<()> {
     target.query(
         "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1 AND state->>'snapshot' IS NULL",
@@ -301,7 +299,7 @@ pub fn delete(split: i64) -> String {
 mod tests {
     use super::*;
 
-    /// Each number by itself, too large and below zero.
+    /// Each number is tested alone, too large and below zero.
     #[test]
     fn numbers_that_no_split_comes_to_are_not_taken() {
         let leaf = LeafProgress {

@@ -1,5 +1,5 @@
-//! The tables `queue_<split>_<table>`, on a source: keys of changed rows. Beside them what every
-//! writer of the split looks at: the barrier, and whether the queues are open.
+//! The tables `queue_<split>_<table>`, on a source: keys of changed rows. Beside them are the objects that every
+//! writer of the split reads: the barrier, and whether the queues are open.
 
 use super::drop_tables;
 use crate::agent::error::Result;
@@ -21,15 +21,14 @@ pub fn qualified(split: i64, ordinal: i32) -> String {
     format!("shardmaster_agent.{}", table(split, ordinal))
 }
 
-/// A sequence that nobody draws from: its value says at once to all sessions whether the
-/// queues of a split take entries (1) or not (2), whatever becomes of the transaction that
-/// has set it.
+/// Returns the name of a sequence that is never drawn from: its value shows all sessions at once whether the queues of
+/// a split take entries (1) or not (2), whether or not the transaction that has set it commits.
 pub fn sequence(split: i64) -> String {
     format!("queue_{split}_seq")
 }
 
-/// The table that stands between writers and the cutover: each capturing transaction holds
-/// it shared, the fence alone.
+/// Returns the table that separates writers from the cutover: each capturing transaction holds a shared lock on it,
+/// the fence an exclusive one.
 pub fn barrier(split: i64) -> String {
     format!("shardmaster_agent.{}", barrier_name(split))
 }
@@ -38,19 +37,19 @@ pub fn barrier_name(split: i64) -> String {
     format!("barrier_{split}")
 }
 
-/// The columns of a queue that hold the key.
+/// Returns the columns of a queue that hold the key.
 pub fn keys(table: &TableShape) -> Vec<String> {
     (1..=table.key().len()).map(|n| format!("k{n}")).collect()
 }
 
-/// The key's columns as an agent's table has them.
+/// Returns the key's columns as an agent's table has them.
 pub fn key_definitions(table: &TableShape) -> String {
     let definitions: Vec<String> = keys(table)
         .iter()
         .zip(table.key())
         .map(|(name, key)| {
             let column = table.column(key);
-            // Without domains: one that is NOT NULL would refuse the entry of a TRUNCATE.
+            // Domains are left out: one that is NOT NULL would refuse the entry of a TRUNCATE.
             let type_name = column.map_or("text", |c| c.stored.as_str());
             let collation = column.and_then(|c| c.collation.as_deref());
             let collate = collation.map(|c| format!(" COLLATE {c}")).unwrap_or_default();
@@ -60,13 +59,13 @@ pub fn key_definitions(table: &TableShape) -> String {
     definitions.join(",\n    ")
 }
 
-/// A queue under any name; can be repeated, where nobody writes to it yet.
+/// Returns the definition of a queue with any name; it can be run again before the queue has writers.
 pub fn definition(name: &str, shape: &TableShape) -> String {
     fill(QUEUE, &[("queue", word(name)), ("key_definitions", sql(key_definitions(shape)))])
 }
 
-/// The queues of captured tables, by their ordinals. One that is there is not touched: its index would be
-/// looked for under a lock that its writers, who hold other queues already, would deadlock with.
+/// Creates the queues of captured tables, by their ordinals. An existing queue is not touched: checking its index
+/// would take a lock that could deadlock with its writers, who hold other queues already.
 pub fn create<'a>(
     connection: &mut Connection,
     split: i64,
@@ -83,7 +82,7 @@ pub fn create<'a>(
     Ok(connection.run_all(missing.map(|(ordinal, shape)| definition(&table(split, ordinal), shape)))?)
 }
 
-/// Bytes of all queues of a split: which of them an entry that looks belongs to, chance says.
+/// Returns SQL for the bytes of all queues of a split: a check can be made at an entry of any of them.
 pub fn sizes(plan: &Plan) -> String {
     let sizes: Vec<String> = plan
         .tables
@@ -96,7 +95,7 @@ pub fn sizes(plan: &Plan) -> String {
     sizes.join(" OPERATOR(pg_catalog.+) ")
 }
 
-/// The bytes of all queues of a split; None: they take no more entries, and lack some.
+/// Returns the bytes of all queues of a split. Returns None if they take no more entries, so that some are missing.
 pub fn bytes(connection: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     let is_full = format!(
         "coalesce(pg_catalog.pg_sequence_last_value('shardmaster_agent.{}'::pg_catalog.regclass), 1) > 1",
@@ -110,7 +109,7 @@ pub fn bytes(connection: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     Ok((cells.first() != Some(&Some("t"))).then_some(bytes))
 }
 
-/// What every writer of a split looks at: the barrier, and whether the queues are open.
+/// Creates what every writer of a split reads: the barrier, and whether the queues are open.
 pub fn create_barrier(connection: &mut Connection, split: i64) -> Result<()> {
     let sequence = sequence(split);
     connection.run(&format!(
@@ -121,59 +120,60 @@ pub fn create_barrier(connection: &mut Connection, split: i64) -> Result<()> {
     Ok(())
 }
 
-/// Lets the queue take entries again.
+/// Returns the statement that lets the queues take entries again.
 pub fn reopen(split: i64) -> String {
     format!("SELECT setval('shardmaster_agent.{}', 1)", sequence(split))
 }
 
-/// The condition on entries that a snapshot has not seen; None: nothing has been applied.
+/// Returns the condition on entries that a snapshot has not seen. `None` means that nothing has been applied.
 pub fn is_new(snapshot: Option<&str>) -> String {
     snapshot.map_or_else(|| "true".to_owned(), |snapshot| is_new_since(&literal(snapshot)))
 }
 
-/// The same of a snapshot that is a literal, or a parameter.
+/// Returns that condition for a snapshot that is a literal, or a parameter.
 pub fn is_new_since(snapshot: &str) -> String {
     format!(
         "xid >= pg_snapshot_xmin({snapshot}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {snapshot}::pg_snapshot)"
     )
 }
 
-/// A query: a number for the queue, how many of its entries a condition holds for, when the
-/// newest of them was made, in microseconds since 1970, and whether one is a TRUNCATE.
+/// Returns a query: the given number of the queue, for how many of its entries a condition holds, when the newest of
+/// them was made, in microseconds since 1970, and whether one is a TRUNCATE.
 pub fn window(queue: &str, number: i32, condition: &str) -> String {
     format!(
         "SELECT {number}, count(*), (extract(epoch FROM max(at)) * 1000000)::bigint, coalesce(bool_or(op = 'T'), false)::int FROM {queue} WHERE {condition}"
     )
 }
 
-/// A query: how many entries a condition holds for.
+/// Returns a query: for how many entries a condition holds.
 pub fn count(queue: &str, condition: &str) -> String {
     format!("SELECT count(*) FROM {queue} WHERE {condition}")
 }
 
-/// An expression: the bytes of a queue.
+/// Returns an expression: the bytes of a queue.
 pub fn size(queue: &str) -> String {
     format!("pg_relation_size('{queue}'::regclass)")
 }
 
-/// The statement that has the server look what a queue holds, unless somebody else is just at it.
+/// Returns the statement that updates the statistics of a queue, unless another session is doing so.
 pub fn analyze(queue: &str) -> String {
     format!("ANALYZE (SKIP_LOCKED) {queue}")
 }
 
-/// The statement that takes out what a snapshot has seen: never by sequence number, and never
-/// by TRUNCATE, which would take entries that it has not seen.
+/// Returns the statement that removes what a snapshot has seen: never by sequence number, and never by TRUNCATE, which
+/// would remove entries that it has not seen.
 pub fn consume(queue: &str, snapshot: &str) -> String {
     format!("DELETE FROM {queue} WHERE pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot))
 }
 
-/// The statement that takes out everything.
+/// Returns the statement that removes everything.
 pub fn clear(queue: &str) -> String {
     format!("DELETE FROM {queue}")
 }
 
-/// Statements for a fresh session, of which the last gives a row: how many changes the target does not have yet, the age of
-/// the oldest in seconds, the bytes of the queues, whether they take no more entries, and the bytes that they may have.
+/// Returns statements for a fresh session, of which the last gives a row: how many changes the target does not have
+/// yet, the age of the oldest in seconds, the bytes of the queues, whether they take no more entries, and the bytes
+/// that they may have.
 pub fn behind(split: i64, ordinals: &[i32], most_rows: i64, within: Duration) -> String {
     let queues: Vec<String> = ordinals.iter().map(|ordinal| qualified(split, *ordinal)).collect();
     fill(
@@ -188,8 +188,7 @@ pub fn behind(split: i64, ordinals: &[i32], most_rows: i64, within: Duration) ->
     )
 }
 
-/// Drops the queues of a split with what stands beside them, once no trigger is left that
-/// would write to them.
+/// Drops the queues of a split with the objects beside them, once no trigger is left that would write to them.
 pub fn drop(connection: &mut Connection, split: i64) -> Result<()> {
     drop_tables(connection, &format!("queue_{split}_"))?;
     connection.run(&format!(

@@ -1,5 +1,5 @@
-//! The table `redirect`: the redirects of a database, one for each namespace and keyspace that
-//! something has left, and what their objects are called.
+//! The table `redirect`: the redirects of a database, one for each namespace and keyspace that something has left, and
+//! the names of their objects.
 
 use super::{LONGEST, has};
 use crate::agent::error::Result;
@@ -27,28 +27,28 @@ impl Redirect {
         })
     }
 
-    /// The table of what has left.
+    /// Returns the table of the entries that have left.
     pub fn table(&self) -> String {
         format!("shardmaster_agent.left_{}", self.id)
     }
 
-    /// The look-up function, one for each type of column.
+    /// Returns the name of the look-up function, of which there is one for each type of column.
     pub fn function(&self) -> String {
         format!("redirected_{}", self.id)
     }
 
-    /// What is asked before it, one for each type as well.
+    /// Returns the name of the filter function, which is called before the look-up. There is one for each type, too.
     pub fn filter_function(&self) -> String {
         format!("may_have_left_{}", self.id)
     }
 
-    /// Fires before the triggers of foreign keys, as those of splits do.
+    /// The prefix makes the triggers fire before those of foreign keys, like those of splits.
     pub fn trigger_prefix(&self) -> String {
         format!("00_shardmaster_redirect_{}_", self.id)
     }
 }
 
-/// The redirects of the database.
+/// Returns the redirects of the database.
 pub fn all(connection: &mut Connection) -> Result<Vec<Redirect>> {
     if !has(connection, "redirect")? {
         return Ok(Vec::new());
@@ -56,17 +56,17 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Redirect>> {
     Ok(read(&connection.run(ALL)?))
 }
 
-/// The query for them, where there is such a table.
+/// The query for them, for a database that has the table.
 pub const ALL: &str = "SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect
     WHERE greatest(octet_length(namespace), octet_length(keyspace), octet_length(entries)) < 200 ORDER BY id";
 
-/// Its answer.
+/// Reads the answer to that query.
 pub fn read(rows: &Rows) -> Vec<Redirect> {
     let short = |row: &&Vec<Option<String>>| row.iter().flatten().all(|text| text.len() < LONGEST);
     rows.rows.iter().filter(short).filter_map(|row| Redirect::from_row(row)).collect()
 }
 
-/// The one of a namespace and keyspace, whatever the shard is called.
+/// Returns the redirect of a namespace and keyspace, whatever the shard's name is.
 pub fn find(
     connection: &mut Connection,
     namespace: &str,
@@ -76,13 +76,13 @@ pub fn find(
     Ok(choose(all(connection)?, namespace, keyspace, entries))
 }
 
-/// The same among these.
+/// Chooses the redirect of a namespace and keyspace among these.
 pub fn choose(all: Vec<Redirect>, namespace: &str, keyspace: &str, entries: Strategy) -> Option<Redirect> {
     let is_it = |r: &Redirect| r.namespace == namespace && r.keyspace == keyspace && r.entries == entries;
     all.into_iter().find(is_it)
 }
 
-/// One that is there stays as it is.
+/// Inserts a redirect. An existing one stays as it is.
 pub fn insert(connection: &mut Connection, namespace: &str, keyspace: &str, entries: Strategy) -> Result<()> {
     connection.query(
         "INSERT INTO shardmaster_agent.redirect (namespace, keyspace, entries) VALUES ($1, $2, $3)
@@ -92,7 +92,7 @@ pub fn insert(connection: &mut Connection, namespace: &str, keyspace: &str, entr
     Ok(())
 }
 
-/// Counts a redirect's version up: look-ups written for an earlier one know that they are old.
+/// Increments a redirect's version, so that look-ups written for an earlier one know that they are old.
 pub fn next_version(connection: &mut Connection, redirect: &Redirect) -> Result<i64> {
     let version = connection.run(&format!(
         "UPDATE shardmaster_agent.redirect SET version = version + 1 WHERE id = {} RETURNING version",

@@ -1,5 +1,5 @@
-//! The tables `reference_origin` and `reference_copy`: what the origin of reference tables and each of their copies
-//! know of how far they are.
+//! The tables `reference_origin` and `reference_copy`: the progress that the origin of reference tables and each of
+//! their copies have stored.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reference::sequence;
@@ -14,23 +14,23 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceProgress {
     pub steps: i64,
-    /// None: nothing has come yet.
+    /// `None` if nothing has been copied yet.
     pub snapshot: Option<String>,
     /// System identifier and timeline of its origin.
     pub server: Option<String>,
-    /// What each table was like there, by its number.
+    /// The structure of each table on the origin, by the table's number.
     pub tables: BTreeMap<String, String>,
 }
 
-/// Whether a worker that takes a set over follows it, so that a shard that is new to it knows it from now on, or ends what
-/// is known there.
+/// Whether a worker takes a set over to follow it, so that a shard that is new to it records it from now on, or to end
+/// what the shard records of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     ToFollow,
     ToEnd,
 }
 
-/// What another set has left by the same number, or another master, is not taken over: what is installed has its name.
+/// Refuses what another set of the same number, or another master, has left: what is installed has that set's name.
 fn require_own(connection: &mut Connection, set: &ReferenceSet) -> Result<()> {
     let others = connection.run(&format!(
         "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin WHERE set_id = {id} AND token <> {token})
@@ -52,8 +52,9 @@ fn require_own(connection: &mut Connection, set: &ReferenceSet) -> Result<()> {
 pub const SERVER: &str = "(SELECT system_identifier::text FROM pg_control_system())
                     || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
 
-/// Takes the origin over, in the transaction that has bootstrapped; whether it knows the set now. Where it has come from another server, restored from
-/// a dump, what it says in numbers of transactions was that one's: its queues begin anew.
+/// Takes the origin over, in the transaction that has bootstrapped, and returns whether it knows the set now. If it
+/// was restored on another server from a dump, its transaction ids are those of the earlier server, so its queues
+/// begin anew.
 pub fn take_origin(
     connection: &mut Connection,
     set: &ReferenceSet,
@@ -86,7 +87,8 @@ pub fn take_origin(
     Ok(true)
 }
 
-/// The same of a copy. Whoever was about to commit there has done so, or will not.
+/// Takes a copy over, in the transaction that has bootstrapped, and returns whether it knows the set now. A session
+/// that was about to commit there has done so, or will not.
 pub fn take_copy(
     connection: &mut Connection,
     set: &ReferenceSet,
@@ -126,7 +128,7 @@ fn raise(connection: &mut Connection, table: &str, condition: &str, generation: 
     Err(SplitError::Behind { shard: connection.shard().to_owned(), generation })
 }
 
-/// The statement by which a step begins on a copy: to its end nobody else makes one there.
+/// Returns the statement by which a step begins on a copy: until its end no other session makes a step there.
 pub fn locked(set: &ReferenceSet, shard: &str, generation: i64) -> String {
     format!(
         "SELECT steps, snapshot::text, server, tables::text FROM shardmaster_agent.reference_copy
@@ -136,7 +138,7 @@ pub fn locked(set: &ReferenceSet, shard: &str, generation: i64) -> String {
     )
 }
 
-/// Its answer; an error where a newer worker has taken over.
+/// Reads the answer to that statement. It is an error if a newer worker has taken over.
 pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<ReferenceProgress> {
     let Some([Some(steps), snapshot, server, Some(tables)]) = rows.first().map(Vec::as_slice) else {
         return Err(SplitError::Superseded);
@@ -154,8 +156,8 @@ pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<Ref
     })
 }
 
-/// Whether the server takes a text for a snapshot: the origin is asked by what a copy says, and what it would refuse holds
-/// all other copies up.
+/// Whether the server accepts a text as a snapshot: the origin is queried with what a copy has stored, and a text that
+/// it refuses would block all other copies.
 fn is_snapshot(text: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0);
     let parts: Vec<&str> = text.split(':').collect();
@@ -170,7 +172,7 @@ fn is_snapshot(text: &str) -> bool {
         && running.is_sorted()
 }
 
-/// The statement that remembers a step, beside its rows.
+/// Returns the statement that stores a step, beside its rows.
 pub fn store(set: &ReferenceSet, shard: &str, progress: &ReferenceProgress) -> String {
     let text = |value: &Option<String>| value.as_deref().map_or("NULL".to_owned(), literal);
     let tables = serde_json::to_string(&progress.tables).unwrap_or_default();
@@ -186,7 +188,7 @@ pub fn store(set: &ReferenceSet, shard: &str, progress: &ReferenceProgress) -> S
     )
 }
 
-/// A step is about to be committed on a copy. To commit this makes all durable that the step has seen.
+/// Announces a step that is about to be committed on a copy. This commit makes all durable that the step has seen.
 pub fn announce(
     connection: &mut Connection,
     set: &ReferenceSet,
@@ -199,7 +201,7 @@ pub fn announce(
     act(connection, set, generation, &change)
 }
 
-/// Writers are told how large a queue may be.
+/// Stores the permitted size of a queue, which writers read.
 pub fn limit(connection: &mut Connection, set: &ReferenceSet, generation: i64) -> Result<()> {
     act(connection, set, generation, &format!("max_bytes = {}", guc::queue_max_bytes()))
 }
@@ -212,7 +214,7 @@ fn act(connection: &mut Connection, set: &ReferenceSet, generation: i64, change:
     if done.affected == 1 { Ok(()) } else { Err(SplitError::Superseded) }
 }
 
-/// An expression: all that snapshot `b` has seen, `a` has seen.
+/// Returns an expression: snapshot `a` has seen all that snapshot `b` has seen.
 pub fn covers(a: &str, b: &str) -> String {
     format!(
         "(pg_snapshot_xmax({a}) >= pg_snapshot_xmax({b})
@@ -220,7 +222,7 @@ pub fn covers(a: &str, b: &str) -> String {
     )
 }
 
-/// Takes out of the queues what all of these snapshots have seen.
+/// Removes from the queues what all of these snapshots have seen.
 pub fn consume(
     connection: &mut Connection,
     set: &ReferenceSet,
@@ -258,16 +260,17 @@ pub fn consume(
     Ok(())
 }
 
-/// The queues take entries again, empty; what is in none of them is older than the number that is remembered here.
+/// Empties the queues and lets them take entries again. Changes that no queue has are older than the transaction id
+/// that is stored here.
 pub fn reopen(
     connection: &mut Connection,
     set: &ReferenceSet,
     generation: i64,
     queues: &[String],
 ) -> Result<()> {
-    // Before anything is open again: who dies here does this once more.
+    // This is done before the queues are open again, so that a worker that fails here repeats it.
     act(connection, set, generation, "is_full = true")?;
-    // Entries that are lost here are of transactions that are older, too.
+    // Entries that are lost here belong to older transactions, too.
     if !queues.is_empty() {
         let truncate = format!("TRUNCATE {}", queues.join(", "));
         connection.run(&format!("BEGIN; SET LOCAL lock_timeout = '100ms'; {truncate}; COMMIT"))?;

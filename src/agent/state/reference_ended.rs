@@ -1,16 +1,16 @@
-//! The table `reference_ended`: reference tables that were taken out of their keyspace, by their tokens. A row comes before
-//! the table's first trigger goes, and stays until `shard_drop`: a master that was restored to a time before is told by it
-//! that the rows are everybody's to write since.
+//! The table `reference_ended`: reference tables that were taken out of their keyspace, by their tokens. A row is
+//! inserted before the table's first trigger is dropped, and stays until `shard_drop`: it shows a master that was
+//! restored to an earlier time that every client may have written the rows since.
 
 use super::has;
 use crate::agent::error::Result;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
 
-/// Rows of a namespace that are kept, the newest ones.
+/// The greatest number of rows of a namespace that are kept, the newest ones.
 const KEPT: usize = 1_000;
 
-/// The statements that note tables, in the transaction that has bootstrapped.
+/// Returns the statements that note tables, in the transaction that has bootstrapped.
 pub fn note(namespace: &str, tokens: &[String]) -> String {
     let (namespace, tokens) = (literal(namespace), array_literal(tokens));
     format!(
@@ -23,7 +23,7 @@ pub fn note(namespace: &str, tokens: &[String]) -> String {
     )
 }
 
-/// The first of these that was taken out, by its position.
+/// Returns the position of the first of these tables that was taken out.
 pub fn first_of(connection: &mut Connection, tokens: &[String]) -> Result<Option<usize>> {
     if tokens.is_empty() || !has(connection, "reference_ended")? {
         return Ok(None);
@@ -37,7 +37,7 @@ pub fn first_of(connection: &mut Connection, tokens: &[String]) -> Result<Option
     Ok(position.and_then(|at| at.checked_sub(1)))
 }
 
-/// Forgets what is noted of a namespace.
+/// Deletes the notes of a namespace.
 pub fn forget(connection: &mut Connection, namespace: &str) -> Result<()> {
     if has(connection, "reference_ended")? {
         connection.query(

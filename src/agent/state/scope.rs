@@ -1,5 +1,5 @@
-//! The tables `scope_<split>_s` and `scope_<split>_t`, one for each side: what the split moves,
-//! as its triggers look it up.
+//! The tables `scope_<split>_s` and `scope_<split>_t`, one for each side: the scope of the split, as its triggers look
+//! it up.
 
 use crate::agent::error::Result;
 use crate::agent::scope::range_rows;
@@ -28,21 +28,21 @@ pub fn drop(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     Ok(())
 }
 
-/// The columns of a range's bounds.
+/// Returns the columns of a range's bounds.
 pub fn range_columns(of: Ordered) -> String {
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
     format!("lower {0}{collate}, upper {0}{collate}", of.name())
 }
 
-/// The keys or buckets in one of the agent's tables, those that a condition names.
+/// Returns the keys or buckets in one of the agent's tables that a condition selects.
 pub fn names(connection: &mut Connection, table: &str, condition: &str) -> Result<Vec<String>> {
     let rows = connection.run(&format!("SELECT key::text FROM {table} WHERE {condition}"))?;
     Ok(rows.rows.into_iter().flatten().flatten().collect())
 }
 
-/// The same of ranges, in their order.
+/// Returns the ranges in one of the agent's tables that a condition selects, in their order.
 pub fn ranges(connection: &mut Connection, table: &str, condition: &str) -> Result<Vec<Interval>> {
-    // By the table's own column, not by the text of that name.
+    // The order is by the table's own column, not by its text in the output.
     let rows = connection.run(&format!(
         "SELECT lower::text, upper::text FROM {table} l WHERE {condition} ORDER BY l.lower NULLS FIRST"
     ))?;
@@ -52,7 +52,7 @@ pub fn ranges(connection: &mut Connection, table: &str, condition: &str) -> Resu
     Ok(rows.rows.into_iter().filter_map(interval).collect())
 }
 
-/// The scope that such rows make.
+/// Returns the scope that such rows make.
 pub fn entries(
     connection: &mut Connection,
     table: &str,
@@ -65,17 +65,17 @@ pub fn entries(
     })
 }
 
-/// What the source of a split has as its scope.
+/// Returns the scope of the source of a split.
 pub fn read(connection: &mut Connection, split: i64, of: Strategy) -> Result<Scope> {
     of_side(connection, split, Side::Source, of)
 }
 
-/// The same of either side.
+/// Returns the scope of either side.
 pub fn of_side(connection: &mut Connection, split: i64, side: Side, of: Strategy) -> Result<Scope> {
     entries(connection, &qualified(split, side), of, "true")
 }
 
-/// Takes what another split brings back out of the scope of a source. In a transaction.
+/// Removes what another split brings back from the scope of a source, in a transaction.
 pub fn release(connection: &mut Connection, split: i64, back: &Scope, names: &[String]) -> Result<()> {
     let table = qualified(split, Side::Source);
     match back.entries() {
@@ -90,8 +90,8 @@ pub fn release(connection: &mut Connection, split: i64, back: &Scope, names: &[S
     }
 }
 
-/// A range that comes back in part is left with the rest. Two splits may each bring back
-/// a part of it: the second one waits, and finds what the first has left.
+/// Removes ranges; of a range that is brought back in part, the rest stays. Two splits may each bring back a part of
+/// it: the second one waits, and finds what the first has left.
 fn release_ranges(connection: &mut Connection, table: &str, of: Ordered, back: &[Interval]) -> Result<()> {
     connection.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"))?;
     let rows = connection.run(&format!("SELECT key FROM {table}"))?;

@@ -1,5 +1,5 @@
-//! The table `side`: the state of each side of a split, which clients' triggers read. It is
-//! changed by the rows of `CHANGES` alone, each committed synchronously.
+//! The table `side`: the state of each side of a split, which clients' triggers read. Only the changes defined here
+//! are made, each committed synchronously.
 
 use super::decision::{self, Decided};
 use super::{LONGEST, MANY, has, is_gone, require_few};
@@ -13,20 +13,20 @@ use crate::remote::Connection;
 use crate::remote::quote::{self, literal};
 use crate::remote::result::Rows;
 
-/// What a side does with its clients' writes of the moving keys.
+/// How a side treats its clients' writes of the moving keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SideState {
-    /// A source takes them and queues their keys.
+    /// A source admits them and queues their keys.
     Capture,
     /// A source refuses them for the moment of a cutover.
     Fenced,
     /// A source refuses them, and names the target.
     Moved,
-    /// A target refuses them, since it has not all of the rows.
+    /// A target refuses them, since it does not have all of the rows.
     Closed,
-    /// A target takes them.
+    /// A target admits them.
     Open,
-    /// A target takes them, and nothing of the split is left there but this row.
+    /// A target admits them, and nothing of the split is left there but this row.
     Left,
 }
 
@@ -55,7 +55,7 @@ impl SideState {
         SideState::ALL.into_iter().find(|state| state.as_str() == text)
     }
 
-    /// How a side begins.
+    /// Returns the state that a side begins with.
     pub fn first(side: Side) -> SideState {
         match side {
             Side::Source => SideState::Capture,
@@ -64,12 +64,12 @@ impl SideState {
     }
 }
 
-/// What becomes of a side's routing version when it changes.
+/// What happens to a side's routing version when it changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version<'a> {
     None,
     Kept,
-    /// Of the decision.
+    /// It becomes that of the decision.
     Is(Decided<'a>),
 }
 
@@ -81,29 +81,29 @@ pub struct SideChange {
     pub to: SideState,
 }
 
-/// A cutover keeps writers out.
+/// A cutover blocks writers.
 pub const FENCE: SideChange =
     SideChange { side: Side::Source, from: SideState::Capture, to: SideState::Fenced };
-/// A cutover is set back: writers come in again.
+/// A cutover is undone: writers are admitted again.
 pub const REOPEN: SideChange =
     SideChange { side: Side::Source, from: SideState::Fenced, to: SideState::Capture };
-/// A cutover was decided: the source sends its clients away.
+/// A cutover was decided: the source refuses its clients for good.
 pub const MOVE: SideChange = SideChange { side: Side::Source, from: SideState::Fenced, to: SideState::Moved };
-/// A cutover was decided: the target takes clients.
+/// A cutover was decided: the target admits clients.
 pub const OPEN: SideChange = SideChange { side: Side::Target, from: SideState::Closed, to: SideState::Open };
 /// A finish has left the target.
 pub const LEAVE: SideChange = SideChange { side: Side::Target, from: SideState::Open, to: SideState::Left };
 
 impl SideChange {
-    /// Makes the change in a transaction of the caller's, which the generation allows. False:
-    /// the side was in another state.
+    /// Makes the change in the caller's transaction, which the generation permits. Returns false if the side was in
+    /// another state.
     pub fn write(&self, connection: &mut Connection, split: i64, version: Version<'_>) -> Result<bool> {
         let changed = connection.run(&self.statement(split, version))?;
         Ok(changed.rows.len() == 1)
     }
 
-    /// The statement, which gives a row if the side was in that state. A decision is noted with it,
-    /// by a second one that gives none.
+    /// Returns the statement, which gives a row if the side was in that state. A second statement, which gives none,
+    /// notes a decision with it.
     pub fn statement(&self, split: i64, version: Version<'_>) -> String {
         match version {
             Version::None => self.of_side(split, "NULL"),
@@ -118,13 +118,14 @@ impl SideChange {
         }
     }
 
-    /// The second statement. All cutovers of a keyspace write the same row: a transaction that waits for anything else runs it last.
+    /// Returns the second statement. All cutovers of a keyspace write the same row: a transaction that waits for
+    /// anything else runs it last.
     pub fn note(&self, split: i64, decided: Decided<'_>) -> String {
         decision::note(split, self.side, self.to.as_str(), decided)
     }
 
-    /// The first one. A side that is there already gets the version of a master that was restored, and has decided once more by what the
-    /// shards knew: it is a higher one if others came first.
+    /// Returns the first statement. A side that is in the state already gets the version of a restored master that has
+    /// decided once more by what the shards knew: that version is higher if others came first.
     pub fn of_side(&self, split: i64, version: &str) -> String {
         let [to, side, from] = [self.to.as_str(), self.side.as_str(), self.from.as_str()].map(literal);
         let is_later = match version.parse::<i64>() {
@@ -138,22 +139,22 @@ impl SideChange {
     }
 }
 
-/// What a side says of itself.
+/// A side's own record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SideRow {
     pub state: SideState,
-    /// Of the routing, since when the keys are elsewhere or here.
+    /// The routing version since which the keys are on the other side, or here.
     pub version: Option<i64>,
 }
 
 impl SideRow {
-    /// The version, where the target has been opened with one.
+    /// Returns the version with which the target was opened, or None if it was not.
     pub fn opened(self) -> Option<i64> {
         self.version.filter(|_| matches!(self.state, SideState::Open | SideState::Left))
     }
 }
 
-/// None: there is no such side.
+/// Returns a side's record, or None if there is no such side.
 pub fn read(connection: &mut Connection, split: i64, side: Side) -> Result<Option<SideRow>> {
     let rows = connection.run(&format!(
         "SELECT state, version FROM shardmaster_agent.side WHERE split_id = {split} AND side = {}",
@@ -174,12 +175,12 @@ pub fn read(connection: &mut Connection, split: i64, side: Side) -> Result<Optio
     Ok(Some(SideRow { state, version: version.as_deref().and_then(|version| version.parse().ok()) }))
 }
 
-/// The state alone.
+/// Returns only the state.
 pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<Option<SideState>> {
     Ok(read(connection, split, side)?.map(|row| row.state))
 }
 
-/// For the capture trigger: a FROM clause with a row where the queue takes entries.
+/// Returns a FROM clause for the capture trigger that has a row if the queue takes entries.
 pub fn if_captured(split: i64) -> String {
     format!(
         "FROM shardmaster_agent.side WHERE split_id OPERATOR(pg_catalog.=) {split}
@@ -188,12 +189,12 @@ pub fn if_captured(split: i64) -> String {
     )
 }
 
-/// Whether finish has left a target: its rows have gone from the source, its guard has gone.
+/// Whether finish has left a target: the source's moved rows are deleted, and the target's guard is dropped.
 pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
     Ok(state(target, split, Side::Target)? == Some(SideState::Left))
 }
 
-/// The row of a side that begins; one that is there stays as it is.
+/// Inserts the row of a side that begins; an existing one stays as it is.
 pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &str) -> Result<()> {
     let (own, other) = match side {
         Side::Source => (&plan.source, &plan.target),
@@ -218,7 +219,7 @@ pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &st
     Ok(())
 }
 
-/// The query for other splits of the same keyspace whose keys have left this database and that are not
+/// Returns the query for other splits of the same keyspace whose keys have left this database and that are not
 /// finished, in the order in which all splits lock them.
 pub fn moved_away(plan: &Plan, entries: &str) -> String {
     let [token, namespace, keyspace, entries, moved] =
@@ -232,7 +233,7 @@ pub fn moved_away(plan: &Plan, entries: &str) -> String {
     )
 }
 
-/// The splits that such a query has found.
+/// Returns the splits that such a query has found.
 pub fn numbers(splits: &Rows) -> Vec<i64> {
     splits.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect()
 }
@@ -241,13 +242,13 @@ pub fn numbers(splits: &Rows) -> Vec<i64> {
 pub struct FoundSide {
     pub id: i64,
     pub side: Side,
-    /// None: triggers that have lost their state row.
+    /// `None` if its triggers have lost their state row.
     pub token: Option<String>,
-    /// Of a source whose rows have left: where they are, and what its entries are.
+    /// For a source whose rows have left: their new shard, and the kind of its entries.
     pub moved: Option<(String, Strategy)>,
 }
 
-/// The reverse splits of a split that nobody has begun: sources whose lease nobody renews.
+/// Returns the reverse splits of a split that have not begun: sources with a permanent lease.
 pub fn resting(connection: &mut Connection, token: &str) -> Result<Vec<i64>> {
     if !has(connection, "side")? || !has(connection, "lease")? {
         return Ok(Vec::new());
@@ -263,7 +264,7 @@ pub fn resting(connection: &mut Connection, token: &str) -> Result<Vec<i64>> {
     Ok(rows.rows.iter().flatten().flatten().filter_map(|id| id.parse().ok()).collect())
 }
 
-/// Sides by their state rows, and by triggers that have lost theirs.
+/// Returns the sides, found by their state rows, and by triggers that have lost theirs.
 pub fn all(connection: &mut Connection) -> Result<Vec<FoundSide>> {
     let mut query = "SELECT DISTINCT (regexp_match(f.proname, '^(?:capture|guard)_(\\d+)_'))[1] AS id,
                 CASE WHEN starts_with(f.proname, 'capture') THEN 'source' ELSE 'target' END AS side
@@ -285,7 +286,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<FoundSide>> {
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(side), token, moved_to, entries] => {
             let side = if side == "source" { Side::Source } else { Side::Target };
-            // A server that was broken into does not cut them.
+            // A compromised server may send texts of any length, so they are truncated here.
             let moved_to = moved_to.as_deref().map(clean::message);
             let moved = moved_to.zip(entries.as_deref().and_then(Strategy::of_entries));
             let token = token.as_deref().map(clean::message);
@@ -296,16 +297,16 @@ pub fn all(connection: &mut Connection) -> Result<Vec<FoundSide>> {
     Ok(found.collect())
 }
 
-/// Whose the objects are that a shard has under a split's number.
+/// Which split owns the objects that a shard has under a split's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Installed {
     No,
     Ours,
-    /// Of another split: a master that was restored gives numbers out again.
+    /// They belong to another split: a restored master gives numbers out again.
     Foreign,
 }
 
-/// What the shard has of a side, known by the plan's token.
+/// Returns what the shard has of a side, identified by the plan's token.
 pub fn installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Installed> {
     if !has(connection, "side")? {
         return Ok(Installed::No);
@@ -324,7 +325,7 @@ pub fn installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result
     })
 }
 
-/// The error of `Installed::Foreign`, and of its finding.
+/// Returns the error of `Installed::Foreign`, and of its finding.
 pub fn foreign(shard: &str, plan: &Plan) -> Failure {
     Failure::new(
         SqlState::IN_USE,

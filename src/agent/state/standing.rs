@@ -1,7 +1,6 @@
-//! The table `standing`: the key guards of a database, one for each namespace and keyspace
-//! that an operator wants other keys kept out of; and the tables `listed_<guard>` of the keys,
-//! buckets or ranges that belong there. What is on a list stays on it. Ranges of one neither
-//! overlap nor touch.
+//! The table `standing`: the key guards of a database, one for each namespace and keyspace that an operator wants to
+//! keep other keys out of; and the tables `listed_<guard>` of the keys, buckets or ranges that belong there. Entries
+//! of a list are never removed. Ranges of one list neither overlap nor touch.
 
 use super::left::comparable;
 use super::{LONGEST, has, is_gone, scope};
@@ -21,7 +20,7 @@ use crate::remote::template::{fill, sql};
 const NAMES: &str = include_str!("../../../sql/agent/standing_names.sql");
 const RANGES: &str = include_str!("../../../sql/agent/standing_ranges.sql");
 
-/// Names of one statement, and ranges of one message.
+/// The number of names in one statement, and of ranges in one message.
 const NAMES_AT_ONCE: usize = 10_000;
 const RANGES_AT_ONCE: usize = 200;
 
@@ -32,7 +31,7 @@ pub struct KeyGuard {
     pub namespace: String,
     pub keyspace: String,
     pub entries: Strategy,
-    /// As its master calls the shard.
+    /// The shard's name on its master.
     pub shard: String,
 }
 
@@ -50,35 +49,35 @@ impl KeyGuard {
         })
     }
 
-    /// The table of what belongs there.
+    /// Returns the table of what belongs there.
     pub fn table(&self) -> String {
         format!("shardmaster_agent.listed_{}", self.id)
     }
 
-    /// The look-up function, one for each type of column.
+    /// Returns the name of the look-up function, of which there is one for each type of column.
     pub fn function(&self) -> String {
         format!("not_listed_{}", self.id)
     }
 
-    /// Behind the triggers of splits and redirects, which know where a key is, and before those
-    /// of foreign keys.
+    /// The prefix makes the triggers fire after those of splits and redirects, which know where a key is, and before
+    /// those of foreign keys.
     pub fn trigger_prefix(&self) -> String {
         format!("00_shardmaster_standing_{}_", self.id)
     }
 }
 
-/// The query for them, where there is such a table.
+/// The query for the key guards, for a database that has the table.
 pub const ALL: &str = "SELECT id, namespace, keyspace, entries, shard FROM shardmaster_agent.standing
     WHERE greatest(octet_length(namespace), octet_length(keyspace), octet_length(entries), octet_length(shard)) < 200
     ORDER BY id";
 
-/// Its answer.
+/// Reads the answer to that query.
 pub fn read(rows: &Rows) -> Vec<KeyGuard> {
     let short = |row: &&Vec<Option<String>>| row.iter().flatten().all(|text| text.len() < LONGEST);
     rows.rows.iter().filter(short).filter_map(|row| KeyGuard::from_row(row)).collect()
 }
 
-/// The guards of the database.
+/// Returns the guards of the database.
 pub fn all(connection: &mut Connection) -> Result<Vec<KeyGuard>> {
     if !has(connection, "standing")? {
         return Ok(Vec::new());
@@ -90,7 +89,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<KeyGuard>> {
     }
 }
 
-/// The one of a namespace and keyspace, among these.
+/// Chooses the guard of a namespace and keyspace among these.
 pub fn choose(all: Vec<KeyGuard>, namespace: &str, keyspace: &str) -> Option<KeyGuard> {
     all.into_iter().find(|guard| guard.namespace == namespace && guard.keyspace == keyspace)
 }
@@ -99,7 +98,7 @@ pub fn find(connection: &mut Connection, namespace: &str, keyspace: &str) -> Res
     Ok(choose(all(connection)?, namespace, keyspace))
 }
 
-/// One that is there stays as it is.
+/// Inserts a guard. An existing one stays as it is.
 pub fn insert(
     connection: &mut Connection,
     [namespace, keyspace, shard]: [&str; 3],
@@ -113,7 +112,7 @@ pub fn insert(
     Ok(())
 }
 
-/// Under another name of the shard. In a transaction; its look-ups are written anew.
+/// Changes the shard's name, in a transaction; the guard's look-ups must be written anew.
 pub fn rename(connection: &mut Connection, guard: &KeyGuard, shard: &str) -> Result<()> {
     connection.query(
         &format!("UPDATE shardmaster_agent.standing SET shard = $1 WHERE id = {}", guard.id),
@@ -122,10 +121,10 @@ pub fn rename(connection: &mut Connection, guard: &KeyGuard, shard: &str) -> Res
     Ok(())
 }
 
-/// The type of the list's keys, whatever the type is that the tables have them in.
+/// Returns the type of the list's keys, whatever type the tables have.
 fn key_type(column: &Column) -> &'static str {
     match column.family() {
-        // By their bytes, whatever the collations of the tables are: an index knows one.
+        // Keys are compared by their bytes, whatever the collations of the tables are: an index has only one.
         Some(TypeFamily::Text | TypeFamily::Enum(_)) | None => "pg_catalog.text COLLATE pg_catalog.\"C\"",
         Some(family) => family.compared_as(),
     }
@@ -146,8 +145,8 @@ pub fn create_list(connection: &mut Connection, guard: &KeyGuard, column: &Colum
     Ok(())
 }
 
-/// Whether the list's keys are of the type that those of a column are compared as; one that is not
-/// there is not of another. Buckets and ranges have the type of their keyspace.
+/// Whether the list's keys have the type that those of a column are compared as; a list that does not exist fits.
+/// Buckets and ranges have the type of their keyspace.
 pub fn list_fits(connection: &mut Connection, guard: &KeyGuard, column: &Column) -> Result<bool> {
     if guard.entries != Strategy::Directory {
         return Ok(true);
@@ -162,8 +161,8 @@ pub fn list_fits(connection: &mut Connection, guard: &KeyGuard, column: &Column)
     Ok(odd.scalar() != Some("t"))
 }
 
-/// Puts entries on the list, in an open transaction, to whose end others wait with theirs: it
-/// writes the guard's row, which no snapshot from before can lock any more.
+/// Adds entries to the list, in an open transaction. Other sessions wait with their entries until its end: it writes
+/// the guard's row, which no earlier snapshot can lock any more.
 pub fn add(
     connection: &mut Connection,
     guard: &KeyGuard,
@@ -183,8 +182,8 @@ pub fn add(
     }
 }
 
-/// By the type that the list's own column has: what no value of it can be written as is no key of
-/// its tables. As parameters, some at a time: no text holds all.
+/// Adds names, cast to the type of the list's own column: a name that cannot be cast is no key of its tables. They are
+/// sent as parameters in batches, since one text cannot hold all.
 fn add_named(connection: &mut Connection, guard: &KeyGuard, names: &[String]) -> Result<()> {
     let statement = fill(NAMES, &[("table", sql(guard.table()))]);
     for names in names.chunks(NAMES_AT_ONCE) {
@@ -193,8 +192,8 @@ fn add_named(connection: &mut Connection, guard: &KeyGuard, names: &[String]) ->
     Ok(())
 }
 
-/// As values of the list, which does not know whether its tables have char(n), whose values are
-/// compared without the blanks behind them.
+/// Returns names as values of the list with and without trailing blanks. The list does not know whether its tables
+/// have char(n), whose values are compared without trailing blanks.
 fn with_and_without_blanks(names: &[String]) -> Vec<String> {
     let trimmed = |name: &String| {
         let trimmed = name.trim_end_matches(' ');
@@ -230,8 +229,8 @@ fn add_ranges(connection: &mut Connection, guard: &KeyGuard, of: Ordered, names:
     Ok(())
 }
 
-/// Which ranges of the list overlap or touch another one, by their index: from the one that begins
-/// last before it to its end, however many there are.
+/// Returns a condition for the ranges of the list that overlap or touch another one, found by their index: from the
+/// one that begins last before it to its end, however many there are.
 fn touched(guard: &KeyGuard, range: &Interval, bound: impl Fn(&Option<String>) -> String) -> String {
     let (table, lower, upper) = (guard.table(), bound(&range.lower), bound(&range.upper));
     let mut begins = Vec::new();
@@ -252,7 +251,7 @@ fn touched(guard: &KeyGuard, range: &Interval, bound: impl Fn(&Option<String>) -
     format!("(l.lower IS NULL OR {begins}){ends}")
 }
 
-/// In a transaction; its functions and triggers are gone.
+/// Drops a guard whose functions and triggers are gone, in a transaction.
 pub fn drop(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     connection.run(&format!(
         "DROP TABLE IF EXISTS {}; DELETE FROM shardmaster_agent.standing WHERE id = {}",
@@ -262,9 +261,8 @@ pub fn drop(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     Ok(())
 }
 
-/// Tells a database, in a transaction of its own, what belongs to a namespace of it from now on.
-/// Nothing of the kind is guarded there: nothing is told, and the answer is false. A master to which the database does
-/// not belong must have asked before.
+/// Tells a database, in a transaction of its own, what belongs to a namespace of it from now on. Returns false if the
+/// namespace has no such guard. A master that may not own the database must check that before.
 pub fn tell(
     connection: &mut Connection,
     [namespace, keyspace]: [&str; 2],
@@ -276,7 +274,7 @@ pub fn tell(
     require_same(&guard, entries)?;
     connection.run("BEGIN")?;
     match add(connection, &guard, names, keys_are) {
-        // It was removed just now.
+        // The guard was removed just now.
         Err(SplitError::Remote(error)) if is_gone(&error) => {
             connection.run("ROLLBACK")?;
             return Ok(false);
@@ -287,7 +285,7 @@ pub fn tell(
     Ok(true)
 }
 
-/// A list of other entries would let in, or keep out, what nobody has meant.
+/// Refuses a list of another kind of entries, which would admit, or keep out, the wrong keys.
 pub fn require_same(guard: &KeyGuard, entries: Strategy) -> Result<()> {
     if guard.entries == entries {
         return Ok(());

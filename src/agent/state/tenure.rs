@@ -11,17 +11,16 @@ use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
 use std::time::{Duration, Instant};
 
-/// A worker's right to act on both sides of a split, until another one takes a higher
-/// generation.
+/// A worker's right to act on both sides of a split, until another one takes a higher generation.
 #[derive(Clone)]
 pub struct Tenure {
     pub plan: Plan,
     pub generation: i64,
-    /// Of the master.
+    /// The identity of the master.
     pub identity: String,
 }
 
-/// A session on a side that belongs to this master.
+/// Opens a session on a side that belongs to this master.
 pub fn open(plan: &Plan, identity: &str, side: Side, purpose: &str) -> Result<Connection> {
     let mut session = session::open_mover(plan, side, purpose)?;
     master::check(&mut session, identity)?;
@@ -29,25 +28,25 @@ pub fn open(plan: &Plan, identity: &str, side: Side, purpose: &str) -> Result<Co
 }
 
 impl Tenure {
-    /// A session on a side that belongs to this master. It has not taken the side over.
+    /// Opens a session on a side that belongs to this master. It has not taken the side over.
     pub fn open(&self, side: Side, purpose: &str) -> Result<Connection> {
         open(&self.plan, &self.identity, side, purpose)
     }
 
-    /// Takes the side over with a session, which the next worker will know.
+    /// Takes the side over with a session, and registers it for the next worker.
     pub fn take_over(&self, session: &mut Connection, side: Side) -> Result<()> {
         take_over(session, &self.plan, side, self.generation)?;
         register(session, &self.plan, side)
     }
 
-    /// A session that has taken its side over.
+    /// Opens a session and takes its side over.
     pub fn take(&self, side: Side, purpose: &str) -> Result<Connection> {
         let mut session = self.open(side, purpose)?;
         self.take_over(&mut session, side)?;
         Ok(session)
     }
 
-    /// The same; None: the shard does not have the side.
+    /// Opens a session and takes its side over. Returns None if the shard does not have the side.
     pub fn take_if_there(&self, side: Side, purpose: &str) -> Result<Option<Connection>> {
         let mut session = self.open(side, purpose)?;
         if side::installed(&mut session, &self.plan, side)? != Installed::Ours {
@@ -58,7 +57,7 @@ impl Tenure {
     }
 }
 
-/// The error of `Installed::No` where a side must be.
+/// Returns the error of `Installed::No` for a side that must exist.
 pub fn not_installed(shard: &str, id: i64) -> SplitError {
     SplitError::NotInstalled(
         Failure::new(
@@ -71,13 +70,12 @@ pub fn not_installed(shard: &str, id: i64) -> SplitError {
     )
 }
 
-/// Workers that a restored master may have forgotten: a number further ahead is nobody's, and
-/// going on from it would use up those that are left.
+/// The greatest number of workers that a restored master may have forgotten. A number further ahead cannot be genuine,
+/// and continuing from it would use up the remaining numbers.
 const MOST_LOST: i64 = 1_000_000_000;
 
-/// Takes a side over: the sessions of the worker before are ended and waited for,
-/// then the generation is raised. A late commit of a dead worker's session would
-/// otherwise come between what is read afterwards and what is written.
+/// Takes a side over: the sessions of the earlier worker are ended and waited for, then the generation is raised. A
+/// late commit of a dead worker's session would otherwise come between what is read afterwards and what is written.
 fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
     match side::installed(connection, plan, side)? {
         Installed::Ours => {}
@@ -105,7 +103,8 @@ fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i
         })?;
     if raised.affected != 1 {
         let Some(known) = known_generation(connection, plan, side)? else {
-            // Somebody has deleted it, or the shard was set back: the next attempt finds out, and not at once.
+            // Somebody has deleted the row, or the shard was restored to an earlier time: the next attempt finds out,
+            // and not at once.
             return Err(SplitError::Retry(format!(
                 "the row of split {} in shardmaster_agent.generation of shard \"{}\", which is missing there",
                 plan.id,
@@ -129,7 +128,7 @@ fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i
     Ok(())
 }
 
-/// The newest generation that a shard knows of a side.
+/// Returns the newest generation that a shard knows of a side.
 pub fn known_generation(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Option<i64>> {
     let known = connection.query(
         "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2",
@@ -138,7 +137,7 @@ pub fn known_generation(connection: &mut Connection, plan: &Plan, side: Side) ->
     Ok(known.scalar().and_then(|g| g.parse().ok()))
 }
 
-/// Ends the sessions of the worker before and waits until they are gone.
+/// Ends the sessions of the earlier worker and waits until they are gone.
 pub fn end_previous(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
     let id = plan.id.to_string();
     let key = [Some(id.as_str()), Some(side.as_str())];
@@ -178,21 +177,20 @@ pub fn register(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
     Ok(())
 }
 
-/// Begins a transaction in which a worker's generation cannot be overtaken: the
-/// next worker's update of the row waits for its end.
+/// Begins a transaction in which a worker's generation cannot be overtaken: the next worker's update of the row waits
+/// for its end.
 pub fn begin_as(connection: &mut Connection, split: i64, side: Side, generation: i64) -> Result<()> {
     let outcome = connection.run(&begin_statements(split, side, generation));
     begun(connection, outcome).map(|_| ())
 }
 
-/// The statements that begin it, for a message with what follows. Where another worker has taken over,
-/// the second one fails, and nothing of the rest is done: a division by zero, since a message of
-/// several statements has no other condition.
+/// Returns the statements that begin it, for a message with others. If another worker has taken over, the second one
+/// fails by a division by zero, so that nothing after it runs: a message of several statements has no other condition.
 pub fn begin_statements(split: i64, side: Side, generation: i64) -> String {
     format!("BEGIN; {}", is_mine(split, side, generation))
 }
 
-/// The same in a transaction that has begun.
+/// Returns the statement that checks the generation in a transaction that has begun.
 pub fn is_mine(split: i64, side: Side, generation: i64) -> String {
     format!(
         "SELECT 1 / count(*) FROM (SELECT FROM shardmaster_agent.generation
@@ -201,7 +199,7 @@ pub fn is_mine(split: i64, side: Side, generation: i64) -> String {
     )
 }
 
-/// What has come of such a message.
+/// Returns the outcome of such a message.
 pub fn begun<T>(connection: &mut Connection, outcome: std::result::Result<T, RemoteError>) -> Result<T> {
     outcome.map_err(|error| {
         let _ = connection.run("ROLLBACK");
@@ -211,7 +209,7 @@ pub fn begun<T>(connection: &mut Connection, outcome: std::result::Result<T, Rem
 
 const DIVISION_BY_ZERO: &str = "22012";
 
-/// A change of a side's state in a transaction of its own. False: it was in another state.
+/// Changes a side's state in a transaction of its own. Returns false if it was in another state.
 pub fn change(
     connection: &mut Connection,
     split: i64,
@@ -225,7 +223,7 @@ pub fn change(
     Ok(answers.last().is_some_and(|changed| changed.rows.len() == 1))
 }
 
-/// The row of a side that begins, below the generation of the worker that is about to take it.
+/// Inserts the row of a side that begins, with a generation below that of the worker that is about to take it.
 pub fn insert(connection: &mut Connection, split: i64, side: Side, generation: i64) -> Result<()> {
     connection.query(
         "INSERT INTO shardmaster_agent.generation (split_id, side, generation) VALUES ($1, $2, $3)
@@ -235,7 +233,7 @@ pub fn insert(connection: &mut Connection, split: i64, side: Side, generation: i
     Ok(())
 }
 
-/// The statements that remove what is known of a side's workers.
+/// Returns the statements that remove the records of a side's workers.
 pub fn delete(split: i64, side: Side) -> String {
     let side = literal(side.as_str());
     format!(

@@ -1,11 +1,11 @@
-//! Tables of a split stay apart: one that becomes a partition of another would be copied by both.
+//! The tables of a split must stay separate: one that becomes a partition of another would be copied by both.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::TableShape;
 use crate::error::SqlState;
 use std::collections::HashMap;
 
-/// The first two tables that have a partition in common.
+/// Returns the first two tables that have a partition in common.
 fn joined(tables: &[TableShape]) -> Option<(&TableShape, &TableShape)> {
     if !tables.iter().any(TableShape::is_partitioned) {
         return None;
@@ -15,7 +15,8 @@ fn joined(tables: &[TableShape]) -> Option<(&TableShape, &TableShape)> {
     leaves.find_map(|(leaf, table)| seen.insert(&leaf.oid, table).map(|other| (other, table)))
 }
 
-/// Users may attach one to another: names of our triggers differ. The split then waits for them to say what is meant.
+/// Refuses tables with a common partition. Users can attach one to another, since the names of the split's triggers
+/// differ. The split then waits for its operator to decide.
 pub fn require(shard: &str, tables: &[TableShape]) -> Result<()> {
     refuse(
         shard,
@@ -24,7 +25,7 @@ pub fn require(shard: &str, tables: &[TableShape]) -> Result<()> {
     )
 }
 
-/// Behind the cutover a row of the one would be looked for in the other on the target.
+/// Refuses such tables after the cutover: rows of one would be looked for in the other on the target.
 pub fn require_to_finish(shard: &str, tables: &[TableShape]) -> Result<()> {
     refuse(shard, tables, "Detach the partition, then call shard_split_finish again.")
 }

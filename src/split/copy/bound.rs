@@ -1,5 +1,5 @@
-//! The bound of a partition, as `pg_get_expr` writes it. What a shard says of itself goes into no
-//! statement: it is read here, and written again.
+//! The bound of a partition, as `pg_get_expr` writes it. A shard's own text is never put into a statement: it is
+//! parsed here, and written again.
 
 use crate::remote::quote::literal;
 
@@ -11,7 +11,7 @@ pub enum CopyBound {
     Hash { modulus: u32, remainder: u32 },
 }
 
-/// A value: a literal of the type that the column has, or a word.
+/// A value: a literal of the column's type, or a keyword.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Datum {
     Text(String),
@@ -21,7 +21,7 @@ pub enum Datum {
 const WORDS: [&str; 5] = ["NULL", "MINVALUE", "MAXVALUE", "true", "false"];
 
 impl CopyBound {
-    /// None: it is not one.
+    /// Parses a bound. Returns None if the text is not one.
     pub fn parse(text: &str) -> Option<CopyBound> {
         if text == "DEFAULT" {
             return Some(CopyBound::Default);
@@ -60,7 +60,7 @@ fn written(values: &[Datum]) -> String {
     values.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Values in parentheses, and what is behind them.
+/// Parses values in parentheses, and returns them with the text behind them.
 fn list(text: &str) -> Option<(Vec<Datum>, &str)> {
     let mut rest = text.strip_prefix('(')?;
     let mut values = Vec::new();
@@ -92,7 +92,7 @@ fn datum(text: &str) -> Option<(Datum, &str)> {
     is_value.then(|| (Datum::Text(value.to_owned()), rest))
 }
 
-/// Up to the closing quote; with `escapes` a backslash is written twice.
+/// Parses up to the closing quote; with `escapes` a backslash is written twice.
 fn quoted(text: &str, escapes: bool) -> Option<(Datum, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

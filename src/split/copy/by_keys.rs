@@ -1,10 +1,10 @@
-//! Rows of buckets on a source that hashes in PL/pgSQL, which costs more for each row than its copy does: the keys of a span
-//! are read first, each once, and hashed here; then the rows of those that move are found by their keys. Both are read in one
-//! snapshot, so no row has a key that was not seen, and what is sent beside the rows is each key of the span, whatever the
-//! part of them that moves.
+//! Rows of buckets on a source that hashes in PL/pgSQL, which costs more for each row than its copy does: the distinct
+//! keys of a span are read first and hashed here; then the moving rows are found by their keys. Both are read in one
+//! snapshot, so no row has a key that was not seen. Besides the rows, each key of the span is sent, whatever part of
+//! the rows moves.
 //!
-//! A key is the same here and there where its bytes are: numbers and uuids as they are, texts by the order of their bytes,
-//! whatever collation their column has, where the server keeps them in UTF-8.
+//! A key is the same here and there if its bytes are: numbers and uuids as they are, texts by the order of their
+//! bytes, whatever collation their column has, if the server keeps them in UTF-8.
 
 use super::collision;
 use super::sieve::{Stray, explain};
@@ -21,30 +21,31 @@ use crate::split::blocks::BlockSpan;
 use crate::split::engine::Engine;
 use crate::split::table::mesh::Mesh;
 
-/// Keys of a span, and bytes of them. They are in memory here, and those that move in a statement of the source.
+/// The greatest number of keys of a span, and of their bytes. They are in memory here, and the moving ones are in a
+/// statement for the source.
 const MOST_KEYS: usize = 100_000;
 const MOST_BYTES: usize = 4 << 20;
-/// Servers before it compare each row with each key of a list.
+/// Earlier servers compare each row with each key of a list.
 const LISTS_ARE_HASHED: i32 = 140_000;
 
 /// How the keys of a table are read.
 pub struct ByKeys {
-    /// A row's key, and the type that lists of it are of.
+    /// A row's key as SQL, and the type of lists of such keys.
     value: String,
     list_of: &'static str,
     mesh: Mesh,
 }
 
-/// What a span holds.
+/// The keys of a span.
 pub enum LookedSpan {
-    /// So many keys, and the condition for rows `t` of those that move; None: no key does.
+    /// The number of keys, and the condition for rows `t` of the moving ones. The condition is `None` if no key moves.
     Keys(usize, Option<String>),
-    /// More keys than are taken at once.
+    /// There are more keys than are read at once.
     TooMany,
 }
 
 impl ByKeys {
-    /// None: rows are found by the predicate.
+    /// Returns None if rows are found by the predicate instead.
     pub fn of(engine: &Engine, position: usize) -> Option<ByKeys> {
         let reader = &engine.reader;
         if !engine.hashes_slowly || reader.server_version() < LISTS_ARE_HASHED {
@@ -65,7 +66,7 @@ impl ByKeys {
             (TypeFamily::Integer, "integer") => (Ordered::BigInt, name, "pg_catalog.int4"),
             (TypeFamily::Integer, "bigint") => (Ordered::BigInt, name, "pg_catalog.int8"),
             (TypeFamily::Uuid, _) => (Ordered::Uuid, name, "pg_catalog.uuid"),
-            // Blanks at the end of others mean nothing.
+            // Other text types ignore trailing blanks.
             (TypeFamily::Text, "text" | "character varying") if has_utf8 => {
                 let value = format!("({name}::pg_catalog.text) COLLATE pg_catalog.\"C\"");
                 (Ordered::Text, value, "pg_catalog.text")
@@ -78,7 +79,7 @@ impl ByKeys {
         Some(ByKeys { value, list_of, mesh })
     }
 
-    /// The query of the keys.
+    /// Returns the query of the keys.
     fn query(&self, leaf: &str, span: BlockSpan) -> String {
         let value = &self.value;
         let condition = span.condition(&format!("{value} IS NOT NULL"));
@@ -106,7 +107,7 @@ impl ByKeys {
         })
     }
 
-    /// None: this is no list of keys.
+    /// Returns the keys that move, or None if the bytes are not a list of keys.
     fn moving(&self, read: &[u8]) -> Option<LookedSpan> {
         let rows = text_rows::read(read, 1)?;
         if rows.len() > MOST_KEYS {
@@ -117,7 +118,7 @@ impl ByKeys {
         let moving: Vec<String> =
             keys?.into_iter().filter(|key| self.mesh.holds_text(key)).map(Into::into).collect();
         let condition = || {
-            // The planner, who would compare each of the list with its statistics, knows nothing of it this way.
+            // This form hides the list from the planner, which would compare each element with its statistics.
             let list = array_literal(&moving);
             format!("CASE WHEN {} = ANY ({list}::{}[]) THEN true END", self.value, self.list_of)
         };
@@ -125,7 +126,7 @@ impl ByKeys {
     }
 }
 
-/// The factor that brings a span of so many keys to what is taken at once, with room for one that has more.
+/// Returns the factor that adjusts a span of this many keys to what is read at once, with some room.
 pub fn factor(keys: usize) -> f64 {
     0.75 * MOST_KEYS as f64 / (keys as f64).max(1.0)
 }

@@ -1,4 +1,4 @@
-//! Chunks: spans of blocks of one leaf. A row is on one side of the cursor in a snapshot.
+//! Chunks: spans of blocks of one leaf. In a snapshot each row is on one side of the cursor.
 
 use super::by_keys::{self, ByKeys, LookedSpan};
 use super::window::copy_rows;
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 const MIN_BLOCKS: i64 = 1;
 const MAX_BLOCKS: i64 = 1 << 20;
 
-/// Leaves that are copied together, each of few blocks, and blocks of all of them.
+/// The greatest number of leaves that are copied together, of blocks of each, and of blocks of all of them.
 const MOST_TOGETHER: usize = 32;
 const SHORT_BLOCKS: i64 = 32;
 const MOST_SHORT_BLOCKS: i64 = 256;
-/// The same with what is stored out of line.
+/// The greatest number of bytes of all of them, including values that are stored out of line.
 const MOST_SHORT_BYTES: i64 = 32 << 20;
 
-/// A leaf of which not all is copied.
+/// A leaf that is not completely copied.
 #[derive(Clone)]
 struct NextLeaf {
     position: usize,
@@ -30,10 +30,10 @@ struct NextLeaf {
     oid: String,
 }
 
-/// What is read from the source for one message.
+/// What is read from the source in one message.
 pub struct Chunk {
     parts: Vec<ChunkPart>,
-    /// Keys that were asked for by name.
+    /// The number of keys that were asked for by name.
     keys: usize,
     is_whole: bool,
 }
@@ -41,33 +41,34 @@ pub struct Chunk {
 /// A span of a leaf.
 struct ChunkPart {
     next: NextLeaf,
-    /// Blocks of the leaf, and up to which; None: to its end.
+    /// The number of blocks of the leaf, and the end of the span. `to` is `None` if the span reaches the leaf's end.
     blocks: i64,
     to: Option<i64>,
-    /// What gives its rows; None: none of them moves.
+    /// The query of its rows. `None` if none of them moves.
     out: Option<String>,
 }
 
 impl Chunk {
-    /// The queries of its rows, with the positions of their tables.
+    /// Returns the queries of its rows, with the positions of their tables.
     pub fn outs(&self) -> Vec<(usize, String)> {
         let out = |part: &ChunkPart| Some((part.next.position, part.out.clone()?));
         self.parts.iter().filter_map(out).collect()
     }
 
-    /// The positions of its tables, each once.
+    /// Returns the positions of its tables, each once.
     pub fn tables(&self) -> Vec<usize> {
         let mut positions: Vec<usize> = self.parts.iter().map(|part| part.next.position).collect();
         positions.dedup();
         positions
     }
 
-    /// It is a span behind which there is another one: its size is what was asked for.
+    /// Whether it is a span with another one behind it: its size is the requested one.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// It is on the target, each of its queries with so many rows: what it has had of each leaf.
+    /// Advances the cursors after the chunk was copied, and returns what was copied of each leaf; `copied` has one
+    /// item for each query.
     pub fn note(&self, progress: &mut CopyProgress, copied: &[Copied]) -> Vec<Copied> {
         let mut copied = copied.iter();
         let mut all = Vec::new();
@@ -85,7 +86,7 @@ impl Chunk {
         all
     }
 
-    /// How the size of the next ones follows from the time that it took.
+    /// Adapts the size of the next chunks to the time that this one took.
     pub fn adapt(&self, engine: &mut Engine, progress: &mut CopyProgress, took: Duration, copied: &[Copied]) {
         if self.is_whole {
             let bytes = copied.iter().map(|copied| copied.bytes).sum();
@@ -95,8 +96,8 @@ impl Chunk {
     }
 }
 
-/// Copies the next chunk of the first leaf that has one, and of the short leaves behind it all, if it is short
-/// itself; of each what was copied. None when all are copied.
+/// Copies the next chunk of the first leaf that has one, and, if that is short, of the short leaves behind it. Returns
+/// what was copied of each, or None if all are copied.
 pub fn copy_next(engine: &mut Engine, progress: &mut CopyProgress) -> Result<Option<Vec<Copied>>> {
     let began = Instant::now();
     let Some(chunk) = plan(engine, progress, 1)?.chunks.pop() else { return Ok(None) };
@@ -105,18 +106,18 @@ pub fn copy_next(engine: &mut Engine, progress: &mut CopyProgress) -> Result<Opt
     Ok(Some(chunk.note(progress, &copied)))
 }
 
-/// Chunks that are next.
+/// The chunks that are next.
 pub struct Planned {
     pub chunks: Vec<Chunk>,
-    /// There is something behind them.
+    /// Whether something is behind them.
     pub has_rest: bool,
 }
 
-/// The next chunks behind the cursors, so many at most. Those of one leaf follow each other.
+/// Returns the next chunks behind the cursors, at most `most`. Those of one leaf follow each other.
 pub fn plan(engine: &mut Engine, progress: &CopyProgress, most: usize) -> Result<Planned> {
     let (mut next, has_others) = next_leaves(progress, MOST_TOGETHER.saturating_mul(most));
     let oids: Vec<&str> = next.iter().map(|next| next.oid.as_str()).collect();
-    // Read after S, they only choose the chunks.
+    // The extents are read after S; they only choose the chunks.
     let extents = if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.reader, &oids)? };
     let (mut chunks, mut at) = (Vec::new(), 0);
     while let (true, Some(first), Some(extent)) = (chunks.len() < most, next.get(at), extents.get(at)) {
@@ -136,7 +137,7 @@ pub fn plan(engine: &mut Engine, progress: &CopyProgress, most: usize) -> Result
     Ok(Planned { chunks, has_rest: has_others || at < next.len() })
 }
 
-/// How many chunks of so many blocks there are, as far as the blocks are known.
+/// Returns the number of chunks of this many blocks, as far as the blocks are known.
 pub fn left(progress: &CopyProgress, blocks: i64) -> usize {
     let (mut short, mut spans) = (0_usize, 0_i64);
     for leaf in progress.tables.iter().flat_map(|table| &table.leaves) {
@@ -152,7 +153,7 @@ pub fn left(progress: &CopyProgress, blocks: i64) -> usize {
     short.div_ceil(MOST_TOGETHER).saturating_add(usize::try_from(spans).unwrap_or(usize::MAX))
 }
 
-/// Leaves that are not copied to their end, and whether there are more.
+/// Returns leaves that are not copied to their end, and whether there are more.
 fn next_leaves(progress: &CopyProgress, most: usize) -> (Vec<NextLeaf>, bool) {
     let mut all = progress.tables.iter().enumerate().flat_map(|(position, table)| {
         table.leaves.iter().enumerate().filter_map(move |(index, leaf)| match leaf.cursor {
@@ -164,8 +165,8 @@ fn next_leaves(progress: &CopyProgress, most: usize) -> (Vec<NextLeaf>, bool) {
     (next, all.next().is_some())
 }
 
-/// How many of them, from the first on, are one chunk each of few blocks. Where the rate is limited each
-/// chunk is looked at by itself.
+/// Returns how many of them, from the first on, are one chunk each of few blocks. If the rate is limited, each chunk
+/// is measured alone.
 fn short_ones(engine: &Engine, next: &[NextLeaf], extents: &[Extent]) -> usize {
     if guc::max_copy_rate().is_some() {
         return 0;
@@ -180,7 +181,7 @@ fn short_ones(engine: &Engine, next: &[NextLeaf], extents: &[Extent]) -> usize {
     next.iter().zip(extents).take(MOST_TOGETHER).take_while(is_short).count()
 }
 
-/// Leaves as a whole, of which each side is asked in one message.
+/// Returns a chunk of complete leaves, for which each side is asked in one message.
 fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a NextLeaf, &'a Extent)>) -> Chunk {
     let part = |(next, extent): (&NextLeaf, &Extent)| {
         let span = BlockSpan::next(0, extent.blocks.max(1), extent.blocks, true);
@@ -190,7 +191,7 @@ fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a NextLeaf, &'a 
     Chunk { parts: short.map(part).collect(), keys: 0, is_whole: false }
 }
 
-/// The next span of one leaf.
+/// Returns the next span of one leaf.
 fn of_span(engine: &mut Engine, next: &NextLeaf, extent: &Extent) -> Result<Chunk> {
     let Extent { name, blocks: total, .. } = extent;
     engine.chunk_blocks = engine.chunk_blocks.min(extent.most_blocks());
@@ -207,8 +208,8 @@ fn of_span(engine: &mut Engine, next: &NextLeaf, extent: &Extent) -> Result<Chun
     Ok(Chunk { is_whole: span.to.is_some(), parts: vec![part], keys })
 }
 
-/// The next span of which the keys can be taken, which is shortened until they can; the condition for its rows that
-/// move, None being that there are none, and how many keys it has.
+/// Returns the next span whose keys can be read at once, after shortening it as needed; the condition for its moving
+/// rows, or None if there are none; and the number of its keys.
 fn span_by_keys(
     engine: &mut Engine,
     by_keys: &ByKeys,
@@ -257,7 +258,8 @@ fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool
     scope_size::is_small(&mut engine.reader, leaf, column, &engine.plan.scope)
 }
 
-/// The next chunk's size: the time of a step, or what the rate allows in it, or as many keys as are taken at once.
+/// Returns the next chunk's size: the time of a step, or what the rate permits in it, or as many keys as are read at
+/// once.
 fn adapt(blocks: i64, took: Duration, bytes: u64, keys: usize) -> i64 {
     let wanted = guc::step_time().as_secs_f64();
     let by_rate =
@@ -286,7 +288,7 @@ mod tests {
         };
         assert_eq!(counted(vec![leaf(Cursor::End, 1000)]), 0);
         assert_eq!(counted(vec![leaf(Cursor::Block(0), 1000), leaf(Cursor::Block(950), 1000)]), 11);
-        // It has become smaller meanwhile.
+        // The leaf has become smaller meanwhile.
         assert_eq!(counted(vec![leaf(Cursor::Block(950), 900)]), 1);
         assert_eq!(counted((0..33).map(|_| leaf(Cursor::Block(0), 3)).collect()), 2);
     }

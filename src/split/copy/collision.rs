@@ -1,5 +1,5 @@
-//! A key that is taken on the target by a row outside the scope: whose row it is
-//! decides whether the split waits for another one or needs an operator.
+//! A key that is taken on the target by a row outside the scope: the owner of that row decides whether the split waits
+//! for another one or needs an operator.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
@@ -15,14 +15,13 @@ use crate::split::table::SplitTable;
 use crate::split::table::computed;
 use std::time::Duration;
 
-/// How long the locks of the target's tables are waited for to ask whose row is in the way.
+/// How long the locks of the target's tables are waited for before the conflicting row is read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Of a row that no partition takes, and of one that breaks a constraint, which is named then.
+/// The SQLSTATE of a row that fits no partition, and of one that violates a constraint, which is then named.
 pub const NO_PLACE: &str = "23514";
 
-/// Turns a violation of a constraint on the target into what follows from it; other errors
-/// stay what they are.
+/// Turns a violation of a constraint on the target into its consequence; other errors stay as they are.
 pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitError {
     let table = &engine.tables[position];
     let said = error.detail.clone().unwrap_or_default();
@@ -30,7 +29,7 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
     if error.is(NO_PLACE) {
         let is_computed = table.policy.maps.iter().any(|map| map.expression.is_some());
         return match error.constraint {
-            // Once there is a partition for it the split goes on.
+            // Once a partition for it exists the split continues.
             None if !is_computed => SplitError::Reshaped(no_place(&error, table)),
             None | Some(_) => SplitError::Failed(broken_constraint(&error, engine, position)),
         };
@@ -39,14 +38,14 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
         return error.into();
     }
     let detail = error.detail.clone().unwrap_or_default();
-    // Whose row has a value that somebody has made up is not told either.
+    // If the value is computed, whose row has it is not reported either.
     let is_computed = |name: &&str| {
         let maps = table.policy.maps.iter().filter(|map| map.expression.is_some());
         maps.map(|map| &map.column).any(|column| column == name || ident(column) == *name)
     };
     let key = taken_key(&said).filter(|(columns, _)| !columns.iter().any(is_computed));
     if engine.window_limit.is_some() {
-        // Writers wait: the next step asks whose row it is.
+        // Writers wait: the next step reads whose row it is.
         return SplitError::Aborted(aborted::row_in_the_way(&table.target.name, &error.shard));
     }
     let found = match key.map(|key| find(engine, table, key)) {
@@ -74,13 +73,13 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
     )
 }
 
-/// The same of an error that does not say of which table it is.
+/// Explains an error that does not name its table.
 pub fn explain_of(engine: &mut Engine, position: usize, error: RemoteError) -> SplitError {
     let name = engine.tables[position].source.name.clone();
     explain(error.of_table(&name), engine, position)
 }
 
-/// Whose row it is, in words; an error: it goes, or changes, with the steps of another split.
+/// Describes in words whose row it is. It is an error if the row goes, or changes, with the steps of another split.
 fn whose(
     engine: &Engine,
     table: &SplitTable,
@@ -90,7 +89,7 @@ fn whose(
     Ok(match found {
         CollidingRow::Unknown => {
             if let Some(other) = split_of_table(engine, table) {
-                // It may be one of its rows.
+                // It may be one of that split's rows.
                 return Err(SplitError::Retry(format!(
                     "split {other}, which moves rows of table {}: one of them may be the conflicting row on shard \"{}\"",
                     table.target.name, shard
@@ -103,7 +102,7 @@ fn whose(
             let entry = transaction(|| entry_of(&engine.plan.keyspace, owner));
             let is_ours = entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry));
             if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
-                // Its row goes, or changes, with the steps of that split.
+                // The row goes, or changes, with the steps of that split.
                 return Err(SplitError::Retry(format!(
                     "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" conflicts in table {}",
                     shard, table.target.name
@@ -118,7 +117,7 @@ fn whose(
     })
 }
 
-/// The check has looked for a partition for each row: this one came later.
+/// Returns the error for a row without a partition. The check has found a partition for each row: this row came later.
 fn no_place(error: &RemoteError, table: &SplitTable) -> Failure {
     let text = format!(
         "table {}: a row of the moving keys has no partition on shard \"{}\": {}",
@@ -128,8 +127,8 @@ fn no_place(error: &RemoteError, table: &SplitTable) -> Failure {
         .hint("Create the missing partition on the target. Then the split continues automatically.")
 }
 
-/// The check has compared the constraints of both sides, and looked for a partition for each
-/// row: this one came later, or is computed.
+/// Returns the error for a violated constraint. The check has compared the constraints of both sides, and found a
+/// partition for each row: this row came later, or is computed.
 fn broken_constraint(error: &RemoteError, engine: &Engine, position: usize) -> Failure {
     let failure = Failure::new(
         SqlState::parse(NO_PLACE),
@@ -145,8 +144,8 @@ fn broken_constraint(error: &RemoteError, engine: &Engine, position: usize) -> F
     }
 }
 
-/// The columns and values of a unique violation's DETAIL, whose words depend on the
-/// server's language: `... (a, b)=(1, x) ...`.
+/// Parses the columns and values in a unique violation's DETAIL, whose words depend on the server's language: `... (a,
+/// b)=(1, x) ...`.
 fn taken_key(detail: &str) -> Option<(Vec<&str>, Vec<&str>)> {
     let (before, after) = detail.split_once(")=(")?;
     let columns = &before[before.find('(')? + 1..];
@@ -158,19 +157,19 @@ fn taken_key(detail: &str) -> Option<(Vec<&str>, Vec<&str>)> {
 
 /// What is known of the row that has the key.
 enum CollidingRow {
-    /// The DETAIL does not say which row it is, because the index is over an expression or the
-    /// values are ambiguous; or the row has gone since.
+    /// The DETAIL does not identify the row, because the index is over an expression or the values are ambiguous; or
+    /// the row is gone since.
     Unknown,
     WithoutKey,
     Of(String),
 }
 
-/// The shard key of the row that has the key, by a session of its own: the step's is
-/// in the middle of a COPY.
+/// Reads the shard key of the row that has the key, in a session of its own: the step's session is in the middle of a
+/// COPY.
 fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Result<CollidingRow> {
     let (columns, values) = key;
-    // Names and values stand in the DETAIL as the owner of the table and its clients have
-    // written them: what is no column is not asked, and values are parameters.
+    // The DETAIL contains names and values as the owner of the table and its clients have written them: a name that is
+    // no column is not used, and values are parameters.
     let known = |name: &str| {
         table
             .target
@@ -193,11 +192,11 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
         table.target.name,
         same.join(" AND ")
     );
-    // The step may have locks meanwhile, for whose end somebody waits whom this would wait for.
+    // The step may hold locks whose release another session waits for, while this one would wait for that session.
     let rows = owners::reading_within(PATIENCE, &mut session, (&engine.plan, Side::Target), |session, _| {
         Ok(session.query(&query, &values)?)
     })?;
-    // An index that is of some rows only: which of two it is the DETAIL does not say.
+    // With a partial index there may be two rows, and the DETAIL does not tell which one it is.
     Ok(match rows.rows.as_slice() {
         [row] => match row.first() {
             Some(Some(owner)) => CollidingRow::Of(owner.clone()),
@@ -208,25 +207,25 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
     })
 }
 
-/// The entry of routing that a value of a shard-by column belongs to.
+/// Returns the routing entry that a value of a shard-by column belongs to.
 fn entry_of(keyspace: &str, value: &str) -> Option<String> {
     let keyspace = keyspace::find(keyspace).ok()?;
     routing::entry_of(&keyspace, &keyspace.key_type().canonical(value))
 }
 
-/// Another active split that moves the entry.
+/// Returns another active split that moves the entry.
 fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
     transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[entry]))
         .filter(|(split, _)| *split != engine.plan.id && !waits_for_us(engine, *split))
 }
 
-/// Splits that wait for each other's rows, two or more in a ring, would do so for ever: the one
-/// that finds out is told to its operator.
+/// Whether another split waits for this one. Splits that wait for each other's rows in a ring would wait for ever: the
+/// one that finds this reports it to its operator.
 fn waits_for_us(engine: &Engine, other: i64) -> bool {
     transaction(|| in_use::waits_for(other, engine.plan.id))
 }
 
-/// Another active split with rows of the table on the target.
+/// Returns another active split with rows of the table on the target.
 fn split_of_table(engine: &Engine, table: &SplitTable) -> Option<i64> {
     let plan = &engine.plan;
     transaction(|| in_use::split_of_table(&plan.keyspace, &table.policy.table_name, &plan.target, plan.id))

@@ -1,5 +1,5 @@
-//! The end of a step: the source has its number on its disk, then the target commits rows and progress, then the
-//! source gives away what has come over.
+//! The end of a step: the source has the step's number on its disk, then the target commits rows and progress, then
+//! the source removes the copied changes from its queues.
 
 use super::{leaves, window};
 use crate::agent::error::Result;
@@ -13,25 +13,25 @@ use crate::split::injection_points::{self, reach};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// 6. Progress beside the rows, S durable on the source, commit, consume.
+/// 6. Stores the progress beside the rows, makes S durable on the source, commits, and consumes the queues.
 pub fn commit(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
     outcome.progress.worker = engine.generation;
     commit_as(engine, outcome, now, Reading::Ends)
 }
 
-/// The same where S is read further: the reading transaction goes on.
+/// Commits a step whose S is read further: the reading transaction continues.
 pub fn commit_and_read_on(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
     outcome.progress.worker = engine.generation;
     commit_as(engine, outcome, now, Reading::GoesOn)
 }
 
-/// The same where the chunks of S are still to come: the reading transaction goes on, and until they have come the worker is
-/// the one before.
+/// Commits a step before the chunks of S are copied: the reading transaction continues, and until they are copied the
+/// progress names the earlier worker.
 pub fn commit_before_chunks(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
     commit_as(engine, outcome, now, Reading::GoesOn)
 }
 
-/// What becomes of the reading transaction, which holds locks, when a step is committed.
+/// What happens to the reading transaction, which holds locks, when a step is committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Ends,
@@ -62,21 +62,21 @@ fn commit_as(
     Ok(())
 }
 
-/// Questions that go to each side while the target commits: to the target behind its commit.
+/// Queries that are sent to each side while the target commits: to the target after its commit.
 pub struct CommitQuestions {
     pub target: String,
     pub source: String,
 }
 
-/// What both sides have answered, and since when both may have.
+/// The answers of both sides, and the time from which both may have been valid.
 pub struct CommitAnswers {
     pub target: Vec<Rows>,
     pub source: Vec<Rows>,
     pub heard: Instant,
 }
 
-/// The same behind a fence, where the reading transaction goes on and no writer waits for what the source gives away:
-/// that is owed.
+/// Commits behind a fence, where the reading transaction continues. Writers do not wait for the source to consume its
+/// queues: that is postponed.
 pub fn commit_and_ask(
     engine: &mut Engine,
     outcome: &mut StepOutcome,
@@ -92,13 +92,14 @@ pub fn commit_and_ask(
     let (target, source) = (target?, source?);
     reach(injection_points::STEP_COMMITTED)?;
     engine.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
-    // One of them may have come long before it was taken, but not before its line had let it.
+    // An answer may have been given long before it was received, but not earlier than the round trip permits.
     let heard = (sent + engine.distance).min(Instant::now());
     engine.owed = consuming(engine, outcome, now);
     Ok(CommitAnswers { target, source, heard })
 }
 
-/// The step's number is on the source's disk, and S with it; what stores its progress on the target.
+/// Makes the step's number durable on the source, and S with it; returns the statement that stores the progress on the
+/// target.
 fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
     leaves::check_unchanged(engine, &outcome.progress)?;
     let before = outcome.progress.steps;
@@ -112,18 +113,17 @@ fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
     Ok(progress::storing(engine.plan.id, &outcome.progress))
 }
 
-/// What takes a committed step out of the queues; None: it has nothing of them.
+/// Returns the statement that removes a committed step from the queues, or None if it has nothing of them.
 fn consuming(engine: &Engine, outcome: &StepOutcome, now: &Observation) -> Option<String> {
     let has_changes = outcome.changes > 0 || outcome.restarted.is_some();
     has_changes.then(|| window::consume(engine, &now.snapshot, outcome.progress.steps))
 }
 
-/// A synchronous commit on the source after S: everything that S saw has reached
-/// its disk by then. Without it rows of asynchronous commits were forgotten in a
-/// crash, their transaction ids given out again, and later writes skipped. What it
-/// writes is the number of the step, so that a source which has forgotten it is noticed.
+/// Commits synchronously on the source after S: everything that S saw is on its disk by then. Without this, rows of
+/// asynchronous commits would be lost in a crash, their transaction ids given out again, and later writes skipped. It
+/// writes the number of the step, so that a source that has forgotten it is noticed.
 ///
-/// The answer is still to be taken: rows may come over meanwhile, but are committed only behind it.
+/// The answer is received later: rows may be copied meanwhile, but are committed only after it.
 pub fn send_announcement(engine: &mut Engine, before: i64) -> Result<()> {
     let (id, step) = (engine.plan.id, engine.counters.next_step(before));
     let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
@@ -132,7 +132,8 @@ pub fn send_announcement(engine: &mut Engine, before: i64) -> Result<()> {
     engine.send_control_transaction(&statements.join("; "))
 }
 
-/// To be taken whatever became of the rows: the session is the one that opens the source again.
+/// Receives that answer. It must be received whatever happened to the rows: the session is the one that opens the
+/// source again.
 pub fn take_announcement(engine: &mut Engine) -> Result<()> {
     engine.take_control_transaction().inspect_err(|_| engine.announced = None)
 }

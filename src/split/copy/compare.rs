@@ -1,4 +1,4 @@
-//! What has changed on the source since the last step, and what follows from it.
+//! The changes on the source since the last step, and what follows from them.
 
 use super::leaves::{self, Since};
 use crate::agent::error::{Result, SplitError};
@@ -15,17 +15,17 @@ use crate::words::{from_the_beginning, gives_up};
 /// What a step must do before it copies anything.
 #[derive(Debug, Default)]
 pub struct Differences {
-    /// Nothing that is on the target counts any more, and why.
+    /// The reason why nothing on the target is valid any more, if there is one.
     pub restart: Option<String>,
     /// Tables (by position) whose copy starts again.
     pub reset: Vec<usize>,
-    /// Tables (by position) with a partition that is to be copied from its beginning.
+    /// Tables (by position) with a partition that is copied from its beginning.
     pub grown: Vec<usize>,
     /// Tables (by position) with a partition that is not captured yet.
     pub uncaptured: Vec<usize>,
 }
 
-/// Why nothing that is on the target counts any more; None: it counts.
+/// Returns why nothing on the target is valid any more, or None if it is valid.
 pub fn restart(engine: &Engine, progress: &CopyProgress, now: &Observation) -> Option<String> {
     if progress.again.is_some() {
         return progress.again.clone();
@@ -39,8 +39,8 @@ pub fn restart(engine: &Engine, progress: &CopyProgress, now: &Observation) -> O
     engine.counters.disagreement(progress.steps).map(str::to_owned)
 }
 
-/// Compares the source in S with what the target's rows stand for. What a copy
-/// cannot go on with is an error that says what differs.
+/// Compares the source in S with what the target's rows stand for. A difference that prevents the copy from continuing
+/// is an error that names it.
 pub fn compare(engine: &Engine, progress: &CopyProgress, now: &Observation) -> Result<Differences> {
     let tables = &engine.tables;
     let mut found = Differences { restart: restart(engine, progress, now), ..Differences::default() };
@@ -113,13 +113,13 @@ fn check_leaves(table: &SplitTable, now: &TableShape) -> Result<()> {
     Ok(())
 }
 
-/// What became of a table's leaves.
+/// What happened to a table's leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LeavesChange {
     None,
     /// There are new ones; in the others rows are where they were.
     Grown,
-    /// Rows may have another place than the cursors say.
+    /// Rows may be in other places than the cursors assume.
     Other,
 }
 
@@ -138,7 +138,7 @@ fn changes(
         };
         match leaves::since(Some(&before.triggers), leaf) {
             Since::Same => {}
-            // Detached and attached again: what was written meanwhile was not captured.
+            // The leaf was detached and attached again: what was written meanwhile was not captured.
             Since::New => other = true,
             Since::Unguarded => return Err(unseen(plan, table, before, leaf)),
         }
@@ -151,7 +151,8 @@ fn changes(
     })
 }
 
-/// As they are again, they have missed what was written meanwhile: only a copy from the beginning has it.
+/// Returns the error for a leaf whose triggers are restored but have missed writes: only a copy from the beginning has
+/// these.
 fn unseen(plan: &Plan, table: &SplitTable, before: &LeafProgress, now: &Leaf) -> SplitError {
     let (name, leaf) = (&table.source.name, &now.name);
     SplitError::Failed(
@@ -177,8 +178,7 @@ fn triggers_of(leaf: &Leaf) -> String {
     leaf.triggers.clone().unwrap_or_default()
 }
 
-/// Takes new leaves in: their rows are not on the target yet, and those of the others
-/// stay where they are.
+/// Adds new leaves: their rows are not on the target yet, and those of the others stay where they are.
 pub fn grow(shape: &TableShape, table: &mut TableProgress) {
     let is_new = |leaf: &&Leaf| !table.leaves.iter().any(|known| known.oid == leaf.oid);
     let new: Vec<LeafProgress> = shape.leaves().iter().filter(is_new).map(begin).collect();
@@ -195,7 +195,7 @@ fn begin(leaf: &Leaf) -> LeafProgress {
     }
 }
 
-/// The state of a table whose copy begins.
+/// Returns the state of a table whose copy begins.
 pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
     TableProgress {
         structure: shape.structure(),

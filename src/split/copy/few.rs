@@ -1,8 +1,8 @@
-//! Windows of few rows: keys and rows are read at once, and the target is told all of it in one message, as values. So what
-//! a step waits for does not grow with the number of tables that have changed.
+//! Windows of few rows: keys and rows are read at once, and sent to the target in one message, as values. So the
+//! duration of a step does not grow with the number of tables that have changed.
 //!
-//! A value in a statement is read by its type's own input, as one in a COPY in text form is. What the source gives is text
-//! to the target, whatever it holds.
+//! A value in a statement is read by its type's own input function, like a value of a COPY in text form. To the
+//! target, everything from the source is text, whatever it contains.
 
 use super::collision;
 use super::sieve::{Stray, explain};
@@ -19,47 +19,47 @@ use crate::split::table::SplitTable;
 use crate::split::table::columns::ColumnSource;
 use std::borrow::Cow;
 
-/// Changed keys of all tables of a message,
+/// The greatest number of changed keys of all tables in a message.
 const MOST_ROWS: i64 = 500;
 /// and while writers wait: over a long line so many have changed since the last step, and each question more costs
 /// them a way there and back.
 const MOST_FENCED: i64 = 4 * MOST_ROWS;
-/// Bytes of their keys and rows.
+/// The greatest number of bytes of their keys and rows.
 const MOST_BYTES: usize = 256 << 10;
-/// Bytes of a table's rows as they are stored, before any of them is read: what is compressed may be longer by some two
-/// hundred times, and a value of bytes is twice as long as a text.
+/// The greatest number of bytes of a table's rows as they are stored, checked before any of them is read: compressed
+/// data may be some two hundred times longer when read, and a bytea value is twice as long as text.
 const MOST_STORED: u32 = 32 << 10;
 
-/// What the target waits for: the source, and its own statements.
+/// The round trips that the target waits for: to the source, and for its own statements.
 pub const ROUND_TRIPS: u32 = 2;
 
-/// Whether so many changed rows may go over as values; by the bytes of what has changed `apply` finds out.
+/// Whether this many changed rows may be sent as values; `apply` checks the bytes of what has changed.
 pub fn are(rows: i64, engine: &Engine) -> bool {
     rows <= if engine.window_limit.is_some() { MOST_FENCED } else { MOST_ROWS }
 }
 
-/// What is read of a table's window on the source, as queries.
+/// The queries that read a table's window on the source.
 pub struct Queries {
     /// The table, by position.
     pub of: usize,
     pub keys: String,
     pub rows: String,
-    /// The rows behind the size of all of them, which alone is given of long ones.
+    /// The rows behind the size of all of them; for long rows only the size is returned.
     pub short_rows: String,
 }
 
-/// COPYs of each table.
+/// The number of COPYs of each table.
 const OF_EACH: usize = 2;
 
 impl Queries {
-    /// As COPYs of one message.
+    /// Returns the queries as COPYs of one message.
     fn copies(&self) -> [String; OF_EACH] {
         [&self.keys, &self.short_rows].map(|query| format!("COPY ({query}) TO STDOUT (FORMAT text)"))
     }
 }
 
-/// Rows of a table, each behind the bytes that all of them are stored in. Of more than a little nothing else is given, and
-/// what lies elsewhere is not read.
+/// Returns a query for rows of a table, each behind the stored bytes of all of them. If these are too many, nothing
+/// else is returned, and values stored out of line are not read.
 pub fn short_rows(table: &SplitTable, from: &str) -> String {
     let columns: Vec<String> = (1..=table.pairs.len()).map(|number| format!("c{number}")).collect();
     let given: Vec<String> =
@@ -73,19 +73,20 @@ pub fn short_rows(table: &SplitTable, from: &str) -> String {
     )
 }
 
-/// Whether the rows were short enough to be given.
+/// Whether the rows were short enough to be returned.
 fn are_short(rows: &[Cells]) -> bool {
     let is_short = |size: &str| size.parse::<u64>().is_ok_and(|bytes| bytes <= u64::from(MOST_STORED));
     rows.iter().all(|row| row.first().and_then(Option::as_deref).is_some_and(is_short))
 }
 
-/// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
+/// Whether the rows of a table can be copied in this way: each column as its type writes it, with a readable key.
 pub fn is_for(table: &SplitTable) -> bool {
     let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, ColumnSource::Column(_)));
     is_plain && table.text_mesh.is_some() && !table.has_long_rows && !has_domain_of_its_own(table)
 }
 
-/// Whether the target has a domain that nothing fills: COPY asks it nothing, an INSERT asks it for NULL.
+/// Whether the target has a column of a domain that nothing fills: COPY does not check it, an INSERT checks it for
+/// NULL.
 fn has_domain_of_its_own(table: &SplitTable) -> bool {
     let is_filled = |column: &Column| table.pairs.iter().any(|pair| pair.target == column.name);
     table.target.columns().iter().any(|column| {
@@ -93,13 +94,14 @@ fn has_domain_of_its_own(table: &SplitTable) -> bool {
     })
 }
 
-/// Brings them over; the changed keys of each table. None: they are too large for it, and nothing has been done.
+/// Copies the rows and returns the number of changed keys of each table. Returns None if they are too large for this,
+/// and nothing has been done.
 pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>>> {
     if queries.is_empty() {
         return Ok(Some(Vec::new()));
     }
     let outs: Vec<String> = queries.iter().flat_map(Queries::copies).collect();
-    // What is too much of one table is known once it comes by itself.
+    // If one table has too much, it is known once that table is read alone.
     let all = u64::try_from(queries.len()).unwrap_or(u64::MAX);
     let bytes = engine.window_limit.map(|limit| limit.saturating_mul(all));
     let bounds = Bounds { bytes, ..Bounds::unlimited() };
@@ -108,7 +110,7 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let read = match read {
         Gathered::All(read) => read,
         Gathered::TooMuch(sizes) => {
-            // One of them has more than its share.
+            // One of the tables has more than its share.
             for (query, sizes) in queries.iter().zip(sizes.chunks(OF_EACH)) {
                 engine.tables[query.of].has_long_rows |=
                     sizes.iter().sum::<usize>() > MOST_BYTES / queries.len();
@@ -137,14 +139,14 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     Ok(Some(changed))
 }
 
-/// What the source has given of a table: keys, and rows, each behind their size.
+/// What the source has returned for a table: keys, and rows, each behind their size.
 struct Window<'a> {
     keys: Vec<Cells<'a>>,
     rows: Vec<Cells<'a>>,
 }
 
 impl<'a> Window<'a> {
-    /// None: it cannot be read.
+    /// Returns None if it cannot be read.
     fn read(table: &SplitTable, texts: &'a [Vec<u8>]) -> Option<Window<'a>> {
         let [keys, rows] = texts else { return None };
         Some(Window {
@@ -154,15 +156,15 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Statements for the target, each with the table that it is of, and how many rows it writes if that is known.
+/// Statements for the target, each with its table and, if known, the number of rows it writes.
 #[derive(Default)]
 struct Message {
     statements: Vec<(usize, String, Option<u64>)>,
 }
 
 impl Message {
-    /// What replaces the changed rows of a table; how many keys that are. Where it is watched, its rows are looked at
-    /// once more by these keys, in the table where those of other windows are.
+    /// Adds the statements that replace the changed rows of a table, and returns the number of keys. If the table is
+    /// watched, its rows are checked once more by these keys, in the table that has those of other windows.
     fn add(
         &mut self,
         plan: &Plan,
@@ -199,7 +201,7 @@ impl Message {
             return Ok(());
         }
         let texts: Vec<&str> = self.statements.iter().map(|(_, text, _)| text.as_str()).collect();
-        // As long as a COPY of the same rows has: indexes, constraints and columns of the target take their time.
+        // The limit is that of a COPY of the same rows: indexes, constraints and columns of the target need time.
         let done = engine.target.run_counted(&texts, Bounds::unlimited().stall);
         let affected = done.map_err(|(number, error)| {
             let position = self.statements.get(number).map_or(0, |(position, ..)| *position);
@@ -219,7 +221,7 @@ impl Message {
     }
 }
 
-/// Rows of other keys never come to the target, whatever the source gives. In front of each is a size.
+/// Refuses rows of other keys, which must not reach the target, whatever the source returns. A size precedes each row.
 fn require_in_scope(plan: &Plan, table: &SplitTable, rows: &[Cells]) -> Result<()> {
     let Some(mesh) = &table.text_mesh else { return Err(stray(Stray::Unreadable, plan, table)) };
     for row in rows {
@@ -237,8 +239,8 @@ fn stray(stray: Stray, plan: &Plan, table: &SplitTable) -> SplitError {
     explain(stray, plan, &table.target.name).into()
 }
 
-/// As a list of values, without the first cells of each row. The first row says of which types these are, where they
-/// do not fill columns that have some.
+/// Returns the rows as a list of values, without the first cells of each row. The first row has casts to the types, if
+/// the values do not fill typed columns.
 fn values(rows: &[Cells], without: usize, types: &[&str]) -> String {
     let cell = |cell: &Option<Cow<'_, str>>| cell.as_deref().map_or_else(|| "NULL".to_owned(), literal);
     let row = |(number, row): (usize, &Cells<'_>)| {

@@ -1,5 +1,5 @@
-//! Foreign keys of the target that the server does not check for the mover: no step is
-//! committed that leaves a row of the scope without the row that it references.
+//! Foreign keys of the target that the server does not check for the mover: no step is committed that leaves a row of
+//! the scope without the row that it references.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -16,20 +16,19 @@ use crate::split::owners;
 use crate::split::references::{WatchedReferences, keyless, moves};
 use std::time::{Duration, Instant};
 
-/// How long a step waits for a row of a reference table, and how often it looks.
+/// How long a step waits for a row of a reference table, and how often it checks.
 const TO_FOLLOW: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Which rows of the scope a step looks at.
+/// Which rows of the scope a step checks.
 pub enum RowsLook {
     All,
     /// Those that the windows of these tables (by position) have changed.
     Changed(Vec<usize>),
 }
 
-/// Before a step is committed that leaves all of the scope's rows on the target: none of
-/// them references a row that is not there. A step that completes the copy looks at all,
-/// a later one at what its windows have changed.
+/// Checks, before a step is committed that leaves all of the scope's rows on the target, that none of them references
+/// a missing row. A step that completes the copy checks all rows, a later one those that its windows have changed.
 pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) -> Result<()> {
     if engine.watched.references.is_empty() || !after.is_copied() {
         return Ok(());
@@ -40,7 +39,7 @@ pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) 
         let is_own = |to: usize| reference.is_own && reference.to_position == Some(to);
         match looked {
             RowsLook::All => check_reference(engine, index, position, None)?,
-            // The source does not keep them from losing what they reference, and they stay the same.
+            // The source does not keep these rows from losing what they reference, and they themselves do not change.
             RowsLook::Changed(tables) if tables.iter().any(|table| is_own(*table)) => {
                 check_reference(engine, index, position, None)?;
             }
@@ -54,7 +53,7 @@ pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) 
     Ok(())
 }
 
-/// Before a cutover: all rows once more, by the foreign keys that there are now.
+/// Checks all rows once more before a cutover, by the foreign keys that exist now.
 pub fn check_all(engine: &mut Engine) -> Result<()> {
     engine.watch()?;
     if engine.watched.references.is_empty() {
@@ -69,7 +68,7 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
             error.into()
         }
     })?;
-    // What has come by names that were known before is not what was locked by them, perhaps.
+    // A foreign key that was added since may reference tables that are not locked.
     let locked = engine.watched.referenced();
     engine.watch()?;
     if engine.watched.referenced() != locked {
@@ -88,8 +87,8 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// Referenced rows are locked first, as the server does it: who deletes one at the same
-/// time does not see ours yet.
+/// Checks one foreign key. Referenced rows are locked first, as the server does: a session that deletes one at the
+/// same time does not see the mover's rows yet.
 fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Option<&str>) -> Result<()> {
     let until = Instant::now() + TO_FOLLOW;
     loop {
@@ -103,7 +102,7 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
     }
 }
 
-/// A value that references nothing.
+/// Returns a value whose referenced row is missing.
 fn find_missing(
     engine: &mut Engine,
     index: usize,
@@ -114,7 +113,7 @@ fn find_missing(
     let reference = &references[index];
     let Some(column) = by.get(position).and_then(Option::as_ref) else { return Ok(None) };
     let (rows, scope) = match rows {
-        // The window's keys find them.
+        // The window's keys find these rows.
         Some(window) => (window, engine.plan.scope.filter(column, "t")),
         None => ("", engine.plan.scope.predicate(column, "t")),
     };
@@ -142,7 +141,8 @@ fn find_missing(
     Ok(rows.scalar().map(str::to_owned))
 }
 
-/// What is referenced is a reference table: the row was on its origin before the one that references it was on the source.
+/// Whether a reference table is referenced: the row was on its origin before the row that references it was on the
+/// source.
 fn is_to_follow(engine: &Engine, index: usize) -> bool {
     let table = keyless(&engine.plan, Side::Target, &engine.watched.references[index]);
     table.is_some_and(|table| table.policy == Policy::Reference)
@@ -156,7 +156,7 @@ fn missing(engine: &Engine, index: usize, value: &str) -> SplitError {
         reference.text(value)
     );
     if is_to_follow(engine, index) {
-        // Or says itself why it does not.
+        // The reference table's worker may also report the cause.
         return SplitError::Retry(format!("a reference table to follow: {text}"));
     }
     SplitError::Failed(
@@ -165,8 +165,8 @@ fn missing(engine: &Engine, index: usize, value: &str) -> SplitError {
     )
 }
 
-/// Which rows of a referenced table count: those that move too, or that are nobody's and so
-/// on every shard. Another key's row of the same value is another row.
+/// Returns the condition for rows of a referenced table that count: those that move too, or that belong to no key and
+/// so are on every shard. Another key's row of the same value is another row.
 fn is_common(by: &[Option<Column>], position: Option<usize>, moves: &str) -> String {
     match position.and_then(|position| by.get(position)).and_then(Option::as_ref) {
         None => "true".to_owned(),

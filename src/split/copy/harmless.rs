@@ -1,26 +1,23 @@
-//! Which changes of a table leave right what was copied of it.
+//! The changes of a table that do not invalidate what was copied of it.
 //!
-//! A step commits only where both tables have the columns of its progress, under locks that ALTER
-//! TABLE waits for: so up to the last one, with its snapshot P, every row below the cursors was
-//! read and written in these columns. The rows that differ from P now are in the next window, and
-//! are read anew; that holds for what was written to a new column, too, since nobody writes to it
-//! before it is committed. What is to be shown is that of every other row the target's columns are
-//! what would be copied into them now.
+//! A step commits only if both tables have the columns of its progress, under locks that ALTER TABLE waits for: so up
+//! to the last step, with its snapshot P, every row below the cursors was read and written in these columns. The rows
+//! that differ from P now are in the next window, and are read anew; this includes writes to a new column, since it
+//! cannot be written before it is committed. What must be shown is that in every other row the target's columns have
+//! the values that would be copied into them now.
 //!
-//! It is shown by bytes. A side whose file is the one of before has each of these rows as it was,
-//! byte by byte: a rewrite, and every ALTER TYPE that computes a value, makes another file. A
-//! column is known by its number, which is given out once: what was dropped and made again is
-//! another one. So
+//! It is shown by bytes. A side whose file is unchanged has each of these rows as it was, byte by byte: a rewrite, and
+//! every ALTER TYPE that computes a value, makes another file. A column is identified by its number, which is never
+//! reused: a column that was dropped and added again is another one. So
 //!
-//! - a column that both numbers still fill, by types that read the same bytes as the same text, is
-//!   as it was, whatever it is called, and whatever constraint, default or statistic it has;
-//! - a column of the source that is new, without a value for rows of before, is NULL in all of
-//!   them; so must be what it fills: one that is new as well, or one of which a look has shown it;
+//! - a column that both numbers still fill, by types that read the same bytes as the same text, is unchanged, whatever
+//!   its name, constraints, default or statistics are;
+//! - a new column of the source, without a value for earlier rows, is NULL in all of them; so must be the column that
+//!   it fills: one that is new as well, or one that a check has shown to be NULL;
 //! - a column of the target that nothing fills is the target's own, and a dropped one needs nothing.
 //!
-//! Everything else is copied again: a default for rows of before, whose values lie in the catalog
-//! and not in the rows; columns that are generated or computed; types that are not the server's own
-//! and are made of something else now.
+//! Everything else is copied again: a default for earlier rows, whose values are in the catalog and not in the rows;
+//! columns that are generated or computed; types that are not the server's own and are made of something else now.
 
 use crate::agent::known_column::{self, KnownColumn};
 use crate::agent::shape::{Column, TableShape};
@@ -28,17 +25,17 @@ use crate::agent::state::progress::TableProgress;
 use crate::catalog::split::ColumnMap;
 use crate::split::table::columns::{self, ColumnSource};
 
-/// What is still to be looked for before a table goes on: columns by their names of now.
+/// The checks that remain before a table continues: columns by their current names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Looks {
-    /// On either side new, if they have no value for rows of before.
+    /// New columns on either side, which must have no value for earlier rows.
     pub new_on_source: Vec<String>,
     pub new_on_target: Vec<String>,
-    /// The target's own until now, if they are NULL in every row of the scope.
+    /// Columns that were the target's own until now, which must be NULL in every row of the scope.
     pub empty: Vec<String>,
 }
 
-/// Types whose values are the same bytes and the same text, with a length or precision or without.
+/// Types whose values have the same bytes and the same text, with or without a length or precision.
 const SAME_BYTES: [&[&str]; 7] = [
     &["text", "character varying"],
     &["numeric"],
@@ -58,7 +55,7 @@ pub struct TableChange<'a> {
 }
 
 impl TableChange<'_> {
-    /// Under which conditions the table goes on where it was, or why it is copied again.
+    /// Returns the conditions under which the table continues where it was, or why it is copied again.
     pub fn judge(&self) -> Result<Looks, String> {
         if self.known.leaves.is_empty() {
             // Nothing is copied yet.
@@ -76,7 +73,7 @@ impl TableChange<'_> {
         self.looks(from, to)
     }
 
-    /// Every row is where it was, as it was.
+    /// Checks that every row is where it was, as it was.
     fn require_files(&self) -> Result<(), String> {
         let is_there = |leaves: &TableShape, oid: &str, filenode: Option<&str>| {
             let leaf = leaves.leaves().iter().find(|leaf| leaf.oid == oid);
@@ -95,7 +92,7 @@ impl TableChange<'_> {
         Ok(())
     }
 
-    /// What fills each column of the target, and did before.
+    /// Compares what fills each column of the target now with what did before.
     fn looks(&self, from: &[KnownColumn], to: &[KnownColumn]) -> Result<Looks, String> {
         let filled = columns::pair(&shape(from), &shape(to), self.maps, &[]).pairs;
         let mut looks = Looks::default();
@@ -134,7 +131,7 @@ impl TableChange<'_> {
         Ok(looks)
     }
 
-    /// What has changed, in words.
+    /// Returns what has changed, in words.
     pub fn words(&self) -> Vec<String> {
         let on = |known: &Option<Vec<KnownColumn>>, shape| {
             known.as_ref().map_or_else(Vec::new, |known| differences(known, shape))
@@ -150,13 +147,13 @@ impl TableChange<'_> {
     }
 }
 
-/// The same column, whatever it was called.
+/// Returns the same column at the earlier time, whatever its name was.
 fn before<'a>(known: &'a [KnownColumn], column: &Column) -> Option<&'a KnownColumn> {
     let now = KnownColumn::from(column);
     known.iter().find(|known| known.attribute() == now.attribute())
 }
 
-/// Each column that was there is read from the same bytes as the same text.
+/// Checks that each existing column is read from the same bytes as the same text.
 fn require_meaning(known: &[KnownColumn], shape: &TableShape) -> Result<(), String> {
     for column in shape.columns() {
         let now = KnownColumn::from(column);
@@ -181,7 +178,8 @@ pub fn has_same_bytes(one: &str, other: &str) -> bool {
     one == other || SAME_BYTES.iter().any(|types| types.contains(&&*plain) && types.contains(&&*others))
 }
 
-/// `timestamp with time zone` of `timestamp(3) with time zone`.
+/// Returns a type's name without its length or precision: `timestamp with time zone` for `timestamp(3) with time
+/// zone`.
 fn without_modifier(type_name: &str) -> String {
     match (type_name.find('('), type_name.find(')')) {
         (Some(from), Some(to)) if from < to => format!("{}{}", &type_name[..from], &type_name[to + 1..]),
@@ -189,7 +187,7 @@ fn without_modifier(type_name: &str) -> String {
     }
 }
 
-/// A table of which no more is known than what pairs columns.
+/// Returns a table with only what is needed to pair columns.
 fn shape(known: &[KnownColumn]) -> TableShape {
     let column = |known: &KnownColumn| Column {
         name: known.name.clone(),
@@ -270,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Of a table of these columns on both sides, which become others.
+    /// Judges a table of these columns on both sides, which become others.
     fn judged(
         before: &[Column],
         source: &[Column],
@@ -338,7 +336,7 @@ mod tests {
             Column { signature: Some("enum ('a', 'b')".into()), ..a.clone() },
             Column { collation: Some("pg_catalog.\"C\"".into()), ..a.clone() },
             Column { generated: Some("(b + 1)".into()), ..a.clone() },
-            // One more attribute of the type is none of the table.
+            // One more attribute of the type is not one of the table.
             column("1 of 1 2", "a", "public.pair"),
         ];
         for other in &others {

@@ -1,5 +1,5 @@
-//! What becomes of the copies of a table that changed: whether its change can have made one wrong
-//! (`harmless`), and the looks at both sides which that may need.
+//! What happens to the copies of a table that changed: whether its change can have invalidated one (`harmless`), and
+//! the checks on both sides that this may need.
 
 use super::harmless::{Looks, TableChange};
 use crate::agent::catalogs;
@@ -12,13 +12,13 @@ use crate::split::table::SplitTable;
 
 const OLD_ROWS: &str = include_str!("../../../sql/agent/old_rows.sql");
 
-/// What has changed, in words, and why the table is copied again; None: it goes on.
+/// What has changed, in words, and why the table is copied again. `again` is `None` if it continues.
 pub struct JudgedChange {
     pub words: Vec<String>,
     pub again: Option<String>,
 }
 
-/// `known`: as it was when its rows were copied; the table is as both sides have it now.
+/// Judges a change. `known` is the table as it was when its rows were copied; `table` is as both sides have it now.
 pub fn judge(
     plan: &Plan,
     sides: (&mut Connection, &mut Connection),
@@ -34,7 +34,7 @@ pub fn judge(
     Ok(JudgedChange { words: change.words(), again })
 }
 
-/// What rows of before have in columns that are to be NULL in them; None: nothing.
+/// Returns what earlier rows have in columns that must be NULL in them, or None if they are NULL.
 fn find_values(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
@@ -67,7 +67,7 @@ fn find_values(
     Ok(found.scalar().map(|_| text))
 }
 
-/// For the split's history: what of these tables, by their names, is copied again and what goes on.
+/// Describes for the split's history which of these tables, by their names, are copied again and which continue.
 pub fn told(changed: &[(&str, &JudgedChange)]) -> Vec<String> {
     let again = changed.iter().filter_map(|(name, judged)| {
         judged.again.as_ref().map(|why| format!("{name} ({}: {why})", judged.words.join(", ")))

@@ -1,7 +1,6 @@
-//! The partitions that rows of the scope may be in. Rows that come with ATTACH PARTITION
-//! fire no trigger. On the target a row of ours is only ever in a leaf that was looked
-//! through before: a step looks at new ones before it writes, and again at the end, so
-//! that nothing was written to one that came meanwhile.
+//! The partitions that rows of the scope may be in. Rows that are added by ATTACH PARTITION fire no trigger. On the
+//! target a row of the split is only ever in a leaf that was checked before: a step checks new ones before it writes,
+//! and again at the end, so that nothing was written to one that was added meanwhile.
 
 use super::apart;
 use crate::agent::error::{Result, SplitError};
@@ -20,7 +19,7 @@ use crate::split::engine::Engine;
 use crate::split::table::triggers;
 use crate::words::{from_the_beginning, gives_up};
 
-/// A row of the scope where none must be.
+/// A row of the scope in a place where none must be.
 pub struct Stranger {
     /// The table or leaf, qualified and quoted.
     pub table: String,
@@ -28,7 +27,7 @@ pub struct Stranger {
     pub key: String,
 }
 
-/// The first row of the scope in a table, or with `only` in one leaf of it.
+/// Returns the first row of the scope in a table, or with `only` in one leaf of it.
 pub fn find_row(
     connection: &mut Connection,
     plan: &Plan,
@@ -45,10 +44,10 @@ pub fn find_row(
     Ok(rows.scalar().map(|key| Stranger { table: table.to_owned(), key: key.to_owned() }))
 }
 
-/// Tables that are looked through in one query.
+/// The greatest number of tables that are searched in one query.
 const MOST_LOOKED_THROUGH: usize = 100;
 
-/// The first row of the scope in any of some tables.
+/// Returns the first row of the scope in any of some tables.
 pub fn find_first(
     connection: &mut Connection,
     plan: &Plan,
@@ -73,7 +72,7 @@ pub fn find_first(
     Ok(None)
 }
 
-/// The target's leaves as they are stored.
+/// Returns the target's leaves as they are stored.
 pub fn of(shape: &TableShape) -> Vec<TargetLeaf> {
     let leaf = |leaf: &Leaf| TargetLeaf {
         oid: leaf.oid.clone(),
@@ -83,17 +82,17 @@ pub fn of(shape: &TableShape) -> Vec<TargetLeaf> {
     shape.leaves().iter().map(leaf).collect()
 }
 
-/// What became of a leaf since it was last looked at.
+/// What happened to a leaf since it was last checked.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Since {
     Same,
-    /// It was attached, perhaps again: the clones of our triggers are new ones.
+    /// It was attached, perhaps again: the clones of the split's triggers are new ones.
     New,
     /// Its triggers were disabled, dropped or changed.
     Unguarded,
 }
 
-/// Compares a leaf with its triggers of before.
+/// Compares a leaf with its earlier triggers.
 pub fn since(before: Option<&str>, leaf: &Leaf) -> Since {
     let now = leaf.triggers.as_deref().unwrap_or_default();
     match before {
@@ -103,15 +102,14 @@ pub fn since(before: Option<&str>, leaf: &Leaf) -> Since {
     }
 }
 
-/// Of `name oid xmin enabled, ...`.
+/// Returns the oids in a list of `name oid xmin enabled, ...`.
 fn oids(triggers: &str) -> Vec<&str> {
     triggers.split(", ").filter_map(|trigger| trigger.split(' ').nth(1)).collect()
 }
 
-/// Looks through the leaves that are new on the target since the last step: one with a row
-/// of the scope is an error. After a pg_upgrade of the target its leaves are the ones that
-/// there were, by oid, with triggers of new oids. Returns the tables (by position) of which a leaf is gone,
-/// and its rows with it.
+/// Checks the leaves that are new on the target since the last step: one with a row of the scope is an error. After a
+/// pg_upgrade of the target its leaves have the same oids, with triggers of new oids. Returns the tables (by position)
+/// of which a leaf is gone, and its rows with it.
 pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation) -> Result<Vec<usize>> {
     let system = now.system();
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != system);
@@ -120,7 +118,7 @@ pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation
     for (position, shape) in now.tables.iter().enumerate() {
         let Some(table) = progress.tables.get(position) else { continue };
         let mut leaves = match &table.target_leaves {
-            // Installed by a version that did not look.
+            // The split was installed by a version that did not check leaves.
             None if progress.snapshot.is_some() => of(shape),
             known => known.clone().unwrap_or_default(),
         };
@@ -151,7 +149,7 @@ pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation
             }
             look_through(engine, position, shape, leaf)?;
             if let Some(index) = stored {
-                // Detached and attached again: what it had of ours is gone.
+                // The leaf was detached and attached again: its rows of the split are gone.
                 leaves.remove(index);
                 if !lost.contains(&position) {
                     lost.push(position);
@@ -176,9 +174,9 @@ pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation
     Err(SplitError::Retry("the target's new partitions to be included".into()))
 }
 
-/// Rows that were copied lie in another file, and something was done to the table's columns: VACUUM
-/// FULL and CLUSTER leave them as they were, `ALTER COLUMN .. TYPE .. USING` has no need to, and
-/// tells nobody, where the type stays.
+/// Whether values may have been recomputed: copied rows are in another file, and the table's columns were changed.
+/// VACUUM FULL and CLUSTER leave values as they were; `ALTER COLUMN .. TYPE .. USING` may change them, and leaves no
+/// other trace if the type stays.
 fn is_computed_anew(table: &TableProgress, leaves: &[TargetLeaf], shape: &TableShape) -> bool {
     let has_moved = |known: &TargetLeaf| {
         let now = shape.leaves().iter().find(|leaf| leaf.oid == known.oid);
@@ -187,8 +185,8 @@ fn is_computed_anew(table: &TableProgress, leaves: &[TargetLeaf], shape: &TableS
     table.target_altered.is_some() && table.target_altered != shape.altered && leaves.iter().any(has_moved)
 }
 
-/// In a transaction of its own: a step that finds nothing to do commits nothing. Leaves
-/// that are gone stay in the list until their table's copy has begun again.
+/// Stores the leaves in a transaction of its own: a step that finds nothing to do commits nothing. Leaves that are
+/// gone stay in the list until their table's copy has begun again.
 fn store(engine: &mut Engine, progress: &CopyProgress, lost: &[usize], now: &Observation) -> Result<()> {
     let mut stored = progress.clone();
     for position in lost {
@@ -202,7 +200,7 @@ fn store(engine: &mut Engine, progress: &CopyProgress, lost: &[usize], now: &Obs
     Ok(())
 }
 
-/// A leaf that is new gets its trigger for TRUNCATE; the others are clones.
+/// Creates the TRUNCATE trigger of new leaves; the other triggers are clones.
 fn guard(engine: &mut Engine, position: usize, shape: &TableShape) -> Result<Vec<usize>> {
     engine.target.run("ROLLBACK")?;
     if let Some(table) = engine.tables.get_mut(position) {
@@ -240,7 +238,7 @@ fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: 
     }
 }
 
-/// What a rollback does with the target's rows then.
+/// What a rollback does with the target's rows in this case.
 pub const OF_STRANGERS: &str = "Others may have written to the moving rows, so that a rollback leaves them there. Check them, and delete them before the split starts again.";
 
 fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
@@ -257,8 +255,8 @@ fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
     )
 }
 
-/// At the end of a step: the target's leaves are those that it began with. One that came
-/// meanwhile may have taken rows of the step.
+/// Checks at the end of a step that the target's leaves are those that it began with. One that was added meanwhile may
+/// have taken rows of the step.
 pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
@@ -283,10 +281,9 @@ pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<(
     Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
 }
 
-/// Before finish deletes anything, and once more behind its last batch: the source's leaves
-/// have refused stale clients all the time since the last step, and no row of the scope is in
-/// a leaf that it did not know. Such a row came with ATTACH PARTITION after the keys had moved,
-/// so the target need not have it.
+/// Checks before finish deletes anything, and once more after its last batch, that the source's leaves have refused
+/// stale clients all the time since the last step, and that no row of the scope is in a leaf that the step did not
+/// know. Such a row was added by ATTACH PARTITION after the keys had moved, so the target need not have it.
 pub fn check_source_before_finish(
     (source, locked): (&mut Connection, &LockedTables),
     target: &mut Connection,
@@ -319,7 +316,7 @@ pub fn check_source_before_finish(
     Ok(())
 }
 
-/// A leaf with rows of the scope that no step has seen.
+/// Returns the error for a leaf with rows of the scope that no step has seen.
 fn came_later(plan: &Plan, shape: &TableShape, leaf: &Leaf, found: &Stranger) -> SplitError {
     let (table, source, id) = (&shape.name, &plan.source.shard_key, plan.id);
     if shape.oid.as_deref() == Some(&leaf.oid) {
@@ -344,7 +341,7 @@ fn came_later(plan: &Plan, shape: &TableShape, leaf: &Leaf, found: &Stranger) ->
     )
 }
 
-/// The source may have taken writes that the target does not have.
+/// Returns the error for a source that may have accepted writes that the target does not have.
 fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
     let (source, id) = (&plan.source.shard_key, plan.id);
     SplitError::Failed(
@@ -367,16 +364,16 @@ pub struct FoundLeaves {
     pub own: Vec<String>,
     /// Names of those whose guard was changed.
     pub changed: Vec<String>,
-    /// Tables whose rows are told by another column or label than they were when they came, with what has changed.
+    /// Tables whose rows are identified by another column or label than when they were copied, with what has changed.
     pub otherwise: Vec<String>,
-    /// Names of relations that have copies, and are none of the split's tables any more.
+    /// Names of relations that have copies, and no longer belong to the split's tables.
     pub elsewhere: Vec<String>,
-    /// Those that no step has taken in, with the shard-by column: their rows came with them.
+    /// Those that no step has recorded, with the shard-by column: their rows were attached with them.
     attached: Vec<(String, Column)>,
 }
 
-/// None: no step was committed.
-/// `locked`: what is read of them afterwards has to be among these.
+/// Returns None if no step was committed. If `locked` is given, what is read of the leaves afterwards must be among
+/// these tables.
 pub fn found(
     target: &mut Connection,
     plan: &Plan,
@@ -399,7 +396,7 @@ pub fn found(
             found.otherwise.push(format!("{} ({what})", shape.name));
             continue;
         }
-        // All of them are others, in a server restored from a dump say: copies may be there.
+        // All of them are others, for example in a server restored from a dump: copies may be there.
         if !known.is_empty() && !known.iter().any(is_there) {
             found.changed.extend(shape.leaves().iter().map(|leaf| leaf.name.clone()));
             continue;
@@ -423,7 +420,7 @@ pub fn found(
     Ok(Some(found))
 }
 
-/// Names of relations that there still are: one that was dropped has taken its rows along.
+/// Returns the names of relations that still exist: one that was dropped has no rows any more.
 fn still_there(target: &mut Connection, oids: &[String]) -> Result<Vec<String>> {
     if oids.is_empty() {
         return Ok(Vec::new());
@@ -441,7 +438,8 @@ impl FoundLeaves {
         !self.attached.is_empty()
     }
 
-    /// Names of the attached ones that have rows of the scope. What they could run was looked through under their locks.
+    /// Returns the names of the attached ones that have rows of the scope. The code that they could run was checked
+    /// under their locks.
     pub fn attached_with_rows(&self, target: &mut Connection, plan: &Plan) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for (name, column) in &self.attached {

@@ -1,10 +1,10 @@
-//! What rows of the scope are told by is what it was when they were copied.
+//! Checks that rows of the scope are still identified by what identified them when they were copied.
 //!
-//! Rows are found by the name of the shard-by column, and keys of an enum by the names of its labels. Both can be given to
-//! another one, and then the same words mean rows that nobody has moved. Whatever deletes rows of the scope asks first whether
-//! they mean what they meant. A lock on the table keeps its columns as they are, and nothing keeps labels: so it asks again
-//! behind each DELETE, in its transaction. What was renamed before the DELETE is seen then, and what is renamed later, that
-//! one did not see.
+//! Rows are found by the name of the shard-by column, and keys of an enum by the names of its labels. Both names can
+//! be given to another column or label, and then the same words select rows that were never moved. Code that deletes
+//! rows of the scope first checks that the names have kept their meaning. A lock on the table keeps its columns as
+//! they are, but nothing locks labels: so the check is repeated after each DELETE, in its transaction. It sees what
+//! was renamed before the DELETE, and a later renaming was not visible to the DELETE.
 
 use crate::agent::error::Result;
 use crate::agent::known_column::KnownColumn;
@@ -15,19 +15,19 @@ use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
 
-/// So many keys are written into a query; of more, each label counts.
+/// The greatest number of keys that are written into a query; if there are more, each label counts.
 const LISTED_KEYS: usize = 1000;
 
-/// What was stored of a side's tables, by their oids: a plan may be without some of them by now.
+/// What was stored of a side's tables, by their oids: a plan may have lost some of them by now.
 #[derive(Default)]
 pub struct Meant {
     tables: Vec<(String, Vec<KnownColumn>)>,
-    /// None: each label counts.
+    /// `None` if each label counts.
     keys: Option<Vec<String>>,
 }
 
 impl Meant {
-    /// What a version has stored that did not look is not judged.
+    /// Returns what is stored. A progress of a version that did not note labels is not judged.
     pub fn stored(progress: &CopyProgress, scope: &Scope, side: Side) -> Meant {
         let keys = match scope {
             Scope::Keys(keys) if keys.len() <= LISTED_KEYS => Some(keys.clone()),
@@ -42,7 +42,7 @@ impl Meant {
         columns.iter().find(|column| column.name == shard_by)
     }
 
-    /// What has become of a table's shard-by column; None: it is what it was.
+    /// Returns what has happened to a table's shard-by column, or None if it is unchanged.
     pub fn change(&self, shape: &TableShape, shard_by: &str) -> Option<String> {
         let known = self.of(shape, shard_by)?;
         let name = &known.name;
@@ -61,7 +61,7 @@ impl Meant {
 
     fn changed_label(&self, known: &KnownColumn, now: &Column) -> Option<String> {
         let Some(before) = &known.labels else {
-            // Nobody has noted which label is which: a name that has come or gone may be another's.
+            // Labels were not noted: a name that was added or removed may be another label's.
             let has_changed = now.is_enum && known.meaning != KnownColumn::from(now).meaning;
             return has_changed.then(|| known.type_name.clone());
         };
@@ -77,7 +77,7 @@ impl Meant {
         before.iter().find(is_other).map(|(label, _)| label.clone())
     }
 
-    /// Whether all of that holds, as a condition.
+    /// Returns a condition that all of that holds.
     pub fn still(&self, shape: &TableShape, shard_by: &str) -> String {
         let (Some(known), Some(oid)) = (self.of(shape, shard_by), &shape.oid) else {
             return "true".to_owned();
@@ -114,14 +114,14 @@ impl Meant {
         conditions.join(" AND ")
     }
 
-    /// Asked behind a DELETE, before its transaction ends.
+    /// Checks the condition after a DELETE, before its transaction ends.
     pub fn is_still(&self, connection: &mut Connection, shape: &TableShape, shard_by: &str) -> Result<bool> {
         let rows = connection.run(&format!("SELECT {}", self.still(shape, shard_by)))?;
         Ok(rows.scalar() == Some("t"))
     }
 }
 
-/// The oid of a table, and its columns as they were.
+/// Returns the oid of a table, and its columns as they were.
 fn known(table: &TableProgress, side: Side) -> Option<(String, Vec<KnownColumn>)> {
     let (structure, columns) = match side {
         Side::Source => (&table.structure, &table.columns),
@@ -148,7 +148,7 @@ mod tests {
         TableShape { oid: Some("7".into()), columns: Some(columns.to_vec()), ..TableShape::default() }
     }
 
-    /// What has become of the column `mood` of a table, by which keys `x` are told.
+    /// Returns what has happened to the column `mood` of a table, whose keys are `x`.
     fn change(before: &[Column], now: &[Column]) -> Option<String> {
         let known = TableProgress {
             target_structure: table(before).structure(),
@@ -191,18 +191,18 @@ mod tests {
             (of_labels(&[("x", "10"), ("q", "12"), ("z", "14")]), true),
             (of_labels(&[("y", "10"), ("x", "12"), ("z", "14")]), false),
             (of_labels(&[("q", "10"), ("y", "12"), ("z", "14")]), false),
-            // One that came under the name that another one had.
+            // A label was added under the name that another one had.
             (of_labels(&[("q", "10"), ("y", "12"), ("z", "14"), ("x", "16")]), false),
         ] {
             assert_eq!(change(&[before.clone()], &[now.clone()]).is_none(), is_same, "{:?}", now.labels);
         }
-        // A key that no label was called by, until another one's was.
+        // The key was no label's name until another label got it.
         let before = of_labels(&[("y", "12")]);
         assert!(change(&[before.clone()], &[of_labels(&[("x", "12")])]).is_some());
         assert!(change(&[before], &[of_labels(&[("y", "12"), ("x", "13")])]).is_none());
     }
 
-    /// Stored by a version that did not note labels: any other type is none that is known.
+    /// The progress was stored by a version that did not note labels, so any other type counts as a change.
     #[test]
     fn labels_that_nobody_has_noted_must_be_the_same() {
         let signed =

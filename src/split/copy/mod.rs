@@ -1,5 +1,5 @@
-//! How rows come over: a step takes a snapshot, applies the window of what has changed since
-//! the last one, copies a chunk, and commits both with its progress.
+//! How rows are copied: a step takes a snapshot, applies the window of what has changed since the last one, copies a
+//! chunk, and commits both with its progress.
 
 mod apart;
 mod bound;

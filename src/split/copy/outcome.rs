@@ -1,21 +1,21 @@
-//! What a step has done.
+//! The outcome of a step.
 
 use super::round::Round;
 use crate::agent::state::progress::CopyProgress;
 use crate::remote::copy::Copied;
 use std::time::Duration;
 
-/// What a step has done.
+/// The outcome of a step.
 pub struct StepOutcome {
     pub progress: CopyProgress,
-    /// Changes in the step's window.
+    /// The number of changes in the step's window.
     pub changes: i64,
-    /// The step's chunks, their rows and bytes.
+    /// The numbers of the step's chunks, of their rows and of their bytes.
     pub chunks: u64,
     pub rows: u64,
     pub bytes: u64,
-    /// Time that the rows of the window took to come over. That messages take their time,
-    /// however few rows there are, is left out: a distant target is not behind.
+    /// The time that copying the rows of the window took. The latency of messages, however few rows there are, is left
+    /// out: a distant target is not behind.
     pub lag: Duration,
     /// Why the copy starts again, if it does.
     pub restarted: Option<String>,
@@ -24,7 +24,7 @@ pub struct StepOutcome {
 }
 
 impl StepOutcome {
-    /// More chunks were copied.
+    /// Adds more copied chunks.
     pub fn add(&mut self, copied: &[Copied]) {
         for Copied { rows, bytes } in copied {
             self.chunks += 1;
@@ -33,7 +33,7 @@ impl StepOutcome {
         }
     }
 
-    /// A step that found nothing to do commits nothing.
+    /// Whether the step found nothing to do and so commits nothing.
     pub fn is_empty(&self) -> bool {
         self.chunks == 0 && self.changes == 0 && self.restarted.is_none() && self.round.is_none()
     }

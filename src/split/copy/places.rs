@@ -1,15 +1,14 @@
-//! Partitions that the source has and the target has not, made there as well, where the split's
-//! operator has asked for that (`on_ddl => 'apply'`). Invariant: what is made is empty, and made
-//! only where no partition of the target takes what it is for; so it takes no row from another one,
-//! and to find it there is all that has to be known to make it once.
+//! Partitions that the source has and the target lacks are created there as well, if the split's operator has asked
+//! for that (`on_ddl => 'apply'`). Invariant: what is made is empty, and made only where no partition of the target
+//! takes what it is for; so it takes no row from another one, and its existence is all that has to be known to make it
+//! once.
 //!
-//! A partition is known by its bound below the same table, whatever it is called: the root, or a
-//! partition that both sides have, partitioned alike. It gets the source's name in the schema of the
-//! table above it, that table's owner, columns, constraints and indexes; what the source's has beside
-//! these (rights, its own indexes and defaults, a tablespace) is nobody's but the owner's. Where the
-//! target has a default partition there is a place for every row, and a scan of it under a lock that
-//! keeps everybody out would be due: nothing is made. What the source has detached or dropped stays on
-//! the target, without rows of the split.
+//! A partition is identified by its bound below the same table, whatever its name is: the root, or a partition that
+//! both sides have, partitioned alike. It gets the source's name in the schema of the table above it, and that table's
+//! owner, columns, constraints and indexes; the source partition's other properties (rights, its own indexes and
+//! defaults, a tablespace) are left to the owner. If the target has a default partition, every row has a place, and a
+//! scan of it under an exclusive lock would be needed: nothing is made. What the source has detached or dropped stays
+//! on the target, without rows of the split.
 
 use super::bound::CopyBound;
 use super::replay;
@@ -36,26 +35,26 @@ struct TreeNode {
     schema: String,
     name: String,
     bound: Option<String>,
-    /// By what it is partitioned, as the server writes it; None: it holds rows.
+    /// What it is partitioned by, as the server writes it. `None` if it holds rows.
     by: Option<String>,
     strategy: Option<String>,
-    /// None: by more than columns.
+    /// `None` if it is partitioned by more than columns.
     columns: Option<Vec<String>>,
     owner: Option<String>,
 }
 
-/// The target's table that is what a table of the source is.
+/// The target's table that corresponds to a table of the source.
 #[derive(Clone, Debug)]
 struct TargetPlace {
-    /// None: it is to be made.
+    /// `None` if it is to be made.
     oid: Option<String>,
     schema: String,
     name: String,
     owner: Option<String>,
 }
 
-/// Makes what is missing: all of it, or what is above these leaves of the source. Whether
-/// anything was. The session of the target is in no transaction, before and afterwards.
+/// Makes what is missing: all of it, or what is above these leaves of the source. Returns whether anything was made.
+/// The session of the target is in no transaction, before and afterwards.
 pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Result<bool> {
     let (schemas, names) = observe::table_names(&engine.plan, Side::Source);
     let here = tree(&mut engine.control, &schemas, &names)?;
@@ -74,7 +73,7 @@ pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Res
         engine.target.run("ROLLBACK")?;
         return Ok(false);
     }
-    // Writers of a table that this one references may queue behind the lock: for a moment, and again.
+    // Writers of a table that this one references may queue behind the lock, so it is tried only briefly, and again.
     let made = engine.target.run(&format!(
         "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s';
          SET LOCAL idle_in_transaction_session_timeout = '5s'; {}",
@@ -90,8 +89,8 @@ pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Res
     Ok(true)
 }
 
-/// The same when partitions have just come on the source. What the target refuses is told and left
-/// to its operator: whether a row needs it, is to be seen.
+/// Makes partitions that were just added on the source. If the target refuses one, this is reported and left to its
+/// operator, since it is unknown whether a row needs it.
 pub fn bring_new(engine: &mut Engine, leaves: &BTreeSet<String>) -> Result<()> {
     match bring_over(engine, Some(leaves)) {
         Ok(_) => Ok(()),
@@ -106,7 +105,7 @@ pub fn bring_new(engine: &mut Engine, leaves: &BTreeSet<String>) -> Result<()> {
 
 fn with_parents(here: &[TreeNode], leaves: &BTreeSet<String>) -> BTreeSet<String> {
     let mut wanted = leaves.clone();
-    // Each table comes before what is below it.
+    // In reverse order each table comes after what is below it.
     for node in here.iter().rev().filter(|node| leaves.contains(&node.oid) || node.by.is_some()) {
         if wanted.contains(&node.oid) {
             wanted.extend(node.above.clone());
@@ -115,7 +114,7 @@ fn with_parents(here: &[TreeNode], leaves: &BTreeSet<String>) -> BTreeSet<String
     wanted
 }
 
-/// Statements for the target, those for a table before those for what is below it.
+/// Returns statements for the target, those for a table before those for what is below it.
 fn missing(here: &[TreeNode], there: &[TreeNode], is_wanted: impl Fn(&TreeNode) -> bool) -> Vec<String> {
     let mut places: BTreeMap<&str, (&TreeNode, TargetPlace)> = BTreeMap::new();
     let mut statements = Vec::new();
@@ -155,7 +154,8 @@ impl TargetPlace {
     }
 }
 
-/// Attached, not made as a partition: that waits for nobody who reads or writes the table above.
+/// Returns statements for one partition. It is attached afterwards, which waits for no reader or writer of the table
+/// above, unlike CREATE TABLE .. PARTITION OF.
 fn make(node: &TreeNode, parent: &TreeNode, above: &TargetPlace) -> Option<Vec<String>> {
     let bound = CopyBound::parse(node.bound.as_deref()?)?;
     let new = TargetPlace { oid: None, name: node.name.clone(), ..above.clone() };
@@ -223,7 +223,7 @@ mod tests {
 
     const BY: Option<&str> = Some("RANGE (id)");
 
-    /// A root with one partition, which is partitioned in turn.
+    /// Returns a root with one partition, which is partitioned in turn.
     fn tree_of(first: &str) -> Vec<TreeNode> {
         vec![
             node(first, None, "items", "", BY),

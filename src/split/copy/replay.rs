@@ -1,14 +1,13 @@
-//! What the owner of a table has changed on the source is changed on the target as well, where the
-//! split's operator has asked for that. Not by his statement, whose text is not one that anybody
-//! else may run, but by what has come of it: the columns of before, as the target knows them, and
-//! those of now. Invariant: a change is made once. It is noted in the commit that makes it, by the
-//! columns that it has led to.
+//! Changes that the owner of a table makes on the source are applied to the target as well, if the split's operator
+//! has asked for that. They are not applied by the owner's statement, whose text must not be run by another role, but
+//! by its result: the earlier columns, as the target knows them, and the current ones. Invariant: a change is made
+//! once. It is noted in the commit that makes it, by the columns that it has led to.
 //!
-//! Only what is certain to mean the same there, takes a moment and destroys nothing: columns that
-//! have other names, that are new and empty, types that are wider without a rewrite, NOT NULL that
-//! goes. A column that went stays on the target, where it is filled no more: the rows there are
-//! others' as well. What else has changed is waited for, and so is a type that the server would look
-//! through rows for: a CHECK constraint of that column is shown again, by code that runs as the mover.
+//! Only changes are applied that certainly mean the same there, take a moment and destroy nothing: renamed columns,
+//! new and empty columns, wider types without a rewrite, dropped NOT NULL. A dropped column stays on the target, where
+//! it is no longer filled: the rows there belong to others as well. Other changes are waited for, and so is a type
+//! change for which the server would scan rows: a CHECK constraint of that column is checked again, by code that runs
+//! as the mover.
 
 use super::harmless::has_same_bytes;
 use crate::agent::catalogs;
@@ -33,11 +32,10 @@ use std::time::Duration;
 
 const HELD_BY_ROWS: &str = include_str!("../../../sql/agent/held_by_rows.sql");
 
-/// How often a table is locked for a moment before its clients are left alone for longer.
+/// How often a table is locked for a moment before its clients get a longer pause.
 const TRIES: u32 = 20;
 
-/// As `format_type` writes them. What a source says of itself goes into no statement: one of
-/// these does.
+/// Type names as `format_type` writes them. A source's own text is never put into a statement: one of these is.
 const TYPES: [&str; 24] = [
     "smallint",
     "integer",
@@ -65,7 +63,7 @@ const TYPES: [&str; 24] = [
     "bit varying",
 ];
 
-/// Whether anything was changed on the target.
+/// Applies the changes. Returns whether anything was changed on the target.
 pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
     let id = engine.plan.id;
     let shapes = begin(engine)?;
@@ -104,7 +102,7 @@ pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
     Ok(true)
 }
 
-/// What was done, for the split's history.
+/// Records what was done in the split's history.
 pub fn tell(engine: &Engine, statements: &[String]) {
     let plan = &engine.plan;
     let text = format!(
@@ -116,8 +114,8 @@ pub fn tell(engine: &Engine, statements: &[String]) {
     transaction(|| split::event(plan.id, None, None, &text));
 }
 
-/// A transaction of the target in which its tables are to change: they have nothing that the mover must
-/// not run, an expression of a constraint say, and none comes until its end.
+/// Begins a transaction of the target in which its tables are to change: they have nothing that the mover must not
+/// run, for example an expression of a constraint, and nothing of the kind is added before its end.
 pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     locks::lock_target(engine)?;
@@ -131,8 +129,8 @@ fn held_by_rows(target: &mut Connection, shape: &TableShape) -> Result<Vec<Strin
     Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-/// Whoever reads or writes there queues behind the lock, those of other keys as well: so for a
-/// moment, and again. What is done then takes no longer, and a worker that is stopped in it neither.
+/// Locks tables. Readers and writers, also of other keys, queue behind the lock, so it is tried only briefly, and
+/// again. What is done under it takes only a moment, even if the worker is stopped.
 fn lock(target: &mut Connection, tables: &[&str]) -> Result<()> {
     let tables = tables.join(", ");
     let statement = format!(
@@ -156,7 +154,7 @@ fn lock(target: &mut Connection, tables: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The split goes on waiting for its operator.
+/// Returns the error of a refused change: the split continues to wait for its operator.
 pub fn refused(error: SplitError, statements: &str, why: &Failure) -> SplitError {
     if error.is_transient() {
         return error;
@@ -172,9 +170,9 @@ pub fn refused(error: SplitError, statements: &str, why: &Failure) -> SplitError
     )
 }
 
-/// What makes the target's table of before what the source's has become, as far as it is one of
-/// these changes. A column is known by its number on either side: something may have been done there
-/// that the split has not gone on with. `held`: columns whose type stays.
+/// Returns the clauses that turn the target's earlier table into what the source's has become, as far as such changes
+/// suffice. A column is identified by its number on either side: changes may have been made there that the split has
+/// not continued with. `held`: columns whose type stays.
 fn clauses(
     (before, there): (&[KnownColumn], &[KnownColumn]),
     source: &TableShape,
@@ -207,7 +205,7 @@ fn now<'a>(known: &KnownColumn, shape: &'a TableShape) -> Option<&'a Column> {
     shape.columns().iter().find(|column| KnownColumn::from(*column).attribute() == known.attribute())
 }
 
-/// A column that both have, and what became of it on the source.
+/// Returns the clauses for a column that both have and that was changed on the source.
 fn changed(
     known: &KnownColumn,
     column: &Column,
@@ -238,7 +236,7 @@ fn changed(
     clauses
 }
 
-/// No row has to be looked at for it: the same bytes, and a limit that is as far or none.
+/// Whether no row has to be checked for a type change: the same bytes, and a limit that is at least as high or none.
 fn is_wider(before: &str, now: &str) -> bool {
     let [(_, from), (_, to)] = [before, now].map(split_modifier);
     let limits =
@@ -248,12 +246,12 @@ fn is_wider(before: &str, now: &str) -> bool {
         && match (from.map(limits), to.map(limits)) {
             (_, None) => true,
             (None, Some(_)) => false,
-            // Digits behind the point are part of each value.
+            // The number of fractional digits affects each value.
             (Some(from), Some(to)) => from.first() <= to.first() && from.get(1) == to.get(1),
         }
 }
 
-/// A type's name without its length or precision, and these.
+/// Splits a type's name and its length or precision.
 fn split_modifier(text: &str) -> (String, Option<&str>) {
     match (text.find('('), text.find(')')) {
         (Some(from), Some(to)) if from < to => {
@@ -263,7 +261,7 @@ fn split_modifier(text: &str) -> (String, Option<&str>) {
     }
 }
 
-/// A type of the server's own, with its length or precision.
+/// Returns a type of the server's own, with its length or precision.
 fn type_name(column: &Column) -> Option<String> {
     let (plain, modifier) = split_modifier(&column.type_name);
     let known = *TYPES.iter().find(|known| **known == plain)?;
@@ -299,7 +297,7 @@ mod tests {
         let there = [column("7", "a", "integer"), column("8", "b", "character varying(9)")];
         let added = [before[0].clone(), before[1].clone(), column("3", "c d", "timestamp(3) with time zone")];
         assert_eq!(replayed(&before, &added, &there), ["ADD COLUMN \"c d\" timestamp(3) with time zone"]);
-        // What is on the target is not destroyed.
+        // Nothing on the target is destroyed.
         assert_eq!(replayed(&before, &before[..1], &there), [""; 0]);
         assert_eq!(replayed(&before, &[before[0].clone(), column("3", "b", "text")], &there), [""; 0]);
         let wider = [before[0].clone(), column("2", "b", "text")];
@@ -322,7 +320,7 @@ mod tests {
         assert_eq!(replayed(&before, &other, &[there[0].clone(), column("8", "e", "text")]), [""; 0]);
     }
 
-    /// Done in part, when the source has changed once more.
+    /// A part was done already when the source has changed once more.
     #[test]
     fn what_was_done_there_already_is_gone_on_with() {
         let before = known_column::of(&table(&[column("1", "a", "character varying(9)")]));
@@ -333,7 +331,7 @@ mod tests {
         let renamed = column("7", "b", "character varying(20)");
         assert_eq!(of(&now, renamed), [r#"RENAME COLUMN "b" TO "c""#, r#"ALTER COLUMN "c" TYPE text"#]);
         assert_eq!(of(&now, column("7", "c", "text")), [""; 0]);
-        // Another column of that name, and one that its operator has named there first.
+        // This has another column of that name, and one that its operator has named first there.
         assert_eq!(of(&now, column("8", "a", "character varying(9)")), [""; 0]);
         let wider = [column("1", "a", "text")];
         assert_eq!(of(&wider, column("7", "b", "character varying(9)")), [r#"ALTER COLUMN "b" TYPE text"#]);

@@ -1,10 +1,9 @@
-//! Rows on their way from source to target: whether each is of the keys that move, read from
-//! the bytes of a COPY in its binary form. A target that computed the same for each row would
-//! take up to twice as long for it. Whoever can change bytes behind this sends the target
-//! any statement anyway.
+//! A filter for rows on their way from source to target: it checks that each belongs to the moving keys, from the
+//! bytes of a COPY in its binary form. A target that computed the same for each row would take up to twice as long. An
+//! attacker who can change bytes after this check can send the target any statement anyway.
 //!
-//! The server reads a COPY in the same way: how many columns a row has, then of each its
-//! length and its bytes. Where one message ends and the next begins means nothing.
+//! The server reads a COPY in the same way: the number of columns of a row, then for each its length and its bytes.
+//! Message boundaries have no meaning.
 
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
@@ -12,16 +11,16 @@ use crate::remote::quote::literal;
 use crate::split::table::mesh::Mesh;
 use std::rc::Rc;
 
-/// What a COPY in binary form begins with, before the length of what follows in its head.
+/// The first bytes of a COPY in binary form, before the length of the header extension.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 const HEAD: usize = SIGNATURE.len() + 8;
-/// Bytes of a key, which is collected before it is looked at.
+/// The greatest number of bytes of a key, which is collected before it is checked.
 const LONGEST_KEY: usize = 1 << 20;
 /// What comes next.
 enum NextByte {
-    /// The head, of which the length of its end is not known yet.
+    /// The header, whose extension length is not known yet.
     Head,
-    /// So many bytes that say nothing here, then a row or the rest of one.
+    /// This many bytes that have no meaning here, then a row or the rest of one.
     Skip(usize, Option<SieveRow>),
     Row,
     /// The length of a value, then the value.
@@ -30,23 +29,23 @@ enum NextByte {
     End,
 }
 
-/// Within a row: the column that comes, and how many there are.
+/// The position within a row: the next column, and how many there are.
 #[derive(Clone, Copy)]
 struct SieveRow {
     column: usize,
     count: usize,
 }
 
-/// A value that is not of the keys that move.
+/// A value that does not belong to the moving keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stray {
     Key(String),
     Null,
-    /// What comes is no COPY.
+    /// The bytes are not a COPY.
     Unreadable,
 }
 
-/// One COPY.
+/// The filter of one COPY.
 pub struct Sieve {
     mesh: Rc<Mesh>,
     next: NextByte,
@@ -59,7 +58,7 @@ impl Sieve {
         Sieve { mesh, next: NextByte::Head, rest: Vec::new() }
     }
 
-    /// Looks at what the source has sent.
+    /// Checks what the source has sent.
     pub fn pass(&mut self, bytes: &[u8]) -> Result<(), Stray> {
         if self.rest.is_empty() {
             let used = self.read(bytes)?;
@@ -74,7 +73,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// How many of the bytes are done with.
+    /// Returns how many of the bytes are consumed.
     fn read(&mut self, bytes: &[u8]) -> Result<usize, Stray> {
         let mut at = 0;
         while at < bytes.len() {
@@ -84,7 +83,7 @@ impl Sieve {
         Ok(at)
     }
 
-    /// None: more must come first.
+    /// Returns None if more bytes are needed.
     fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, Stray> {
         let (next, used) = match self.next {
             NextByte::Head => {
@@ -145,7 +144,7 @@ impl Sieve {
             NextByte::End => return Err(Stray::Unreadable),
         };
         self.next = next;
-        // What has no length is done with nothing read.
+        // An empty item is consumed without reading.
         if let NextByte::Skip(0, row) = self.next {
             self.next = after(row);
         }
@@ -153,7 +152,7 @@ impl Sieve {
     }
 }
 
-/// The error, as the target's own is.
+/// Returns the error, worded like the target's own.
 pub fn explain(stray: Stray, plan: &Plan, table: &str) -> RemoteError {
     let (shard, id) = (&plan.source.shard_key, plan.id);
     let (key, what) = match stray {
@@ -175,7 +174,7 @@ pub fn explain(stray: Stray, plan: &Plan, table: &str) -> RemoteError {
     )
 }
 
-/// Behind a value, or the head.
+/// Returns what follows a value, or the header.
 fn after(row: Option<SieveRow>) -> NextByte {
     match row {
         Some(row) if row.column < row.count => NextByte::Length(row),
@@ -201,7 +200,7 @@ mod tests {
         Rc::new(Mesh::of(scope, of, 1).unwrap())
     }
 
-    /// Rows of three columns: a long value, the key, NULL.
+    /// Returns rows of three columns: a long value, the key, NULL.
     fn copy(values: &[Option<&[u8]>], end: &[u8]) -> Vec<u8> {
         let mut bytes = SIGNATURE.to_vec();
         bytes.extend([0; 4]);
@@ -224,7 +223,7 @@ mod tests {
         bytes
     }
 
-    /// However the bytes come.
+    /// The result must be the same however the bytes are divided.
     fn pass(mesh: &Rc<Mesh>, bytes: &[u8]) -> Result<(), Stray> {
         let outcomes = [1, 2, 3, 7, 64, 311, bytes.len()].map(|size| {
             let mut sieve = Sieve::new(mesh.clone());
@@ -296,7 +295,7 @@ mod tests {
         }
     }
 
-    /// In pieces of these sizes, over and over.
+    /// Passes the bytes in pieces of these sizes, over and over.
     fn in_pieces(mesh: &Rc<Mesh>, bytes: &[u8], sizes: &[usize]) -> Result<(), Stray> {
         let (mut sieve, mut rest) = (Sieve::new(mesh.clone()), bytes);
         for size in sizes.iter().cycle() {
@@ -346,7 +345,7 @@ mod tests {
             prop_assert_eq!(in_pieces(&texts, &of_rows(head, &rows), &sizes), stray.map_or(Ok(()), Err));
             Ok(())
         });
-        // What is no COPY is none however it comes.
+        // Bytes that are not a COPY are refused however they are divided.
         hold(
             (proptest::collection::vec(any::<u8>(), 0..30), any::<bool>(), sizes()),
             |(bytes, begins, sizes)| {

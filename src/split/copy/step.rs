@@ -44,7 +44,7 @@ use crate::split::verify::beside;
 use crate::split::{owners, reads, there};
 use std::time::{Duration, Instant};
 
-/// Why reads go back.
+/// The reason why reads are directed to the source again.
 const COPIED_AGAIN: &str = ": rows are copied again";
 
 /// Applies the window since the last step and, while there are any, the next chunks.
@@ -72,7 +72,7 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     }
     let entries = window::count(engine, &before)?;
     let mut outcome = apply(engine, before, &now, differences, &entries)?;
-    // The target stands where S does.
+    // The target is at S.
     let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
     let compares = stands && beside::begin(engine, &outcome.progress)?;
     if outcome.is_empty() {
@@ -99,10 +99,10 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     observe_source_after(engine, "")
 }
 
-/// The same behind the locks, in one message.
+/// Observes the source after the locks, in one message.
 fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation> {
     let mut questions = vec![consumed::asked(engine.plan.id)];
-    // Whether the target has no more than that it says later.
+    // The target's progress shows later whether it has no more than that.
     let known = engine.counted.take().map(|counted| counted.since);
     if let Some(since) = &known {
         questions.push(window::counting(engine, since)?);
@@ -118,7 +118,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     if engine.seen.source.is_new() {
         temporary::require_known(&mut engine.reader, (&engine.plan, Side::Source), temporary::ALL)?;
     }
-    // In a cutover the target has been asked already, and its answer is still to be taken.
+    // In a cutover the target has been asked already, and its answer is still to be received.
     engine.is_to_watch |= looked;
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::read(engine.reader.shard(), &counters)?;
@@ -128,19 +128,19 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     Ok(now)
 }
 
-/// 3. The target's transaction: only the current generation gets the progress row,
-///    and only now the cursors are read. `source`: what this step has seen there.
+/// 3. The target's transaction: only the current generation gets the progress row, and only now the cursors are read.
+///    `source`: what this step has seen there.
 pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyProgress, Observation)> {
     send_begin_target(engine)?;
     finish_begin_target(engine, source)
 }
 
-/// The same in two parts, so that the source is asked meanwhile.
+/// Sends the first part of this, so that the source is asked meanwhile.
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     let begin = tenure::begin_statements(id, Side::Target, engine.generation);
     let locks = locks::target_locks_with_referenced(engine);
-    // Under these locks, and with the cursors, what the tables look like.
+    // The structure of the tables is read under these locks, together with the cursors.
     let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
     let message = format!("{begin}; {locks}; {}; {look}", progress::locked(id));
     engine.target.send(&message)?;
@@ -174,7 +174,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
     Ok((progress, now))
 }
 
-/// A table that is referenced may have another name, or be gone with what referenced it.
+/// Handles a referenced table that was renamed, or dropped with the table that references it.
 fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
     if !error.is("42P01") && !error.is("3F000") {
         return error.into();
@@ -190,8 +190,8 @@ fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
     }
 }
 
-/// The target's tables are still the ones that the split was installed for, and nothing has
-/// come to them that would change what is written.
+/// Checks that the target's tables are still the ones that the split was installed for, and that nothing was added
+/// that would change what is written.
 fn check_target(
     engine: &Engine,
     progress: &CopyProgress,
@@ -227,8 +227,8 @@ fn check_target(
     Ok(())
 }
 
-/// Before anything is announced on the source, whose counters show that the target does not fit
-/// them: with the next number they would fit again.
+/// Stores the reason of a restart before anything is announced on the source, whose counters show that the target does
+/// not fit them: with the next number they would fit again.
 fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> Result<()> {
     progress::store(&mut engine.target, engine.plan.id, &CopyProgress { again: Some(why), ..before })?;
     engine.target.run("COMMIT")?;
@@ -236,8 +236,8 @@ fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> R
     Ok(())
 }
 
-/// A partition that is new on the source gets its triggers; the step is done again
-/// afterwards, and copies it from its beginning.
+/// Creates triggers on a partition that is new on the source; the step is repeated afterwards, and copies it from its
+/// beginning.
 fn capture_new_leaves(
     engine: &mut Engine,
     differences: Differences,
@@ -246,7 +246,7 @@ fn capture_new_leaves(
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     if transaction(|| split::replays_ddl(engine.plan.id)) {
-        // First: once it captures nothing says that it is new.
+        // This comes first: once the partition is captured, nothing shows that it is new.
         let new = now.tables.iter().flat_map(TableShape::leaves).filter(|leaf| !leaf.captured);
         places::bring_new(engine, &new.map(|leaf| leaf.oid.clone()).collect())?;
     }
@@ -264,7 +264,7 @@ fn capture_new_leaves(
     Err(SplitError::Retry(format!("the new partitions of {} to be captured", names.join(", "))))
 }
 
-/// 4. and 5. The window of every table, then chunks until the step's time is used.
+/// 4. and 5. Applies the window of every table, then copies chunks until the step's time is used.
 pub fn apply(
     engine: &mut Engine,
     mut progress: CopyProgress,
@@ -334,7 +334,7 @@ pub fn apply(
 
 const REPLACED: &str = "truncated, rewritten or changed there, or one of its partitions is missing";
 
-/// Deletes what the target has of tables that are copied anew, and forgets how far they were.
+/// Deletes what the target has of tables that are copied anew, and resets their progress.
 fn reset(
     engine: &mut Engine,
     progress: &mut CopyProgress,
@@ -359,7 +359,7 @@ fn reset(
     Ok(())
 }
 
-/// Of these tables rows may be on the target.
+/// Returns those of these tables that may have rows on the target.
 fn with_rows(progress: &CopyProgress, resets: &[usize]) -> Vec<usize> {
     let has_begun = |position: &&usize| !progress.tables[**position].leaves.is_empty();
     resets.iter().filter(has_begun).copied().collect()
@@ -373,7 +373,7 @@ fn tables_to_reset(differ: &[usize], entries: &[WindowEntries], all: bool, count
         .collect()
 }
 
-/// Small tables share a step: all of it is read in the same S.
+/// Copies chunks. Small tables share a step: all of it is read in the same S.
 fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
     let began = Instant::now();
     let enough = guc::step_time() / 2;
@@ -401,7 +401,7 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
     Ok(())
 }
 
-/// Why capture has stopped, for the split's history.
+/// Records in the split's history why capture has stopped.
 fn tell_stopped(engine: &mut Engine) -> Result<()> {
     let why = if engine.queue_bytes()? >= crate::guc::queue_max_bytes() {
         "its queue was full (shardmaster.queue_max_size)"
@@ -414,8 +414,8 @@ fn tell_stopped(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// The queue did not take everything: the target starts from nothing. It remembers
-/// that first, then the marks are removed, so that new writes are queued again.
+/// Restarts after an overflow: the queue did not take everything, so the target starts from nothing. It stores that
+/// first, then removes the marks, so that new writes are queued again.
 fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
@@ -455,13 +455,13 @@ fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
         lease::renew(id)
     ))?;
     reach(injection_points::OVERFLOW_CLEARED)?;
-    // Whoever finds it closed until here leaves a mark, and this is done once more.
+    // A writer that finds the queue closed until here leaves a mark, and this is done once more.
     engine.control.run(&queue::reopen(id))?;
     Ok(())
 }
 
-/// A transaction that saw a mark and skipped the queue may still be open: once all
-/// of them have ended, the next snapshot sees what they did, and the copy may begin.
+/// Ends the wait after an overflow. A transaction that saw a mark and skipped the queue may still be open: once all of
+/// them have ended, the next snapshot sees what they did, and the copy may begin.
 fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepOutcome> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;

@@ -1,9 +1,10 @@
-//! Several chunks at the same time. A step brings the target to S and commits; then streams, each a reader of S and a
-//! writer of its own, copy a chunk each, and commit one behind the other, each with the cursors behind its own chunk.
+//! Several chunks at the same time. A step brings the target to S and commits; then streams, each with a reader of S
+//! and a writer of its own, copy a chunk each, and commit one after the other, each with the cursors behind its own
+//! chunk.
 //!
 //! Invariant: as of a step, after each of these commits. What is on the target is what S held below the cursors, so a
-//! crash anywhere resumes from there, and a window finds each row on one side of a cursor. Chunks are committed in their
-//! order, not as they come: a chunk beyond one that is missing would be rows that no cursor tells of.
+//! crash anywhere resumes from there, and a window finds each row on one side of a cursor. Chunks are committed in
+//! their order, not as they finish: a chunk beyond a missing one would be rows that no cursor covers.
 
 use super::chunk::{self, Chunk};
 use super::commit;
@@ -24,15 +25,15 @@ use crate::split::engine::stream::StreamSessions;
 use crate::split::injection_points::{self, reach};
 use std::time::{Duration, Instant};
 
-/// Plans the chunks that come next and has the streams hold the step's snapshot and its locks. None: the step copies by
-/// itself. The last chunk of all is always a step's, which looks at everything once more.
+/// Plans the next chunks and makes the streams hold the step's snapshot and its locks. Returns None if the step copies
+/// alone. The last chunk of all is always a step's, which checks everything once more.
 pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Round>> {
     let wanted = wanted(engine, progress, Locks::OfChunks)?;
     let left = chunk::left(progress, engine.chunk_blocks).saturating_sub(1);
     engine.streams.wished = wanted.min(left).saturating_sub(1);
-    // Whoever wants fewer wants their sessions.
+    // If fewer streams are wanted, their sessions are closed.
     engine.streams.open.truncate(engine.streams.wished);
-    // Where a worker before has got nowhere: by itself a chunk says why.
+    // If an earlier worker has failed, the step copies alone, so that a failing chunk shows why.
     if std::mem::take(&mut engine.streams.rest)
         || engine.streams.open.is_empty()
         || progress.failed_since(engine.generation) > 0
@@ -47,8 +48,9 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Roun
     if chunks.len() < 2 {
         return Ok(None);
     }
-    // The first one is the step's own, whose locks on the target go with its commit: until it has them again each stream has
-    // those, too, or whoever waits behind the step would have the table by then, and code of his own on it.
+    // The first chunk is the step's own, whose locks on the target end with its commit. Until the step has them again,
+    // each stream holds these locks, too; otherwise a session that waits behind the step would get the table, and
+    // could put its own code on it.
     let own = chunks.first().map(Chunk::tables).unwrap_or_default();
     let of_stream = |chunk: &Chunk| [own.clone(), chunk.tables()].concat();
     let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(of_stream).collect();
@@ -60,7 +62,7 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Roun
 
 /// Commits the step, then copies the chunks and commits each.
 pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, round: &Round) -> Result<()> {
-    // A worker that fails behind it each time has got nowhere, and the next one is to try less.
+    // If the worker fails after this each time, nothing has advanced, and the next one must try less.
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
     if !held::begin_again(engine)? {
@@ -70,7 +72,7 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     let copied = copy(engine, round)?;
     let took = began.elapsed();
     reach(injection_points::STREAMS_COPIED)?;
-    // Nothing is written behind it.
+    // Nothing is written after this check.
     leaves::check_unchanged(engine, &outcome.progress)?;
     commit_each(engine, outcome, round, &copied, took)?;
     let Engine { reader, streams, .. } = engine;
@@ -78,8 +80,8 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     held::end_all(std::iter::once(reader).chain(others), "COMMIT")
 }
 
-/// Somebody waits for the target's tables, and the streams keep him waiting as long as the step waits behind him. All
-/// that S has of changes is on the target; the chunks are the next step's.
+/// Ends a round because another session waits for the target's tables, which the streams would block as long as the
+/// step waits behind that session. The target has all changes of S; the chunks are left to the next step.
 fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
     let Engine { reader, streams, .. } = engine;
     streams.rest = true;
@@ -88,7 +90,7 @@ fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
     held::end_all(others.chain([reader]), "ROLLBACK")
 }
 
-/// Each chunk in its stream; what each of its queries has had.
+/// Copies each chunk in its stream, and returns what each query has copied.
 fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
     let of: Vec<Vec<(usize, String)>> = round.chunks.iter().map(Chunk::outs).collect();
     let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
@@ -106,7 +108,7 @@ fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
             None => error.into(),
         }
     })?;
-    // One whose chunk has no row has asked for nothing: whether it still has its locks.
+    // A stream whose chunk has no row has sent nothing yet: this checks that it still has its locks.
     let streams = engine.streams.open.iter_mut().zip(of.iter().skip(1));
     for (stream, _) in streams.filter(|(_, outs)| outs.is_empty()) {
         stream.writer.run("SELECT 1")?;
@@ -114,7 +116,8 @@ fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
     Ok(copied)
 }
 
-/// Each with the cursors behind its chunk. The generation cannot have been overtaken: each has it locked.
+/// Commits each chunk with the cursors behind it. The generation cannot have been overtaken: each stream has it
+/// locked.
 fn commit_each(
     engine: &mut Engine,
     outcome: &mut StepOutcome,
