@@ -28,7 +28,7 @@ const HAS_MAINTAIN: i32 = 170_000;
 /// A table that is to be analyzed.
 struct AnalyzedTable {
     position: usize,
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     name: String,
     /// The table, or a partition of it, that the mover may not analyze.
     forbidden: Option<String>,

@@ -1,5 +1,5 @@
-//! What is not as it should be with a split, on the master and on both shards, and what would
-//! repair it. Nothing is changed anywhere, and the sides are not taken over: a worker goes on.
+//! Finds problems of a split, on the master and on both shards, and what would repair them. Nothing is changed
+//! anywhere, and the sides are not taken over: a worker continues.
 
 use crate::agent::error::Result;
 use crate::agent::seen;
@@ -24,12 +24,12 @@ use crate::split::readers;
 use crate::words::{counted, from_the_beginning};
 use std::time::{Duration, Instant};
 
-/// One thing that is wrong.
+/// One problem.
 pub struct Complaint {
     /// The master, or a side with its shard.
     pub place: String,
     pub problem: String,
-    /// What the operator can do; None: it passes by itself.
+    /// What the operator can do. `None` if the problem ends without action.
     pub repair: Option<String>,
 }
 
@@ -47,12 +47,12 @@ impl Complaint {
     }
 }
 
-/// Looks that a worker has overtaken count for nothing,
+/// The number of attempts: a result during which a worker has advanced is discarded,
 const TRIES: usize = 5;
-/// but beside a shard that does not answer each of them takes a time-out, and each attempt of the worker overtakes one.
+/// but if a shard does not answer, each attempt takes a time-out, during which the worker advances.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Everything that is found, the master's first.
+/// Returns all problems, the master's first.
 pub fn run(id: i64) -> std::result::Result<Vec<Complaint>, Failure> {
     let began = Instant::now();
     let mut state = row::read(id)?;
@@ -109,14 +109,14 @@ fn place(plan: &Plan, side: Side) -> String {
     format!("{} shard \"{}\"", side.as_str(), shard.shard_key)
 }
 
-/// What is wrong, and what repairs it.
+/// The problem, and what repairs it.
 type DiagnosedProblem = (String, Option<String>);
 
 fn on_master(plan: &Plan, state: &SplitState) -> Vec<Complaint> {
     let id = plan.id;
     let mut found: Vec<DiagnosedProblem> = Vec::new();
     if let Some(error) = &state.error {
-        // One that goes on may have had an error before.
+        // A split that continues may have had an error before.
         let what = if state.failed() { "it has failed" } else { "its last error" };
         found.push((format!("{what}: {}", error.message), error.hint.clone()));
     }
@@ -143,8 +143,8 @@ fn on_master(plan: &Plan, state: &SplitState) -> Vec<Complaint> {
     found.into_iter().map(|(problem, repair)| Complaint::new("master", &problem, repair)).collect()
 }
 
-/// What for, since its first try in vain, or for a worker, or for whoever keeps it from what it was asked
-/// for; a split that waits for its operator waits for nothing.
+/// Describes what the split waits for: a worker, a condition since its first failed attempt, or a session that blocks
+/// it. A split that waits for its operator's call is not described.
 fn waits(id: i64) -> Option<String> {
     // The catalog of 0.1.0 cannot tell.
     let is_there = "SELECT true WHERE to_regprocedure('shardmaster.split_waits(bigint)') IS NOT NULL";
@@ -172,7 +172,7 @@ fn waits(id: i64) -> Option<String> {
     .flatten()
 }
 
-/// What brings it to a worker; None: that is not what it waits for.
+/// Returns the call that gives it a worker, or None if it does not wait for one.
 fn wants_worker(id: i64, goal: Goal) -> Option<String> {
     wanting::of_split(id)?;
     if wanting::starts_by_call(id) {
@@ -192,11 +192,10 @@ fn wants_worker(id: i64, goal: Goal) -> Option<String> {
     ))
 }
 
-/// Keys that somebody has routed elsewhere meanwhile. Those of a split that has ended are not
-/// its own any more.
+/// Finds keys that were routed elsewhere meanwhile. Keys of a split that has ended are no longer its own.
 fn routes(plan: &Plan, state: &SplitState) -> Option<DiagnosedProblem> {
-    // While a cutover stands before its decision, writes are routed to its target and refused: by itself.
-    // And the keys of a reverse split at rest are its split's.
+    // Before the decision of a cutover, writes are routed to its target and refused, which ends automatically. The
+    // keys of an idle reverse split are its split's.
     let rests = state.goes_back && is_before_start(state)
         || way_back::of(plan.id).ok().flatten().is_some_and(|back| back.is_decided());
     let is_over = state.finished || state.phase == Phase::RolledBack;
@@ -218,20 +217,20 @@ fn routes(plan: &Plan, state: &SplitState) -> Option<DiagnosedProblem> {
     Some((text, Some("SELECT * FROM shard_routing_history() shows who has changed it.".into())))
 }
 
-/// None of a side that a split has not, or has no more.
+/// Finds problems of a side, and none of a side that a split does not have, or no longer has.
 fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Result<Vec<DiagnosedProblem>> {
     let is_lost = match side {
         Side::Source => state.source_lost,
         Side::Target => state.target_lost,
     };
-    // What a reverse split at rest has there is its split's affair.
+    // What an idle reverse split has there is its split's concern.
     let rests = state.goes_back && is_before_start(state);
     if is_lost || rests || state.finished || state.phase == Phase::Planning && !is_before_start(state) {
         return Ok(Vec::new());
     }
     let mut session = tenure::open(plan, identity, side, "diagnosis")?;
     let installed = side::installed(&mut session, plan, side)?;
-    // One side is clean before the other is, and the worker is at it.
+    // One side is clean before the other is, while the worker removes both.
     if state.goal == Goal::RolledBack && state.phase != Phase::RolledBack && installed != Installed::Foreign {
         return Ok(Vec::new());
     }
@@ -254,7 +253,7 @@ fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Resu
         Side::Target => leaves::OF_STRANGERS,
     };
     let again = from_the_beginning(plan.id);
-    // Another one by its name has none of its rows and triggers.
+    // Another table of that name has none of its rows and triggers.
     let missing = format!(
         "Rename it back, if it was renamed; another one in its place is not the same. Otherwise: {again}"
     );
@@ -262,7 +261,7 @@ fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Resu
     Ok(found)
 }
 
-/// What a rollback, or a plan that was never begun, should not have there.
+/// Finds what a rollback, or a plan that was never begun, should not have there.
 fn left(plan: &Plan, state: &SplitState, installed: Installed) -> Option<DiagnosedProblem> {
     let repair = match installed {
         Installed::Ours if state.goal == Goal::RolledBack || state.goal == Goal::Planning => {
@@ -280,7 +279,7 @@ fn left(plan: &Plan, state: &SplitState, installed: Installed) -> Option<Diagnos
     Some((format!("it still has objects of split {}, which has ended", plan.id), Some(repair)))
 }
 
-/// What it says of the cutover that has decided. One that is not carried out yet is being told.
+/// Finds what a side has forgotten of a decided cutover. A cutover that is not completed yet is skipped.
 fn decided(
     session: &mut Connection,
     plan: &Plan,
@@ -308,7 +307,7 @@ fn decided(
     Ok(found)
 }
 
-/// A state in which no step leaves the side.
+/// Finds a state in which no step leaves the side.
 fn says(
     session: &mut Connection,
     plan: &Plan,
@@ -330,7 +329,7 @@ fn says(
     }))
 }
 
-/// Who came by logical replication since the check.
+/// Finds logical replication that was set up since the check.
 fn replicated(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<DiagnosedProblem>> {
     let found = readers::find(session, plan, side)?;
     Ok(found.into_iter().map(|reader| (reader.text, Some(reader.hint))).collect())
@@ -350,7 +349,7 @@ fn newer_worker(
     }))
 }
 
-/// Tables that are gone, and those whose writers nothing of the split sees, with what is to be done about each.
+/// Finds tables that are missing, and those with writers that the split does not capture, each with a repair.
 fn tables(
     session: &mut Connection,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! The sessions and statements with which a split's steps are carried out.
+//! The sessions and statements that carry out a split's steps.
 
 pub mod counted;
 pub mod held;
@@ -28,7 +28,7 @@ use crate::split::engine::verification::Run;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// What each side's tables looked like when a step saw them last.
+/// The structure of each side's tables when a step read them last.
 #[derive(Default)]
 pub struct BothSeen {
     pub source: SeenTables,
@@ -39,7 +39,7 @@ pub struct BothSeen {
 pub struct Engine {
     pub plan: Plan,
     pub generation: i64,
-    /// Of the master.
+    /// The identity of the master.
     pub identity: String,
     /// Reads the source, one snapshot a step.
     pub reader: Connection,
@@ -50,45 +50,44 @@ pub struct Engine {
     pub tables: Vec<SplitTable>,
     /// Foreign keys of the target that the server does not check for the mover.
     pub watched: WatchedReferences,
-    /// They are to be found anew, once the target has answered what it was asked.
+    /// They must be read anew, once the target has answered what it was asked.
     pub is_to_watch: bool,
-    /// What both sides looked like.
+    /// The structure of both sides.
     pub seen: BothSeen,
-    /// The partitioned tables of the source, as it was observed last.
+    /// The partitioned tables of the source, as they were last observed.
     pub parents: Vec<String>,
-    /// As the last step has read them.
+    /// The counters as the last step has read them.
     pub counters: Counters,
-    /// Where the target is likely to stand, and what windows hold since.
+    /// The snapshot that the target is likely to have, and what windows hold since.
     pub counted: Option<Counted>,
-    /// What the source is still to do for the last step to leave its queues.
+    /// Statements by which the source still has to remove the last step from its queues.
     pub owed: Option<String>,
-    /// Queues, by position, that may hold what has come over; None: any may.
+    /// Queues, by position, that may hold what was copied. `None` if any may.
     pub filled: Option<BTreeSet<usize>>,
     /// The scope is of buckets, and the reader hashes by the agent's functions.
     pub hashes_slowly: bool,
-    /// Blocks of the next chunk; 0: no step has said it yet.
+    /// The number of blocks of the next chunk; 0 if no step has set it yet.
     pub chunk_blocks: i64,
-    /// The next step is a cutover's last, and this run of the master may decide.
+    /// The run of the master that may decide: the next step is a cutover's last.
     pub deciding: Option<String>,
-    /// The step that was announced on the source before its rows have come over.
+    /// The step that was announced on the source before its rows were copied.
     pub announced: Option<i64>,
-    /// Bytes of a window's rows; None: as many as there are.
+    /// The greatest number of bytes of a window's rows. `None` if unlimited.
     pub window_limit: Option<u64>,
     /// Sessions of chunks that are copied at the same time.
     pub streams: Streams,
-    /// Whom a copy waits for.
+    /// What a copy waits for.
     pub throttle: Throttle,
     /// What is compared within the next step.
     pub verification: Option<Run>,
     /// Tables, by position, that were analyzed on the target, or could not be.
     pub analyzed: BTreeSet<usize>,
-    /// Time that a message and its answer take, to the shard that is further away.
+    /// The round-trip time to the shard that is further away.
     pub distance: Duration,
 }
 
 impl Engine {
-    /// What is to be looked at is found anew: a foreign key has come or gone, a table that is
-    /// referenced has another name, or its name another table.
+    /// Reads the watched foreign keys anew: one was added or dropped, or a referenced table was renamed or replaced.
     pub fn watch(&mut self) -> Result<()> {
         self.is_to_watch = false;
         self.watched =
@@ -142,7 +141,7 @@ impl Engine {
         })
     }
 
-    /// What both sides are like may be another since the last step, or since there was one.
+    /// Reads anew what may have changed on both sides since the last step, or since there was one.
     pub fn look_anew(&mut self) -> Result<()> {
         self.tables = table::load(&self.plan, &mut self.reader, &mut self.target)?;
         self.analyzed.clear();
@@ -151,12 +150,12 @@ impl Engine {
         self.watch()
     }
 
-    /// Of the worker that it is of.
+    /// Returns the tenure of its worker.
     pub fn tenure(&self) -> Tenure {
         Tenure { plan: self.plan.clone(), generation: self.generation, identity: self.identity.clone() }
     }
 
-    /// What the target's session needs for rows that come over: once the cutover has decided none do.
+    /// Creates what the target's session needs for copied rows; once the cutover has decided none are copied.
     pub fn create_window_tables(&mut self) -> Result<()> {
         let window = |table: &SplitTable| {
             let keys: Vec<String> = table
@@ -177,27 +176,26 @@ impl Engine {
         Ok(self.target.run_all(all)?)
     }
 
-    /// No answer is waited for past the deadline.
+    /// Sets the deadline past which no answer is waited for.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         for session in [&mut self.reader, &mut self.control, &mut self.target] {
             session.set_deadline(deadline);
         }
     }
 
-    /// Bytes of the queues on the source.
+    /// Returns the bytes of the queues on the source.
     pub fn queue_bytes(&mut self) -> Result<i64> {
         let sizes: Vec<String> = self.tables.iter().map(|t| queue::size(&t.queue)).collect();
         Ok(self.control.count("the size of a queue", &format!("SELECT {}", sizes.join(" + ")))?)
     }
 
-    /// Runs statements on the source's control session in one transaction that the
-    /// generation allows.
+    /// Runs statements on the source's control session in one transaction that the generation permits.
     pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
         self.send_control_transaction(statements)?;
         self.take_control_transaction()
     }
 
-    /// In two parts, so that others are asked meanwhile.
+    /// Sends such a transaction; its answer is received separately, so that other sessions are asked meanwhile.
     pub fn send_control_transaction(&mut self, statements: &str) -> Result<()> {
         let begin = tenure::begin_statements(self.plan.id, Side::Source, self.generation);
         Ok(self.control.send(&format!("{begin}; {statements}; COMMIT"))?)
@@ -209,7 +207,7 @@ impl Engine {
     }
 }
 
-/// Of three, the fastest: a server that is busy is not far away.
+/// Returns the fastest of three round trips: a busy server is not a distant one.
 fn distance(connection: &mut Connection) -> Result<Duration> {
     let mut fastest = Duration::MAX;
     for _ in 0..3 {

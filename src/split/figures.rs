@@ -1,6 +1,5 @@
-//! How far targets are behind their sources, asked of the sources themselves: what a
-//! worker last wrote down says nothing while it is paused, has failed or is away. Reads
-//! the catalog only, so that it works on a standby, too.
+//! How far targets are behind their sources, asked of the sources themselves: what a worker last recorded is outdated
+//! while it is paused, has failed or is away. It only reads the catalog, so it also works on a standby.
 
 use crate::agent::session;
 use crate::agent::state::queue;
@@ -14,21 +13,21 @@ use crate::server::sql;
 use crate::split::phases;
 use std::time::Duration;
 
-/// For connecting and answering together; all shards are asked beside each other.
+/// The limit for connecting and answering together; all shards are asked at the same time.
 const WITHIN: Duration = Duration::from_secs(1);
-/// Rows of a queue beyond which nobody needs their number.
+/// The number of rows of a queue beyond which an exact number is not needed.
 const MOST_ROWS: i64 = 1_000_001;
 /// A century.
 const LONGEST_LAG: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// Of one split, now.
+/// The figures of one split, now.
 pub struct Figures {
-    /// Changes that are not on the target yet; `MOST_ROWS`: or more.
+    /// The number of changes that are not on the target yet; `MOST_ROWS` or more count as `MOST_ROWS`.
     pub lag_rows: i64,
     /// The age of the oldest of them.
     pub lag: Duration,
     pub queue_bytes: i64,
-    /// How far it may grow: then writers leave marks instead of entries. None: nobody says.
+    /// The size that the queue may reach: then writers leave marks instead of entries. `None` if unknown.
     pub queue_limit: Option<i64>,
     /// Writers leave marks instead of entries: what they change is in none of these figures.
     pub is_stopped: bool,
@@ -39,7 +38,7 @@ impl Figures {
         self.is_stopped || self.lag >= guc::max_lag()
     }
 
-    /// What a person has to know of them.
+    /// Returns a problem that people must know of, if there is one.
     pub fn problem(&self) -> Option<String> {
         self.is_stopped.then(|| {
             "the queue accepts no more changes, past shardmaster.queue_max_size or shardmaster.capture_lease: the copy will start again".to_owned()
@@ -47,7 +46,7 @@ impl Figures {
     }
 }
 
-/// What is known of a split, or why nothing is.
+/// The figures of a split, or why they are unknown.
 pub type KnownFigures = Result<Figures, String>;
 
 /// A split whose source queues changes.
@@ -57,7 +56,8 @@ struct FollowedSplit {
     ordinals: Vec<i32>,
 }
 
-/// Of one split, or of all that follow their source, and of reverse splits, whose queue grows meanwhile.
+/// Returns the figures of one split, or of all that follow their source, including reverse splits, whose queue grows
+/// meanwhile.
 pub fn now(split: Option<i64>) -> Result<Vec<(i64, KnownFigures)>, Failure> {
     let splits = followed(split);
     let mut asks: Vec<Ask> = Vec::new();
@@ -74,7 +74,7 @@ pub fn now(split: Option<i64>) -> Result<Vec<(i64, KnownFigures)>, Failure> {
     Ok(splits.iter().zip(answers).map(|(split, answer)| (split.id, read(split, answer))).collect())
 }
 
-/// In the order of their sources, so that each is asked in one session.
+/// Returns the splits in the order of their sources, so that each is asked in one session.
 fn followed(split: Option<i64>) -> Vec<FollowedSplit> {
     sql::read(
         &format!(
@@ -100,7 +100,7 @@ fn read(split: &FollowedSplit, answer: ShardAnswer) -> KnownFigures {
     let lag_rows = count("the number of changes in a queue", lag_rows)?.min(MOST_ROWS);
     let queue_bytes = count("the size of a queue", queue_bytes)?;
     let queue_limit = queue_limit.map(|cell| count("the size that a queue may have", cell)).transpose()?;
-    // A clock that goes backwards makes it negative, and one shard's answer no error of all.
+    // A clock that was set back makes it negative; one shard's bad answer must not fail the call.
     let seconds: f64 = seconds.and_then(|cell| cell.parse().ok()).unwrap_or(0.0);
     let lag = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO).min(LONGEST_LAG);
     let is_stopped = *is_stopped == Some("t");

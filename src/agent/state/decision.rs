@@ -64,7 +64,7 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// A split may have been installed by a version that had no such table, or kept less in it.
+/// Creates the table or its missing columns: an earlier version may have installed the split without them.
 pub fn ensure(connection: &mut Connection) -> Result<()> {
     let is_whole = connection.run(
         "SELECT count(*) = 3 FROM pg_catalog.pg_attribute

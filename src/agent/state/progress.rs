@@ -103,7 +103,7 @@ pub struct LeafProgress {
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Cursor {
-    /// Rows in blocks below this one.
+    /// Rows in blocks below this one are copied.
     Block(i64),
     /// All of the leaf is copied.
     End,

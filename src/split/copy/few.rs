@@ -21,8 +21,8 @@ use std::borrow::Cow;
 
 /// The greatest number of changed keys of all tables in a message.
 const MOST_ROWS: i64 = 500;
-/// and while writers wait: over a long line so many have changed since the last step, and each question more costs
-/// them a way there and back.
+/// The limit while writers wait: over a slow connection this many have changed since the last step, and each further
+/// query costs writers a round trip.
 const MOST_FENCED: i64 = 4 * MOST_ROWS;
 /// The greatest number of bytes of their keys and rows.
 const MOST_BYTES: usize = 256 << 10;

@@ -1,12 +1,12 @@
-//! Rows of a COPY in text form, as PostgreSQL writes it: columns between tabs, a line for each row, some characters behind
-//! a backslash.
+//! Rows of a COPY in text form, as PostgreSQL writes it: columns separated by tabs, a line for each row, some
+//! characters escaped by a backslash.
 
 use std::borrow::Cow;
 
-/// The columns of a row; None: NULL.
+/// The columns of a row. A column is `None` if it is NULL.
 pub type Cells<'a> = Vec<Option<Cow<'a, str>>>;
 
-/// All rows, each of so many columns. None: it is no such text.
+/// Reads all rows, each with `columns` columns. Returns None if the bytes are not such a text.
 pub fn read(bytes: &[u8], columns: usize) -> Option<Vec<Cells<'_>>> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
     if text.is_empty() {
@@ -20,7 +20,7 @@ fn row(line: &str, columns: usize) -> Option<Cells<'_>> {
     cells.filter(|cells| cells.len() == columns)
 }
 
-/// The outer one: it can be read; the inner one: it is not NULL.
+/// Reads a cell. The outer value is None if it cannot be read, the inner one if it is NULL.
 fn cell(text: &str) -> Option<Option<Cow<'_, str>>> {
     if text == "\\N" {
         return Some(None);
@@ -39,7 +39,8 @@ fn cell(text: &str) -> Option<Option<Cow<'_, str>>> {
     Some(Some(Cow::Owned(plain)))
 }
 
-/// What the server writes behind a backslash, and nothing else that it would read.
+/// Returns the character that the server writes as this letter after a backslash. Other escapes that it would read are
+/// not accepted.
 fn escaped(letter: char) -> Option<char> {
     Some(match letter {
         'b' => '\u{8}',
@@ -73,7 +74,7 @@ mod tests {
             cells("\\b\\f\\n\\r\\t\\v\\\\N'\u{1}ü\n", 1),
             Some(vec![vec![some("\u{8}\u{c}\n\r\t\u{b}\\N'\u{1}ü")]])
         );
-        // One empty column.
+        // These rows have one empty column.
         assert_eq!(cells("\n\n", 1), Some(vec![vec![some("")], vec![some("")]]));
     }
 
@@ -86,7 +87,7 @@ mod tests {
         assert!(read(b"\xff\n", 1).is_none());
     }
 
-    /// As the server writes it.
+    /// Returns the rows as the server writes them.
     fn written(rows: &[Vec<Option<String>>]) -> String {
         let character = |c: char| match c {
             '\u{8}' => "\\b".to_owned(),

@@ -1,5 +1,5 @@
-//! Windows: the changes that are visible in this step's snapshot S and were not in
-//! the one before, P. Sequence numbers are not commit order, snapshots are.
+//! Windows: the changes that are visible in this step's snapshot S and were not in the one before, P. Sequence numbers
+//! do not follow the order of commits, so snapshots are compared.
 
 use super::collision;
 use super::few::{self, Queries};
@@ -19,20 +19,20 @@ use crate::split::engine::Engine;
 use crate::split::engine::counted::Counted;
 use crate::split::table::SplitTable;
 
-/// Rows of windows that are brought over in one message. More of a table come by themselves: what one COPY does on
-/// the target takes its time, and a source that had given all would wait for it without a sign of life.
+/// The greatest number of rows of windows that are copied in one message. A table with more is copied alone: one COPY
+/// on the target takes its time, and a source that had sent everything would wait for it without a sign of life.
 const FEW: i64 = 10_000;
 
-/// Tables whose windows are brought over together.
+/// Tables whose windows are copied together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Company {
-    /// By position.
+    /// The tables, by position.
     pub tables: Vec<usize>,
     rows: i64,
 }
 
 impl Company {
-    /// Those that have changed, in their order.
+    /// Returns those that have changed, in their order.
     pub fn of(entries: &[WindowEntries], but_for: &[usize]) -> Vec<Company> {
         let mut all: Vec<Company> = Vec::new();
         let changed = entries.iter().enumerate().filter(|(_, entries)| entries.rows > 0);
@@ -54,16 +54,17 @@ impl Company {
         self.rows <= FEW
     }
 
-    /// Answers that copies of so many of its tables wait for. In one message the first COPY begins, and each of two a table ends, with which
-    /// the next one has begun; the rows are deleted with what begins the second one.
+    /// Returns the number of answers that copies of this many of its tables wait for. In one message the first COPY
+    /// begins, and each of a table's two ends, with which the next one has begun; the rows are deleted with what
+    /// begins the second one.
     fn round_trips(&self, tables: usize) -> u32 {
         let copies = 2 * tables;
-        // Of many rows the queue is looked at first.
+        // For many rows, statistics of the queue are updated first.
         u32::try_from(if self.is_small() { copies + 1 } else { 2 * copies + tables }).unwrap_or(u32::MAX)
     }
 }
 
-/// What one table's queue holds of a window.
+/// The entries of one table's queue that belong to a window.
 #[derive(Clone, Debug, Default)]
 pub struct WindowEntries {
     pub rows: i64,
@@ -72,13 +73,14 @@ pub struct WindowEntries {
     pub truncated: bool,
 }
 
-/// The condition on a queue's rows, read in S.
+/// Returns the condition on a queue's rows, which are read in S.
 fn condition(progress: &CopyProgress) -> String {
     queue::is_new(progress.snapshot.as_deref())
 }
 
-/// What counts the window of every table since a snapshot, as statements of which one gives rows. By one plan for all
-/// steps: to plan it takes longer than to run it, and several processes for queues that are mostly empty longer still.
+/// Returns statements that count the window of every table since a snapshot; one of them gives rows. All steps share
+/// one plan: planning takes longer than running, and parallel processes for queues that are mostly empty would take
+/// longer still.
 pub fn counting(engine: &mut Engine, since: &str) -> Result<String> {
     let query = counting_query(engine, &queue::is_new_since("$1"));
     engine.reader.prepare(WINDOWS, &query)?;
@@ -87,7 +89,7 @@ pub fn counting(engine: &mut Engine, since: &str) -> Result<String> {
 
 const WINDOWS: &str = "windows";
 
-/// Without other processes.
+/// Returns a statement that runs without parallel processes.
 pub fn alone(statement: &str) -> String {
     format!("SET max_parallel_workers_per_gather = 0; {statement}; RESET max_parallel_workers_per_gather")
 }
@@ -101,7 +103,7 @@ fn counting_query(engine: &Engine, condition: &str) -> String {
     format!("{} ORDER BY 1", queries.join(" UNION ALL "))
 }
 
-/// Counts the window of every table, in S, unless that has been done for where the target stands.
+/// Counts the window of every table, in S, unless that was done already for the target's snapshot.
 pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowEntries>> {
     let since = progress.snapshot.as_deref();
     let counted = engine.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
@@ -115,7 +117,7 @@ pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowE
             engine.reader.run_for_each(&message)?.into_iter().next().unwrap_or_default()
         }
     };
-    // For the next step: until something is committed the target stands where it does.
+    // This is for the next step: until something is committed the target stays at this snapshot.
     engine.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
     let shard = engine.reader.shard();
     let entries = |row: &Vec<Option<String>>| match row.as_slice() {
@@ -140,7 +142,7 @@ pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowE
     Ok(counted)
 }
 
-/// Where in S a row must be to be on the target already; None: nowhere.
+/// Returns the condition for rows of S that are on the target already, or None if none are.
 fn copied_rows(progress: &TableProgress) -> Option<String> {
     if progress.is_copied() && !progress.leaves.is_empty() {
         return Some("true".to_owned());
@@ -159,11 +161,11 @@ fn copied_rows(progress: &TableProgress) -> Option<String> {
     (!parts.is_empty()).then(|| format!("({})", parts.join(" OR ")))
 }
 
-/// What has come over of some tables.
+/// What was copied for some tables.
 pub struct Applied {
-    /// How many keys have changed, of each.
+    /// The number of changed keys of each table.
     pub keys: Vec<i64>,
-    /// Answers that were waited for.
+    /// The number of answers that were waited for.
     pub round_trips: u32,
 }
 
@@ -181,8 +183,7 @@ impl Applied {
     }
 }
 
-/// Brings the rows of some tables that changed in the window, and that are below the
-/// cursors, to their state in S.
+/// Brings the rows of some tables that changed in the window, and that are below the cursors, to their state in S.
 pub fn apply(engine: &mut Engine, company: &Company, progress: &CopyProgress) -> Result<Applied> {
     let condition = condition(progress);
     let mut queries = Vec::new();
@@ -204,15 +205,16 @@ pub fn apply(engine: &mut Engine, company: &Company, progress: &CopyProgress) ->
     Ok(applied)
 }
 
-/// By COPY, whatever they hold; how many keys have changed, of each.
+/// Copies windows by COPY, whatever they contain. Returns the number of changed keys of each table.
 fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Result<Vec<u64>> {
-    // In a cutover that session's answer to an announcement is still to be taken, and writers wait.
+    // In a cutover that session's answer to an announcement is still to be received, and writers wait.
     if !company.is_small() && engine.announced.is_none() && engine.window_limit.is_none() {
         measure(engine, queries)?;
     }
     let limit = engine.window_limit;
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
-    // Other processes of the source are its clients', and beside those of the target they make nothing faster.
+    // Parallel processes would take the source's resources from its clients, and do not make a COPY faster beside the
+    // target's own work.
     let before = if company.is_small() { "" } else { "SET LOCAL max_parallel_workers_per_gather = 0; " };
     let pieces: Vec<CopyPiece<'_>> = queries
         .iter()
@@ -228,9 +230,9 @@ fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Resu
     Ok(copied.iter().step_by(2).map(|copied| copied.rows).collect())
 }
 
-/// Has the source look what large queues hold, beside the reading transaction, whose plans know of it
-/// all the same. Of a queue that has grown since anybody looked, 200 different keys are expected: each row
-/// of half a million was looked for by itself. Not of keys whose order is not the server's own.
+/// Makes the source update the statistics of large queues, outside the reading transaction, whose plans use them all
+/// the same. For a queue that has grown since its last statistics the planner expects 200 different keys, and half a
+/// million rows were looked up one by one. Queues whose keys have an order of their own are left out.
 fn measure(engine: &mut Engine, queries: &[Queries]) -> Result<()> {
     for table in queries.iter().map(|query| &engine.tables[query.of]).filter(|table| table.has_plain_key()) {
         engine.control.run(&queue::analyze(&table.queue))?;
@@ -248,7 +250,7 @@ fn one_by_one(
         .collect()
 }
 
-/// What is read of a table's window: the keys that have changed, and the rows that they have now.
+/// Returns the queries of a table's window: the keys that have changed, and the rows that they have now.
 fn window_queries(plan: &Plan, of: usize, table: &SplitTable, [condition, below]: [&str; 2]) -> Queries {
     let scope = plan.scope.filter(&table.source_by, "t");
     let from = format!("{} AND {scope} AND {below}", table.changed_rows(condition));
@@ -257,7 +259,8 @@ fn window_queries(plan: &Plan, of: usize, table: &SplitTable, [condition, below]
     Queries { of, keys: table.window(condition), rows, short_rows }
 }
 
-/// The keys that have changed, then the rows that they have now, for those that are there no more.
+/// Returns the COPYs of a table's window: the keys that have changed, whose old rows are deleted, then the rows that
+/// they have now.
 fn window_pieces<'a>(
     plan: &'a Plan,
     table: &'a SplitTable,
@@ -277,7 +280,7 @@ fn window_pieces<'a>(
     [keys, rows_piece(plan, table, out, &delete, bounds)]
 }
 
-/// Copies rows of the source into the target, by queries of tables: several are for few rows.
+/// Copies rows of the source into the target, by queries of tables: several queries are for few rows.
 pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<Copied>> {
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
     let of: Vec<usize> = outs.iter().map(|(position, _)| *position).collect();
@@ -286,14 +289,14 @@ pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<
     copied.map_err(|(piece, error)| collision::explain_of(engine, of[piece], error))
 }
 
-/// The rows that a query of a table gives.
+/// Returns the COPY of the rows that a query of a table returns.
 pub fn piece_of<'a>(plan: &'a Plan, table: &'a SplitTable, out: String) -> CopyPiece<'a> {
     rows_piece(plan, table, out, "", Bounds::unlimited())
 }
 
-/// Rows of the source for the target: those of the scope, whatever the source gives.
-/// Another one is an error, found on the way where the bytes tell, else by the target. What the
-/// target does before goes in one message with it.
+/// Returns the COPY of rows of the source for the target: only those of the scope, whatever the source returns.
+/// Another row is an error, found on the way if the bytes show it, else by the target. Statements that the target runs
+/// before are sent in the same message.
 fn rows_piece<'a>(
     plan: &'a Plan,
     table: &'a SplitTable,
@@ -315,7 +318,7 @@ fn copy_into(table: &SplitTable) -> String {
     format!("COPY {} ({}) FROM STDIN ({})", table.target.name, table.target_columns(), table.format())
 }
 
-/// The same where the target computes the scope.
+/// Returns the statement of a COPY for which the target computes the scope.
 fn copy_scope_into(scope: &Scope, table: &SplitTable) -> String {
     format!(
         "{} WHERE {} OR pg_temp.shardmaster_stray({}, {}::text)",
@@ -326,8 +329,8 @@ fn copy_scope_into(scope: &Scope, table: &SplitTable) -> String {
     )
 }
 
-/// Deletes the scope's rows of one table on the target, in the step's transaction. From then on
-/// the split that it takes back cannot bring them over once more.
+/// Deletes the scope's rows of one table on the target, in the step's transaction. From then on the split that this
+/// one reverses cannot copy them again.
 pub fn delete_scope(engine: &mut Engine, position: usize, meant: &Meant) -> Result<()> {
     let table = &engine.tables[position];
     if let Some(what) = meant.change(&table.target, &table.policy.shard_by) {
@@ -350,7 +353,7 @@ pub fn delete_scope(engine: &mut Engine, position: usize, meant: &Meant) -> Resu
     Err(SplitError::Retry(format!("names that have just changed in {} on the target", table.target.name)))
 }
 
-/// Copies cannot be told from rows of others.
+/// Returns the error for a table whose copies cannot be distinguished from rows of others.
 fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
     let (table, target) = (&engine.tables[position].target.name, &engine.plan.target.shard_key);
     SplitError::failed(
@@ -362,7 +365,7 @@ fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
     )
 }
 
-/// The statements that consume what S has seen.
+/// Returns the statements that remove what S has seen from the queues.
 pub fn consume(engine: &Engine, snapshot: &str, step: i64) -> String {
     let may_hold = |position: usize| engine.filled.as_ref().is_none_or(|filled| filled.contains(&position));
     let queues = engine.tables.iter().enumerate().filter(|(position, _)| may_hold(*position));

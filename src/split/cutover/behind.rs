@@ -1,4 +1,4 @@
-//! What a cutover has to know of both sides once its last window has come over, while writers wait: both are asked while
+//! What a cutover has to know of both sides once its last window was copied, while writers wait: both are asked while
 //! the target commits it.
 
 use super::source;
@@ -13,25 +13,26 @@ use crate::split::engine::Engine;
 use crate::split::sequences;
 use std::time::Instant;
 
-/// What is asked behind the fence beside everything else.
+/// The queries that are sent behind the fence together with others.
 pub struct FenceQuestions {
     pub sequences: sequences::RaisedSequences,
     pub guards: old_guards::GuardQuestions,
 }
 
-/// What was answered.
+/// The answers.
 pub struct FenceAnswers {
-    /// Of the sequences.
+    /// The answers about the sequences.
     pub source: Vec<Rows>,
     pub target: Vec<Rows>,
-    /// None: they are to be looked for.
+    /// `None` if the guards must be read separately.
     pub guards: Option<OldGuards>,
     /// Since when both may have answered.
     pub heard: Instant,
 }
 
-/// What writers would else wait for alone goes with the commit: to the source what must not have come there since
-/// S_f, to the target what would refuse the keys that come back, to both how far the sequences are.
+/// Returns the queries that are sent with the commit, so that writers do not wait for them separately: to the source
+/// for changes that must not have been made since S_f, to the target for what would refuse the returning keys, to both
+/// for the positions of the sequences.
 pub fn questions(engine: &mut Engine, asked: &FenceQuestions, snapshot: &str) -> Result<CommitQuestions> {
     let [of_source, of_target] = asked.sequences.questions(&mut engine.control, &mut engine.target)?;
     let (unseen, heir) = (source::unseen(snapshot), heir_query(engine));
@@ -62,8 +63,8 @@ pub fn read(engine: &Engine, asked: &FenceQuestions, answers: CommitAnswers) -> 
     Ok(FenceAnswers { source: of_source, target: of_target, guards, heard })
 }
 
-/// A sequence that is asked by a name that is there no more is asked for anew, with the cutover. Whatever else is missing
-/// would be missing then, too.
+/// Handles a sequence that was asked by a name that no longer exists: the cutover is retried and reads the names anew.
+/// Anything else that is missing would be missing then, too.
 pub fn renamed(error: SplitError, asked: &FenceQuestions) -> SplitError {
     match error {
         SplitError::Remote(error)
@@ -76,7 +77,7 @@ pub fn renamed(error: SplitError, asked: &FenceQuestions) -> SplitError {
     }
 }
 
-/// Behind the fence nobody can have queued what S_f has not seen.
+/// Checks that the queue has nothing that S_f has not seen: behind the fence no session can have queued such a change.
 fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
     if left == 0 {
         return Ok(());
@@ -90,8 +91,8 @@ fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
     ))
 }
 
-/// A table may have come to inherit from a moving one since S_f: a lock against it would wait
-/// for each vacuum. What comes after this look finish finds.
+/// Returns a query for a table that may have been made to inherit from a moving one since S_f: a lock against it would
+/// wait for each vacuum. Finish finds what is added after this check.
 fn heir_query(engine: &Engine) -> String {
     let tables = engine.tables.iter().filter(|table| !table.source.is_partitioned());
     let oids: Vec<&str> = tables.filter_map(|table| table.source.oid.as_deref()).collect();

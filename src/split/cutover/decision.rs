@@ -1,7 +1,7 @@
-//! What the shards say of a decision that this master does not know: it failed over, or was
-//! restored, and takes it from them. One shard's word is not enough, since a cutover that
-//! was never made would complete by it, and finish would delete what only the source has.
-//! Invariant: the source bears it out. It is `moved` with the same version; or it is
+//! What the shards record of a decision that this master does not know, because it failed over or was restored; it
+//! adopts the decision from them. One shard's record is not enough: a cutover that was never made would be completed
+//! by it, and finish would delete what only the source has. Invariant: the source confirms it. It is `moved` with the
+//! same version; or it is `fenced`, and has noted which run of the master was about to decide.
 //! `fenced`, and has noted which run of the master was about to decide.
 
 use crate::agent::error::{Result, SplitError};
@@ -14,11 +14,11 @@ use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 
-/// Versions that a master may have lost. A number further ahead is no version of this
-/// keyspace: taken over, it would use up those that are left.
+/// The greatest number of versions that a master may have lost. A number further ahead is no version of this keyspace:
+/// adopting it would use up the remaining numbers.
 const MOST_LOST: i64 = 1_000_000;
 
-/// The version with which the shards say that the cutover was decided.
+/// Returns the version with which, according to the shards, the cutover was decided.
 pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
     let id = engine.plan.id;
     let source = side::read(&mut engine.control, id, Side::Source)?;

@@ -1,9 +1,10 @@
-//! Whether the source of a split shows that a finish has ended there, to a master that was restored to a time before.
+//! Whether the source of a split shows a master that was restored to an earlier time that a finish has ended there.
 //!
 //! Invariant: the redirect knows the split's keys after the last row has left, and the source's side goes after that.
-//! Where the redirect was dropped since, the note of the decision, or of a later one of the keyspace, which tells of those before it,
-//! without that side says the same: of a decided split it goes in no other way, and a source that was set back to a time before has no
-//! such note. One that has taken part in later ones since it was set back has rows that are copies: nothing is deleted of them.
+//! If the redirect was dropped since, the note of the decision, or of a later one of the keyspace, which names those
+//! before it, without that side shows the same: the side of a decided split is removed in no other way, and a source
+//! that was restored to an earlier time has no such note. A source that has taken part in later decisions since it was
+//! restored has rows that are copies: none of them are deleted.
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
@@ -13,7 +14,7 @@ use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::redirect;
 
-/// The version with which the split has taken its keys from the source, where it knows that still.
+/// Returns the version with which the split has taken its keys from the source, if the source still knows it.
 pub fn version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     let known = redirect::known_version(source, plan)?;
     if known.is_some() || side::installed(source, plan, Side::Source)? != Installed::No {
@@ -22,7 +23,7 @@ pub fn version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     decision::version_of(source, plan)
 }
 
-/// Whether it has ended there, for a master that knows the decision with this version.
+/// Whether the finish has ended there, for a master that knows the decision with this version.
 pub fn is_shown(source: &mut Connection, plan: &Plan, decided: i64) -> Result<bool> {
     if version(source, plan)? == Some(decided) {
         return Ok(true);

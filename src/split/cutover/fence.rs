@@ -1,10 +1,9 @@
-//! The fence: an exclusive lock on the barrier, which every capturing transaction holds
-//! shared. Whoever holds it alone knows that no writer of the scope is open.
+//! The fence: an exclusive lock on the barrier, on which every capturing transaction holds a shared lock. While it is
+//! held, no writer of the scope is open.
 //!
-//! The lock lives in one open transaction of a session that does nothing else. Whatever
-//! becomes of its worker or of the way there, the server ends that transaction within the
-//! cutover's deadline, and with it the lock; so what is done under the fence is done in
-//! other sessions, and counts only if the fence was still there afterwards.
+//! The lock is held by one open transaction of a session that does nothing else. Whatever happens to its worker or to
+//! the connection, the server ends that transaction within the cutover's deadline, and with it the lock; so what is
+//! done under the fence is done in other sessions, and is valid only if the fence was still held afterwards.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
@@ -19,8 +18,8 @@ use crate::split::engine::Engine;
 use crate::split::engine::holders::holders;
 use std::time::{Duration, Instant};
 
-/// Who holds or wants a lock on a moving table that keeps even readers out, or one that
-/// keeps its partitions as they are.
+/// Describes the sessions that hold or want a lock on a moving table that blocks even readers, or one that keeps its
+/// partitions as they are.
 pub fn table_holders(engine: &mut Engine) -> Result<String> {
     let tables: Vec<String> = engine
         .tables
@@ -39,7 +38,7 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
     Ok(format!("a lock on shard \"{}\": {holders}", engine.plan.source.shard_key))
 }
 
-/// A session that can hold the fence.
+/// Opens a session that can hold the fence.
 pub fn open(engine: &mut Engine) -> Result<Connection> {
     let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
     fence.end_by_itself();
@@ -49,9 +48,9 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
     Ok(fence)
 }
 
-/// Takes the lock: short attempts, ever further apart, because new writers queue
-/// behind each of them. `tables` locks what the reading session is to have, beside it: S comes behind
-/// both, and neither of them waits for the other. Returns whom it has waited for.
+/// Takes the lock in short attempts, with growing pauses, because new writers queue behind each of them. `tables`
+/// locks the tables of the reading session at the same time: S comes after both, and neither lock waits for the other.
+/// Returns whom it has waited for.
 pub fn take(
     engine: &mut Engine,
     fence: &mut Connection,
@@ -67,7 +66,7 @@ pub fn take(
         }
         wait::report(&reason);
         wait::sleep(pause);
-        // Who has gone by the time that one asks is not named any more: the account has the name from before.
+        // A session that is gone when it is asked for is no longer named: the earlier text keeps the name.
         if !waited_for.as_deref().is_some_and(|before: &str| before.starts_with(&reason)) {
             waited_for = Some(reason);
         }
@@ -76,7 +75,7 @@ pub fn take(
     Ok(waited_for)
 }
 
-/// Who is in the way; None: the locks are there. Else none of them is.
+/// Tries once. Returns the sessions in the way, in which case no lock is held, or None if the locks are held.
 fn try_once(
     engine: &mut Engine,
     fence: &mut Connection,
@@ -99,7 +98,8 @@ fn try_once(
     if !failed.is_lock_timeout() {
         return Err(failed.into());
     }
-    // Writers first. Close to the deadline the server may have ended the fence while the tables were waited for.
+    // The fence is released first, so that writers continue. Close to the deadline the server may have ended it while
+    // the tables were waited for.
     let is_there_still = fence.run("ROLLBACK").is_ok();
     let reason = match in_the_way {
         FenceObstacle::Writers => holders_text(engine)?,
@@ -117,8 +117,8 @@ enum FenceObstacle {
     Tables,
 }
 
-/// Begins the transaction that holds the lock. It ends at the deadline, whoever is left to
-/// end it: no statement of it takes longer, and no pause between two of them.
+/// Returns statements that begin the transaction that holds the lock. It ends at the deadline, even if nobody ends it:
+/// no statement of it takes longer, and no pause between two of them.
 fn attempt(split: i64, deadline: Instant) -> String {
     let left = deadline.saturating_duration_since(Instant::now()).as_millis();
     // New writers wait behind an attempt, too.
@@ -130,14 +130,14 @@ fn attempt(split: i64, deadline: Instant) -> String {
     )
 }
 
-/// Whether the fence has held since it was taken: a transaction that was ended meanwhile
-/// has let writers through.
+/// Checks that the fence was held all the time since it was taken: a transaction that was ended meanwhile has admitted
+/// writers.
 pub fn require_held(fence: &mut Connection, deadline: Instant) -> Result<()> {
     ask_whether_held(fence, deadline)?;
     take_whether_held(fence)
 }
 
-/// The question, and its answer: others may be asked meanwhile.
+/// Sends that check; the answer is received separately, so that other sessions can be asked meanwhile.
 pub fn ask_whether_held(fence: &mut Connection, deadline: Instant) -> Result<()> {
     let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(100);
     fence.send(&format!(
@@ -156,7 +156,7 @@ pub fn take_whether_held(fence: &mut Connection) -> Result<()> {
     }
 }
 
-/// Lets waiting writers read the state that is there now.
+/// Releases the fence, so that waiting writers read the current state.
 pub fn release(fence: &mut Connection) -> Result<()> {
     fence.run("ROLLBACK")?;
     Ok(())
@@ -172,17 +172,17 @@ pub fn release_with(
     (change, version): (&SideChange, Version<'_>),
 ) -> bool {
     let mine = tenure::is_mine(plan.id, change.side, generation);
-    // Without its transaction nothing of it is done.
+    // Without its transaction nothing of this is done.
     let statements = format!("SAVEPOINT held; {mine}; {}; COMMIT", change.statement(plan.id, version));
     let sent = fence.send(&statements);
     let ended = reader.send("ROLLBACK");
     let changed = sent.and_then(|()| fence.finish_for_each());
-    // It has done its work; lost by now, it would not have to do it any more.
+    // The reading session has done its work; if its connection is lost by now, nothing is missed.
     let _ = ended.and_then(|()| reader.finish());
     changed.is_ok_and(|answers| answers.last().is_some_and(|changed| changed.rows.len() == 1))
 }
 
-/// For `waiting_for`: who keeps the fence from being taken.
+/// Returns the text of `waiting_for`: the sessions that keep the fence from being taken.
 pub fn holders_text(engine: &mut Engine) -> Result<String> {
     let holders: Vec<String> = holders(engine)?.into_iter().map(|h| h.text).collect();
     let shard = engine.plan.source.shard_key.clone();

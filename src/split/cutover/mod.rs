@@ -1,9 +1,8 @@
-//! The cutover: the one moment in which writers of the moving keys wait. One commit
-//! on the master decides; everything before it can be set back, everything after it
-//! only goes forward.
+//! The cutover: the one moment in which writers of the moving keys wait. One commit on the master decides; everything
+//! before it can be undone, everything after it only goes forward.
 //!
-//! No wait before the decision outlasts the deadline, whatever becomes of a server or of
-//! the way there: each session ends its waits at it, and the fence ends by itself.
+//! No wait before the decision outlasts the deadline, whatever happens to a server or to the connection: each session
+//! ends its waits at it, and the fence ends automatically.
 
 mod behind;
 pub mod decision;
@@ -54,14 +53,14 @@ use crate::words::counted;
 use behind::{FenceAnswers, FenceQuestions};
 use std::time::{Duration, Instant};
 
-/// Beyond the deadline, for a question that is under way.
+/// The time beyond the deadline for a query that is running.
 const TO_ASK: Duration = Duration::from_millis(500);
 
 /// How a cutover is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aim {
     Decide,
-    /// Right before its decision it is set back.
+    /// It is undone right before its decision.
     Rehearse,
 }
 
@@ -69,24 +68,23 @@ pub enum Aim {
 pub struct Rehearsed {
     /// When the first writer had to wait.
     pub began: Instant,
-    /// Whom the fence waited for before it was taken.
+    /// The sessions that the fence waited for before it was taken.
     pub waited_for: Option<String>,
 }
 
-/// Carries out steps 1 to 6, with so long for those up to the decision. One that is given up lets
-/// the source's writers in at once, in the session that has kept them out: what is then written
-/// down on the master may have to wait there.
+/// Carries out steps 1 to 6, with the time limit for those up to the decision. An aborted cutover admits the source's
+/// writers at once, in the session that has blocked them; its record on the master may have to wait there.
 pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehearsed>> {
     let mut is = FencedSource::Open;
-    // Kept until the source is open again: writers that wait for it are let in, not refused.
+    // The fence is kept until the source is open again: writers that wait for it are then admitted, not refused.
     let mut held = None;
     let outcome = steps(engine, &mut is, &mut held, aim, limit);
     if is == FencedSource::Fenced && !matches!(outcome, Ok(None)) {
         engine.set_deadline(Some(Instant::now() + TO_ASK));
-        // If it does not succeed, recovery does it.
+        // If this does not succeed, recovery does it.
         let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
         drop(held);
-        // Else it would count as changes that the target lacks, until the next ones come.
+        // Otherwise it would count as changes that the target lacks, until the next ones come.
         if let Some(owed) = engine.owed.take() {
             let _ = engine.control_transaction(&owed);
         }
@@ -97,13 +95,13 @@ pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehe
 
 const ALONE: &str = "the synchronous standby of the master has not confirmed the decision in time; if it were promoted without it, it would adopt it from the shards";
 
-/// What this cutover has made of its source.
+/// What this cutover has done to its source.
 #[derive(PartialEq, Eq)]
 enum FencedSource {
     Open,
-    /// Or about to be.
+    /// The source is fenced, or about to be.
     Fenced,
-    /// Decided: it is not opened any more.
+    /// The cutover is decided: the source is not opened any more.
     Left,
 }
 
@@ -123,7 +121,7 @@ fn steps(
     let fence = held.insert(fence::open(engine)?);
 
     let deadline = Instant::now() + limit;
-    // Who holds the cutover up is still to be asked at the deadline.
+    // At the deadline, the sessions that delay the cutover are still to be asked for.
     fence.set_deadline(Some(deadline + TO_ASK));
     engine.set_deadline(Some(deadline + TO_ASK));
     disable_routes(engine, aim, deadline)?;
@@ -173,7 +171,7 @@ fn steps(
     Ok(None)
 }
 
-/// No lock keeps anybody from drawing on the source, up to here.
+/// Up to here no lock keeps clients from drawing from the source's sequences.
 fn follow_sequences(engine: &mut Engine, asked: &mut FenceQuestions) -> Result<()> {
     if let Some(reason) = asked.sequences.follow(engine)? {
         sequences::tell(engine.plan.id, &reason);
@@ -181,7 +179,7 @@ fn follow_sequences(engine: &mut Engine, asked: &mut FenceQuestions) -> Result<(
     Ok(())
 }
 
-/// A worker that its machine has held up blames no shard that is well.
+/// Checks the deadline, so that a worker that its own machine has delayed does not blame a healthy shard.
 fn in_time(deadline: Instant) -> Result<()> {
     if Instant::now() <= deadline {
         Ok(())
@@ -190,9 +188,8 @@ fn in_time(deadline: Instant) -> Result<()> {
     }
 }
 
-/// 0. Nothing is tried while it could not succeed: the lag is small and nobody has
-///    held the capture lock for long. Ordinary steps, for which nobody waits; they have as long
-///    as the rest.
+/// 0. Waits until a cutover can succeed: the lag is small and no session has held the capture lock for long. These are
+///    ordinary steps, for which nobody waits; they have as long as the rest.
 pub fn be_ready(engine: &mut Engine) -> Result<()> {
     reach(injection_points::CUTOVER_BEGIN)?;
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -243,7 +240,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     }
 }
 
-/// For the history, and the account of shard_split_run().
+/// Records it for the history, and for the summary of shard_split_run().
 fn tell_waited_for(id: i64, who: Option<&str>) {
     if let Some(who) = who {
         transaction(|| {
@@ -254,12 +251,12 @@ fn tell_waited_for(id: i64, who: Option<&str>) {
     }
 }
 
-/// An answer that counts as the last sign of life.
+/// The age up to which an answer counts as a sign of life.
 const LATELY: Duration = Duration::from_millis(20);
 
-/// The target, which nobody can do without after the decision, has answered just now, and the
-/// source, in the session that has fenced it, too: it was not restarted from an older disk
-/// since. A worker that was held up for a while asks both once more.
+/// Checks that the target, which is indispensable after the decision, has answered just now, and so has the source, in
+/// the session that has fenced it: the source was not restarted from an older disk since. A worker that was delayed
+/// asks both once more.
 fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
     if heard.elapsed() > LATELY {
         engine.target.send("SELECT 1")?;
@@ -269,15 +266,15 @@ fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
     Ok(())
 }
 
-/// 1. Routes for writing wait; reads go to the source. In place, no version. Where the master's
-///    synchronous standby is away, it shows here, before anybody is kept out.
+/// 1. Disables writes by routes; reads go to the source. It changes the entries in place, without a version. If the
+///    master's synchronous standby is away, this shows it before writers are blocked.
 fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
     let ((), standby) = on_master::by(deadline, || {
         let state = row::lock(engine.plan.id)?;
         if state.generation != engine.generation {
             return Err(SplitError::Superseded);
         }
-        // The operator's word counts up to here.
+        // Requests of the operator count up to here.
         let is_asked_for = match aim {
             Aim::Decide => is_asked_for_now(&state),
             Aim::Rehearse => state.request == CutoverRequest::Rehearsal && state.goal != Goal::RolledBack,
@@ -287,14 +284,14 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         }
         change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
-        // Too late it keeps nobody waiting.
+        // If it is too late, no writer is kept waiting.
         if Instant::now() > deadline {
             let routes = counted(engine.plan.entries.len(), "route", "routes");
             return Err(SplitError::Aborted(aborted::because(&format!(
                 "the master, which had {routes} to disable"
             ))));
         }
-        // Since when writers wait.
+        // Writers wait from this time on.
         split_state::cutover::step(engine.plan.id, CutoverStep::Disabled);
         Ok(())
     })?;
@@ -306,13 +303,13 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
     }
 }
 
-/// Asked for anew, it may have a window that has not begun.
+/// Whether a cutover is due now: a new request may have a window that has not begun.
 fn is_asked_for_now(state: &SplitState) -> bool {
     phases::asks_for_cutover(state.goal) && state.request == CutoverRequest::Now
 }
 
-/// 3. The state that writers read once they have the lock. If the fence still holds, which is to be asked from
-///    now on, no writer has read the one before.
+/// 3. Sets the state that writers read once they have the lock. If the fence is still held, which is checked from now
+///    on, no writer has read the earlier state.
 pub fn close_fence(engine: &mut Engine) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     let control = &mut engine.control;
@@ -322,8 +319,8 @@ pub fn close_fence(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// 4. The reading session's first query now: S_f sees every write that there will
-///    ever be on the source, if the fence holds.
+/// 4. Runs the reading session's first query: S_f sees every write that there will ever be on the source, if the fence
+///    is held.
 fn apply_last_window(
     engine: &mut Engine,
     fence: &mut Connection,
@@ -365,7 +362,7 @@ fn apply_last_window(
     Ok((outcome, behind::read(engine, asked, answers)?))
 }
 
-/// The window comes over while the source counts the step, which is to be on its disk before the target commits it.
+/// Copies the window while the source counts the step, which must be on its disk before the target commits it.
 fn apply_announced(
     engine: &mut Engine,
     before: CopyProgress,
@@ -385,8 +382,8 @@ fn apply_announced(
     Ok(outcome)
 }
 
-/// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
-/// synchronous standby stands already: it goes on without.
+/// Runs step 5 without waiting for any session on the master past the deadline. A commit that waits for a synchronous
+/// standby is made already: the cutover continues without the standby.
 fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
     on_master::by(deadline, || {
         let version = write_decision(plan, generation, last_event_id, None)?;
@@ -398,8 +395,8 @@ fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64
     })
 }
 
-/// Step 5: one transaction on the master decides. A version is given when the shards
-/// know of a decision that the master has lost: it is made again.
+/// Runs step 5: one transaction on the master decides. A version is given if the shards know of a decision that the
+/// master has lost: it is made again.
 pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
     try_transaction(|| {
         let version = write_decision(plan, generation, last_event_id, version)?;
@@ -420,10 +417,10 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     } else if !phases::is_before_decision(state.phase) {
         return Err(SplitError::Superseded);
     } else if !is_asked_for_now(&state) {
-        // The operator's word counts up to this transaction.
+        // Requests of the operator count up to this transaction.
         return Err(SplitError::Retry("the cutover to be requested again".into()));
     }
-    // Its row before the keyspace, as whoever asks for it takes them.
+    // The plan's row is locked before the keyspace, in the same order as by a session that requests a cutover.
     there::end(plan, is_known)?;
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
@@ -433,8 +430,8 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     Ok(version)
 }
 
-/// 6. The source sends its clients away; writers that waited for the lock read it
-///    now. Retried for ever.
+/// 6. Makes the source refuse its clients for good; writers that waited for the lock read this now. It is retried for
+///    ever.
 pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     let earlier = EarlierDecisions::before(&engine.plan, version);
@@ -443,7 +440,8 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// The same in the session whose lock writers wait for, where it still has it: they read it once that commit lets them go.
+/// Does this in the session whose lock writers wait for, if it still has the lock: they read the new state once that
+/// commit releases them.
 fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
     let earlier = EarlierDecisions::before(&engine.plan, version);
     let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
@@ -456,8 +454,8 @@ fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -
     Ok(())
 }
 
-/// The master knows that the source has been told: finish may begin. Who keeps it from being
-/// written down is told.
+/// Records that the source was told: finish may begin. If another session blocks this record, that session is
+/// reported.
 pub fn record_moved(plan: &Plan, fenced: Option<Duration>) {
     let recorded = soon(|| {
         write_moved(plan, fenced);

@@ -1,8 +1,7 @@
-//! Keys that come back to where they had left: what refuses them there lets them in, from
-//! the commit on that opens the target for them. What counts is the namespace and the
-//! keyspace in the database itself, not what the shard is called. What is released twice is
-//! gone already. A key guard there lets in what belongs there, and has it on its list by the
-//! same commit.
+//! Keys that return to a place that they had left: what refuses them there admits them, from the commit on that opens
+//! the target for them. The namespace and the keyspace in the database itself identify the place, not the shard's
+//! name. Releasing a key twice changes nothing. A key guard there admits what belongs there, and has it on its list by
+//! the same commit.
 
 use crate::agent::error::Result;
 use crate::agent::state::redirect::{self as redirects, Redirect};
@@ -17,8 +16,7 @@ use crate::split::redirect;
 /// What may refuse the split's keys on the target.
 pub struct OldGuards {
     redirect: Option<Redirect>,
-    /// Splits that have moved them away and are not finished, in the order in which all
-    /// splits lock them.
+    /// Splits that have moved them away and are not finished, in the order in which all splits lock them.
     splits: Vec<i64>,
     standing: Option<KeyGuard>,
 }
@@ -29,7 +27,7 @@ impl OldGuards {
     }
 }
 
-/// Asked in one message: clients wait.
+/// Reads them in one message, because clients wait.
 pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
     let splits = side::moved_away(plan, &plan.scope.strategy().entries());
     let message = format!("{}; {}; {splits}", redirects::ALL, standing::ALL);
@@ -39,7 +37,7 @@ pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
             let mut next = || answers.next().unwrap_or_default();
             (redirects::read(&next()), standing::read(&next()), next())
         }
-        // What an older version has made there.
+        // An earlier version has installed the agent there.
         Err(error) if error.is(UNDEFINED_TABLE) => {
             (redirects::all(target)?, standing::all(target)?, target.run(&splits)?)
         }
@@ -50,13 +48,13 @@ pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
 
 const UNDEFINED_TABLE: &str = "42P01";
 
-/// The same as questions that go with others, so that no client waits for them alone.
+/// The queries for them, to be sent with others, so that no client waits for them separately.
 pub struct GuardQuestions {
-    /// Whether both of the agent's tables are there that hold them.
+    /// Whether both of the agent's tables that hold them exist.
     has_tables: bool,
 }
 
-/// How many of the agent's tables are there.
+/// SQL for the number of these tables that exist.
 const TABLES: &str = "SELECT (to_regclass('shardmaster_agent.redirect') IS NOT NULL)::int
                            + (to_regclass('shardmaster_agent.standing') IS NOT NULL)::int";
 
@@ -74,12 +72,12 @@ impl GuardQuestions {
         }
     }
 
-    /// How many answers they give.
+    /// Returns the number of answers.
     pub fn answers(&self) -> usize {
         if self.has_tables { 3 } else { 2 }
     }
 
-    /// None: they are to be looked for anew.
+    /// Reads the answers. Returns None if they must be read anew.
     pub fn read(&self, plan: &Plan, answers: &[Rows]) -> Option<OldGuards> {
         match answers {
             [redirects, standing, splits] if self.has_tables => {
@@ -102,7 +100,7 @@ fn chosen(plan: &Plan, redirects: Vec<Redirect>, standing: Vec<KeyGuard>, splits
     }
 }
 
-/// Takes the split's keys out of them, in the target's open transaction.
+/// Removes the split's keys from them, in the target's open transaction.
 pub fn release(target: &mut Connection, plan: &Plan, guards: &OldGuards) -> Result<()> {
     if let Some(redirect) = &guards.redirect {
         redirect::release(target, redirect, plan)?;
@@ -116,7 +114,7 @@ pub fn release(target: &mut Connection, plan: &Plan, guards: &OldGuards) -> Resu
     }
 }
 
-/// Tells the master as well, once the cutover has ended.
+/// Removes them on the master as well, once the cutover has ended.
 pub fn forget(plan: &Plan) {
     stored::came_back(&plan.keyspace, &plan.entries, &plan.target);
 }

@@ -8,7 +8,7 @@ use crate::server::txn::transaction;
 use crate::split::aborted;
 use std::time::Instant;
 
-/// A transaction on the master, which waits for nobody past the deadline.
+/// Runs a transaction on the master, which waits for no other session past the deadline.
 pub fn by<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, Standby)> {
     standby::by(deadline, body).unwrap_or_else(|| {
         let holders = transaction(holders);
@@ -18,7 +18,7 @@ pub fn by<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, 
     })
 }
 
-/// Sessions with open transactions that have locked rows a decision changes.
+/// Describes sessions with open transactions that have locked rows a decision changes.
 pub fn holders() -> String {
     let query = format!(
         "SELECT string_agg(DISTINCT {SESSION} || {OPEN_FOR}, '; ')

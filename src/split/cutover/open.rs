@@ -1,4 +1,4 @@
-//! The target behind a decision: clients may write there.
+//! Opening the target after a decision: clients may write there.
 
 use super::behind::FenceAnswers;
 use crate::agent::error::{Result, SplitError};
@@ -16,16 +16,15 @@ use crate::split::cutover::old_guards;
 use crate::split::cutover::old_guards::OldGuards;
 use crate::split::engine::Engine;
 
-/// 5b. Clients may write on the target. Guards that would refuse keys which come back are
-///     released by the same commit: until it, a split that goes back after all finds them
-///     as they were. Retried for ever.
+/// 5b. Opens the target: clients may write there. Guards that would refuse keys which return are released by the same
+/// commit: until it, a split that is undone after all finds them unchanged. It is retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     let guards = old_guards::find(&mut engine.target, &engine.plan)?;
     open_with(engine, version, &guards)
 }
 
-/// The same right behind the decision. Meanwhile the source gives away what has come over; what becomes of that keeps
-/// nobody's target closed.
+/// Opens the target right after the decision. Meanwhile the source removes the copied changes from its queues; a
+/// failure of that does not keep the target closed.
 pub fn open_and_consume(engine: &mut Engine, version: i64, found: FenceAnswers) -> Result<()> {
     let sent = engine.owed.take().map(|statements| engine.send_control_transaction(&statements));
     match found.guards {
@@ -44,7 +43,7 @@ fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()
     Ok(())
 }
 
-/// For people: who has the plan's row on the master does not keep the source from being told.
+/// Records it for people. A lock on the plan's row on the master does not keep the source from being told.
 pub fn record_opened(plan: &Plan) {
     let _ = soon(|| {
         standby::commit_alone();
@@ -53,7 +52,7 @@ pub fn record_opened(plan: &Plan) {
     });
 }
 
-/// The part of it that is done on the target.
+/// Does the part of it that concerns the target.
 pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
     let guards = old_guards::find(target, plan)?;
     open_by(target, plan, generation, (version, &guards))

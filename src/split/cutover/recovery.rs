@@ -1,5 +1,5 @@
-//! After a crash: what master, source and target say decides how it goes on. By
-//! then no session of an earlier worker is left, and the generation is ours.
+//! Recovery after a crash: what master, source and target record decides how the split continues. By then no session
+//! of an earlier worker is left, and the generation is this worker's.
 
 use super::{decision, fence};
 use crate::agent::error::{Result, SplitError};
@@ -26,7 +26,7 @@ use crate::split::phases;
 use crate::split::{record, sequences};
 use std::time::Instant;
 
-/// Settles what an interrupted cutover left before its decision.
+/// Undoes what an interrupted cutover left before its decision.
 pub fn settle(engine: &mut Engine, state: &SplitState) -> Result<()> {
     if phases::is_decided(state.phase) {
         return Ok(());
@@ -43,25 +43,23 @@ pub fn settle(engine: &mut Engine, state: &SplitState) -> Result<()> {
     reopen_routes(&engine.plan)
 }
 
-/// What is known of a cutover that did not decide on this master.
+/// The result of undoing a cutover that did not decide on this master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reverted {
-    /// The source takes writes again, the routes lead to it.
+    /// The source takes writes again, and the routes lead to it.
     Done,
-    /// A decision may exist that this master has forgotten: only the target can say.
+    /// A decision may exist that this master has forgotten: only the target can tell.
     AskTarget,
 }
 
-/// Sets a cutover back with the source and the master alone, before its decision: whoever
-/// waits for a target keeps the writers of a healthy source out.
+/// Undoes a cutover with the source and the master alone, before its decision: waiting for a target would block the
+/// writers of a healthy source.
 ///
-/// Invariant: the source is opened only where no decision can exist. The target opens
-/// only after one, and none is made before the source has noted which run of the master
-/// may make it (`deciding`). Where it has noted nothing there is none, whatever has become
-/// of the master since. Where it has noted this very run, the plan, which this run has
-/// never lost, says that there is none. Another run may have been restored to a time
-/// before its decision.
-/// An operator who says that the target is lost takes that upon himself.
+/// Invariant: the source is opened only if no decision can exist. The target opens only after one, and none is made
+/// before the source has noted which run of the master may make it (`deciding`). If it has noted nothing, there is
+/// none, whatever has happened to the master since. If it has noted this very run, the plan, which this run has never
+/// lost, shows that there is none. Another run may have been restored to a time before its decision.
+/// An operator who declares that the target is lost takes responsibility for that.
 pub fn revert(tenure: &Tenure, target_lost: bool) -> Result<Reverted> {
     let plan = &tenure.plan;
     let Some(mut source) = source_of(plan, &tenure.identity)? else {
@@ -75,13 +73,12 @@ pub fn revert(tenure: &Tenure, target_lost: bool) -> Result<Reverted> {
     Ok(Reverted::AskTarget)
 }
 
-/// The same on the source alone, for a worker that cannot take the plan over since somebody's
-/// transaction holds its row on the master: `seen` is the generation that stands there.
+/// Undoes it on the source alone, for a worker that cannot take the plan over because a transaction holds its row on
+/// the master: `seen` is the generation in that row.
 ///
-/// Two workers of one master are kept apart by their lock, so there is none now that could
-/// decide. What an earlier one has left on the source are its sessions: they are ended first,
-/// so that nothing of it comes late. The generation stays: the next one is only given out
-/// with the row.
+/// A lock keeps two workers of one master apart, so there is none now that could decide. An earlier worker has left
+/// its sessions on the source: they are ended first, so that nothing of it comes late. The generation stays: the next
+/// one is only given out with the row.
 pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool) -> Result<()> {
     let Some(mut source) = source_of(plan, identity)? else { return Ok(()) };
     tenure::end_previous(&mut source, plan, Side::Source)?;
@@ -95,7 +92,8 @@ pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool)
     Ok(())
 }
 
-/// A session on the source. None: restored to a time before the split, it has no fence.
+/// Opens a session on the source. Returns None if the source was restored to a time before the split, so that it has
+/// no fence.
 fn source_of(plan: &Plan, identity: &str) -> Result<Option<Connection>> {
     let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
     match side::installed(&mut source, plan, Side::Source)? {
@@ -105,7 +103,7 @@ fn source_of(plan: &Plan, identity: &str) -> Result<Option<Connection>> {
     }
 }
 
-/// Opens it where no decision can exist.
+/// Opens the source if no decision can exist.
 fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_lost: bool) -> Result<Reverted> {
     let state = side::state(source, plan.id, Side::Source)?;
     let deciding = consumed::deciding(source, plan.id)?;
@@ -117,10 +115,10 @@ fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_los
     Ok(Reverted::Done)
 }
 
-/// The routes lead to the source again, if a cutover had disabled them.
+/// Directs the routes to the source again, if a cutover had disabled them.
 pub fn reopen_routes(plan: &Plan) -> Result<()> {
     try_transaction(|| {
-        // A master that has forgotten it sets back once more.
+        // A master that forgets this undoes it once more.
         standby::commit_alone();
         let state = row::lock(plan.id)?;
         if phases::is_decided(state.phase) || state.cutover_step == CutoverStep::None {
@@ -146,8 +144,8 @@ fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// A side does not know the split, and the source shows that it has left after its last row: this master, restored
-/// from a time before, has lost the decision and the finish. False: it is not so.
+/// Adopts a finish: a side does not know the split, and the source shows that it has left after its last row, so this
+/// master, restored to an earlier time, has lost the decision and the finish. Returns false if that is not the case.
 pub fn adopt_finished(tenure: &Tenure) -> Result<bool> {
     let plan = &tenure.plan;
     let mut source = tenure::open(plan, &tenure.identity, Side::Source, "recovery")?;
@@ -158,7 +156,7 @@ pub fn adopt_finished(tenure: &Tenure) -> Result<bool> {
     Ok(true)
 }
 
-/// The same for a master that knows the decision, with this version.
+/// Adopts a finish for a master that knows the decision, with this version.
 pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
     let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
     let is_ended = ended::is_shown(&mut source, plan, version)?;
@@ -168,8 +166,8 @@ pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
     Ok(is_ended)
 }
 
-/// Carries a decided cutover to its end, as often as a shard forgets it. The source is
-/// fenced before the target opens, whatever has happened to either since.
+/// Completes a decided cutover, as often as a shard forgets it. The source is fenced before the target opens, whatever
+/// has happened to either since.
 pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     let id = engine.plan.id;
     if side::is_left(&mut engine.target, id)? {
@@ -204,8 +202,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// A finish has left the target already: this master was restored to a time before, and takes
-/// it up where it was.
+/// Continues a finish that has left the target already: this master was restored to an earlier time.
 fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     let Engine { control, plan, .. } = engine;
     if let Some(text) = told::difference(control, plan, Side::Source, (SideState::Moved, version))? {
@@ -215,7 +212,8 @@ fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// Once finish or a reverse split has begun to delete, the source is no copy of what the target has lost.
+/// Requires that neither finish nor a reverse split has begun to delete: from then on the source is no copy of what
+/// the target has lost.
 fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     if !consumed::is_purging(&mut engine.control, id)? {
@@ -233,9 +231,9 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
     ))
 }
 
-/// Nobody writes on either side. A target that has failed over since the last window, or a
-/// source that has and took writes meanwhile, is noticed by an ordinary step, which copies
-/// again what does not count any more. Whether anything did not.
+/// Runs an ordinary step while clients write on neither side. It notices a target that has failed over since the last
+/// window, or a source that has and took writes meanwhile, and copies again what is no longer valid. Returns whether
+/// there was anything.
 fn catch_up(engine: &mut Engine) -> Result<bool> {
     let _said = wait::said();
     let mut was_set_back = false;
@@ -259,15 +257,14 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
     }
 }
 
-/// The decision came after the target's sequences had been raised past all rows that have
-/// moved. Where both shards still have all of it, clients do not wait for a sequence once more:
-/// who has drawn from it may stay for long, and what the source says of its own may have become
-/// anything since.
+/// Raises the target's sequences once more; before the decision they were raised past all rows that have moved. If
+/// both shards still have all of it, clients do not wait for a sequence again: a session that has drawn from it may
+/// stay for long, and the source's own record may have become anything since.
 fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
     match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()).map(drop) {
         Err(error) if is_whole => {
             sequences::tell(engine.plan.id, &error.to_string());
-            // What has failed there may have been within a transaction.
+            // The error may have left a transaction open there.
             engine.target.run("ROLLBACK")?;
             Ok(())
         }
@@ -275,7 +272,7 @@ fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
     }
 }
 
-/// What a step finds to be wrong cannot be rolled back any more.
+/// Adapts the hint of an error after the decision: the split cannot be rolled back any more.
 fn after_decision(error: SplitError, id: i64) -> SplitError {
     match error {
         SplitError::Failed(failure) | SplitError::Reshaped(failure) => SplitError::Failed(failure.hint(format!(
@@ -285,8 +282,8 @@ fn after_decision(error: SplitError, id: i64) -> SplitError {
     }
 }
 
-/// A source that lost its fence (it failed over) takes writes for keys that have
-/// moved: it is fenced at once.
+/// Fences the source again. A source that lost its fence by a failover takes writes for keys that have moved, so this
+/// comes first.
 fn fence_again(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -299,8 +296,9 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// A source that was set back may say `fenced` of an attempt whose fence was lost right before:
-/// who came in then, a prepared transaction perhaps, is waited for before the last steps.
+/// Waits for writers before the last steps. A source that was restored to an earlier time may be `fenced` by an
+/// attempt whose fence was lost right before: a writer may have been admitted then, for example a prepared
+/// transaction.
 fn await_writers(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -308,8 +306,8 @@ fn await_writers(engine: &mut Engine) -> Result<()> {
     fence::release(&mut session)
 }
 
-/// The target takes writes already, so what the source took without its fence cannot be
-/// brought over: it is told, and finish deletes nothing before the operator has seen it.
+/// Reports changes that the source took without its fence. The target takes writes already, so they cannot be copied;
+/// finish deletes nothing before the operator has acted.
 fn report_stray(engine: &mut Engine) -> Result<()> {
     let stray = source::stray_changes(engine)?;
     let text =

@@ -1,15 +1,14 @@
-//! Behind the decision: a target that has all of its rows opens without another look at the
-//! source's tables. On these somebody may hold a lock for as long as he likes, and no step
-//! gets past it; nor does a worker get past the plan's row on the master while somebody's
-//! transaction has it.
+//! Opening a target that has all of its rows after the decision without another read of the source's tables. A session
+//! may hold a lock on these for any time, and no step gets past it; nor does a worker get past the plan's row on the
+//! master while a transaction holds it.
 //!
-//! Invariant: what the source says of the cutover is in its agent's tables, which only movers
-//! lock. `deciding` is set within the fence, by the commit that announces the cutover's last
-//! step, and goes with the commit that opens the source again. So where it stands, the source
-//! has been fenced since it announced that step, in all that it remembers; steps that it has
-//! announced since were a recovery's, under the same fence. Where the last one that it has
-//! announced is the last that the target has committed, the target holds a snapshot of the
-//! source from within the fence: all that it will ever have. A side that was set back is
+//! Invariant: the source's record of the cutover is in its agent's tables, which only movers lock. `deciding` is set
+//! within the fence, by the commit that announces the cutover's last step, and is removed by the commit that opens the
+//! source again. So while it is set, the source has been fenced since it announced that step, in all that it
+//! remembers; steps that it has announced since were a recovery's, under the same fence. If the last one that it has
+//! announced is the last that the target has committed, the target holds a snapshot of the source from within the
+//! fence: all that it will ever have. A side that was restored to an earlier time is behind the other, or has lost the
+//! note.
 //! behind the other, or has lost the note.
 
 use super::open::{open_side, record_opened};
@@ -25,12 +24,11 @@ use crate::remote::Connection;
 use crate::split::injection_points::{self, reach};
 use crate::split::sequences;
 
-/// Opens the target and tells the source, if no row is left to be brought over. False: that is
-/// for steps to say.
+/// Opens the target and tells the source, if no row is left to be copied. Returns false if only steps can find that
+/// out.
 ///
-/// The plan's row is not needed, so it is not taken: workers of one master are kept apart by a
-/// lock of their own, and what an earlier one has left on the shards are its sessions, which are
-/// ended first. `seen` is the generation that stands there.
+/// The plan's row is not needed, so it is not locked: a lock of their own keeps workers of one master apart, and an
+/// earlier one has left only its sessions on the shards, which are ended first. `seen` is the generation in the row.
 pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<bool> {
     let Some(mut target) = take(plan, seen, identity, Side::Target)? else { return Ok(false) };
     let Some(mut source) = take(plan, seen, identity, Side::Source)? else { return Ok(false) };
@@ -62,14 +60,14 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
     Ok(true)
 }
 
-/// A side whose last worker has no session there any more.
+/// A side on which the earlier worker has no session any more.
 struct TakenSide {
     session: Connection,
-    /// That last worker's.
+    /// The generation of that worker.
     generation: i64,
 }
 
-/// None: it does not know the split, or workers that this master does not.
+/// Takes a side. Returns None if it does not know the split, or knows workers that this master does not.
 fn take(plan: &Plan, seen: i64, identity: &str, side: Side) -> Result<Option<TakenSide>> {
     let mut session = tenure::open(plan, identity, side, "recovery")?;
     if side::installed(&mut session, plan, side)? != Installed::Ours {
@@ -95,8 +93,8 @@ fn has_all(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Res
         && progress.is_copied())
 }
 
-/// The cutover has raised them before it decided. That is done once more, for a target that has
-/// failed over since, and waits for nobody.
+/// Raises the sequences once more; the cutover has raised them before it decided. This is for a target that has failed
+/// over since, and waits for no lock.
 fn raise_sequences(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<()> {
     source.run("SET lock_timeout = '100ms'")?;
     if let Err(error) = sequences::raise_of_plan(plan, source, target) {

@@ -1,5 +1,4 @@
-//! The source on either side of a decision: it is opened again, or what it took without its
-//! fence is counted.
+//! The source on either side of a decision: it is opened again, or what it took without its fence is counted.
 
 use crate::agent::error::Result;
 use crate::agent::seen;
@@ -11,7 +10,7 @@ use crate::remote::quote::literal;
 use crate::split::copy::window;
 use crate::split::engine::Engine;
 
-/// The source takes writes again, and its note of a decision goes in the same commit.
+/// Opens the source for writes again, and removes its note of a decision in the same commit.
 pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
     tenure::begin_as(source, split, Side::Source, generation)?;
     side::REOPEN.write(source, split, Version::None)?;
@@ -19,30 +18,30 @@ pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()
     Ok(())
 }
 
-/// Changes on the source that no window has taken and none will.
+/// Counts changes on the source that no window has taken and none will.
 pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let server = seen::look(&mut engine.control, &engine.plan, Side::Source)?.server;
     let was_set_back =
         consumed::counters(&mut engine.reader, engine.plan.id)?.disagreement(progress.steps).is_some();
-    // On another server, or another timeline, the last window's transaction ids are
-    // given out again: there only what the source itself remembers counts.
+    // On another server, or another timeline, the last window's transaction ids are given out again: then only what
+    // the source itself remembers counts.
     let is_same = server == progress.server && !was_set_back;
     let snapshot =
         if is_same { progress.snapshot } else { consumed::snapshot(&mut engine.control, engine.plan.id)? };
     unseen_entries(engine, snapshot.as_deref())
 }
 
-/// Queued changes that a snapshot has not seen; without one, all of them.
+/// Counts queued changes that a snapshot has not seen; without a snapshot, all of them.
 pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
     let query = unseen_query(engine, &queue::is_new(snapshot));
     Ok(engine.control.count(UNSEEN, &query)?)
 }
 
-/// What their number is called.
+/// The name of their number in errors.
 pub const UNSEEN: &str = "the number of changes in a queue";
 
-/// Makes ready what asks for it behind a fence, where nobody is to wait for its plan: the question, by the snapshot.
+/// Prepares the query by snapshot, so that nobody waits for its planning behind a fence.
 pub fn prepare_unseen(engine: &mut Engine) -> Result<()> {
     let query = unseen_query(engine, &queue::is_new_since("$1"));
     engine.control.prepare(PREPARED, &query)?;
@@ -50,7 +49,7 @@ pub fn prepare_unseen(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// The statements that ask for it, of which one gives rows.
+/// Returns the statements that run it, of which one gives rows.
 pub fn unseen(snapshot: &str) -> String {
     window::alone(&format!("EXECUTE {PREPARED}({})", literal(snapshot)))
 }
@@ -60,7 +59,7 @@ const PREPARED: &str = "unseen";
 fn unseen_query(engine: &Engine, condition: &str) -> String {
     let mut counts: Vec<String> =
         engine.tables.iter().map(|t| format!("({})", queue::count(&t.queue, condition))).collect();
-    // Each of these transactions made at least one.
+    // Each of these transactions made at least one change.
     counts.push(format!("({})", overflow::count(engine.plan.id, condition)));
     format!("SELECT {}", counts.join(" + "))
 }

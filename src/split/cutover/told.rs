@@ -1,4 +1,4 @@
-//! Whether a side still says what the cutover has told it.
+//! Whether a side still has the state that the cutover has set.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -7,7 +7,7 @@ use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 
-/// What a side says instead of what it was told; None: it has not forgotten.
+/// Describes the state of a side if it differs from the one that was set. Returns None if it does not.
 pub fn difference(
     session: &mut Connection,
     plan: &Plan,
@@ -23,7 +23,7 @@ pub fn difference(
         return Ok(None);
     }
     let state = row.map_or("", |row| row.state.as_str());
-    // Of the same state with another version the version is what differs.
+    // If the state is the same, the version is what differs.
     let of = |version: Option<i64>| match (row.map(|row| row.state) == Some(wanted), version) {
         (true, Some(version)) => format!(" of routing version {version}"),
         _ => String::new(),
@@ -36,8 +36,8 @@ pub fn difference(
     )))
 }
 
-/// A shard that was restored to a time before the split: nothing there can be told
-/// anything, and only the operator knows what else it has lost.
+/// Returns the error for a shard that was restored to a time before the split: its state cannot be restored from here,
+/// and only the operator knows what else it has lost.
 fn forgot_the_split(shard: &str, id: i64, side: Side) -> SplitError {
     let consequence = match side {
         Side::Source => "it accepts writes of keys that have moved; nothing is deleted from it",
@@ -55,7 +55,7 @@ fn forgot_the_split(shard: &str, id: i64, side: Side) -> SplitError {
     ))
 }
 
-/// The source has rows again, and the target cannot show any more which of them it has.
+/// Returns the error for a source that has rows again while the target can no longer show which of them it has.
 pub fn source_forgot(plan: &Plan, text: &str) -> SplitError {
     let shard = &plan.source.shard_key;
     SplitError::failed(

@@ -1,6 +1,6 @@
-//! Between the cutover and finish: whether both shards still are what they were told. A
-//! standby that is promoted, or a backup that is restored, may have forgotten it; then a
-//! source takes writes of keys that have moved, or a target refuses its own clients.
+//! Monitoring between the cutover and finish: whether both shards still have the states that were set. A standby that
+//! is promoted, or a backup that is restored, may have lost them; then a source takes writes of keys that have moved,
+//! or a target refuses its own clients.
 
 use super::recovery;
 use crate::agent::error::{Result, SplitError};
@@ -15,9 +15,8 @@ use crate::catalog::way_back::{self, WayBack};
 use crate::server::txn::transaction;
 use crate::split::cutover::told;
 
-/// Looks at both shards. What is not as it should be is told to them again: the cutover
-/// counts as decided, not more, and the worker completes it once more. A shard that is out
-/// of reach is asked again next time: a worker that waited for it would keep others waiting.
+/// Checks both shards. If a state was lost, the cutover counts as only decided, and the worker completes it once more.
+/// An unreachable shard is asked again next time: a worker that waited for it would keep others waiting.
 pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     let mut forgotten = Vec::new();
     let mut unreachable = None;
@@ -26,7 +25,7 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
             Ok(None) => {}
             Ok(Some(text)) => forgotten.push(text),
             Err(error) if error.is_transient() => unreachable = Some(error.to_string()),
-            // Or else it was the master that was set back, to a time before the finish.
+            // Otherwise it was the master that was restored, to a time before the finish.
             Err(SplitError::NotInstalled(_)) if recovery::adopt_finish(plan, version, identity)? => {
                 return Ok(());
             }

@@ -1,6 +1,5 @@
-//! `shard_adopt()`: a master that was restored takes its shards over, and what they know of
-//! decided cutovers. Shards are asked first; then, in one transaction on the master, each
-//! keyspace gets one more routing version.
+//! `shard_adopt()`: a restored master takes its shards over, and the decided cutovers that they know. Shards are asked
+//! first; then, in one transaction on the master, each keyspace gets one more routing version.
 
 mod call;
 mod fate;
@@ -28,10 +27,10 @@ use crate::server::sql;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// For each shard: somebody waits.
+/// The limit for each shard, because an operator waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reservations that a master may have forgotten.
+/// The number of reservations that a master may have forgotten.
 const FORGOTTEN: i64 = 1_000_000;
 
 /// Asks one shard, or all, and takes over what they know.
@@ -53,15 +52,15 @@ pub fn run(call: AdoptCall<'_>) -> Result<Vec<AdoptRow>, Failure> {
         }
     }
     rows.extend(take_over(asked, call)?);
-    // Also where nothing has moved: of reservations the shards know nothing.
+    // This is done even if nothing has moved, since the shards do not know reservations.
     if !dry_run {
         pass_reservations();
     }
     Ok(rows)
 }
 
-/// Whoever holds a reservation that this master has forgotten has its number, and would act on a stranger's of the same number.
-/// How many there were nobody knows.
+/// Skips reservation numbers: a client with a reservation that this master has forgotten would otherwise act on
+/// another client's of the same number. How many were forgotten is unknown.
 fn pass_reservations() {
     sql::write(
         &format!(
@@ -81,7 +80,7 @@ fn shard_with_rows(name: &str) -> Result<Shard, Failure> {
     }
 }
 
-/// One that is away keeps nobody from taking over what the others know.
+/// Returns the row for a shard that did not answer. What the others know is taken over all the same.
 fn unanswered(shard: &Shard, error: SplitError, dry_run: bool) -> AdoptRow {
     let why = clean::said(&error.into_failure().message);
     if !dry_run {
@@ -90,7 +89,8 @@ fn unanswered(shard: &Shard, error: SplitError, dry_run: bool) -> AdoptRow {
     AdoptRow::of_shard(&shard.shard_key, format!("not asked: {why}"))
 }
 
-/// What the shard knows, and whether it was another master's. Numbers that it knows of splits are not given out again.
+/// Returns what the shard knows, and the other master that had it, if there was one. Split numbers that it knows are
+/// not given out again.
 fn ask(shard: &Shard, dry_run: bool) -> Result<(InquiryAnswer, Option<String>), SplitError> {
     let mut connection = session::open_within(shard, "adopt", PATIENCE)?;
     connection.set_deadline(Some(Instant::now() + PATIENCE));
@@ -107,7 +107,8 @@ fn ask(shard: &Shard, dry_run: bool) -> Result<(InquiryAnswer, Option<String>), 
     Ok((answer, was.map(|text| format!("{text}: adopted"))))
 }
 
-/// What the shards that were asked have said now, the others when they were last asked. Of one shard alone, what it has a part in.
+/// Takes over what the asked shards have reported now, and the others when they were last asked. If one shard is
+/// given, only decisions that it takes part in count.
 fn take_over(asked: Vec<(String, InquiryAnswer)>, call: AdoptCall<'_>) -> Result<Vec<AdoptRow>, Failure> {
     let names: AskedShards =
         asked.iter().map(|(name, answer)| (name.clone(), answer.last_versions.clone())).collect();
@@ -137,7 +138,7 @@ fn take_over(asked: Vec<(String, InquiryAnswer)>, call: AdoptCall<'_>) -> Result
     Ok(rows)
 }
 
-/// The operator's word is about what he was shown.
+/// Requires each split in `keep_routes` to be among those that are shown: the operator decides about what was shown.
 fn require_lost(merged: &[merge::Lost], keep_routes: &[i64]) -> Result<(), Failure> {
     let is_lost = |id: &i64| merged.iter().any(|lost| lost.decision.split_id == *id);
     let Some(id) = keep_routes.iter().find(|id| !is_lost(id)) else { return Ok(()) };

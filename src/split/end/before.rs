@@ -1,4 +1,4 @@
-//! What is asked of both sides before a finish takes anything away.
+//! Checks of both sides before a finish removes anything.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::KnownColumn;
@@ -20,7 +20,7 @@ use crate::split::record::FinishRequest;
 use crate::split::references;
 use crate::split::unregistered;
 
-/// What is asked of both sides before anything is taken away.
+/// Checks both sides before anything is removed.
 pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
     require_told(engine, request.version)?;
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
@@ -30,13 +30,13 @@ pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()>
         require_nothing_stray(engine)?;
         require_same_tables(engine)?;
         require_all_columns(engine)?;
-        // A moving table that was replaced is in no keyspace, either: that it was replaced says more.
+        // A moving table that was replaced is in no keyspace, either; that it was replaced is the more useful error.
         unregistered::require_none_before_finish(&mut engine.control, &engine.plan)?;
     }
     require_fit_rows(engine, request.accepts)
 }
 
-/// What the rows of the source say, which are looked at once for both.
+/// Checks the rows of the source, which are read once for both checks.
 fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, .. } = engine;
     let bond = owners::reading(control, plan, Side::Source, |source, locked| {
@@ -45,11 +45,11 @@ fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
         }
         references::staying_rows(source, plan, locked)
     })?;
-    // Deleted in replica role, a row leaves those that reference it dangling.
+    // Deleted in replica role, a row would leave rows that reference it dangling.
     bond.map_or(Ok(()), |bond| Err(references::stays_bound(plan, Side::Source, &bond)))
 }
 
-/// What the source has of the scope is what it had at the cutover: no client has written there.
+/// Requires that the source has of the scope what it had at the cutover: no client has written there.
 pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     require_nothing_stray(engine)?;
     require_same_tables(engine)?;
@@ -59,7 +59,8 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     })
 }
 
-/// Both shards say what the cutover told them; else it is told again before anything else.
+/// Requires that both shards have the states that the cutover has set. Otherwise these are set again before anything
+/// else.
 pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
     let source =
         told::difference(&mut engine.control, &engine.plan, Side::Source, (SideState::Moved, version))?;
@@ -75,7 +76,7 @@ pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
     Err(SplitError::Retry(text))
 }
 
-/// What stale clients wrote while the source had lost its fence exists nowhere else.
+/// Refuses if stale clients wrote while the source had lost its fence: these changes exist nowhere else.
 fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
     let stray = source::stray_changes(engine)?;
     if stray == 0 {
@@ -92,7 +93,7 @@ fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
     ))
 }
 
-/// By oid: a table that was renamed, and another that has taken its name, are not the same.
+/// Compares the tables by oid: a table that was renamed, and another that has taken its name, are not the same.
 fn require_same_tables(engine: &mut Engine) -> Result<()> {
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     for (table, known) in engine.tables.iter().zip(&progress.tables) {
@@ -110,7 +111,8 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// Whatever may be missing: rows of keys that stay would be deleted for those that have moved.
+/// Requires that keys still have their meaning, even if missing rows are accepted: otherwise rows of keys that stay
+/// would be deleted.
 fn require_meant(engine: &mut Engine) -> Result<()> {
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let meant = Meant::stored(&progress, &engine.plan.scope, Side::Source);
@@ -143,8 +145,8 @@ fn require_all_columns(engine: &mut Engine) -> Result<()> {
     ))
 }
 
-/// What no column of the target takes is compared with nothing: it was renamed or dropped on one
-/// side since the cutover, at which the target had a column for it. None: nothing.
+/// Returns a column of the source that is not compared because the target has no column for it: it was renamed or
+/// dropped on one side since the cutover, at which the target had one. Returns None if there is no such column.
 pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     for (table, known) in engine.tables.iter().zip(&progress.tables) {
@@ -170,7 +172,7 @@ pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// What finish deletes on the source would be deleted on the target, too.
+/// Refuses a subscription: what finish deletes on the source would be deleted on the target, too.
 fn require_no_subscription(engine: &mut Engine) -> Result<()> {
     let tables = engine.tables.iter().flat_map(|table| {
         table.target.oid.iter().chain(table.target.leaves().iter().map(|leaf| &leaf.oid)).cloned()

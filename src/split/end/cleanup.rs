@@ -1,5 +1,5 @@
-//! Orphans: what splits of a lost master, or of plans that are no more, have left on a
-//! shard. Runs in the session of the operator.
+//! Orphans: what splits of a lost master, or of plans that no longer exist, have left on a shard. This runs in the
+//! session of the operator.
 
 mod routes;
 
@@ -26,13 +26,13 @@ use crate::split::plan::copies::Is;
 use crate::split::redirect;
 use crate::split::redirect::RedirectEnding;
 
-/// Above it is no number that a master has given out; below it there are as many left.
+/// The greatest plausible split number: no master has given out a higher one, and as many numbers remain above it.
 const HIGHEST: i64 = split::HIGHEST / 2;
 
-/// What was found on a shard and what was done to it.
+/// What was found on a shard and what was done with it.
 type Removed = Vec<(String, String)>;
 
-/// The splits of this master get numbers that the shard does not know.
+/// Makes sure that the splits of this master get numbers that the shard does not know.
 pub fn pass_numbers(connection: &mut Connection, shard: &Shard) -> Result<()> {
     let Some(highest) = highest_number(connection)? else { return Ok(()) };
     if highest > HIGHEST {
@@ -46,7 +46,7 @@ pub fn pass_numbers(connection: &mut Connection, shard: &Shard) -> Result<()> {
     Ok(())
 }
 
-/// The highest number of a split that the shard knows.
+/// Returns the highest number of a split that the shard knows.
 fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
     let mut highest = side::all(connection)?.into_iter().map(|side| side.id).max();
     for redirect in redirects::all(connection)? {
@@ -62,11 +62,12 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let (removed, kept) = orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
     split_ledger::close(shard_key, &kept);
     standing_guard::forget_left(shard_key);
-    // What it says of other shards is its own text.
+    // What the shard reports of other shards is its own text.
     Ok(removed.into_iter().map(|(object, outcome)| (clean::said(&object), clean::said(&outcome))).collect())
 }
 
-/// The agent's schema goes with the last split or redirect that a worker ends, which may be just now.
+/// Removes orphans. The agent's schema is dropped with the last split or redirect that a worker ends, which may be
+/// just now.
 fn orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i64>)> {
     match remove_orphans(connection, shard) {
         Err(SplitError::Remote(error)) if error.is("42P01") || error.is("3F000") => {
@@ -76,7 +77,7 @@ fn orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i
     }
 }
 
-/// What was found, and the splits of which something stays.
+/// Returns what was found, and the splits of which something stays.
 fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i64>)> {
     master::check(connection, &split::identity())?;
     let (mut names, mut copies) = (ShardNames::of(shard), Copies::of(shard));
@@ -92,7 +93,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
             }
             continue;
         }
-        // Of a copy the original keeps clients off, and this master knows where they are.
+        // For a copy, the original refuses clients, and this master knows where the rows are.
         let is_dismissed =
             found.token.as_ref().is_some_and(|token| shard_decision::are_routes_kept(found.id, token));
         let why =
@@ -117,8 +118,8 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
     Ok((removed, kept))
 }
 
-/// Whether this master tells it of what is new there, by whatever name of the shard, or may: one
-/// of two addresses that are perhaps one place is not asked. A copy's guard is told nothing.
+/// Whether this master tells the guard of new keys there, under any name of the shard, or may do so: if two addresses
+/// are perhaps one place, they are not asked. A copy's guard is told nothing.
 fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &KeyGuard) -> bool {
     let there = Shard { namespace: guard.namespace.clone(), ..shard.clone() };
     let known = standing_guard::of_keyspace(&guard.keyspace);
@@ -131,7 +132,7 @@ fn may_be(original: &str) -> String {
     format!("kept: it may belong to shard \"{original}\", which does not answer")
 }
 
-/// The same for what splits have entered in a redirect.
+/// Removes the entries of splits in a redirect that no active plan of this master accounts for.
 fn remove_from_redirect(
     connection: &mut Connection,
     (names, copies): (&mut ShardNames, &mut Copies<'_>),
@@ -148,9 +149,9 @@ fn remove_from_redirect(
                 removed.push((object, may_be(original)));
                 continue;
             }
-            // The original goes on refusing them; where they are, this master's routes say.
+            // The original continues to refuse them; this master's routes show where they are.
             Some((_, Is::ACopy)) => {}
-            // The operator has said so.
+            // The operator has decided so.
             None if shard_decision::are_routes_kept(id, &token) => {}
             None => {
                 let (gone, moved_to) = left::of_split(connection, redirect, by)?;
@@ -167,11 +168,11 @@ fn remove_from_redirect(
     redirect::tidy(connection, redirect)
 }
 
-/// The shards of which the ledger knows that they have it, by whatever name: one database may
-/// have several. Another split of the same number, of a master that is gone, has another token.
+/// Returns the shards that have it according to the ledger, by any name: one database may have several. Another split
+/// of the same number, of a master that is gone, has another token.
 fn accounted_for(found: &FoundSide) -> Vec<String> {
     sql::read(
-        // Of one at its end only a side that was given up as lost is left.
+        // Of an ended split, only a side that was declared lost is left.
         &format!(
             "SELECT l.shard_key FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
               WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
@@ -182,8 +183,8 @@ fn accounted_for(found: &FoundSide) -> Vec<String> {
     )
 }
 
-/// A redirect of rows that have left must stay while this master sends clients of these
-/// keys here: it was restored to a time before they moved.
+/// Whether a redirect of rows that have left must stay because this master routes clients of these keys here: it was
+/// restored to a time before they moved.
 fn keeps_clients_off(
     connection: &mut Connection,
     names: &mut ShardNames,

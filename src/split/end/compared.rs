@@ -1,5 +1,5 @@
-//! Verification behind the cutover. The source's rows are frozen, and the target notes which of
-//! them its clients change: each other row must be there as it was, whenever one looks.
+//! Verification after the cutover. The source's rows are frozen, and the target notes which of them its clients
+//! change: each other row must be there as it was, at any time.
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
@@ -17,7 +17,7 @@ use crate::split::verify::sequences;
 use crate::split::verify::walk;
 use crate::split::verify::walk::Ended;
 
-/// Compares what fits into a step.
+/// Compares as much as fits into a step.
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
     before::require_told(engine, version)?;
     walk::begin(engine)?;

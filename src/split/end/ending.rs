@@ -1,5 +1,4 @@
-//! How redirects end: by the operator's word, with age, or because what has left was
-//! assigned to its old shard again.
+//! How redirects end: by the operator's call, by age, or because the keys were assigned to their old shard again.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::is_one_database;
@@ -17,7 +16,7 @@ use crate::split::redirect;
 use crate::split::redirect::RedirectEnding;
 use std::time::{Duration, Instant};
 
-/// In the session of the operator: of a finished split nothing is left afterwards.
+/// Ends the redirect in the session of the operator: nothing of a finished split is left afterwards.
 pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> {
     if source_lost {
         stored::all_ended(id);
@@ -36,8 +35,8 @@ pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> 
     Ok(())
 }
 
-/// What is due, by the split's worker. A shard that is out of reach is asked again later: a
-/// worker that waited for it would keep others waiting.
+/// Ends what is due, in the split's worker. An unreachable shard is asked again later: a worker that waited for it
+/// would keep others waiting.
 pub fn run(id: i64) -> Result<()> {
     let (left, identity) = try_transaction(|| Ok::<_, SplitError>((split::left(id)?, split::identity())))?;
     let unknown = ask(id, &left)?;
@@ -62,10 +61,10 @@ pub fn run(id: i64) -> Result<()> {
     Ok(())
 }
 
-/// What has ended.
+/// Ends the part that is due, and returns it.
 fn end_what_is_due(id: i64, left: &FinishedSplit, session: &mut Connection) -> Result<ToEnd> {
-    // The source may answer late, and another word may have been said on a key meanwhile: what
-    // is to end is read once the session is there.
+    // The source may answer late, and a key may have been assigned differently meanwhile: what is to end is read once
+    // the session exists.
     let to_end = transaction(|| stored::to_end(id));
     let ending = match &to_end {
         ToEnd::Nothing => return Ok(to_end),
@@ -80,13 +79,12 @@ fn end_what_is_due(id: i64, left: &FinishedSplit, session: &mut Connection) -> R
     }
 }
 
-/// For as long, at most, no word is said on keys of the keyspace, by whoever.
+/// How long, at most, no key of the keyspace can be assigned meanwhile.
 const COMMIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// The shard's commit, with the keyspace locked: what was to end when it was looked at last is
-/// what is to end now, and no other word comes before the shard has said that it has. One whose
-/// answer does not come in time may have been made or not: the next attempt asks. By then none
-/// that was late on its way is made any more, since the shard has ended its transaction.
+/// Commits on the shard with the keyspace locked, if what is to end is still the same: no other assignment is made
+/// before the shard has confirmed. A commit whose answer does not come in time may have been made or not: the next
+/// attempt asks. By then no late commit can be made any more, since the shard has ended its transaction.
 fn commit_if_still(id: i64, left: &FinishedSplit, to_end: &ToEnd, session: &mut Connection) -> Result<bool> {
     let limit = (COMMIT_LIMIT * 2).as_millis();
     session.run(&format!("SET LOCAL idle_in_transaction_session_timeout = {limit}"))?;
@@ -106,8 +104,8 @@ fn commit_if_still(id: i64, left: &FinishedSplit, to_end: &ToEnd, session: &mut 
     })
 }
 
-/// An earlier worker's commit may have come through without its answer, and another word may
-/// have been said since: what the shard refuses no longer is not told to be refused.
+/// Forgets entries that the shard no longer refuses. An earlier worker's commit may have been made without its answer,
+/// and the keys may have been assigned differently since.
 fn forget_what_has_ended(id: i64, left: &FinishedSplit, session: &mut Connection) -> Result<()> {
     let there = entries::all_of(session, left.by())?;
     if there.is_none() {
@@ -123,8 +121,8 @@ fn forget_what_has_ended(id: i64, left: &FinishedSplit, session: &mut Connection
     Ok(())
 }
 
-/// Whether what was assigned to shards of another address came back, is for the servers to
-/// say. Why one of them could not be asked; it is asked again.
+/// Asks the servers whether what was assigned to shards of another address returned to the redirect's place. Returns
+/// why one of them could not be asked; it is asked again.
 fn ask(id: i64, left: &FinishedSplit) -> Result<Option<String>> {
     let mut unknown = None;
     for shard_key in transaction(|| stored::asked(id)) {
@@ -161,7 +159,7 @@ fn ask(id: i64, left: &FinishedSplit) -> Result<Option<String>> {
     Ok(unknown)
 }
 
-/// A session on the source that belongs to this master.
+/// Opens a session on the source that belongs to this master.
 fn open(left: &FinishedSplit, identity: &str) -> Result<Connection> {
     let mut session = session::open(&left.source, "redirect")?;
     master::check(&mut session, identity)?;

@@ -1,8 +1,7 @@
-//! Finish: the moved rows leave the source, each batch after the target has shown that it
-//! has it. Then the target's guard goes, the source's redirect takes over what the split's
-//! own triggers refuse, and all of the split's own goes there, too. The redirect stays until
-//! the keys come back or shard_split_redirect_drop() ends it. Every part can be repeated, so an
-//! interrupted finish begins again where it was.
+//! Finish: the moved rows are deleted on the source, each batch after the target has shown that it has it. Then the
+//! target's guard is dropped, the source's redirect takes over what the split's own triggers refuse, and all of the
+//! split's own objects are dropped there, too. The redirect stays until the keys return or shard_split_redirect_drop()
+//! ends it. Every part can be repeated, so an interrupted finish begins again where it was.
 
 use super::before;
 use super::proof::Prover;
@@ -41,7 +40,7 @@ use crate::split::table::triggers;
 use crate::split::verify::changes::Changes;
 use crate::words::counted;
 
-/// `engine`: of this tenure; with one, rows are still to be deleted.
+/// Runs a finish. `engine` is of this tenure; it is given if rows are still to be deleted.
 pub fn run(tenure: &Tenure, engine: Option<Engine>, request: &FinishRequest) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::FINISH_BEGIN)?;
@@ -64,7 +63,7 @@ pub fn run(tenure: &Tenure, engine: Option<Engine>, request: &FinishRequest) -> 
     if source.is_some() && target.is_none() {
         return Err(target_forgot(plan));
     }
-    // Its guard and its log of deleted keys go, once nothing is to be shown any more.
+    // The guard and the log of deleted keys are dropped once no proof is needed any more.
     if let Some(target) = &mut target {
         install::leave_target(target, plan.id)?;
         redirect::forget_released(target, plan)?;
@@ -88,7 +87,7 @@ pub fn run(tenure: &Tenure, engine: Option<Engine>, request: &FinishRequest) -> 
     Ok(())
 }
 
-/// The target's side goes after the source's.
+/// Returns the error for a target that has lost its side: it must outlast the source's.
 fn target_forgot(plan: &Plan) -> SplitError {
     let (id, source, target) = (plan.id, &plan.source.shard_key, &plan.target.shard_key);
     SplitError::failed(
@@ -102,8 +101,8 @@ fn target_forgot(plan: &Plan) -> SplitError {
     )
 }
 
-/// The source's rows are gone: a target that was set back to a time before the cutover has
-/// lost what nobody else holds. One that an earlier finish has left is as it should be.
+/// Refuses a target that was restored to a time before the cutover, once the source's rows are gone: it has lost what
+/// no other shard holds. A target that an earlier finish has left is accepted.
 fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Result<Connection> {
     if side::is_left(&mut target, plan.id)? {
         return Ok(target);
@@ -124,9 +123,9 @@ fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Resu
     ))
 }
 
-/// No row is left on the source, or else it was set back to a time before its fence: it has
-/// rows again, and took writes of stale clients. While the target can still show what it has,
-/// finish begins again: fence, proof and deletes.
+/// Requires that no row is left on the source. Otherwise it was restored to a time before its fence: it has rows
+/// again, and took writes of stale clients. If the target can still show what it has, finish begins again: fence,
+/// proof and deletes.
 fn require_still_moved(
     mut source: Connection,
     plan: &Plan,
@@ -142,15 +141,16 @@ fn require_still_moved(
     Err(told::source_forgot(plan, &text))
 }
 
-/// The source has rows again: both shards are told once more, then they are deleted anew.
+/// Restarts a finish because the source has rows again: both shards get their states once more, then the rows are
+/// deleted anew.
 fn begin_again(id: i64, text: &str) {
     split_state::cutover::step(id, CutoverStep::Decided);
     split_state::end::not_purged(id);
     split::event(id, None, None, &format!("state restored: {text}"));
 }
 
-/// Each side has been left as it was to be. One that has its part of the split again was set
-/// back since: the next attempt finds out what that means. Of a side that had no part a session is opened.
+/// Requires that each side has been left as intended. A side that has its part of the split again was restored since:
+/// the next attempt handles that. A session is opened for a side that had no part.
 fn require_ended(tenure: &Tenure, version: i64, sessions: [Option<Connection>; 2]) -> Result<()> {
     let plan = &tenure.plan;
     for (side, session) in [Side::Source, Side::Target].into_iter().zip(sessions) {
@@ -164,8 +164,8 @@ fn require_ended(tenure: &Tenure, version: i64, sessions: [Option<Connection>; 2
     Ok(())
 }
 
-/// A master that was restored may not know that no row is left: keys are entered in the
-/// redirect after the last one has gone.
+/// Whether the keys are in the redirect, which is done after the last row was deleted: a restored master may not know
+/// this.
 pub fn is_entered(tenure: &Tenure, version: i64) -> Result<bool> {
     let mut session = tenure.open(Side::Source, "finish")?;
     is_entered_on(&mut session, &tenure.plan, version)
@@ -175,8 +175,8 @@ fn is_entered_on(source: &mut Connection, plan: &Plan, version: i64) -> Result<b
     Ok(redirect::known_version(source, plan)?.is_some() || ended::is_shown(source, plan, version)?)
 }
 
-/// The redirect knows what has left, or did so before it was dropped; or none of the tables is there any more,
-/// whose writers it would send away.
+/// Whether the source is guarded without its side: the redirect has the keys, or had them before it was dropped; or
+/// none of the tables, whose writers it would refuse, exists any more.
 fn is_guarded(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool> {
     if is_entered_on(source, plan, version)? {
         return Ok(true);
@@ -185,7 +185,7 @@ fn is_guarded(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool
     Ok(observed.tables.iter().all(|shape| shape.oid.is_none()))
 }
 
-/// The source may do without its side once it is guarded without.
+/// Takes the source, unless it is guarded without its side.
 fn take_source(tenure: &Tenure, version: i64) -> Result<Option<Connection>> {
     let mut session = tenure.open(Side::Source, "finish")?;
     if is_guarded(&mut session, &tenure.plan, version)? {
@@ -194,8 +194,7 @@ fn take_source(tenure: &Tenure, version: i64) -> Result<Option<Connection>> {
     tenure.take(Side::Source, "finish").map(Some)
 }
 
-/// Deletes the scope's rows on the source; how many they were. The sessions of both sides
-/// go on to what follows.
+/// Deletes the scope's rows on the source and returns their number. The sessions of both sides are used further.
 fn purge_source(
     tenure: &Tenure,
     engine: Option<Engine>,
@@ -218,7 +217,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&source, &engine.control)?;
     tenure::register(&mut source, &engine.plan, Side::Source)?;
-    // Durable before the first row goes: from here on the rows cannot come over again.
+    // This is durable before the first row is deleted: from here on the rows cannot be copied again.
     let purge = consumed::purge(engine.plan.id);
     engine.control_transaction(&purge)?;
     source.run("SET session_replication_role = replica")?;
@@ -233,7 +232,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
         &shapes,
         |(engine, source), some| {
             if request.accepts {
-                // What may be missing is counted table by table.
+                // Rows that may be missing are counted table by table.
                 Ok(purge::few::Gone::new())
             } else {
                 let mut shown = BatchProof::by(engine, &progress);
@@ -248,7 +247,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
     Ok((engine, deleted))
 }
 
-/// The rows of one table: a batch, and if that was not all, several at a time.
+/// Deletes the rows of one table: one batch, and if that was not all, several at a time.
 fn delete_table(
     (engine, source): (&mut Engine, &mut Connection),
     (position, walk, shape): (usize, &purge::Walk, &TableShape),
@@ -279,7 +278,7 @@ fn delete_table(
     Ok(deleted)
 }
 
-/// What keeps several sessions from it need not keep one: the next attempt has no more.
+/// Makes an error of several sessions transient, since one session may succeed: the next attempt has only one.
 fn of_several(error: SplitError) -> SplitError {
     if held::is_in_the_way(&error) { SplitError::Retry(error.to_string()) } else { error }
 }
@@ -293,8 +292,8 @@ fn prover_of<'a>(
     Prover::new(target, (plan, table), Changes::of(plan, progress, table, position), accepts)
 }
 
-/// A table or partition that came while rows went was in no batch, and triggers that were
-/// disabled meanwhile let rows in behind the last one.
+/// Checks that no row is left: a table or partition that was added while rows were deleted was in no batch, and
+/// triggers that were disabled meanwhile admitted rows behind the last one.
 fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, tables, .. } = engine;
     owners::reading(control, plan, Side::Source, |source, locked| {
@@ -321,7 +320,7 @@ fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
     })
 }
 
-/// Tables that the source does not have any more hold no rows that could be deleted.
+/// Leaves out tables that the source does not have any more: they hold no rows that could be deleted.
 pub fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "finish")?;
     let observed = seen::look(&mut source, plan, Side::Source)?;
@@ -345,18 +344,18 @@ fn record_purged(id: i64, deleted: u64, accepts: bool) {
     );
 }
 
-/// What has become of the source.
+/// What has happened to the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FinishEnding {
-    /// It sends clients of what has left away.
+    /// It refuses clients of what has left.
     Redirected,
-    /// The operator has said that it is gone for good.
+    /// The operator has declared it lost for good.
     SourceLost,
     /// It has its keys again.
     Reversed,
 }
 
-/// The split is finished.
+/// Records that the split is finished.
 pub fn record_end(id: i64, ending: FinishEnding) {
     split_state::end::finished(id);
     split_state::plan::hold_keys(id, false);

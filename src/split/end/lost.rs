@@ -1,6 +1,6 @@
-//! A source that is gone for good after the cutover has decided: the target opens and the
-//! split ends without it. Nothing is deleted anywhere; what the source holds, should it come
-//! back, is shard_cleanup's, and its clients are not sent away before that.
+//! A source that is lost for good after the cutover has decided: the target opens and the split ends without it.
+//! Nothing is deleted anywhere; if the source returns, shard_cleanup handles what it has, and its clients are not
+//! refused before that.
 
 use super::finish;
 use crate::agent::error::Result;
@@ -13,12 +13,12 @@ use crate::server::txn::transaction;
 use crate::split::redirect;
 use crate::split::{cutover, install, record};
 
-/// The operator has said that the source is lost, and answers for what it has not given
-/// away. Each part can be repeated.
+/// Finishes without the source, which the operator has declared lost, taking responsibility for the changes that it
+/// has not passed on. Each part can be repeated.
 pub fn finish_without_source(tenure: &Tenure, version: i64) -> Result<()> {
     let plan = &tenure.plan;
     let mut target = tenure.open(Side::Target, "finish")?;
-    // A finish that was under way when the source went may have left the target behind it.
+    // A finish that was running when the source was lost may have left the target already.
     let is_purged = transaction(|| record::finish_request(plan.id)).is_purged;
     if !is_purged || side::installed(&mut target, plan, Side::Target)? == Installed::Ours {
         tenure.take_over(&mut target, Side::Target)?;

@@ -1,5 +1,5 @@
-//! How splits end: finish, rollback, a shard that is lost; what refuses stale clients after it,
-//! and what a master that is gone has left.
+//! How splits end: finish, rollback, a lost shard; what refuses stale clients afterwards, and what a lost master has
+//! left.
 
 pub mod adopt;
 pub mod before;

@@ -1,10 +1,9 @@
-//! Before finish deletes rows, the target shows that it has them. The source's rows of the
-//! scope are frozen since the cutover; the target notes the keys of rows that its clients have
-//! changed since it opened. So a frozen row is on the target as it is here, or its key is among
-//! those.
+//! Before finish deletes rows, the target shows that it has them. The source's rows of the scope are frozen since the
+//! cutover; the target notes the keys of rows that its clients have changed since it opened. So a frozen row is on the
+//! target as it is here, or its key is among those.
 //!
-//! Invariant: a batch is deleted only in the transaction in which each of its rows was shown to
-//! be on the target, or to have been changed or taken away there by a client.
+//! Invariant: a batch is deleted only in the transaction in which each of its rows was shown to be on the target, or
+//! to have been changed or taken away there by a client.
 
 pub mod abreast;
 
@@ -26,20 +25,20 @@ use crate::split::verify::key;
 use crate::split::verify::rows::{self, Sides};
 use crate::words::moved;
 
-/// The target, asked for the rows of one table.
+/// The target, which is asked for the rows of one table.
 pub struct Prover<'a> {
     target: &'a mut Connection,
     plan: &'a Plan,
     table: &'a SplitTable,
     /// What its clients have changed.
     changes: Changes,
-    /// The operator has said that rows may be missing.
+    /// The operator has accepted that rows may be missing.
     accepts: bool,
-    /// What was noted of them is told by the key of now.
+    /// The noted keys have the columns of the current key.
     is_noted: bool,
-    /// Which rows clients have changed is known of all.
+    /// It is known of all rows whether clients have changed them.
     knows_changes: bool,
-    /// This table alone, and what could be run by a query over it.
+    /// This table only, and the code that a query over it could run.
     watched: WatchedCode,
 }
 
@@ -50,7 +49,7 @@ impl<'a> Prover<'a> {
         changes: Changes,
         accepts: bool,
     ) -> Result<Prover<'a>> {
-        // Without a proof, nothing is asked of what was noted.
+        // Without a proof, the noted keys are not read.
         let is_noted = key::is_as_noted(target, plan, table)?;
         if !accepts {
             key::require_as_noted(target, plan, table)?;
@@ -62,8 +61,8 @@ impl<'a> Prover<'a> {
         Ok(Prover { target, plan, table, changes, accepts, is_noted, knows_changes: true, watched })
     }
 
-    /// Begins the target's transaction: nothing comes to the table until its end, and what is
-    /// there is looked at. To plan a query may run it already. `shortly`: nobody is waited for.
+    /// Begins the target's transaction: nothing is added to the table until its end, and what is there is checked.
+    /// Planning a query may run code already, so this comes first. `shortly`: no lock is waited for.
     pub fn look(&mut self, shortly: bool) -> Result<()> {
         self.target.run("BEGIN")?;
         if shortly {
@@ -77,13 +76,13 @@ impl<'a> Prover<'a> {
         self.changes.look(self.plan, self.target, self.table)
     }
 
-    /// Nothing is to be shown in it.
+    /// Ends the transaction without a proof.
     pub fn leave(&mut self) -> Result<()> {
         self.target.run("ROLLBACK")?;
         Ok(())
     }
 
-    /// What the target is asked about the keys that it was brought; None: nothing is asked of what was noted.
+    /// Returns the question about the keys that were sent to the target, or None if the noted keys are not read.
     fn missing_question(&self) -> Option<String> {
         self.is_noted.then(|| self.missing())
     }
@@ -124,8 +123,8 @@ impl<'a> Prover<'a> {
         transaction(|| split::event(self.plan.id, None, None, text));
     }
 
-    /// And whether those of the rows that it has and nobody has changed there are as they were; None: that is
-    /// not known, or of no account.
+    /// Returns the question whether the rows that it has and no client has changed there are as they were. Returns
+    /// None if that is unknown, or does not matter.
     fn same_question(&self) -> Option<String> {
         let is_asked = self.knows_changes && !self.accepts;
         is_asked.then(|| rows::looked(self.plan, self.table, &self.changes.explain(self.plan, self.table)))
@@ -136,7 +135,7 @@ impl<'a> Prover<'a> {
         let Prover { target, plan, table, .. } = self;
         let compared = Sides { plan, table, source, target }.tell(answer, rows, &unless)?;
         let Some(example) = compared.found.first() else { return Ok(()) };
-        // It may have become full since it was asked.
+        // The log may have become full since it was asked.
         if self.target.run(&format!("SELECT {}", self.changes.are_incomplete()))?.scalar() == Some("t") {
             self.know_keys_alone();
             return Ok(());
@@ -159,7 +158,7 @@ impl<'a> Prover<'a> {
         Err(SplitError::Failed(failure))
     }
 
-    /// Keys that the target neither has nor has been asked to delete.
+    /// Returns a query for keys that the target neither has nor has been asked to delete.
     fn missing(&self) -> String {
         let keys = queue::keys(&self.table.source).join(", ");
         format!(
@@ -202,7 +201,7 @@ impl<'a> Prover<'a> {
     }
 }
 
-/// Whether the target neither has a key `k` nor was asked to delete it.
+/// Returns a condition: the target neither has a key `k` nor was asked to delete it.
 pub fn is_missing(plan: &Plan, table: &SplitTable, changes: &Changes) -> String {
     format!(
         "NOT EXISTS (SELECT 1 FROM {target} t WHERE {same_row} AND {scope}) AND NOT {explained}",

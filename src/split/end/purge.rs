@@ -1,6 +1,5 @@
-//! Deleting the scope's rows of a side: in batches of blocks, each a transaction of
-//! its own. Both sides are guarded by then, so no row of the scope appears behind
-//! the batch that has passed.
+//! Deletes the scope's rows of a side: in batches of blocks, each a transaction of its own. Both sides are guarded by
+//! then, so no row of the scope appears behind the batch that has passed.
 
 pub mod abreast;
 pub mod few;
@@ -24,20 +23,20 @@ use crate::split::references::bonds::{Bonds, ReferencingTables};
 use std::cell::RefCell;
 use std::time::Instant;
 
-/// Of the first batch, of the smallest, and of the largest.
+/// The sizes of the first batch, of the smallest, and of the largest.
 const FIRST_BLOCKS: i64 = 256;
 const MIN_BLOCKS: i64 = 8;
 const MAX_BLOCKS: i64 = 1 << 16;
 
-/// A walk over the tables of a side.
+/// The deletion of rows from the tables of a side.
 pub struct Walk {
     plan: Plan,
     side: Side,
     generation: i64,
     after_batch: &'static Point,
-    /// What must not reference a row that goes.
+    /// Tables that must not reference a row that is deleted.
     bonds: Bonds,
-    /// What rows are told by.
+    /// What rows are identified by.
     meant: Meant,
 }
 
@@ -51,13 +50,14 @@ impl Walk {
         Walk { plan: plan.clone(), side, generation, after_batch, bonds, meant }
     }
 
-    /// Refuses to delete where that would run code of somebody who is not trusted.
+    /// Refuses to delete if that would run code of an untrusted role.
     pub fn look_through(&self, connection: &mut Connection, code: &str) -> Result<()> {
         owners::look_through(connection, &self.plan, self.side, code).map(drop)
     }
 
-    /// The same in the transaction of a batch: nothing comes to the leaf until its end, nor to what is asked whether it
-    /// references the leaf's rows, and its name means it until then. Returns the file that its rows are in, which stays, too.
+    /// Checks this in the transaction of a batch: nothing is added to the leaf until its end, nor to the tables that
+    /// may reference the leaf's rows, and its name means it until then. Returns the file that its rows are in, which
+    /// stays, too.
     fn look_again(
         &self,
         connection: &mut Connection,
@@ -95,14 +95,15 @@ impl Walk {
         Ok(found.rows.into_iter().next().and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
-    /// What the batches of a table touch.
+    /// Returns the tables that the batches of a table touch.
     fn touched(&self, connection: &mut Connection, position: usize) -> Result<Touched> {
         let beside = self.bonds.beside(connection, &self.plan, &[position])?;
         let watched = RefCell::new(WatchedCode::of(self.plan.of_tables(&beside.positions), self.side));
         Ok(Touched { beside, watched })
     }
 
-    /// Rows that were to be deleted are gone, those that were shown to be on the other side, if any had to be.
+    /// Requires that the selected rows are gone and, if they had to be shown to be on the other side, that these are
+    /// the ones that were.
     fn require_gone(
         &self,
         connection: &mut Connection,
@@ -129,7 +130,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Behind a DELETE: it went by what the rows of the scope were told by when they moved.
+    /// Requires, after a DELETE, that the scope's rows are still identified by what identified them when they moved.
     fn require_meant(&self, connection: &mut Connection, position: usize, shape: &TableShape) -> Result<()> {
         let Some(policy) = self.plan.tables.get(position) else { return Ok(()) };
         if self.meant.is_still(connection, shape, &policy.shard_by)? {
@@ -143,7 +144,8 @@ impl Walk {
         )))
     }
 
-    /// By a rule or a trigger that fires in a replica, which the table was given meanwhile.
+    /// Returns the error for rows that were kept by a rule or a trigger that fires in a replica, which the table was
+    /// given meanwhile.
     fn kept(&self, connection: &Connection, name: &str) -> SplitError {
         let (shard, id) = (connection.shard(), self.plan.id);
         let end = match self.side {
@@ -159,7 +161,7 @@ impl Walk {
         )
     }
 
-    /// One table, whatever the other side has of it.
+    /// Deletes the rows of one table, whatever the other side has of it.
     pub fn table(&self, connection: &mut Connection, position: usize, shape: &TableShape) -> Result<u64> {
         // A table or column that is gone holds no rows of the scope.
         let Some(column) = self.plan.tables.get(position).and_then(|policy| shape.column(&policy.shard_by))
@@ -185,7 +187,7 @@ impl Walk {
 /// The tables that the batches of one ask for rows, and that one.
 struct Touched {
     beside: ReferencingTables,
-    /// These alone: a look at all of the split for each table would cost their number's square.
+    /// The code of these tables only: checking all of the split for each table would take quadratic time.
     watched: RefCell<WatchedCode>,
 }
 
@@ -196,20 +198,20 @@ struct Batches<'a> {
     shape: &'a TableShape,
     leaf: &'a Leaf,
     scope: &'a str,
-    /// Few rows, which an index finds: one batch.
+    /// Few rows, which an index finds, are one batch.
     few: bool,
 }
 
-/// What a batch has come to.
+/// The result of a batch.
 enum Passed {
-    /// So many rows are gone.
+    /// The number of deleted rows.
     Deleted(u64),
-    /// None: the rows are in this file now, by VACUUM FULL say, and in other blocks.
+    /// The rows were moved to this file and to other blocks, for example by VACUUM FULL.
     Rewritten(Option<String>),
 }
 
 impl Batches<'_> {
-    /// Block by block of the file that the leaf's rows are in; of another, from its beginning.
+    /// Deletes block by block of the file that the leaf's rows are in; if the file changes, from its beginning.
     fn run(&self, connection: &mut Connection, mut file: Option<String>) -> Result<u64> {
         let mut total = blocks::of_leaf(connection, &self.leaf.name)?.blocks;
         let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0u64);

@@ -1,7 +1,7 @@
-//! What finish asks before it takes anything away: neither a row nor the reverse split.
+//! The checks of finish before it removes anything: neither rows nor the reverse split.
 //!
-//! Invariant: of a finish that is refused here both shards are as they were, and the split can
-//! be taken back. What comes to the target afterwards is found by the proof of each batch.
+//! Invariant: if a finish is refused here, both shards are as they were, and the split can be reversed. What comes to
+//! the target afterwards is found by the proof of each batch.
 
 use super::{before, finish};
 use crate::agent::error::{Result, SplitError};
@@ -22,7 +22,7 @@ use crate::split::verify::key;
 use crate::words::moved;
 use std::fmt::Write;
 
-/// The operator has said that rows may be missing: what else may be in the way is looked for.
+/// Checks everything else if the operator has accepted that rows may be missing.
 pub fn require_accepted(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     let mut tenure = tenure.clone();
     finish::leave_out_dropped(&mut tenure.plan)?;
@@ -32,7 +32,7 @@ pub fn require_accepted(tenure: &Tenure, request: &FinishRequest) -> Result<()> 
     before::require_ready(&mut Engine::attach(&tenure)?, request)
 }
 
-/// Every table was compared since the cutover, and each row of the source is on the target, or was
+/// Requires that every table was compared since the cutover, and that each row of the source is on the target, or was
 /// changed there.
 pub fn require_proven(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
@@ -52,7 +52,7 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
     let changes = Changes::of(plan, &progress, table, position);
     if unproven.differing == 0 {
         key::require_as_noted(target, plan, table)?;
-        // Of these the proof goes by keys.
+        // For these the proof uses only the keys.
         if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() == Some("t") {
             return Ok(());
         }
@@ -96,8 +96,8 @@ fn refusal(plan: &Plan, text: String, detail: Option<String>) -> SplitError {
     })
 }
 
-/// From here on the split goes to its end, and cannot be taken back. One that was asked to be taken
-/// back meanwhile stays as it is.
+/// Commits the split to its end: from here on it cannot be reversed. If a reversal was requested meanwhile, the split
+/// stays as it is.
 pub fn go_on(id: i64) -> Result<()> {
     try_transaction(|| {
         let state = row::lock(id)?;

@@ -1,5 +1,5 @@
-//! Rollback before the decision: capture goes first, then the scope's rows on the
-//! target, guarded until the last of them is gone, then the objects, the ledger last.
+//! Rollback before the decision: capture is removed first, then the scope's rows on the target, guarded until the last
+//! of them is gone, then the objects, and the ledger last.
 
 use super::purge;
 use crate::agent::error::{Result, SplitError};
@@ -17,8 +17,8 @@ use crate::split::cutover::{self, recovery};
 use crate::split::injection_points::{self, reach};
 use crate::split::{install, owners, record};
 
-/// Undoes a split that nothing interrupted in its cutover any more (recovery has
-/// settled that). `remove_reverse`: its reverse split, on the side that is not lost.
+/// Undoes a split whose cutover, if one was interrupted, recovery has undone already. `remove_reverse` removes its
+/// reverse split, on the side that is not lost.
 pub fn run(tenure: &Tenure, remove_reverse: fn(&Tenure, Option<Side>) -> Result<()>) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::ROLLBACK_BEGIN)?;
@@ -35,7 +35,7 @@ pub fn run(tenure: &Tenure, remove_reverse: fn(&Tenure, Option<Side>) -> Result<
     try_transaction(|| record::rolled_back(plan.id, target_lost))
 }
 
-/// False: the split has ended otherwise, which this master had lost.
+/// Removes the split from its shards. Returns false if the split has ended otherwise, which this master had lost.
 fn remove(tenure: &Tenure, target_lost: bool) -> Result<bool> {
     let plan = &tenure.plan;
     let mut source = tenure.open(Side::Source, "rollback")?;
@@ -59,8 +59,8 @@ fn remove(tenure: &Tenure, target_lost: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Nothing of the split is on a shard before the master forgets that there was. One that has
-/// its part again was set back since, and has its rows again: the next attempt removes them.
+/// Requires that nothing of the split is on a shard before the master forgets it. A shard that has its part again was
+/// restored since, and has its rows again: the next attempt removes them.
 fn require_gone(tenure: &Tenure, target_lost: bool) -> Result<()> {
     let sides = [Side::Source, Side::Target];
     for side in sides.into_iter().filter(|side| !(target_lost && *side == Side::Target)) {
@@ -72,8 +72,8 @@ fn require_gone(tenure: &Tenure, target_lost: bool) -> Result<()> {
     Ok(())
 }
 
-/// The target's session; a decision that it knows stands. Asked once no other worker can open it
-/// any more: one of a master that has failed over may live on.
+/// Opens the target's session; a decision that the target knows stands. This is checked once no other worker can open
+/// the target any more: one of a master that has failed over may still run.
 fn take_target(tenure: &Tenure) -> Result<Connection> {
     let plan = &tenure.plan;
     let mut target = tenure.open(Side::Target, "rollback").map_err(|error| match error {
@@ -99,7 +99,7 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
     if installed != Installed::Ours {
         tell_unknown(plan);
     } else if plan.reverse_of.is_none() {
-        // Without a committed step no row of the scope there is ours.
+        // Without a committed step no row of the scope there is the split's.
         if let Some(found) = leaves::found(&mut target, plan, None)? {
             let only = Some(found.own.as_slice());
             purge::scope_rows::delete(
@@ -125,7 +125,7 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
     }
 }
 
-/// Names of partitions that no step has taken in, and that have rows of the scope.
+/// Returns the names of partitions that no step has recorded, and that have rows of the scope.
 fn attached_with_rows(target: &mut Connection, plan: &Plan) -> Result<Vec<String>> {
     owners::reading(target, plan, Side::Target, |target, locked| {
         match leaves::found(target, plan, Some(locked))? {
@@ -135,7 +135,7 @@ fn attached_with_rows(target: &mut Connection, plan: &Plan) -> Result<Vec<String
     })
 }
 
-/// Rows that somebody else may have written are left for their writer to delete.
+/// Records that rows which others may have written are left for their writers to delete.
 fn tell_left_alone(plan: &Plan, why: &str, leaves: &[String]) {
     if leaves.is_empty() {
         return;
@@ -147,7 +147,7 @@ fn tell_left_alone(plan: &Plan, why: &str, leaves: &[String]) {
     transaction(|| split::event(plan.id, None, None, &text));
 }
 
-/// Whose rows are on a target that does not know the split nobody can tell.
+/// Records that nothing is known about rows on a target that does not know the split.
 fn tell_unknown(plan: &Plan) {
     let text = format!(
         "shard \"{}\" has nothing of the split any more: copies of the moving keys that may be there were not deleted",
@@ -160,7 +160,7 @@ fn tell_unknown(plan: &Plan) {
     });
 }
 
-/// A target that was opened knows of a decision; the source may have been restored since.
+/// Refuses if the target was opened, which shows a decision; the source may have been restored since.
 fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
     if side::read(target, plan.id, Side::Target)?
         .is_some_and(|row| matches!(row.state, SideState::Open | SideState::Left))
@@ -170,8 +170,8 @@ fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// What was asked for cannot be, and is not asked for any more: the next turn attaches to both
-/// sides, finds the decision, and adopts it.
+/// Withdraws the request for a rollback, which is not possible: the next turn attaches to both sides, finds the
+/// decision, and adopts it.
 fn decided(id: i64) -> SplitError {
     if let Err(error) = try_transaction(|| record::rollback_came_too_late(id)) {
         return error;
@@ -183,7 +183,7 @@ fn decided(id: i64) -> SplitError {
     )
 }
 
-/// A cutover that was interrupted before its decision is set back first.
+/// Undoes a cutover that was interrupted before its decision.
 fn revert(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
     if side::state(source, plan.id, Side::Source)? == Some(SideState::Moved) {
         return Err(decided(plan.id));
@@ -191,7 +191,7 @@ fn revert(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
     cutover::source::reopen(source, plan.id, generation)
 }
 
-/// The operator has said that the target will not come back.
+/// Whether the operator has declared that the target will not return.
 fn target_is_lost(id: i64) -> bool {
     sql::read_one("SELECT target_lost FROM shardmaster.split_plan WHERE id = $1", &[id.into()], |row| {
         row.value(1)
@@ -199,7 +199,7 @@ fn target_is_lost(id: i64) -> bool {
     .unwrap_or(false)
 }
 
-/// A master that was restored to a time before the split began takes it for one that never has. What
+/// Whether a master that was restored to a time before the split began takes it for one that never has. A split that
 /// was never begun needs no server to be undone: one that does not answer soon is not waited for.
 fn was_forgotten(tenure: &Tenure) -> Result<bool> {
     let plan = &tenure.plan;

@@ -1,6 +1,6 @@
-//! The same proof for the few rows of several tables at once: keys and checksums come over as values of
-//! one statement a table, and all of these in one message. What is not shown here is shown, or refused,
-//! by the proof of the table alone.
+//! The proof for the few rows of several tables at once: keys and checksums are sent as values of one statement per
+//! table, and all of these in one message. What is not shown here is shown, or refused, by the proof of the table
+//! alone.
 
 use super::proof::is_missing;
 use super::purge::few::{self, FEW_ROWS, RowsToDelete, Shows};
@@ -22,10 +22,10 @@ use crate::split::verify::changes::Changes;
 use crate::split::verify::{key, rows};
 use std::collections::BTreeMap;
 
-/// Bytes of the keys of all tables, as texts.
+/// The greatest number of bytes of the keys of all tables, as texts.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Types whose values are read as what they were written as, by the server's own functions.
+/// Types whose values are read back as they were written, by the server's own functions.
 const PLAIN: [&str; 11] = [
     "smallint",
     "integer",
@@ -54,8 +54,8 @@ impl<'a> BatchProof<'a> {
         BatchProof { target, plan, tables, progress }
     }
 
-    /// Begins the target's transaction, as for one table: nothing comes to the tables until its end, and what
-    /// could be run by a query over them is looked at first. Whether they have the keys that were noted.
+    /// Begins the target's transaction, as for one table: nothing is added to the tables until its end, and the code
+    /// that a query over them could run is checked first. Returns whether they have the keys that were noted.
     fn begin(&mut self, asked: &[RowsToDelete<'_>]) -> Result<bool> {
         let tables = few::positions(asked).into_iter().map(|position| &self.tables[position]);
         let names: Vec<&str> = tables.clone().map(|table| table.target.name.as_str()).collect();
@@ -73,7 +73,7 @@ impl<'a> BatchProof<'a> {
         Ok(noted.scalar() == Some("t"))
     }
 
-    /// Keys and checksums of the rows that are to go; None of those that are more than a few.
+    /// Returns keys and checksums of the rows to be deleted, or None for a leaf with more than a few.
     fn keys(&self, source: &mut Connection, asked: &[RowsToDelete<'_>]) -> Result<Vec<Option<Rows>>> {
         let query = |asked: &RowsToDelete<'_>| {
             let table = &self.tables[asked.position];
@@ -90,7 +90,7 @@ impl<'a> BatchProof<'a> {
         Ok(answers.into_iter().map(few).collect())
     }
 
-    /// A query of one row, which is `t` where the target has all of these rows as they are, or they were changed
+    /// Returns a query of one row, which is `t` if the target has all of these rows as they are, or they were changed
     /// there since it opened.
     fn question(&mut self, position: usize, keys: &Rows) -> Result<String> {
         let table = &self.tables[position];
@@ -112,7 +112,7 @@ impl<'a> BatchProof<'a> {
         if !self.begin(asked)? {
             return Ok(shown);
         }
-        // To plan a question takes as long as the target has partitions: one for all leaves of a table.
+        // Planning a question takes time for each partition of the target, so there is one for all leaves of a table.
         let (mut of, mut keys_of) = (Vec::new(), BTreeMap::<usize, Rows>::new());
         for (number, (asked, keys)) in asked.iter().zip(self.keys(source, asked)?).enumerate() {
             let Some(keys) = keys else { continue };
@@ -137,7 +137,7 @@ impl<'a> BatchProof<'a> {
 }
 
 impl Shows for BatchProof<'_> {
-    /// Rows whose keys are the same texts on both sides.
+    /// Whether the rows have keys that are the same texts on both sides.
     fn can_show(&self, position: usize) -> bool {
         let Some(table) = self.tables.get(position) else { return false };
         let is_plain = |name: &String| table.target.column(name).is_some_and(is_plain);
@@ -161,7 +161,7 @@ fn is_plain(column: &Column) -> bool {
     column.builtin && PLAIN.contains(&column.base.as_str())
 }
 
-/// Keys as the target's table has them, with the checksums of their rows.
+/// Returns keys as the target's table has them, with the checksums of their rows.
 fn values(table: &SplitTable, keys: &Rows) -> String {
     let names = queue::keys(&table.source);
     let column = |at: usize| array_of(keys.rows.iter().map(|row| row.get(at).and_then(Option::as_deref)));

@@ -1,10 +1,10 @@
-//! What windows hold, counted before it is known whether it is these that are to come over.
+//! The contents of windows, counted before it is known whether these windows are the ones to be copied.
 
 use crate::remote::result::Rows;
 
-/// Windows that are counted along with another question, since a snapshot up to which the target is likely to stand.
+/// Windows that are counted along with another query, since a snapshot that the target is likely to have.
 pub struct Counted {
     pub since: String,
-    /// What the source has said of it in this step's S.
+    /// The source's answer in this step's S.
     pub rows: Option<Rows>,
 }

@@ -1,7 +1,7 @@
-//! The sessions of streams: how many there are to be, and how they come to see what a step sees.
+//! The sessions of streams: their number, and how they see what a step sees.
 //!
-//! What a step has made sure of holds to the end of its streams: they have locked the tables of both sides, and read S,
-//! before it lets go of them.
+//! What a step has checked holds to the end of its streams: they have locked the tables of both sides, and read S,
+//! before the step releases its locks.
 
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
@@ -21,19 +21,20 @@ use crate::split::engine::locks;
 use crate::split::engine::stream::StreamSessions;
 use crate::split::table::SplitTable;
 
-/// Without an answer about its cores a server gets so many.
+/// The number of cores assumed for a server that does not report them.
 const UNKNOWN: usize = 2;
-/// By cores alone there are no more.
+/// The greatest number of streams that is chosen by cores.
 const MOST_BY_CORES: usize = 8;
 
-/// Opens what the step before has wished for, as long as nothing is locked: a server may let wait whoever comes.
+/// Opens the streams that the step before has asked for, while nothing is locked: a server may keep new connections
+/// waiting.
 pub fn open_wished(engine: &mut Engine) -> Result<()> {
     open(engine, engine.streams.wished, ["reader", "writer"])
 }
 
-/// Those that delete on the source what they show to be on the target. No transaction is open.
+/// Opens streams that delete on the source what they show to be on the target. No transaction is open.
 pub fn open_to_delete(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    // Where an attempt before has got nowhere, one session says why, or gets on.
+    // After a failed attempt only one session is used: it shows the cause, or succeeds.
     if transaction(|| split_state::work::attempts(engine.plan.id)) > 0 {
         return Ok(());
     }
@@ -49,7 +50,7 @@ pub fn open_to_delete(engine: &mut Engine, progress: &CopyProgress) -> Result<()
     Ok(())
 }
 
-/// Locks of a leaf and its indexes.
+/// The number of locks assumed for a leaf and its indexes.
 const WITH_INDEXES: usize = 4;
 
 /// What a stream locks.
@@ -60,9 +61,9 @@ pub enum Locks {
     OfAllTables,
 }
 
-/// How much is to be done at the same time.
+/// Returns how many chunks or batches are wanted at the same time.
 pub fn wanted(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
-    // Writers wait, or nobody is to be disturbed by more.
+    // Writers wait, or more load must not disturb clients.
     if engine.window_limit.is_some() || engine.deciding.is_some() || guc::max_copy_rate().is_some() {
         return Ok(1);
     }
@@ -80,7 +81,7 @@ pub fn wanted(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Res
     Ok(wished.min(most))
 }
 
-/// Once by each worker.
+/// Reports a lack of locks, once for each worker.
 fn tell_of_locks(engine: &mut Engine, most: usize, wished: usize) {
     if std::mem::replace(&mut engine.streams.lacks_locks, true) {
         return;
@@ -91,8 +92,8 @@ fn tell_of_locks(engine: &mut Engine, most: usize, wished: usize) {
     transaction(|| split::event(engine.plan.id, None, None, &text));
 }
 
-/// A server has room for so many locks, of all its sessions together, and a stream locks every partition of its tables: a
-/// quarter is for the streams, so that clients find room.
+/// Returns the number of streams that the lock table has room for. All sessions of a server share it, and a stream
+/// locks every partition of its tables: a quarter is for the streams, so that clients find room.
 fn by_locks(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
     let quarter = match engine.streams.room {
         Some(known) => known,
@@ -104,7 +105,7 @@ fn by_locks(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Resul
     let counts: Vec<usize> = match locks {
         Locks::OfAllTables => progress.tables.iter().map(locks_of).collect(),
         Locks::OfChunks => {
-            // At most those of two tables: of more, which they are each round knows.
+            // At most two tables are counted; each round knows whether there are more.
             let mut counts: Vec<usize> = counts.collect();
             counts.sort_unstable_by(|a, b| b.cmp(a));
             counts.truncate(2);
@@ -114,13 +115,15 @@ fn by_locks(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Resul
     Ok((quarter / counts.iter().sum::<usize>().max(1)).max(1))
 }
 
-/// The table itself and its queue, its partitions, and of each the indexes, which are not counted.
+/// Returns the locks of a table: itself, its queue, and its partitions, each with its indexes, which are not counted
+/// exactly.
 fn locks_of(table: &TableProgress) -> usize {
     let target = table.target_leaves.as_ref().map_or(0, Vec::len);
     table.leaves.len().max(target).saturating_add(2).saturating_mul(WITH_INDEXES)
 }
 
-/// How many of the first streams there is room for, each of which locks the tables at these positions; fewer than all is said.
+/// Returns for how many of the first streams there is room, each of which locks the tables at these positions. If it
+/// is fewer than all, that is reported.
 pub fn fit(engine: &mut Engine, progress: &CopyProgress, of: &[Vec<usize>]) -> usize {
     let mut left = engine.streams.room.unwrap_or(usize::MAX);
     let fits = |positions: &&Vec<usize>| {
@@ -131,13 +134,13 @@ pub fn fit(engine: &mut Engine, progress: &CopyProgress, of: &[Vec<usize>]) -> u
     };
     let count = of.iter().take_while(fits).count();
     if count < of.len() {
-        // The step's own is one of them.
+        // The step's own session is one of them.
         tell_of_locks(engine, count + 1, of.len() + 1);
     }
     count
 }
 
-/// Locks that the smaller side has room for.
+/// Returns the number of locks that the smaller side has room for.
 fn room(engine: &mut Engine) -> Result<usize> {
     const ROOM: &str = "SELECT current_setting('max_locks_per_transaction')::bigint
         * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
@@ -146,7 +149,7 @@ fn room(engine: &mut Engine) -> Result<usize> {
     Ok(usize::try_from(room).unwrap_or(0))
 }
 
-/// Half of the cores of the smaller side: the rest is its clients'.
+/// Returns half of the cores of the smaller side: the rest is for its clients.
 fn by_cores(engine: &mut Engine) -> Result<usize> {
     if let Some(known) = engine.streams.by_cores {
         return Ok(known);
@@ -158,7 +161,8 @@ fn by_cores(engine: &mut Engine) -> Result<usize> {
     Ok(count)
 }
 
-/// Of a server's host, as Linux lists those in use: 0-3,6. None: the mover may not read it, or there is no such file.
+/// Returns the number of cores of a server's host, which Linux lists as 0-3,6. Returns None if the mover may not read
+/// the list, or there is no such file.
 fn cores(session: &mut Connection) -> Result<Option<usize>> {
     const MAY_READ: &str = "pg_has_role('pg_read_server_files', 'USAGE') AND
         has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')";
@@ -168,7 +172,7 @@ fn cores(session: &mut Connection) -> Result<Option<usize>> {
         return Ok(None);
     }
     session.run("SAVEPOINT cores")?;
-    // Whatever its host has against it is no reason not to copy.
+    // A failure to read it is no reason not to copy.
     let listed = match session.run(LISTED) {
         Ok(rows) => rows.scalar().and_then(counted),
         Err(error) if error.sqlstate.is_some() => None,
@@ -187,12 +191,12 @@ fn counted(listed: &str) -> Option<usize> {
     listed.trim().split(',').map(part).sum()
 }
 
-/// Opens sessions that are missing. A server that takes no more is copied to by fewer.
+/// Opens missing sessions. If a server admits no more, fewer are used.
 fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
     while engine.streams.open.len() < count && !engine.streams.is_short {
         match open_one(engine, purposes) {
             Ok(stream) => engine.streams.open.push(stream),
-            // The step's own sessions tell whether the server is there at all.
+            // The step's own sessions show whether the server is reachable at all.
             Err(SplitError::Remote(error)) => {
                 engine.streams.is_short = true;
                 let text = format!(
@@ -207,7 +211,7 @@ fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
     Ok(())
 }
 
-/// A pair; `purposes` show in pg_stat_activity.
+/// Opens a pair; `purposes` are shown in pg_stat_activity.
 fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<StreamSessions> {
     let Engine { plan, identity, .. } = engine;
     let mut reader = tenure::open(plan, identity, Side::Source, reading)?;
@@ -221,14 +225,14 @@ fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<StreamSess
     Ok(StreamSessions { reader, writer, prepared: None })
 }
 
-/// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
+/// How long a stream waits for a lock that the step has: a session that waits for a stronger one comes first.
 pub const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
-/// Of the table of locks.
+/// The SQLSTATE of a full lock table.
 const OUT_OF_MEMORY: &str = "53200";
 
-/// Has streams read S and lock what the step has locked, each the tables at these positions; how many of the first ones do.
-/// A reader takes its locks before it takes S over, and S can be had only while the step has both: so nothing has come in
-/// between. What a stream does not read or write may change as it may between two steps.
+/// Makes streams read S and lock what the step has locked, each the tables at these positions. Returns how many of the
+/// first ones do. A reader takes its locks before it imports S, and S can be imported only while the step holds both:
+/// so nothing has changed in between. What a stream neither reads nor writes may change as between two steps.
 pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
     let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
     let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
@@ -250,7 +254,7 @@ pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
         ready.push(has_locked(read)? & has_locked(tenure::begun(&mut stream.writer, written))?);
     }
     let first = ready.iter().take_while(|is_ready| **is_ready).count();
-    // One whose locks somebody waits for keeps none.
+    // A stream whose locks another session waits for keeps none.
     for stream in &mut streams[first..] {
         stream.reader.run("ROLLBACK")?;
         stream.writer.run("ROLLBACK")?;
@@ -258,7 +262,7 @@ pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
     Ok(first)
 }
 
-/// The same of those that are open and wanted, for as long as the step reads S.
+/// Makes the open and wanted streams do this for all tables, for as long as the step reads S.
 pub fn hold_open(engine: &mut Engine) -> Result<()> {
     engine.streams.open.truncate(engine.streams.wished);
     let count = engine.streams.open.len();
@@ -267,7 +271,7 @@ pub fn hold_open(engine: &mut Engine) -> Result<()> {
     require_known(engine)
 }
 
-/// What they compare by is made for what the tables are under these locks.
+/// Requires that the temporary tables of comparisons fit the tables as they are under these locks.
 fn require_known(engine: &mut Engine) -> Result<()> {
     let Engine { plan, streams, .. } = engine;
     let asked = [Side::Source, Side::Target].map(|side| temporary::asked(plan, side, temporary::COMPARED));
@@ -284,7 +288,7 @@ fn require_known(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// They have read what they were to read, and have written nothing.
+/// Ends the streams' transactions: they have read what they had to read, and have written nothing.
 pub fn let_go(engine: &mut Engine) -> Result<()> {
     let held = std::mem::take(&mut engine.streams.held);
     let streams = engine.streams.open.iter_mut().take(held);
@@ -302,7 +306,8 @@ pub fn end_all<'a>(sessions: impl Iterator<Item = &'a mut Connection>, by: &str)
     Ok(())
 }
 
-/// A stream does not read S. Where the session is gone that has it, this is why, and another worker takes another one.
+/// Returns the error of a stream that could not read S. If the session that has S is gone, this is the cause, and the
+/// next worker takes another snapshot.
 fn unread(reader: &mut Connection, error: RemoteError) -> RemoteError {
     if error.is_transient() { error } else { reader.run("SELECT 1").err().unwrap_or(error) }
 }
@@ -316,7 +321,7 @@ fn nothing_exported(engine: &Engine) -> SplitError {
     )
 }
 
-/// And then for others' rows as long as a step does.
+/// Returns the statement that lets a stream wait for others' rows as long as a step does.
 pub fn as_a_step() -> String {
     format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 }
@@ -326,22 +331,23 @@ fn begin_writing((split, generation): (i64, i64), tables: &[&SplitTable]) -> Str
     format!("{begin}; {SHORTLY}; {}; {}", locks::target_locks_of(tables), as_a_step())
 }
 
-/// Begins the step's own transaction on the target, once it has committed one, while its streams have theirs. False:
-/// somebody is in the way, who waits for the streams; they are to let go.
+/// Begins the step's own transaction on the target, once it has committed one, while its streams still have theirs.
+/// Returns false if another session is in the way, which waits for the streams; they must then release their locks.
 pub fn begin_again(engine: &mut Engine) -> Result<bool> {
     let begin = begin_writing((engine.plan.id, engine.generation), &engine.tables.iter().collect::<Vec<_>>());
     let begun = engine.target.run(&begin);
     if !has_locked(tenure::begun(&mut engine.target, begun))? {
         return Ok(false);
     }
-    // Each stream has had what this session goes on with: while one of them still has it, nobody had it in between.
+    // Each stream has held what this session continues with: if one of them still does, no other session had it in
+    // between.
     if let Some(stream) = engine.streams.open.first_mut() {
         stream.writer.run("SELECT 1")?;
     }
     Ok(true)
 }
 
-/// False: somebody is in the way, or the server has no room for more locks.
+/// Returns false if another session is in the way, or the server has no room for more locks.
 fn has_locked<T>(outcome: std::result::Result<T, impl Into<SplitError>>) -> Result<bool> {
     match outcome.map_err(Into::into) {
         Ok(_) => Ok(true),
@@ -350,7 +356,8 @@ fn has_locked<T>(outcome: std::result::Result<T, impl Into<SplitError>>) -> Resu
     }
 }
 
-/// Somebody is in the way, or the server has no room for more locks: one session may get on where several do not.
+/// Whether another session is in the way, or the server has no room for more locks: one session may succeed when
+/// several do not.
 pub fn is_in_the_way(error: &SplitError) -> bool {
     matches!(error, SplitError::Remote(error) if error.is_lock_timeout() || error.is(OUT_OF_MEMORY))
 }

@@ -1,4 +1,4 @@
-//! Who holds the lock on the barrier that every capturing transaction has.
+//! The holders of the lock on the barrier that every capturing transaction has.
 
 use super::Engine;
 use crate::agent::error::Result;
@@ -9,13 +9,13 @@ use crate::agent::who::SESSION;
 pub struct LockHolder {
     /// Its virtual transaction id, or that of a prepared one.
     pub id: String,
-    /// For people: pid or name, and since when.
+    /// Its pid or name, and since when it is open, for people.
     pub text: String,
-    /// Open for longer than a fence is tried for.
+    /// It is open for longer than a fence is tried for.
     pub old: bool,
 }
 
-/// $1: the barrier.
+/// Returns the query; $1 is the barrier.
 fn holders_query() -> String {
     format!(
         "
@@ -38,7 +38,7 @@ fn holders_query() -> String {
     )
 }
 
-/// Who holds the capture lock of the source now.
+/// Returns the transactions that hold the capture lock of the source now.
 pub fn holders(engine: &mut Engine) -> Result<Vec<LockHolder>> {
     let rows = engine.control.query(&holders_query(), &[Some(&queue::barrier(engine.plan.id))])?;
     Ok(rows

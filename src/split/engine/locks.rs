@@ -1,25 +1,25 @@
-//! The locks under which a step sees both sides: what its snapshot sees stays as it is until it has
-//! committed.
+//! The locks under which a step sees both sides: what its snapshot sees stays as it is until it has committed.
 
 use crate::agent::error::Result;
 use crate::guc;
 use crate::split::engine::Engine;
 use crate::split::table::SplitTable;
 
-/// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
-///    snapshot and the data. A snapshot older than one sees an empty table.
+/// 1. Takes locks before the snapshot: no TRUNCATE and no rewrite comes between the snapshot and the data. A snapshot
+///    older than one sees an empty table.
 pub fn lock_source(engine: &mut Engine) -> Result<()> {
     let locks = source_locks(engine);
     engine.reader.run(&locks)?;
     Ok(())
 }
 
-/// The statements that do it.
+/// Returns the statements for that.
 pub fn source_locks(engine: &Engine) -> String {
     source_locks_within(&engine.tables.iter().collect::<Vec<_>>(), "")
 }
 
-/// The same of some tables, with a statement before them that says how long they are waited for.
+/// Returns the statements for some tables; `limit` is a statement before them that limits how long the locks are
+/// waited for.
 pub fn source_locks_within(tables: &[&SplitTable], limit: &str) -> String {
     let mut names: Vec<&str> = tables.iter().map(|t| t.source.name.as_str()).collect();
     names.extend(tables.iter().map(|t| t.queue.as_str()));
@@ -29,12 +29,12 @@ pub fn source_locks_within(tables: &[&SplitTable], limit: &str) -> String {
     )
 }
 
-/// The same for the last window, as statements. No transaction is open that has disabled triggers: what
-/// it writes is in no window. Until the source is moved nothing is attached to the partitioned
-/// tables or detached from them: rows that came so after S would be in no window. Such a
-/// lock waits for another split's cutover too, so not for long.
+/// Returns the statements for the last window. They wait until no transaction is open that has disabled triggers: what
+/// it writes is in no window. Until the source is moved nothing is attached to the partitioned tables or detached from
+/// them: rows that were added so after S would be in no window. Such a lock waits for another split's cutover too, so
+/// not for long.
 pub fn source_for_cutover(engine: &Engine) -> String {
-    // Should the worker vanish, the lock goes soon after.
+    // If the worker vanishes, the lock is released soon after.
     let limit = guc::cutover_timeout().as_millis();
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
     let mut locks = format!(
@@ -50,14 +50,14 @@ pub fn source_for_cutover(engine: &Engine) -> String {
     locks
 }
 
-/// No column and no file of the target's tables changes until its transaction ends.
+/// Locks the target's tables: no column and no file of theirs changes until the transaction ends.
 pub fn lock_target(engine: &mut Engine) -> Result<()> {
     let locks = target_locks(engine);
     engine.target.run(&locks)?;
     Ok(())
 }
 
-/// The same, and what its foreign keys reference stays as it is, too: both are looked at behind this.
+/// Returns the statements for that, which also lock what its foreign keys reference: both are read under these locks.
 pub fn target_locks_with_referenced(engine: &Engine) -> String {
     let referenced: Vec<String> = engine.watched.referenced().into_iter().collect();
     if referenced.is_empty() {
@@ -67,12 +67,12 @@ pub fn target_locks_with_referenced(engine: &Engine) -> String {
     }
 }
 
-/// The statement that does it.
+/// Returns the statement that locks the target's tables.
 fn target_locks(engine: &Engine) -> String {
     target_locks_of(&engine.tables.iter().collect::<Vec<_>>())
 }
 
-/// The same of some tables.
+/// Returns the statement that locks some tables of the target.
 pub fn target_locks_of(tables: &[&SplitTable]) -> String {
     let tables: Vec<&str> = tables.iter().map(|t| t.target.name.as_str()).collect();
     format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", "))

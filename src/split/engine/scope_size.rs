@@ -1,4 +1,4 @@
-//! Few rows of a big table: an index finds them faster than a walk over its blocks.
+//! Few rows of a big table: an index finds them faster than a scan of its blocks.
 
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
@@ -8,15 +8,14 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 
-/// Rows that are read in one go, about what a step of a second copies.
+/// The greatest number of rows that are read at once, about what a step of a second copies.
 const FEW_ROWS: f64 = 100_000.0;
-/// And their bytes.
+/// The greatest number of their bytes.
 const FEW_BYTES: f64 = 32e6;
 
-/// Whether the scope has few rows in a leaf, by the planner's estimate, and an index
-/// that leads with the shard-by column finds them. Then the leaf is one chunk, which
-/// costs its own rows only, however big the table is. More than the rate limit lets
-/// through in a step is never few.
+/// Whether the scope has few rows in a leaf, by the planner's estimate, and an index that leads with the shard-by
+/// column finds them. Then the leaf is one chunk, whose cost depends only on its own rows, however big the table is.
+/// More rows than the rate limit permits in a step are never few.
 pub fn is_small(connection: &mut Connection, leaf: &str, column: &Column, scope: &Scope) -> Result<bool> {
     if connection.run(&format!("SELECT {}", has_index(leaf, column)))?.scalar() != Some("t") {
         return Ok(false);
@@ -27,7 +26,7 @@ pub fn is_small(connection: &mut Connection, leaf: &str, column: &Column, scope:
     Ok(is_few(&plan, FEW_ROWS, allowed))
 }
 
-/// An expression: whether an index of the leaf leads with the shard-by column.
+/// Returns an expression: whether an index of the leaf leads with the shard-by column.
 pub fn has_index(leaf: &str, column: &Column) -> String {
     format!(
         "EXISTS (SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -37,12 +36,12 @@ pub fn has_index(leaf: &str, column: &Column) -> String {
     )
 }
 
-/// The statement that asks for the planner's estimate.
+/// Returns the statement that asks for the planner's estimate.
 pub fn explain(leaf: &str, column: &Column, scope: &Scope) -> String {
     format!("EXPLAIN (FORMAT JSON) SELECT * FROM ONLY {leaf} t WHERE {}", scope.predicate(column, "t"))
 }
 
-/// Whether by its answer an index finds so many rows at most, of so many bytes.
+/// Whether, by its answer, an index finds at most this many rows, of at most this many bytes.
 pub fn is_few(answer: &Rows, most: f64, allowed: f64) -> bool {
     let plan: serde_json::Value =
         answer.scalar().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();

@@ -2,11 +2,11 @@
 
 use crate::remote::Connection;
 
-/// A pair of them.
+/// A pair of sessions.
 pub struct StreamSessions {
     pub reader: Connection,
     pub writer: Connection,
-    /// Of which table it has what a comparison of rows needs.
+    /// The table for which the sessions have what a comparison of rows needs.
     pub prepared: Option<i32>,
 }
 
@@ -14,30 +14,30 @@ pub struct StreamSessions {
 #[derive(Default)]
 pub struct Streams {
     pub open: Vec<StreamSessions>,
-    /// As many as the next step may have use for.
+    /// The number that the next step may use.
     pub wished: usize,
-    /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
+    /// The number that the cores of the smaller side permit. `None` if they were not asked.
     pub by_cores: Option<usize>,
-    /// Locks that all of them may take; None: the servers have not been asked.
+    /// The number of locks that all of them may take. `None` if the servers were not asked.
     pub room: Option<usize>,
-    /// There are fewer of them for want of locks, which was said.
+    /// Fewer are used for want of locks, which was reported.
     pub lacks_locks: bool,
-    /// The first ones, as many as see what the step sees.
+    /// The number of the first ones that see what the step sees.
     pub held: usize,
-    /// No more could be opened than there are.
+    /// No more could be opened.
     pub is_short: bool,
-    /// The next step copies by itself: somebody was in the way of the last one's streams.
+    /// The next step copies alone: another session was in the way of the last step's streams.
     pub rest: bool,
 }
 
 impl Streams {
-    /// Those that copy beside the step, of so many chunks of a round.
+    /// Returns the streams that copy beside the step, for a round of this many chunks.
     pub fn beside(&mut self, chunks: usize) -> &mut [StreamSessions] {
         let streams = chunks.saturating_sub(1).min(self.open.len());
         &mut self.open[..streams]
     }
 
-    /// Nothing is left to do for them: their sessions are closed.
+    /// Closes their sessions: nothing is left to do for them.
     pub fn end(&mut self) {
         self.open.clear();
         (self.wished, self.held) = (0, 0);

@@ -1,9 +1,8 @@
-//! A copy that waits: for the target's standbys, which have to replay what it writes while those
-//! who read from them see older and older rows; and for whatever a query of the operator's own
-//! says. Changes go on coming over meanwhile.
+//! A copy that waits: for the target's standbys, which must replay what it writes while their readers see older and
+//! older rows; and for the result of the operator's own query. Changes continue to be applied meanwhile.
 //!
-//! How far a standby is behind is measured by what the target had written at the last looks: what
-//! pg_stat_replication says of time stands still with a replay that does.
+//! The lag of a standby is measured by what the target had written at earlier reads: the times in pg_stat_replication
+//! stop when replay stops.
 
 use crate::agent::error::Result;
 use crate::catalog::split;
@@ -14,22 +13,22 @@ use crate::server::txn::transaction;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Positions in the log as numbers; of the slowest that follows it also the name. Whoever may not
-/// see how far they are sees no state either.
+/// Positions in the log as numbers; for the slowest standby also its name. A role that may not see the positions does
+/// not see the state either.
 const STANDBYS: &str = "
     SELECT pg_current_wal_lsn() - '0/0', min(replay_lsn - '0/0'),
            (array_agg(application_name ORDER BY replay_lsn))[1], count(*) > count(state)
       FROM pg_stat_replication WHERE state IS NULL OR state IN ('streaming', 'catchup')";
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// Looks that are remembered: the oldest tell how far back a standby is.
+/// The greatest number of remembered reads: the oldest show how far back a standby is.
 const MOST: usize = 600;
 
 /// What a worker remembers of the target's standbys.
 #[derive(Default)]
 pub struct Throttle {
     looked: Option<Instant>,
-    /// When the target had written so much; the slowest standby has replayed none of them.
+    /// When the target had written this much; the slowest standby has replayed none of these.
     written: VecDeque<(Instant, u64)>,
     why: Option<String>,
     has_told: bool,
@@ -38,18 +37,18 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Behind the decision nobody is served before the last row has come: standbys count no more.
+    /// Disables the throttle: after the decision no client is served before the last row has come, so standbys do not
+    /// count.
     pub fn switch_off(&mut self) {
         *self = Throttle { is_off: true, ..Throttle::default() };
     }
 
-    /// What the copy has to wait for.
+    /// Returns what the copy has to wait for.
     pub fn reason(&self) -> Option<&str> {
         self.why.as_deref()
     }
 
-    /// Looks at the standbys and asks the operator's query, once a second at most, in the target's
-    /// open transaction.
+    /// Reads the standbys and runs the operator's query, at most once a second, in the target's open transaction.
     pub fn look(&mut self, target: &mut Connection, split: i64) -> Result<()> {
         if self.is_off {
             return Ok(());
@@ -100,12 +99,12 @@ impl Throttle {
         }))
     }
 
-    /// What it does is undone: the transaction is the step's. One that fails, or takes longer than a
-    /// second, holds nobody up, and the split's history says so.
+    /// Runs the operator's query. What it changes is undone: the transaction is the step's. A query that fails, or
+    /// takes longer than a second, does not delay the copy, and the split's history reports it.
     fn ask_operator(&mut self, target: &mut Connection, split: i64, query: &str) -> Result<Option<String>> {
         let query = query.trim().trim_end_matches(';');
         target.run("SAVEPOINT throttle; SET LOCAL statement_timeout = '1s'")?;
-        // As one statement, whatever is in it.
+        // It is run as one statement, whatever it contains.
         let answer = target
             .query(&format!("SELECT said::text FROM (\n{query}\n) AS operator (said) LIMIT 1"), &[])
             .map(|rows| rows.scalar().map(clean::said));
@@ -129,15 +128,15 @@ impl Throttle {
         })
     }
 
-    /// Once: a copy looks again and again.
+    /// Reports a text once: a copy reads again and again.
     fn tell(&mut self, split: i64, text: &str) {
         if !std::mem::replace(&mut self.has_told, true) {
             transaction(|| split::event(split, None, None, text));
         }
     }
 
-    /// Takes down what is written, and how far the slowest has come: how old the oldest is that it
-    /// has not replayed. Nobody follows: none.
+    /// Stores what is written, and how far the slowest standby has come. Returns the age of the oldest stored position
+    /// that it has not replayed, or zero if there is no standby.
     fn note(&mut self, now: Instant, written: Option<u64>, replayed: Option<u64>) -> Duration {
         let Some(replayed) = replayed else {
             self.written.clear();
@@ -168,7 +167,7 @@ mod tests {
         assert_eq!(lag(0, 100, Some(100)), 0);
         assert_eq!(lag(1, 200, Some(100)), 0);
         assert_eq!(lag(4, 300, Some(150)), 3);
-        // Up to the first look, not to the second one.
+        // The lag counts from the first read, not from the second one.
         assert_eq!(lag(6, 300, Some(200)), 2);
         assert_eq!(lag(7, 300, Some(300)), 0);
         assert_eq!(lag(9, 400, Some(300)), 0);

@@ -13,19 +13,19 @@ pub enum When {
 
 #[derive(Debug, Default)]
 pub struct Run {
-    /// Those that are still to be compared, in their order; the first is next.
+    /// The tables that are still to be compared, in their order; the first is next.
     pub tables: Vec<Verification>,
     /// What this step has compared, and the rows that differ.
     pub compared: Vec<(Verification, Vec<RowDifference>)>,
     /// The next table is too big, or differs: its rows are compared, in temporary tables.
     pub wants_tables: bool,
-    /// Of which table the sessions have them.
+    /// The table for which the sessions have them.
     pub prepared: Option<i32>,
-    /// Bytes of the rows that the last step has compared.
+    /// The bytes of the rows that the last step has compared.
     pub step_bytes: i64,
-    /// Blocks of the next slice.
+    /// The number of blocks of the next slice.
     pub blocks: i64,
-    /// Keys of the next range.
+    /// The number of keys of the next range.
     pub keys: i64,
     /// A table whose rows are in another file than those that were compared.
     pub rewritten: Option<i32>,
@@ -42,12 +42,12 @@ pub struct FailedComparison {
 }
 
 impl Run {
-    /// Rows differ in what this step has compared.
+    /// Whether rows differ in what this step has compared.
     pub fn has_found(&self) -> bool {
         self.compared.iter().any(|(table, _)| table.differing > 0)
     }
 
-    /// Notes what has come of a slice of the first table.
+    /// Stores the result of a slice of the first table.
     pub fn note(&mut self, table: Verification, found: Vec<RowDifference>) {
         let is_done = matches!(table.status, VerificationStatus::Passed | VerificationStatus::Differs);
         if is_done {

@@ -1,4 +1,4 @@
-//! What becomes of a decision that shards know: taken over, or what is to be done first.
+//! What happens to a decision that shards know: it is taken over, or something must be done first.
 
 use super::call::AskedShards;
 use super::merge::Lost;
@@ -12,20 +12,21 @@ use crate::remote::quote::literal;
 use crate::words::counted;
 use std::collections::BTreeSet;
 
-/// Versions that a master may have lost. A number further ahead would use up those that are left.
+/// The greatest number of versions that a master may have lost. A number further ahead would use up the remaining
+/// ones.
 const MOST_LOST: i64 = 1_000_000;
 
-/// What becomes of a decision.
+/// What happens to a decision.
 pub enum DecisionFate {
-    /// Its keys are routed by it, unless a later one has them.
+    /// Its keys are routed by it, unless a later decision has them.
     Taken,
-    /// It is known from now on, and their routes stay.
+    /// It is recorded from now on, and the routes of its keys stay.
     Kept,
-    /// Something is to be done first: until then it holds the keyspace up.
+    /// Something must be done first: until then it blocks the keyspace.
     Waits(String),
 }
 
-/// `later`: the decisions behind it.
+/// Returns what happens to a decision; `later` are the decisions after it.
 pub fn of(
     keyspace: &Keyspace,
     lost: &Lost,
@@ -61,7 +62,7 @@ pub fn of(
     }
 }
 
-/// What no cutover of this keyspace can have said.
+/// Refuses a version that no cutover of this keyspace can have had.
 fn not_a_version(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let known = keyspace::version(&keyspace.name);
     if decision.version <= 0 || decision.version > known.saturating_add(MOST_LOST) {
@@ -73,8 +74,8 @@ fn not_a_version(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     None
 }
 
-/// The keyspace was dropped and made otherwise by the same name: a bucket of others has other keys, and a key of another
-/// type is another one.
+/// Refuses a decision of a keyspace that was dropped and created differently under the same name: with another number
+/// of buckets a bucket has other keys, and a key of another type is another one.
 fn of_other_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let there = &decision.entries;
     let is_alike = Strategy::of_entries(there) == Some(keyspace.strategy)
@@ -92,7 +93,7 @@ fn of_other_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String>
     };
     let keep = keeping(decision);
     let call = match keyspace.strategy {
-        // Its keys would have to be taken out first, which nobody may as long as it is closed.
+        // Its keys would have to be unassigned first, which is not possible while the keyspace is closed.
         Strategy::Directory => format!("{keep} leaves its routes unchanged, and opens it"),
         Strategy::Hash { .. } | Strategy::Range { .. } => {
             format!(
@@ -103,8 +104,8 @@ fn of_other_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String>
     Some(format!("keyspace \"{}\" has {here} here, and had {there} then: {call}", keyspace.name))
 }
 
-/// The keyspace of this master is older than the one whose keys moved, which was made for other tables, perhaps. Whoever makes it anew
-/// for what shards know makes a younger one.
+/// Refuses a decision of a keyspace that is younger than this master's, and may have been created for other tables. If
+/// the keyspace is created anew for what the shards know, it is younger again.
 fn of_later_one(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let (here, there) = (keyspace::made(&keyspace.name)?, decision.keyspace_made?);
     let keep = keeping(decision);
@@ -122,7 +123,8 @@ fn of_later_one(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     })
 }
 
-/// The keyspace was made anew, and tables whose rows have moved are none of it: the keys are those of other tables, perhaps.
+/// Refuses a decision if the keyspace was created anew without tables whose rows have moved: the keys may be those of
+/// other tables.
 fn of_other_tables(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     let moved =
         decision.tables.as_ref().filter(|_| keyspace::made(&keyspace.name) != decision.keyspace_made)?;
@@ -135,15 +137,15 @@ fn of_other_tables(keyspace: &Keyspace, decision: &Decision) -> Option<String> {
     ))
 }
 
-/// Whether all of its keys were moved on by decisions that are known for sure: where it led to matters to nobody then.
+/// Whether certain decisions have moved all of its keys on: then it does not matter where it led.
 fn have_gone_on(lost: &Lost, later: &[&Lost], asked: &AskedShards) -> bool {
     let sure = later.iter().filter(|lost| lost.is_certain || asked.contains_key(&lost.decision.to_shard));
     let gone: BTreeSet<&String> = sure.filter_map(|lost| lost.decision.keys.as_ref()).flatten().collect();
     lost.decision.keys.as_ref().is_some_and(|keys| keys.iter().all(|key| gone.contains(key)))
 }
 
-/// The shard that the keys have moved to may have moved them on. Until it has said that it has not, nobody is sent
-/// there, and nobody where they were. Nobody is sent to one that is disabled.
+/// Waits for the shard that the keys have moved to, which may have moved them on. Until it has answered that it has
+/// not, the keys are routed neither there nor to their earlier shard. They are never routed to a disabled shard.
 fn not_asked(lost: &Lost, asked: &AskedShards) -> Option<String> {
     let to = &lost.decision.to_shard;
     match shard::by_key(to) {
@@ -159,8 +161,8 @@ fn not_asked(lost: &Lost, asked: &AskedShards) -> Option<String> {
     }
 }
 
-/// The shard that they have moved to has answered, and has taken part neither in this cutover nor in a later one of the
-/// keyspace: it was set back itself, or is another one by now, and may have none of the rows.
+/// Waits if the shard that they have moved to has answered, and has taken part neither in this cutover nor in a later
+/// one of the keyspace: it was restored to an earlier time, or is another one by now, and may have none of the rows.
 fn not_known_there(lost: &Lost, asked: &AskedShards) -> Option<String> {
     let Decision { to_shard, keyspace, version, .. } = &lost.decision;
     let last = asked.get(to_shard)?.get(keyspace);
@@ -182,7 +184,7 @@ fn without_keys(decision: &Decision) -> String {
     )
 }
 
-/// The operator is to say where the keys are.
+/// Returns the hint that the operator must find out where the keys are.
 pub fn by_rows(lost: &Lost) -> String {
     let Decision { from_shard, to_shard, .. } = &lost.decision;
     format!(

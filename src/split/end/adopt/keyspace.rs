@@ -1,4 +1,4 @@
-//! What shards know of one keyspace, taken over as one more version of its routing.
+//! The decisions that shards know of one keyspace, taken over as one more version of its routing.
 
 use super::call::{AdoptCall, AskedShards};
 use super::fate::{self, DecisionFate};
@@ -14,14 +14,14 @@ use crate::keys::interval::Interval;
 use crate::routing::{change, ranges};
 use std::fmt::Write;
 
-/// What becomes of the decisions of a keyspace.
+/// What happens to the decisions of a keyspace.
 #[derive(Default)]
 struct AdoptOutcome<'a> {
     taken: Vec<&'a Lost>,
     kept: Vec<&'a Lost>,
 }
 
-/// The rows of a keyspace, in the order of its decisions.
+/// Returns the rows of a keyspace, in the order of its decisions.
 pub fn take_over(
     name: &str,
     all: &[&Lost],
@@ -85,7 +85,7 @@ fn row(step: &RouteStep<'_>, dry_run: bool) -> AdoptRow {
     told
 }
 
-/// Versions and numbers that shards know are never given out again.
+/// Applies the decisions. Versions and split numbers that shards know are never given out again.
 fn apply(
     keyspace: &LockedKeyspace,
     steps: &[RouteStep<'_>],
@@ -129,8 +129,8 @@ fn apply(
     Ok(())
 }
 
-/// One decision after the other, since each may have cut the ranges of those before it: those that were taken over before and
-/// are behind these, too.
+/// Applies one decision after the other, since each may have cut the ranges of those before it. This includes
+/// decisions that were taken over earlier and come after these.
 fn adopt_ranges<'a>(
     keyspace: &LockedKeyspace,
     steps: &[RouteStep<'_>],
@@ -153,7 +153,7 @@ fn adopt_ranges<'a>(
     }
     all.sort_by_key(|(version, ..)| *version);
     for (at, (_, key, shard)) in all.iter().enumerate() {
-        // It has gone on, perhaps from a shard that was dropped since.
+        // The key was moved on, perhaps from a shard that was dropped since.
         if all.iter().skip(at + 1).any(|(_, later, _)| later == key) {
             continue;
         }

@@ -8,17 +8,17 @@ pub struct Lost {
     pub decision: Decision,
     /// The shards that know it.
     pub said_by: Vec<String>,
-    /// Its target says so, or its source still refuses the keys. A source that has only its note left of a split
-    /// whose target has none cannot know whether the keys have gone on from there: the target is to be asked.
+    /// Whether its target confirms it, or its source still refuses the keys. A source that has only its note of a
+    /// split whose target has none cannot know whether the keys were moved on from there: the target must be asked.
     pub is_certain: bool,
 }
 
-/// What stays when all else has gone.
+/// Whether the record is a note, which stays after everything else was removed.
 fn is_noted(decision: &Decision) -> bool {
     decision.said_by == NOTE || decision.said_by == EARLIER
 }
 
-/// Each decision once, in their order.
+/// Returns each decision once, in their order.
 pub fn merged(said: Vec<(String, Decision)>) -> Vec<Lost> {
     let mut merged: Vec<Lost> = Vec::new();
     for (shard, decision) in said {
@@ -29,7 +29,7 @@ pub fn merged(said: Vec<(String, Decision)>) -> Vec<Lost> {
                 lost.said_by.push(shard);
                 lost.is_certain |= is_certain;
                 lost.decision.learn_keyspace(&decision);
-                // What a redirect or a side has is what it still refuses, a note what had moved.
+                // A redirect or a side contains what it still refuses, a note what had moved.
                 lost.decision.key_count = lost.decision.key_count.max(decision.key_count);
                 if lost.decision.keys.is_none()
                     || decision.keys.is_some() && is_noted(&lost.decision) && !is_noted(&decision)

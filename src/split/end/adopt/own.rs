@@ -1,4 +1,4 @@
-//! Plans of this master that stand between it and what shards know: each has to go on, or to end, first, by the call
+//! Plans of this master that block the adoption of what shards know: each must first continue, or end, by the call
 //! that is named.
 
 use crate::catalog::keyspace::Keyspace;
@@ -8,7 +8,8 @@ use crate::catalog::{in_use, routing, way_back};
 use crate::keys::interval::Interval;
 use std::collections::BTreeSet;
 
-/// The decision is of a plan of this master, whose worker takes it over. One that has installed nothing would begin anew.
+/// Handles a decision of a plan of this master, whose worker takes it over. A plan that has installed nothing would
+/// begin anew.
 pub fn lost_of_plan(decision: &Decision) -> Option<String> {
     let id = shard_decision::plan_of(decision)?;
     // A reverse split was installed by its split.
@@ -32,7 +33,8 @@ pub fn lost_of_plan(decision: &Decision) -> Option<String> {
     Some(format!("split {id} of this master {call}, then call shard_adopt() again"))
 }
 
-/// A plan of this master has one of the keys, and on the shards somebody else has moved it since: it has ended there.
+/// Returns a plan of this master that has one of the keys, although another split has moved it on the shards since:
+/// the plan must end.
 pub fn holder(keyspace: &Keyspace, keys: &[String]) -> Option<String> {
     let (id, key) = in_use::split_of_keys(&keyspace.name, &entries(keyspace, keys))?;
     let call = if is_decided(id) { "finish" } else { "rollback" };
@@ -41,7 +43,7 @@ pub fn holder(keyspace: &Keyspace, keys: &[String]) -> Option<String> {
     ))
 }
 
-/// What the entries of routing are called that have these keys, or some of these ranges.
+/// Returns the names of the routing entries that have these keys, or parts of these ranges.
 pub fn entries(keyspace: &Keyspace, keys: &[String]) -> Vec<String> {
     let Some(of) = keyspace.strategy.order() else { return keys.to_vec() };
     let ranges = keys.iter().filter_map(|key| Interval::parse(key, of));

@@ -1,5 +1,5 @@
-//! Where keys are to be routed by several decisions, one after the other, and what a split of this master that did not know
-//! of them has done meanwhile.
+//! The routes of keys after several decisions, one after the other, and what splits of this master that did not know
+//! them have done meanwhile.
 
 use super::fate;
 use super::merge::Lost;
@@ -12,16 +12,16 @@ use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Routes as they would be, once what was taken so far is applied.
+/// The routes as they would be, once what was taken so far is applied.
 pub struct Routes<'a> {
     keyspace: &'a Keyspace,
     /// What the decisions have moved, in their order.
     taken: Vec<(&'a Lost, Vec<String>)>,
-    /// Keys that have gone on from where the last decision has moved them, by a split of this master.
+    /// Keys that a split of this master has moved on from where the last decision has moved them.
     moved_on: BTreeMap<String, i64>,
 }
 
-/// A key that a decision has moved, and what becomes of its route.
+/// A key that a decision has moved, and what happens to its route.
 pub struct RouteStep<'a> {
     pub lost: &'a Lost,
     pub key: String,
@@ -33,9 +33,9 @@ pub struct RouteStep<'a> {
 pub enum Becomes {
     Routed,
     IsThere,
-    /// By a split of this master, or by a decision that was taken over before.
+    /// The key was moved on by a split of this master, or by a decision that was taken over before.
     MovedOn(i64),
-    /// The shard was dropped: a decision behind it, which waits, has moved it on.
+    /// The shard was dropped: a later decision, which waits, has moved the key on.
     NoShard,
 }
 
@@ -44,8 +44,8 @@ impl<'a> Routes<'a> {
         Routes { keyspace, taken: Vec::new(), moved_on: BTreeMap::new() }
     }
 
-    /// Adds a decision, unless one of its keys was moved by a split of this master that did not know of it: its rows may be
-    /// on either shard then.
+    /// Adds a decision, unless a split of this master that did not know of it has moved one of its keys: the key's
+    /// rows may be on either shard then.
     pub fn take(&mut self, lost: &'a Lost) -> Result<(), String> {
         let keys = canonical(self.keyspace, lost.decision.keys.as_deref().unwrap_or_default());
         let names = own::entries(self.keyspace, &keys);
@@ -81,7 +81,7 @@ impl<'a> Routes<'a> {
         Ok(())
     }
 
-    /// Whether a decision that was taken has the key, or some of the range.
+    /// Whether a taken decision has the key, or a part of the range.
     fn has(&self, key: &str) -> bool {
         let mut all = self.taken.iter().flat_map(|(_, keys)| keys);
         match self.keyspace.strategy.order() {
@@ -96,7 +96,8 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// For each key the last decision that has it; of ranges, which may be cut otherwise each time, all of them in their order.
+    /// Returns for each key the last decision that has it; of ranges, which may be cut differently each time, all of
+    /// them in their order.
     pub fn steps(self) -> Vec<RouteStep<'a>> {
         let Routes { keyspace, taken, moved_on: by_splits } = self;
         let shards: BTreeSet<String> = shard::all().into_iter().map(|shard| shard.shard_key).collect();
@@ -133,7 +134,7 @@ fn step<'a>(lost: &'a Lost, now: Option<String>, key: String, shards: &BTreeSet<
     RouteStep { lost, key, now, becomes }
 }
 
-/// Those that have gone on from where they are to be routed to, as this master knows already.
+/// Marks those that this master has already moved on from where they are to be routed.
 fn moved_on(
     keyspace: &Keyspace,
     steps: &mut [RouteStep<'_>],
@@ -170,7 +171,7 @@ fn of_ranges<'a>(
     keys.into_iter().filter_map(step).collect()
 }
 
-/// As this master names the entries: only those that its keyspace can have.
+/// Returns the entries under this master's names: only those that its keyspace can have.
 pub fn canonical(keyspace: &Keyspace, keys: &[String]) -> Vec<String> {
     match keyspace.strategy {
         Strategy::Directory => {

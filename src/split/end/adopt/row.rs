@@ -1,8 +1,8 @@
-//! What `shard_adopt()` says.
+//! The rows of `shard_adopt()`.
 
 use super::merge::Lost;
 
-/// What shards say, and what becomes of it.
+/// What shards have reported, and what happens to it.
 pub struct AdoptRow {
     /// The shards that know it.
     pub said_by: String,
@@ -16,7 +16,7 @@ pub struct AdoptRow {
 }
 
 impl AdoptRow {
-    /// Of a shard itself.
+    /// Returns the row of a shard itself.
     pub fn of_shard(shard_key: &str, action: String) -> AdoptRow {
         AdoptRow {
             said_by: shard_key.to_owned(),
@@ -30,7 +30,7 @@ impl AdoptRow {
         }
     }
 
-    /// Of a decision.
+    /// Returns the row of a decision.
     pub fn of(lost: &Lost, action: &str) -> AdoptRow {
         let decision = &lost.decision;
         AdoptRow {

@@ -1,4 +1,4 @@
-//! What this master routes to a shard of all that a split has taken away from it.
+//! The routes of this master to a shard for what a split has moved away from it.
 
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
@@ -13,7 +13,7 @@ use crate::remote::Connection;
 use crate::server::sql;
 use std::time::{Duration, Instant};
 
-/// An entry of routing that leads to the shard.
+/// A routing entry that leads to the shard.
 pub struct ShardRoute {
     pub what: &'static str,
     pub entry: String,
@@ -25,11 +25,11 @@ pub struct ShardRoute {
 pub struct ShardNames {
     known: Vec<Shard>,
     unknown: Vec<Shard>,
-    /// Until when they are asked.
+    /// The time until which they are asked.
     until: Option<Instant>,
 }
 
-/// For all that are asked: many may be silent.
+/// The limit for all that are asked: many may not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl ShardNames {
@@ -43,8 +43,8 @@ impl ShardNames {
         }
     }
 
-    /// The first entry that leads clients of what has left to tables in these schemas of the database. A shard of another
-    /// address is asked when something leads to it; one that does not answer, or for whose answer there is no time left,
+    /// Returns the first entry that leads clients of what has left to tables in these schemas of the database. A shard
+    /// of another address is asked if something leads to it; one that does not answer, or for which no time is left,
     /// may be there.
     pub fn route(
         &mut self,
@@ -67,7 +67,8 @@ impl ShardNames {
         }
     }
 
-    /// Clients of a shard that is a schema of the database use no tables of another such shard's schema.
+    /// Whether clients of a shard may use tables in these schemas. Clients of a shard that is a schema of the database
+    /// do not use tables of another such shard's schema.
     fn may_use(&self, shard: &Shard, schemas: &[String]) -> bool {
         let is_a_shards =
             |schema: &String| self.known.iter().chain(&self.unknown).any(|other| other.namespace == *schema);
@@ -75,7 +76,7 @@ impl ShardNames {
     }
 }
 
-/// The schemas of the tables that have triggers of these names.
+/// Returns the schemas of the tables that have triggers of these names.
 pub fn schemas(connection: &mut Connection, trigger_prefix: &str) -> Result<Vec<String>> {
     let found = connection.query(
         "SELECT DISTINCT n.nspname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
@@ -85,7 +86,7 @@ pub fn schemas(connection: &mut Connection, trigger_prefix: &str) -> Result<Vec<
     Ok(found.rows.into_iter().flatten().flatten().collect())
 }
 
-/// By whatever keyspace it can be of.
+/// Searches every keyspace that it can belong to.
 fn to_shards(left: &Scope, shards: &[&Shard]) -> Option<ShardRoute> {
     if shards.is_empty() {
         return None;
@@ -112,7 +113,7 @@ fn named(keyspace: &Keyspace, keys: &[String], shards: &[String]) -> Option<Stri
     )
 }
 
-/// Ranges may have been cut and joined since: what counts is the keys in them.
+/// Returns an entry with keys in the ranges. The entries may have been cut and joined since, so the keys are compared.
 fn overlapping(keyspace: &Keyspace, of: Ordered, ranges: &[Interval], shards: &[String]) -> Option<String> {
     ranges
         .iter()

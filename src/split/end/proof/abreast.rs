@@ -1,4 +1,4 @@
-//! The proof of several batches at the same time, each by a session of the target of its own.
+//! The proof of several batches at the same time, each by its own session of the target.
 
 use super::Prover;
 use crate::agent::error::Result;
@@ -9,14 +9,14 @@ use crate::remote::{Connection, FOR_EVER};
 use crate::split::verify::rows;
 use std::time::Duration;
 
-/// A session of the source, in whose transaction a batch is to go, and what shows its rows.
+/// A session of the source, whose transaction deletes a batch, and the prover that shows its rows.
 pub struct ProofPair<'a> {
     pub source: &'a mut Connection,
     pub prover: Prover<'a>,
 }
 
-/// Shows that the target has the rows of each batch, a leaf of the source and a condition; how many they are. Each
-/// prover has looked.
+/// Shows that the target has the rows of each batch, given as a leaf of the source and a condition. Returns the number
+/// of rows of each. Each prover has checked its table before.
 pub fn prove(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
     let soon = Bounds::unlimited().stall;
     let brought = bring(pairs, batches)?;
@@ -26,7 +26,7 @@ pub fn prove(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Ve
         ask(pairs, soon, |number, prover| asks(prover.missing_question().map(analyzed), brought[number]))?;
     let mut knows_changes = true;
     for (pair, answer) in pairs.iter_mut().zip(missing) {
-        // It is said once.
+        // This is reported once.
         pair.prover.knows_changes &= knows_changes;
         if let Some(answer) = answer {
             pair.prover.require_all(answer)?;
@@ -43,7 +43,7 @@ pub fn prove(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Ve
     Ok(brought)
 }
 
-/// Keys and checksums of the rows; how many of each batch.
+/// Sends keys and checksums of the rows. Returns the number of rows of each batch.
 fn bring(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
     ask(pairs, Bounds::unlimited().stall, |_, _| Some(rows::FORGET_ON_TARGET.to_owned()))?;
     let Some(table) = pairs.first().map(|pair| pair.prover.table) else { return Ok(Vec::new()) };
@@ -57,7 +57,7 @@ fn bring(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u6
     Ok(copied.iter().map(|pieces| pieces.iter().map(|piece| piece.rows).sum()).collect())
 }
 
-/// Asks the target, in each session its question, if there is one for it.
+/// Asks the target a question in each session, if there is one for it.
 fn ask(
     pairs: &mut [ProofPair<'_>],
     timeout: Duration,

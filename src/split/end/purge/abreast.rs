@@ -1,8 +1,8 @@
-//! Batches of one table that go at the same time, each by a pair of sessions of its own.
+//! Batches of one table that are deleted at the same time, each by its own pair of sessions.
 //!
-//! Invariant: each is what a batch by itself is, a transaction in which the worker's generation cannot be overtaken, its leaf
-//! is locked and was looked at, and each of its rows was shown to be on the target. They are of other blocks or leaves, so
-//! none waits for another, and what a batch commits does not depend on whether the others do.
+//! Invariant: each is what a single batch is: a transaction in which the worker's generation cannot be overtaken, its
+//! leaf is locked and was checked, and each of its rows was shown to be on the target. They are of other blocks or
+//! leaves, so none waits for another, and what a batch commits does not depend on whether the others do.
 
 use super::{FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Touched, Walk};
 use crate::agent::error::Result;
@@ -20,7 +20,7 @@ use crate::split::injection_points::reach;
 use crate::split::references;
 use std::time::Instant;
 
-/// A table on its way.
+/// The deletion from one table.
 pub struct Going<'a> {
     walk: &'a Walk,
     position: usize,
@@ -30,15 +30,15 @@ pub struct Going<'a> {
     leaves: &'a [Leaf],
     touched: Touched,
     at: DeleteCursor,
-    /// Blocks of the next batch.
+    /// The number of blocks of the next batch.
     size: i64,
 }
 
-/// The leaf that is next, and how far it is.
+/// The next leaf, and the position in it.
 #[derive(Clone, Default)]
 struct DeleteCursor {
     leaf: usize,
-    /// None: nothing is known of it.
+    /// `None` if the leaf was not read yet.
     open: Option<OpenLeaf>,
 }
 
@@ -47,7 +47,7 @@ struct OpenLeaf {
     /// The file that its rows are in.
     file: Option<String>,
     blocks: i64,
-    /// Few rows, which an index finds: one batch.
+    /// Few rows, which an index finds, are one batch.
     few: bool,
     from: i64,
 }
@@ -56,22 +56,22 @@ struct DeleteBatch<'a> {
     leaf: &'a Leaf,
     file: Option<String>,
     condition: String,
-    /// Where it begins.
+    /// The position where it begins.
     at: DeleteCursor,
 }
 
-/// What has come of the beginning of a batch.
+/// The result of beginning a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Began {
     Yes,
-    /// Somebody waits for a stronger lock, or has one.
+    /// Another session waits for a stronger lock, or has one.
     Locked,
     /// The rows are in another file now, and in other blocks.
     Rewritten,
 }
 
 impl Walk {
-    /// None: a table or column that is gone holds no rows of the scope.
+    /// Begins the deletion. Returns None for a table or column that is gone, which holds no rows of the scope.
     pub fn go<'a>(
         &'a self,
         source: &mut Connection,
@@ -100,7 +100,7 @@ impl<'a> Going<'a> {
         self.at.leaf >= self.leaves.len()
     }
 
-    /// The next batches, one for each pair; how many rows are gone.
+    /// Deletes the next batches, one for each pair, and returns the number of deleted rows.
     pub fn some(&mut self, pairs: &mut [ProofPair<'_>]) -> Result<u64> {
         let began = Instant::now();
         let mut batches = Vec::new();
@@ -130,7 +130,7 @@ impl<'a> Going<'a> {
         Ok(deleted)
     }
 
-    /// The next batch; None: there is none. No transaction is open.
+    /// Returns the next batch, or None if there is none. No transaction is open.
     fn next(&mut self, source: &mut Connection) -> Result<Option<DeleteBatch<'a>>> {
         let Some(leaf) = self.leaves.get(self.at.leaf) else { return Ok(None) };
         let open = match self.at.open.take() {
@@ -156,8 +156,8 @@ impl<'a> Going<'a> {
         Ok(OpenLeaf { file, blocks, few, from: 0 })
     }
 
-    /// Begins the transactions of each, as far as they can be begun without waiting behind others; what is left comes
-    /// again.
+    /// Begins the transactions of the batches, as far as this is possible without waiting behind other sessions; the
+    /// remaining batches are tried again.
     fn begin(&mut self, pairs: &mut [ProofPair<'_>], batches: &mut Vec<DeleteBatch<'_>>) -> Result<()> {
         for number in 0..batches.len() {
             let began = self.begin_one(&mut pairs[number], &batches[number], number > 0)?;
@@ -176,7 +176,8 @@ impl<'a> Going<'a> {
         Ok(())
     }
 
-    /// `is_stream`: one is begun already. Who waits for a lock that it has comes before this one.
+    /// `is_stream`: another batch is begun already. A session that waits for a lock of that batch comes before this
+    /// one.
     fn begin_one(&self, pair: &mut ProofPair<'_>, batch: &DeleteBatch<'_>, is_stream: bool) -> Result<Began> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
         let ProofPair { source, prover } = pair;
@@ -202,14 +203,13 @@ impl<'a> Going<'a> {
         match bonds.find(source, plan, (self.position, &self.touched.beside), rows) {
             Ok(None) => Ok(Began::Yes),
             Ok(Some(bond)) => Err(references::stays_bound(plan, *side, &bond)),
-            // Those before it go; then it is the first one, and says whom it waits for.
+            // The batches before this one continue; next time it is the first one, and reports whom it waits for.
             Err(error) if is_stream && held::is_in_the_way(&error) => Ok(Began::Locked),
             Err(error) => Err(error),
         }
     }
 
-    /// What was shown goes. Of those that cannot be deleted the others do not depend: they are committed
-    /// first.
+    /// Deletes what was shown. If one batch cannot be deleted, the others are committed first.
     fn delete(&self, pairs: &mut [ProofPair<'_>], batches: &[DeleteBatch<'_>], shown: &[u64]) -> Result<u64> {
         let delete = |batch: &DeleteBatch<'_>| {
             Some(format!("DELETE FROM ONLY {} t WHERE {}", batch.leaf.name, batch.condition))

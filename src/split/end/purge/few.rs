@@ -1,9 +1,8 @@
-//! Tables and partitions of few rows of the scope: several in one transaction and in a few messages, each of which is a
-//! way there and back. By itself each takes some thirty of them.
+//! Tables and partitions with few rows of the scope: several in one transaction and in a few messages, each of which
+//! is a round trip. Deleting from one of them alone takes some thirty.
 //!
-//! Nothing is refused here. One that is not plain, or of which anything is not as it should be, is left
-//! to the walk over that table alone, which knows what to say of it: whoever comes here has lost
-//! nothing but time.
+//! Nothing is refused here. A table that is not plain, or that has any problem, is left to the deletion from that
+//! table alone, which reports the problem. Only time is lost.
 
 use super::Walk;
 use crate::agent::error::{Result, SplitError};
@@ -22,11 +21,11 @@ use crate::split::references::{self, Reference};
 use crate::words::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tables and partitions of one transaction: locks that nobody but a change of a table waits for.
+/// The greatest number of tables and partitions of one transaction: only changes of a table wait for their locks.
 const MOST_PARTS: usize = 64;
-/// Blocks of a leaf that is read as a whole.
+/// The greatest number of blocks of a leaf that is read completely.
 const FEW_BLOCKS: i64 = 32;
-/// Rows of a leaf that an index finds, by the planner's estimate, and their bytes.
+/// The greatest number of rows of a leaf that an index finds, by the planner's estimate, and of their bytes.
 pub const FEW_ROWS: u32 = 1000;
 const FEW_BYTES: f64 = 1e6;
 
@@ -37,36 +36,36 @@ pub struct LeafPart {
     pub leaf: usize,
 }
 
-/// Rows of a leaf that are about to go.
+/// Rows of a leaf that are about to be deleted.
 pub struct RowsToDelete<'a> {
     part: LeafPart,
     pub position: usize,
     pub leaf: &'a Leaf,
     shape: &'a TableShape,
     column: &'a Column,
-    /// Of a row `t` of the leaf.
+    /// The condition on a row `t` of the leaf.
     pub condition: String,
-    /// All of it is few.
+    /// The whole leaf is short.
     is_short: bool,
 }
 
-/// What shows that rows are on the other side.
+/// Something that shows that rows are on the other side.
 pub trait Shows {
-    /// Whether it can be shown of a table together with others.
+    /// Whether it can show rows of a table together with others.
     fn can_show(&self, position: usize) -> bool;
-    /// How many rows of each are shown, in the open transaction of the session that has them; None: not all
-    /// of them are, for whatever reason.
+    /// Returns how many rows of each are shown, in the open transaction of the session that has them. A number is None
+    /// if not all of them are, for whatever reason.
     fn show(&mut self, here: &mut Connection, asked: &[RowsToDelete<'_>]) -> Result<Vec<Option<u64>>>;
 }
 
-/// Those that a transaction was begun for, and the foreign keys that it has found.
+/// The rows that a transaction was begun for, and the foreign keys that it has found.
 type Begun<'a> = (Vec<RowsToDelete<'a>>, Vec<Reference>);
 
-/// How many rows of what are gone.
+/// The number of deleted rows of each leaf.
 pub type Gone = BTreeMap<LeafPart, u64>;
 
-/// Goes through tables, by `together` for as many of their leaves as that takes little time, and `alone` for a table
-/// with those of its leaves that are left by it; the rows that are gone.
+/// Deletes from tables: `together` takes as many of their leaves as take little time, and `alone` a table with its
+/// remaining leaves. Returns the number of deleted rows.
 pub fn tables<C>(
     context: &mut C,
     shapes: &[TableShape],
@@ -98,7 +97,7 @@ fn parts(shapes: &[TableShape]) -> Vec<LeafPart> {
     shapes.iter().enumerate().flat_map(of).collect()
 }
 
-/// A table with some of its leaves alone.
+/// Returns a table with only some of its leaves.
 fn with_leaves(shape: &TableShape, some: &[LeafPart]) -> TableShape {
     let mut shape = shape.clone();
     if let Some(leaves) = shape.leaves.as_mut() {
@@ -109,8 +108,8 @@ fn with_leaves(shape: &TableShape, some: &[LeafPart]) -> TableShape {
 }
 
 impl Walk {
-    /// Deletes the scope's rows of those of some tables that have few; with what shows them only such as are
-    /// shown to be on the other side.
+    /// Deletes the scope's rows of those of some tables that have few. If something shows rows, only those are deleted
+    /// that are shown to be on the other side.
     pub fn few(
         &self,
         connection: &mut Connection,
@@ -129,7 +128,7 @@ impl Walk {
         }
         let gone = match self.batch(connection, asked, &mut shows) {
             Ok(gone) => gone,
-            // Of which of them it is, and what is to be said of it, the walk over each finds out.
+            // The deletion from each table alone finds out which of them it is, and reports it.
             Err(SplitError::Remote(error)) if error.is_verdict() => {
                 connection.run("ROLLBACK")?;
                 return Ok(Gone::new());
@@ -190,14 +189,14 @@ impl Walk {
         }
     }
 
-    /// Begins the transaction: nothing comes to the leaves until its end, their names mean them, and what
-    /// could be run by a query over them has been looked at. None: something is another than it was.
+    /// Begins the transaction: nothing is added to the leaves until its end, their names mean them, and the code that
+    /// a query over them could run was checked. Returns None if something has changed.
     fn begin<'a>(
         &self,
         connection: &mut Connection,
         mut asked: Vec<RowsToDelete<'a>>,
     ) -> Result<Option<Begun<'a>>> {
-        // Whose rows may reference these is read as well.
+        // Tables whose rows may reference these are read as well.
         let positions = positions(&asked);
         let beside = self.bonds.beside(connection, &self.plan, &positions)?;
         let mut seen = SeenTables::default();
@@ -235,7 +234,7 @@ impl Walk {
         Ok(Some((asked, now)))
     }
 
-    /// Of long leaves an index is to find the rows.
+    /// Leaves out long leaves whose rows an index does not find.
     fn leave_many(&self, connection: &mut Connection, asked: &mut Vec<RowsToDelete<'_>>) -> Result<()> {
         let explain =
             |asked: &RowsToDelete<'_>| scope_size::explain(&asked.leaf.name, asked.column, &self.plan.scope);
@@ -246,14 +245,14 @@ impl Walk {
         Ok(())
     }
 
-    /// Rows that others reference, which stay, do not go.
+    /// Leaves out rows that are referenced by rows that stay.
     fn leave_bound(
         &self,
         connection: &mut Connection,
         asked: &mut Vec<RowsToDelete<'_>>,
         references: &[Reference],
     ) -> Result<()> {
-        // What may not be read is no table's that is locked: the walk over the other one alone says so.
+        // If a referencing table may not be read, the deletion from the other table alone reports that.
         let is_closed =
             |reference: &Reference, to: usize| !reference.can_read && reference.to_position == Some(to);
         asked.retain(|asked| !references.iter().any(|reference| is_closed(reference, asked.position)));
@@ -279,7 +278,8 @@ impl Walk {
         Ok(())
     }
 
-    /// None: others than were shown, or not all. Nothing is to be committed then.
+    /// Deletes the rows. Returns None if other rows than those shown were deleted, or not all; then nothing must be
+    /// committed.
     fn delete(
         &self,
         connection: &mut Connection,
@@ -316,7 +316,7 @@ impl Walk {
     }
 }
 
-/// Of the tables, in order.
+/// Returns the positions of the tables, in order.
 pub fn positions(asked: &[RowsToDelete<'_>]) -> Vec<usize> {
     let mut positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
     positions.dedup();
@@ -328,7 +328,7 @@ fn lock(asked: &[RowsToDelete<'_>]) -> String {
     format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", only.join(", "))
 }
 
-/// What a leaf is like.
+/// The size of a leaf.
 struct LeafSize {
     is_it: bool,
     blocks: i64,

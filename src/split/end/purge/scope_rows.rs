@@ -1,4 +1,4 @@
-//! All rows of the scope on a side that holds nothing but copies.
+//! Deletion of all rows of the scope on a side that holds only copies.
 
 use super::Walk;
 use super::few::tables;
@@ -13,8 +13,8 @@ use crate::split::copy::meant::Meant;
 use crate::split::injection_points::Point;
 use crate::split::references::bonds::Bonds;
 
-/// Deletes every row of the scope on a side that holds nothing but copies, or those in some
-/// leaves, as long as no row that stays references one; returns how many there were. `after_batch` is the point behind each commit.
+/// Deletes every row of the scope on a side that holds only copies, or those in some leaves, as long as no row that
+/// stays references one; returns their number. `after_batch` is the injection point after each commit.
 pub fn delete(
     connection: &mut Connection,
     plan: &Plan,
@@ -26,7 +26,7 @@ pub fn delete(
     connection.run("SET session_replication_role = replica")?;
     let observed = seen::look(connection, plan, side)?;
     let bonds = Bonds::load(connection, plan, side)?;
-    // Rows of the target are told by what its progress says.
+    // Rows of the target are identified by what its progress records.
     let progress = progress::stored(connection, plan)?.unwrap_or_default();
     let meant = Meant::stored(&progress, &plan.scope, side);
     let walk = Walk::new(plan, (side, bonds, meant), generation, after_batch);
@@ -40,7 +40,7 @@ pub fn delete(
     )
 }
 
-/// A table with some of its leaves alone.
+/// Returns a table with only some of its leaves.
 fn with_leaves(shape: &TableShape, only: Option<&[String]>) -> TableShape {
     let mut shape = shape.clone();
     if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
