@@ -1,4 +1,4 @@
-//! What a check finds, in words for the operator.
+//! The findings of a check, in words for the operator.
 
 use crate::agent::error::SplitError;
 use crate::agent::session::Side;
@@ -12,32 +12,33 @@ pub struct Finding {
     pub ok: bool,
     pub detail: String,
     pub hint: Option<String>,
-    /// It may pass by itself: a server that is away.
+    /// The finding may go away without action, for example if a server is away.
     pub transient: bool,
-    /// Of a remark: what it is about, by which it is accepted.
+    /// For a remark: the object that it is about, by which it is accepted.
     pub object: Option<String>,
 }
 
 impl Finding {
     pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
         let hint = (!ok && !hint.is_empty()).then(|| clean::said(hint));
-        // Names of tables and the like are their owners' texts, and end in a terminal.
+        // Names of tables and the like are texts of their owners, and are shown in a terminal.
         let detail = clean::more(&detail.into());
         Finding { name: clean::message(name), ok, detail, hint, transient: false, object: None }
     }
 
-    /// What is well, and worth a second look.
+    /// Returns a finding that is no error but deserves attention.
     pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
         Finding { hint: Some(clean::said(hint)), ..Finding::new(name, true, detail, "") }
     }
 
-    /// What stops the split until its operator accepts it by the remark's name and the object's.
+    /// Returns a finding that stops the split until its operator accepts it by the remark's name and the object's.
     pub fn remark(remark: Remark, object: &str, detail: impl Into<String>) -> Finding {
         let object = Some(remark::object(object));
         Finding { object, ..Finding::new(remark.check_name(), false, detail, "") }
     }
 
-    /// The same of a plan that may take another one back (`reverse_of`): there it is said, and stops nothing.
+    /// Returns a remark of a plan. If the plan reverses another one (`reverse_of`), the remark is only shown, and
+    /// stops nothing.
     pub fn remark_of(reverse_of: Option<i64>, remark: Remark, object: &str, detail: String) -> Finding {
         match reverse_of {
             Some(there) => Finding::note(

@@ -6,7 +6,7 @@ pub use crate::server::injection::{Point, reach};
 macro_rules! points {
     ($($id:ident = $name:literal, $phase:literal, $description:literal;)+) => {
         $(pub const $id: &Point = &Point { name: $name, phase: $phase, description: $description };)+
-        /// Every point, in the order in which a split comes past it.
+        /// Every point, in the order in which a split reaches it.
         pub const ALL: &[&Point] = &[$($id),+];
     };
 }

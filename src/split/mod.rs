@@ -1,6 +1,5 @@
-//! Online splits. `run` is the loop of a worker; behind it are rooms, in the order in which a
-//! split comes past them: `plan`, `install`, `copy`, `cutover`, `end`.
-//! `docs/internals/protocol.md` says why each of them is as it is.
+//! Online splits. `run` is the loop of a worker; behind it are rooms, in the order in which a split passes them:
+//! `plan`, `install`, `copy`, `cutover`, `end`. `docs/internals/protocol.md` explains why each of them is as it is.
 
 pub mod aborted;
 mod analyze;

@@ -1,8 +1,7 @@
-//! Code of others that a session of the mover would run: in CHECK constraints, indexes,
-//! generated columns, statistics, types, triggers that fire always. Whoever has written it
-//! would have the mover's rights, so it stops a split unless somebody has said that the role
-//! is trusted. It is looked for before the first query over a table, which may run some of it
-//! already while it is planned, and again whenever a table has another `code` than before.
+//! Code of other roles that a session of the mover would run: in CHECK constraints, indexes, generated columns,
+//! statistics, types, triggers that fire always. Its author would have the mover's rights, so it stops a split unless
+//! the role is declared trusted. It is searched before the first query over a table, which may run some of it already
+//! while it is planned, and again whenever a table has another `code` than before.
 
 use crate::agent;
 use crate::agent::catalogs;
@@ -29,7 +28,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// `code`: of a look at the tables that was made before, under the same locks.
+/// Finds such code. `code` is that of an observation that was made before, under the same locks.
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<CodeFindings> {
     let trusted = trusted_by(plan, side);
     let found = find_on(connection, plan, side, trusted)?;
@@ -39,14 +38,14 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side, code: &str) ->
     Ok(found)
 }
 
-/// Whether there is none, asked only where that is not known of this very code.
+/// Whether there is no such code; it is read only if the result is not known for this very code.
 pub fn is_none(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
     let now = KnownCode::of(connection, plan, side, code, trusted_by(plan, side));
     forget(HOLDS);
     Ok(is_known(&now) || find(connection, plan, side, code)?.code.is_empty())
 }
 
-/// As the plan says.
+/// Returns the trusted roles of the plan.
 fn trusted_by(plan: &Plan, side: Side) -> &[String] {
     let [source, target] = &plan.trusted;
     match side {
@@ -60,7 +59,7 @@ fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[Stri
     Ok(find_in(connection, tables, trusted, &NamedThings::by(plan, side))?)
 }
 
-/// The shard of a side, and the other one.
+/// Returns the shard of a side, and the other one.
 fn shards(plan: &Plan, side: Side) -> (&Shard, &Shard) {
     match side {
         Side::Source => (&plan.source, &plan.target),
@@ -68,8 +67,8 @@ fn shards(plan: &Plan, side: Side) -> (&Shard, &Shard) {
     }
 }
 
-/// Who is trusted by now; in a worker. In a cutover nobody waits for it. An error where a role
-/// has named what moves there that may not name it any more.
+/// Returns the roles that are trusted by now; this runs in a worker. In a cutover no lock is waited for. It is an
+/// error if a role has declared what moves there and may no longer do so.
 fn trusted_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<String>> {
     let (shard, other) = shards(plan, side);
     let (trusted, unsaid) =
@@ -88,7 +87,7 @@ fn trusted_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<V
     }
 }
 
-/// The same as a line of the check, of what the plan says.
+/// Returns a finding for such a declaration in the plan.
 pub fn unsaid(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Option<Finding>> {
     let [source, target] = &plan.unsaid;
     let unsaid = match side {
@@ -109,7 +108,7 @@ fn hint(plan: &Plan, side: Side, owner: &str) -> String {
 }
 
 impl CodeFindings {
-    /// As lines of the check.
+    /// Returns the findings of the check.
     pub fn findings(&self, plan: &Plan, side: Side) -> Vec<Finding> {
         let label = |name: &str| format!("{}: {name}", side.as_str());
         let code = self.code.iter().map(|code| {
@@ -125,7 +124,7 @@ impl CodeFindings {
     }
 }
 
-/// Stops the split where there is such code.
+/// Stops the split if there is such code.
 pub fn require_none(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
     let now = seen::look(connection, plan, side)?;
     look_through(connection, plan, side, now.code()).map(drop)
@@ -157,7 +156,7 @@ fn require_none_but_of(
     ))
 }
 
-/// Reads a side's tables outside of a step, where that runs no code of others. Nothing of it stays.
+/// Reads a side's tables outside of a step, if that runs no code of others. Nothing of it stays.
 pub fn reading<T>(
     connection: &mut Connection,
     plan: &Plan,
@@ -167,7 +166,7 @@ pub fn reading<T>(
     reading_within(guc::remote_timeout(), connection, (plan, side), body)
 }
 
-/// The same for whoever has others wait for him.
+/// Reads them with a limit on the wait for locks, for a caller that others wait for.
 pub fn reading_within<T>(
     patience: Duration,
     connection: &mut Connection,
@@ -180,14 +179,14 @@ pub fn reading_within<T>(
     reading::end(connection, outcome)
 }
 
-/// What a side's tables could run now, as one number: `look_through` asks whether it is another.
+/// Returns a number for the code that a side's tables could run now: `look_through` compares it with the last one.
 pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     let message = code_statements(connection, plan, side)?;
     let code = connection.run_for_each(&message)?;
     Ok(code.first().and_then(Rows::scalar).unwrap_or_default().to_owned())
 }
 
-/// The statements that ask for it, of which one gives rows: to be sent with others.
+/// Returns the statements for that, of which one gives rows, to be sent with others.
 pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
@@ -197,7 +196,7 @@ pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> 
     Ok(catalogs::statements(connection, "code", &agent::CODE, &parameters)?)
 }
 
-/// What was looked through: which tables, who reads them, what they could run, and who was trusted.
+/// What was checked: the tables, the role that reads them, the code that they could run, and the trusted roles.
 #[derive(PartialEq, Eq)]
 struct KnownCode {
     subject: String,
@@ -213,17 +212,17 @@ impl KnownCode {
     }
 }
 
-/// Looks that a process keeps: of both sides, and of some of their tables.
+/// The number of results that a process keeps: for both sides, and for some of their tables.
 const KEPT: usize = 16;
-/// How long: who is a member of which role, and may call what by that, is in no number.
+/// How long they are valid: role memberships, and the rights to call functions by them, are in no number.
 const HOLDS: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// The latest first.
+    /// The results, the latest first.
     static KNOWN: RefCell<VecDeque<(Instant, KnownCode)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Before clients are kept waiting: the next looks are made now and not then.
+/// Makes the next checks happen now, before clients are kept waiting, and not then.
 pub fn look_again_soon() {
     forget(HOLDS / 2);
 }
@@ -232,8 +231,8 @@ fn forget(age: Duration) {
     KNOWN.with_borrow_mut(|all| all.retain(|(at, _)| at.elapsed() < age));
 }
 
-/// Looks through a side's tables if they could run other code than when this process did so last, others are trusted
-/// by now, or that was a while ago; whether it did.
+/// Checks a side's tables if they could run other code than at this process's last check, if other roles are trusted
+/// by now, or if that was a while ago. Returns whether it did.
 pub fn look_through(connection: &mut Connection, plan: &Plan, side: Side, code: &str) -> Result<bool> {
     let trusted = trusted_now(connection, plan, side)?;
     let now = KnownCode::of(connection, plan, side, code, &trusted);
@@ -257,8 +256,8 @@ fn keep(now: KnownCode) {
     });
 }
 
-/// Some tables of a side, looked through again before each batch over them: as one number of the catalogs, as a step does.
-/// What they could run is read where that differs; of a table with many partitions that takes long.
+/// Some tables of a side, checked again before each batch over them: by one number of the catalogs, as in a step. Only
+/// if that differs, the code that they could run is read; for a table with many partitions that takes long.
 pub struct WatchedCode {
     plan: Plan,
     side: Side,
@@ -266,12 +265,12 @@ pub struct WatchedCode {
 }
 
 impl WatchedCode {
-    /// The tables of a plan that has no others.
+    /// Returns the tables of a plan that has no others.
     pub fn of(plan: Plan, side: Side) -> WatchedCode {
         WatchedCode { plan, side, seen: SeenTables::default() }
     }
 
-    /// Stops the split where there is such code by now, or where what the session would compare by was made for others.
+    /// Stops the split if there is such code by now, or if the session's temporary tables were made for other types.
     pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
         let WatchedCode { plan, side, seen } = self;
         let look = seen.statements(connection, plan, *side)?;

@@ -1,12 +1,12 @@
-//! The phases of a split: their order, and which change into which.
+//! The phases of a split: their order, and the permitted changes.
 
 use crate::catalog::split_state::{Goal, Phase};
 
-/// An allowed change of phase.
+/// A permitted change of phase.
 pub struct Transition {
     pub from: Phase,
     pub to: Phase,
-    /// What brings it about, for people.
+    /// What causes it, for people.
     pub when: &'static str,
 }
 
@@ -14,7 +14,7 @@ const fn change(from: Phase, to: Phase, when: &'static str) -> Transition {
     Transition { from, to, when }
 }
 
-/// Every allowed change of phase.
+/// Every permitted change of phase.
 pub const TRANSITIONS: &[Transition] = &[
     change(Phase::Planning, Phase::DualWrite, "the check has passed and capture is installed"),
     change(Phase::RolledBack, Phase::Planning, "the plan runs again"),
@@ -31,12 +31,12 @@ pub const TRANSITIONS: &[Transition] = &[
     change(Phase::CutoverPending, Phase::RolledBack, "rolled back"),
 ];
 
-/// The rule that allows the change, if there is one.
+/// Returns the rule that permits the change, if there is one.
 pub fn transition(from: Phase, to: Phase) -> Option<&'static Transition> {
     TRANSITIONS.iter().find(|t| t.from == from && t.to == to)
 }
 
-/// The phases of a split that goes on, in their order.
+/// The phases of a split that continues, in their order.
 pub const WAY: [Phase; 6] = [
     Phase::Planning,
     Phase::DualWrite,
@@ -46,40 +46,39 @@ pub const WAY: [Phase; 6] = [
     Phase::Completed,
 ];
 
-/// Where a phase is on the way; None: the split was rolled back.
+/// Returns the position of a phase on the way, or None if the split was rolled back.
 pub fn position(phase: Phase) -> Option<usize> {
     WAY.iter().position(|one| *one == phase)
 }
 
-/// The phases in which the source's changes are queued, as a list in SQL.
+/// Returns the phases in which the source's changes are queued, as a list in SQL.
 pub fn capturing() -> String {
     let names =
         between(Phase::Planning, Phase::Completed).iter().map(|phase| format!("'{}'", phase.as_str()));
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The cutover has decided: nothing is given up any more.
+/// Whether the cutover has decided: nothing is aborted any more.
 pub fn is_decided(phase: Phase) -> bool {
     phase == Phase::Completed
 }
 
-/// A cutover may be under way; whether one was begun, its step says.
+/// Whether a cutover may be running; its step shows whether one was begun.
 pub fn is_before_decision(phase: Phase) -> bool {
     phase == Phase::CutoverPending
 }
 
-/// Capture and guard are installed, and nothing is copied.
+/// Whether capture and guard are installed, and nothing is copied.
 pub fn is_only_installed(phase: Phase) -> bool {
     phase == Phase::DualWrite
 }
 
-/// A cutover, or all of the split, was asked for.
+/// Whether a cutover, or all of the split, was requested.
 pub fn asks_for_cutover(goal: Goal) -> bool {
     matches!(goal, Goal::Completed | Goal::Finished)
 }
 
-/// The phases that come before `end`, after `phase`; a plan that was rolled back begins
-/// anew.
+/// Returns the phases that come before `end`, after `phase`; a plan that was rolled back begins anew.
 pub fn between(phase: Phase, end: Phase) -> &'static [Phase] {
     let first = position(phase).map_or(0, |at| at + 1);
     let last = position(end).unwrap_or(WAY.len());
@@ -118,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A master that was set back catches up with its shards over allowed changes alone.
+    /// A master that was restored to an earlier time catches up with its shards only by permitted changes.
     #[test]
     fn whatever_comes_before_an_end_can_be_caught_up() {
         for from in Phase::ALL.iter().filter(|phase| **phase != Phase::Completed) {
@@ -135,7 +134,7 @@ mod tests {
         for pair in WAY.windows(2) {
             assert!(transition(pair[0], pair[1]).is_some(), "{pair:?}");
         }
-        // What is installed anew is nothing that was rolled back, and can be.
+        // A plan that is installed anew does not count as rolled back, and can be rolled back.
         assert!(transition(Phase::RolledBack, WAY[0]).is_some());
     }
 }

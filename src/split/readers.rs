@@ -1,6 +1,6 @@
-//! Who reads or writes a shard's tables by logical replication and came while the split runs: a publication of all tables
-//! has the agent's in it, which its subscribers do not have; a subscription writes what the split moves. The check refuses
-//! them before the start.
+//! Logical replication of a shard's tables that was set up while the split runs: a publication of all tables contains
+//! the agent's, which its subscribers do not have; a subscription writes what the split moves. The check refuses them
+//! before the start.
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
@@ -9,17 +9,17 @@ use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
 
-/// As rows of a check.
+/// Queries that return rows of a check.
 pub const ALL_TABLES: &str = include_str!("../../sql/check/all_tables.sql");
 const SUBSCRIBED: &str = include_str!("../../sql/check/subscribed.sql");
 
-/// One of them.
+/// A publication or subscription.
 pub struct SnapshotReader {
     pub text: String,
     pub hint: String,
 }
 
-/// Those of a side. What nobody reads is in nobody's way.
+/// Returns those of a side. A publication without readers does not matter.
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<SnapshotReader>> {
     let rows = connection
         .run(&format!("SELECT text, hint FROM ({ALL_TABLES}) AS p (name, ok, text, hint) WHERE NOT ok"))?;

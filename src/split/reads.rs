@@ -1,6 +1,6 @@
-//! Reads of a split's keys that go to its target before its cutover. Invariant: while they do, the
-//! target has all of the rows as the source had them, as late as the lag says. So before rows of
-//! it are deleted to be copied again, or the split is undone, they go back, and as soon as it fails.
+//! Reads of a split's keys that go to its target before its cutover. Invariant: while they do, the target has all of
+//! the rows as the source had them, as late as the lag says. So before rows of it are deleted to be copied again, or
+//! the split is undone, reads go back to the source, and also as soon as it fails.
 
 use crate::agent::error::{Result as Outcome, SplitError};
 use crate::catalog::split::{self, Plan};
@@ -20,7 +20,7 @@ pub fn send_to_target(plan: &Plan) -> Result<(), Failure> {
     send(plan, true, "")
 }
 
-/// Nothing, where they go to the source already.
+/// Directs reads to the source again, if they go to the target.
 pub fn send_back(id: i64, why: &str) -> Result<(), Failure> {
     if !are_on_target(id) {
         return Ok(());
@@ -28,20 +28,21 @@ pub fn send_back(id: i64, why: &str) -> Result<(), Failure> {
     send(&split::load(id)?, false, why)
 }
 
-/// Rows of the target are about to go, or were found to be others: whoever reads there goes to the source
-/// first. The step is done again afterwards.
+/// Directs reads to the source before rows of the target are deleted, or because they were found to differ. The step
+/// is repeated afterwards.
 pub fn require_none(id: i64, why: &str) -> Outcome<()> {
     if !transaction(|| are_on_target(id)) {
         return Ok(());
     }
-    // Somebody may hold the routes on the master for long; this step holds locks on the target.
+    // Another session may hold the routes on the master for long, while this step holds locks on the target.
     if let Some(done) = soon(|| send_back(id, why)) {
         done?;
     }
     Err(SplitError::Retry("reads to be switched back to the source".into()))
 }
 
-/// The split has failed, and follows its source no longer. What keeps them is no reason not to say so.
+/// Directs reads to the source because the split has failed, and no longer follows its source. If that fails, it is
+/// recorded.
 pub fn come_home(id: i64) {
     if let Err(error) = send_back(id, ": it has failed") {
         split::event(id, None, None, &format!("reads were not switched back: {}", error.message));

@@ -1,4 +1,4 @@
-//! What a worker writes down on the master, each in a short transaction.
+//! What a worker records on the master, each in a short transaction.
 
 use super::copy::outcome::StepOutcome;
 use super::reads;
@@ -19,17 +19,17 @@ use crate::split::phases::transition;
 use crate::{clean, guc};
 use std::time::Duration;
 
-/// The next generation is this worker's.
+/// Takes the next generation for this worker.
 pub fn take(id: i64) -> Result<i64> {
-    // The shards are told of it before anything follows from it.
+    // The shards get it before anything depends on it.
     standby::commit_alone();
     row::lock(id)?;
     work::take(id).ok_or(SplitError::Superseded)
 }
 
-/// A shard knows a generation that is not below the worker's, which has seen `seen` of the
-/// plan. If the master knows no newer worker, it has forgotten some: it was restored. Its
-/// numbers go on behind theirs. False: a newer worker has taken over.
+/// Catches up with a shard that knows a generation which is not below the worker's, which has seen `seen` of the plan.
+/// If the master knows no newer worker, it was restored and has forgotten some: its numbers continue after theirs.
+/// Returns false if a newer worker has taken over.
 pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool {
     let caught_up = work::catch_up(id, seen, known);
     if caught_up {
@@ -42,13 +42,13 @@ pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool 
     caught_up
 }
 
-/// The shards are further than this master: nothing is left to be moved or deleted.
+/// Records that the shards are further than this master: nothing is left to be moved or deleted.
 pub fn finish_was_lost(id: i64) {
     end::finish_was_lost(id);
     split::event(id, None, None, "the shards know a cutover and a finish that this master had lost");
 }
 
-/// What the master knows of a finish that was asked for.
+/// What the master knows of a requested finish.
 pub struct FinishRequest {
     pub version: i64,
     /// The operator accepts that rows are deleted which the target does not have.
@@ -57,7 +57,7 @@ pub struct FinishRequest {
     pub is_purged: bool,
 }
 
-/// What finish has to know of the plan.
+/// Returns what finish has to know of the plan.
 pub fn finish_request(id: i64) -> FinishRequest {
     sql::read_one(
         "SELECT routing_version_cutover, accept_missing, purged_at IS NOT NULL
@@ -72,7 +72,7 @@ pub fn finish_request(id: i64) -> FinishRequest {
     .unwrap_or(FinishRequest { version: 0, accepts: false, is_purged: false })
 }
 
-/// Both sides are installed.
+/// Records that both sides are installed.
 pub fn installed(id: i64) -> Result<()> {
     let state = row::lock(id)?;
     change_phase(id, state.phase, Phase::DualWrite, "")?;
@@ -89,7 +89,7 @@ pub fn backfill_begun(id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Where a step leads.
+/// Returns the phase that a step leads to.
 pub fn next_phase(phase: Phase, outcome: &StepOutcome) -> Phase {
     let copied = outcome.progress.is_copied();
     match phase {
@@ -106,7 +106,7 @@ pub fn next_phase(phase: Phase, outcome: &StepOutcome) -> Phase {
     }
 }
 
-/// After a step: counters as the target has them, and the phase.
+/// Records a step: counters as the target has them, and the phase.
 pub fn step(
     (id, generation): (i64, i64),
     tables: &[SplitTable],
@@ -151,7 +151,7 @@ pub fn step(
     split_progress::tables(id, &progress);
     enter(id, state.phase, next)?;
     if next == Phase::Backfill && phases::asks_for_cutover(state.goal) {
-        // Asked for while the step ran that has found it.
+        // The cutover was requested while this step ran.
         cutover_aborted(id, &aborted::because(aborted::COPIES_AGAIN));
     }
     Ok(())
@@ -174,7 +174,7 @@ fn table_progress(ordinal: i32, progress: &TableProgress) -> split_progress::Pro
     }
 }
 
-/// Enters the phase that a step leads to, and writes down what the phase begins with.
+/// Enters the phase that a step leads to, and records what the phase begins with.
 fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     if from == to {
         return Ok(());
@@ -193,7 +193,7 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     }
     split_progress::entered(id, to);
     if to == Phase::CutoverPending && way_back::there(id).is_some() {
-        // Whoever has asked for it has asked for all of it.
+        // A requested reverse split is requested completely.
         request::cutover_of_all(id);
     }
     if to == Phase::CutoverPending {
@@ -202,12 +202,12 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     Ok(())
 }
 
-/// As `waiting_for` has it.
+/// Returns the error as `waiting_for` has it.
 pub fn reason(failure: &Failure) -> String {
     failure.in_one_line()
 }
 
-/// Something that may pass by itself.
+/// Records an error that may end without an operator.
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     let reason = reason(&failure.cleaned());
     standby::commit_alone();
@@ -216,14 +216,13 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::said(&failure.message));
 }
 
-/// What was retried is under way again; whether it has passed, its end will tell.
+/// Records that a retried action is running again. Its end shows whether it succeeds.
 pub fn under_way(id: i64) {
     standby::commit_alone();
     work::under_way(id);
 }
 
-/// Something that an operator must look at. The worker ends; the same call, made
-/// again, resumes from here.
+/// Records an error that needs an operator. The worker ends; the same call, made again, resumes from here.
 pub fn failed(id: i64, phase: Phase, failure: &Failure) {
     work::failed(id, failure);
     split_progress::failed(id, phase, &clean::said(&failure.message));
@@ -232,7 +231,7 @@ pub fn failed(id: i64, phase: Phase, failure: &Failure) {
     split::notify(id, phase.as_str(), "failed");
 }
 
-/// A cutover that is given up: it is tried again, if its operator has said so.
+/// Records an aborted cutover: it is tried again, if its operator has configured that.
 pub fn cutover_given_up(id: i64, failure: &Failure) -> Result<()> {
     let state = row::lock(id)?;
     let stands = phases::is_before_decision(state.phase) && phases::asks_for_cutover(state.goal);
@@ -248,7 +247,7 @@ pub fn cutover_given_up(id: i64, failure: &Failure) -> Result<()> {
     Ok(())
 }
 
-/// A rehearsal that was given up: what would have kept a cutover from its decision.
+/// Records an aborted rehearsal with what would have kept a cutover from its decision.
 pub fn rehearsal_given_up(id: i64, failure: &Failure) {
     standby::commit_alone();
     if cutover_request::end_rehearsal(id) {
@@ -258,8 +257,8 @@ pub fn rehearsal_given_up(id: i64, failure: &Failure) {
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }
 
-/// A rehearsal that has come to where a cutover decides. `fenced`: from the first writer that
-/// had to wait to the last.
+/// Records a rehearsal that has reached the point where a cutover decides. `fenced`: the time from the first writer
+/// that had to wait to the last.
 pub fn rehearsed(id: i64, fenced: Duration, waited_for: Option<&str>) {
     standby::commit_alone();
     cutover_request::end_rehearsal(id);
@@ -275,7 +274,7 @@ pub fn rehearsed(id: i64, fenced: Duration, waited_for: Option<&str>) {
     split::notify(id, Phase::CutoverPending.as_str(), "rehearsed");
 }
 
-/// A cutover that was aborted; the split goes on following its source.
+/// Records that a cutover was aborted; the split continues to follow its source.
 pub fn cutover_aborted(id: i64, failure: &Failure) {
     standby::commit_alone();
     cutover_request::forget(id);
@@ -285,14 +284,14 @@ pub fn cutover_aborted(id: i64, failure: &Failure) {
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }
 
-/// What a split waits for: what its worker says now, else what is stored; to stand behind "waiting for".
+/// Returns what a split waits for: what its worker reports now, else what is stored. The text follows "waiting for".
 pub fn waiting_words(id: i64) -> Option<String> {
     let query = "SELECT shardmaster.waiting_words(shardmaster.split_waits_for($1))";
     sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
 }
 
-/// Changes the phase along one of the allowed transitions, and says so in the event
-/// table, on the channel and in the log. The caller holds the plan's lock.
+/// Changes the phase along one of the permitted transitions, and reports it in the event table, on the channel and in
+/// the log. The caller holds the plan's lock.
 pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()> {
     let Some(rule) = transition(from, to) else {
         return Err(Failure::new(
@@ -308,7 +307,7 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
     Ok(())
 }
 
-/// The cutover has decided, with this version of the routing.
+/// Records that the cutover has decided, with this version of the routing.
 pub fn decided(id: i64, version: i64) -> Result<()> {
     cutover_request::forget(id);
     verification::cut_over(id);
@@ -316,7 +315,7 @@ pub fn decided(id: i64, version: i64) -> Result<()> {
     change_phase(id, Phase::CutoverPending, Phase::Completed, &format!("routing version {version}"))
 }
 
-/// A master that was set back may have lost earlier phases too.
+/// Catches up with phases that a restored master may have lost.
 pub fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
     if phase == Phase::Completed {
         return Err(SplitError::Superseded);
@@ -329,7 +328,7 @@ pub fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
     Ok(())
 }
 
-/// The shards know a decision, which stands and is adopted.
+/// Records that the shards know a decision, which stands and is adopted.
 pub fn rollback_came_too_late(id: i64) -> Result<()> {
     request::forget_rollback(id);
     split::event(
@@ -339,7 +338,7 @@ pub fn rollback_came_too_late(id: i64) -> Result<()> {
         "the rollback came too late: the shards know of a decided cutover that this master has lost",
     );
     if row::lock(id).is_ok_and(|state| state.phase == Phase::Planning) {
-        // Nothing is installed anew where all of it is.
+        // Nothing is installed anew, since all of it exists.
         split_progress::begin(id);
         return change_phase(
             id,
@@ -351,7 +350,7 @@ pub fn rollback_came_too_late(id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of it is left on its shards.
+/// Records that nothing of the split is left on its shards.
 pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
     let state = row::lock(id)?;
     change_phase(id, state.phase, Phase::RolledBack, "")?;
@@ -360,7 +359,7 @@ pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
     cutover_request::forget(id);
     settlement::forget(id);
     match way_back::there(id) {
-        // One that was asked for had its split's keys.
+        // A requested reverse split had its split's keys.
         Some(there) => way_back::pass_keys(id, there),
         None => plan::hold_keys(id, false),
     }

@@ -26,7 +26,7 @@ pub struct FenceAnswers {
     pub target: Vec<Rows>,
     /// `None` if the guards must be read separately.
     pub guards: Option<OldGuards>,
-    /// Since when both may have answered.
+    /// The time from which both answers may have been valid.
     pub heard: Instant,
 }
 

@@ -162,8 +162,9 @@ pub fn release(fence: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// The same, with a change of the source's state that they read: one commit makes it and lets them go. The reading
-/// session's transaction ends beside it. False: the fence's transaction had ended before, and the state is as it was.
+/// Releases the fence with a change of the source's state, which waiting writers then read: one commit makes the change
+/// and admits them. The reading session's transaction ends at the same time. Returns false if the fence's transaction
+/// had ended before, so that the state is unchanged.
 pub fn release_with(
     fence: &mut Connection,
     reader: &mut Connection,

@@ -184,7 +184,7 @@ impl Walk {
     }
 }
 
-/// The tables that the batches of one ask for rows, and that one.
+/// The table of the batches, and the tables that may reference its rows.
 struct Touched {
     beside: ReferencingTables,
     /// The code of these tables only: checking all of the split for each table would take quadratic time.

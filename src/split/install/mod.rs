@@ -28,8 +28,8 @@ use crate::server::txn::transaction;
 use crate::split::table::triggers;
 use crate::split::table::{self, SplitTable};
 
-/// Installs the guard on the target and capture on the source; the sessions that have done it, on
-/// source and target.
+/// Installs the guard on the target and capture on the source. Returns the sessions that have done it, on source and
+/// target.
 pub fn install(tenure: &Tenure) -> Result<(Connection, Connection)> {
     let plan = &tenure.plan;
     reach(injection_points::INSTALL_BEGIN)?;
@@ -53,10 +53,10 @@ pub fn install(tenure: &Tenure) -> Result<(Connection, Connection)> {
     Ok((source, target))
 }
 
-/// Installs capture alone, on a source that no client of the moving keys writes to yet.
+/// Installs only capture, on a source that no client of the moving keys writes to yet.
 pub fn capture_alone(source: &mut Connection, tenure: &Tenure, tables: &[SplitTable]) -> Result<()> {
     create_side(source, tenure, tables, Side::Source)?;
-    // Nobody renews it before the split is begun.
+    // The lease is not renewed before the split begins.
     source.run(&lease::hold(tenure.plan.id))?;
     reach(injection_points::INSTALL_SOURCE)?;
     capture_by_triggers(source, &tenure.plan, tables)
@@ -71,7 +71,7 @@ fn capture_by_triggers(source: &mut Connection, plan: &Plan, tables: &[SplitTabl
     })
 }
 
-/// Installs the guard alone, where the source has captured for long.
+/// Installs only the guard, if the source has captured for long.
 pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[SplitTable]) -> Result<()> {
     let plan = &tenure.plan;
     transaction(|| write_ledger(plan));
@@ -80,16 +80,15 @@ pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[SplitTabl
     reach(injection_points::INSTALL_TARGET)?;
     triggers::install(target, plan, tables, Side::Target)?;
     reach(injection_points::INSTALL_GUARDED)?;
-    // Its triggers may have waited long for writers.
+    // Creating its triggers may have waited long for writers, so the code is checked again.
     owners::require_none(target, plan, Side::Target)
 }
 
-/// Rows of the scope that were written to the target before its guard was there: CREATE
-/// TRIGGER has waited for their writers. Nothing has been copied yet, so the split has not
-/// written them, and no rollback touches them. The tables found here are those that rows may
-/// go to.
+/// Finds rows of the scope that were written to the target before its guard existed: CREATE TRIGGER has waited for
+/// their writers. Nothing has been copied yet, so the split has not written them, and no rollback touches them. The
+/// tables found here are those that rows may go to.
 fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
-    // Its triggers may have waited long for writers: it is looked at again what its tables could run.
+    // Creating its triggers may have waited long for writers: the code that its tables could run is checked again.
     let (now, stranger) = owners::reading(target, plan, Side::Target, |target, locked| {
         let now = seen::look(target, plan, Side::Target)?;
         locked.require_leaves(target.shard(), &now.tables)?;
@@ -142,8 +141,8 @@ pub fn write_ledger(plan: &Plan) {
     split_ledger::write(plan.id, &[("source", source), ("target", target)]);
 }
 
-/// State row, generation, scope, queues and functions of one side, in one
-/// transaction, which ends before the first trigger is created.
+/// Creates state row, generation, scope, queues and functions of one side, in one transaction, which ends before the
+/// first trigger is created.
 fn create_side(
     connection: &mut Connection,
     tenure: &Tenure,
@@ -152,7 +151,7 @@ fn create_side(
 ) -> Result<()> {
     let plan = &tenure.plan;
     connection.run("BEGIN")?;
-    // Functions of buckets are all splits' of the database.
+    // All splits of the database share the functions of buckets.
     let is_own = plan.scope.functions(AGENT).is_none();
     if is_own {
         schema::share(connection)?
@@ -169,7 +168,7 @@ fn create_side(
     decisions::require_known(connection, shard)?;
     create_rows(connection, plan, side, tenure.generation)?;
     let has_native = side == Side::Source && native::is_installed(connection)?;
-    // What an attempt before has made stays so: its triggers may be there, which have no condition.
+    // What an earlier attempt has made stays so: its triggers may exist, which have no condition.
     let made = match side {
         Side::Source => native::made(connection, plan.id)?,
         Side::Target => Vec::new(),
@@ -187,7 +186,7 @@ fn create_side(
         }
     }
     schema::commit(connection)?;
-    // The state row exists now: from here on the generation decides who may act.
+    // The state row exists now: from here on the generation decides which worker may act.
     tenure.take_over(connection, side)
 }
 
@@ -210,7 +209,7 @@ fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation:
     }
 }
 
-/// Renews the lease by a session of its own, for a split that rests.
+/// Renews the lease by a session of its own, for a split that is idle.
 pub fn keep_lease(plan: &Plan) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "lease")?;
     if side::installed(&mut source, plan, Side::Source)? == side::Installed::Ours {
@@ -222,7 +221,7 @@ pub fn keep_lease(plan: &Plan) -> Result<()> {
 /// Filters of the scope, by the type of a shard-by column.
 type Filters = Vec<(String, Option<Filter>)>;
 
-/// The table of the scope and the look-ups in it.
+/// Creates the table of the scope and its look-ups.
 fn create_scope(
     connection: &mut Connection,
     plan: &Plan,
@@ -238,7 +237,7 @@ fn create_scope(
             Side::Target => &table.target_by,
         };
         match columns.iter_mut().find(|known| known.base == column.base) {
-            // One function for both: what holds for its collations.
+            // One function serves both: what holds for its collations.
             Some(known) if column.collation.is_some() => *known = column,
             Some(_) => {}
             None => columns.push(column),
@@ -252,7 +251,7 @@ fn create_scope(
     let mut filters = Vec::new();
     for column in columns {
         let filter = Filter::of_scope(connection, &plan.scope, column)?;
-        // Who has asked the filter before does not ask it again.
+        // A caller that has tested the filter before does not test it again.
         let is_of = |table: &&SplitTable| side == Side::Source && table.source_by.base == column.base;
         let is_asked = side == Side::Source
             && (judged::is_judged_within(plan, column) || tables.iter().filter(is_of).all(&is_native));
@@ -292,23 +291,23 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[SplitTable])
     Ok(connection.run_all(tables.iter().map(guard))?)
 }
 
-/// A key guard of the target has the keys on its list before any row comes: what could not
-/// be put there is known before anything moves, and the mover's rows are found there. Who is not
-/// the mover is kept out by the split's own guard.
+/// Adds the keys to the list of a key guard of the target before any row comes: a key that cannot be added is known
+/// before anything moves, and the mover's rows are found there. The split's own guard refuses writers other than the
+/// mover.
 fn admit(target: &mut Connection, plan: &Plan) -> Result<()> {
     let Some(guard) = list::find(target, &plan.target.namespace, &plan.keyspace)? else { return Ok(()) };
     list::require_same(&guard, plan.scope.strategy())?;
     list::add(target, &guard, &plan.entries, plan.key_type)
 }
 
-/// Drops everything of a side, and the agent's schema with the last one. The state row goes
-/// last: until then a trigger that is left refuses nothing wrongly.
+/// Drops everything of a side, and the agent's schema with the last one. The state row goes last: until then a
+/// remaining trigger refuses nothing wrongly.
 pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     triggers::drop_all(connection, split, side)?;
     if !state::has(connection, "side")? {
         return Ok(());
     }
-    // Others are not held up, unless it may be the last one, which the schema goes with.
+    // Other splits are not delayed, unless this may be the last one, which the schema is dropped with.
     let is_last = !schema::is_used(connection, Some((split, side)))?;
     connection.run("BEGIN")?;
     if is_last {
@@ -325,7 +324,7 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     if is_last || schema::is_used(connection, None)? {
         return Ok(());
     }
-    // The others have left at the same time.
+    // The other splits have left at the same time.
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
     schema::drop_unused(connection)?;
@@ -333,7 +332,7 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     Ok(())
 }
 
-/// Drops a key guard: its triggers first, so that what is left of it never refuses anybody.
+/// Drops a key guard: its triggers first, so that no remaining part ever refuses anything.
 pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     triggers::drop_standing(connection, guard)?;
     connection.run("BEGIN")?;
@@ -344,8 +343,8 @@ pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()
     Ok(())
 }
 
-/// Drops everything of a target but its state row, which says that finish has left it: without
-/// it a restored master could not tell a target that is done with from one that was set back.
+/// Drops everything of a target but its state row, which shows that finish has left it: without it a restored master
+/// could not distinguish a finished target from one that was restored to an earlier time.
 pub fn leave_target(connection: &mut Connection, split: i64) -> Result<()> {
     triggers::drop_all(connection, split, Side::Target)?;
     connection.run("BEGIN")?;

@@ -1,5 +1,5 @@
-//! What may hold of a split beside its phase: the conditions of what its worker does next, and of
-//! what its operator may ask for.
+//! The conditions of a split besides its phase: they decide what its worker does next, and what its operator may
+//! request.
 
 use crate::catalog::split_state::row::SplitState;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal, Phase};
@@ -8,31 +8,31 @@ use crate::split::phases;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
     Always,
-    /// Nothing was asked for that is not done.
+    /// All that was requested is done.
     AtRest,
     RollingBack,
-    /// A cutover, or all of the split, was asked for.
+    /// A cutover, or all of the split, was requested.
     CuttingOver,
-    /// The cutover that is asked for is not to begin yet.
+    /// The requested cutover is not due yet.
     CutoverLater,
     Rehearsing,
     Failed,
     Finished,
-    /// Its end is asked for, or it was taken back.
+    /// Its end is requested, or it was reversed.
     Finishing,
-    /// Its end is asked for, and it may still be taken back.
+    /// Its end is requested, and it may still be reversed.
     Undoable,
-    /// Its end is asked for, and it cannot be taken back any more.
+    /// Its end is requested, and it cannot be reversed any more.
     Ending,
     /// It is the reverse split of another split.
     Reverse,
-    /// It is a reverse split that nobody has asked for yet.
+    /// It is a reverse split that was not requested yet.
     Armed,
-    /// Its cutover is decided and not carried out to its end.
+    /// Its cutover is decided and not completed.
     NotMoved,
-    /// Something of a finished split's redirect is to end.
+    /// A part of a finished split's redirect is to end.
     RedirectDue,
-    /// It is to be finished automatically, and its time has come.
+    /// It is to be finished automatically, and this is due.
     SettleDue,
     /// The shards of a completed split are to be asked again.
     WatchDue,
@@ -67,7 +67,7 @@ impl Condition {
         }
     }
 
-    /// As shard_split_lifecycle() says it.
+    /// Returns the condition in the words of shard_split_lifecycle().
     pub fn text(self) -> &'static str {
         match self {
             Condition::Always => "",
@@ -124,7 +124,7 @@ pub mod tests {
         }
     }
 
-    /// Plans in each phase with each goal, each plain and with one condition more.
+    /// Returns plans in each phase with each goal, each plain and with one more condition.
     pub fn states() -> impl Iterator<Item = SplitState> {
         let changes: [fn(&mut SplitState); 12] = [
             |_| {},

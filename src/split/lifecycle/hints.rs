@@ -5,7 +5,7 @@ use crate::catalog::way_back;
 use crate::error::Failure;
 use crate::words::of_split;
 
-/// With the numbers of the split and, of a reverse split, of the one that it takes back.
+/// Fills in the numbers of the split and, for a reverse split, of the one that it reverses.
 pub fn of(id: i64, state: &SplitState, hint: &str) -> Result<String, Failure> {
     if let Some(back) = way_back::of(id)?.filter(|back| state.finished && back.is_decided()) {
         let text = format!(

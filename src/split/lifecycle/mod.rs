@@ -1,6 +1,6 @@
-//! What an operator asks of a split: each call records a goal, wakes the worker and
-//! returns. Made again, the same call resumes from the stored state. What is possible when,
-//! and what follows from it, is data: `phases`, `requests`, `work`.
+//! The requests of an operator to a split: each call records a goal, wakes the worker and returns. The same call, made
+//! again, resumes from the stored state. What is possible when, and what follows from it, is data: `phases`,
+//! `requests`, `work`.
 
 mod conditions;
 mod hints;
@@ -37,7 +37,7 @@ fn set_goal(id: i64, goal: Goal) {
     wake::split_on_commit(id);
 }
 
-/// Takes the plan's lock and asks the table of requests; what is refused there is an error.
+/// Takes the plan's lock and reads the answer in the table of requests; a refusal is an error.
 fn ask(id: i64, call: Call) -> Result<(SplitState, RequestAnswer), Failure> {
     let state = row::lock(id)?;
     let Some(answer) = requests::answer(call, &state) else {
@@ -65,7 +65,7 @@ fn rolling_back(id: i64) -> Failure {
         .hint(format!("SELECT shard_split_wait({id}, 'rolled_back') waits for its end."))
 }
 
-/// What the table says is recorded.
+/// Records the answer.
 fn record(id: i64, state: &SplitState, answer: RequestAnswer) {
     match answer {
         RequestAnswer::Goal(goal) => set_goal(id, goal),
@@ -78,7 +78,8 @@ fn record(id: i64, state: &SplitState, answer: RequestAnswer) {
     }
 }
 
-/// `applies_ddl`: whether changes of its tables are made on the target; None: what was said before.
+/// Starts a split. `applies_ddl`: whether changes of its tables are applied to the target. None keeps the earlier
+/// setting.
 pub fn start_dual_write(id: i64, applies_ddl: Option<bool>) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::StartDualWrite)?;
     if let Some(applies) = applies_ddl {
@@ -92,16 +93,16 @@ pub fn start_dual_write(id: i64, applies_ddl: Option<bool>) -> Result<(), Failur
     Ok(())
 }
 
-/// While it is installed anew it is no plan that was rolled back: it holds its shards, and a
-/// rollback has to undo what it has installed.
+/// Moves a rolled-back plan to planning. While it is installed anew it holds its shards, and a rollback has to undo
+/// what it has installed.
 fn begins_again(id: i64, from: Phase) -> Result<(), Failure> {
     record::change_phase(id, from, Phase::Planning, "").map_err(SplitError::into_failure)
 }
 
-/// How a column comes over; before the split has begun.
+/// Sets how a column is copied, before the split has begun.
 pub fn map(id: i64, table: &str, map: &ColumnMap) -> Result<(), Failure> {
     ask(id, Call::Map)?;
-    // Its values would change on their way, and no trigger sees that.
+    // The values would change while they are copied, and no trigger sees that.
     if let Some(lookup) = lookup::by_column(id, table, &map.column) {
         let text = format!("lookup index \"{lookup}\" uses column \"{}\" of table \"{table}\"", map.column);
         return Err(Failure::new(SqlState::UNSUPPORTED, text)
@@ -115,7 +116,7 @@ pub fn map(id: i64, table: &str, map: &ColumnMap) -> Result<(), Failure> {
         .hint(format!("SELECT table_name FROM shard_split_tables({id}) lists its tables.")))
 }
 
-/// A remark of the check that the operator takes as it is; before the split has begun.
+/// Accepts a remark of the check, before the split has begun.
 pub fn accept(id: i64, check_name: &str, object: &str) -> Result<(), Failure> {
     ask(id, Call::Accept)?;
     let Some(remark) = Remark::parse(check_name) else {
@@ -146,7 +147,7 @@ pub fn replay_tail(id: i64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refused where rows are known to differ.
+/// Requests a cutover. It is refused if rows are known to differ.
 pub fn cutover(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Cutover)?;
     require_alike(id)?;
@@ -159,7 +160,7 @@ pub fn cutover(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All of a cutover up to the decision, which is not made.
+/// Requests a rehearsal: all of a cutover up to the decision, which is not made.
 pub fn rehearse(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     ask(id, Call::Rehearse)?;
     require_alike(id)?;
@@ -169,7 +170,7 @@ pub fn rehearse(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is known to differ is not cut over, whenever that was found.
+/// Refuses if rows are known to differ, whenever that was found.
 pub fn require_alike(id: i64) -> Result<(), Failure> {
     if let Some((rows, tables)) = verification::differing(id) {
         return Err(Failure::new(
@@ -192,9 +193,9 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for the reverse split of a split whose cutover has decided; which split that is. It goes
-/// all of its way, as soon as it can. Asked for again, it is cut over again. `copy_again`: rows that the
-/// split's source has kept may be replaced by others of its target, proven or not.
+/// Requests the reverse split of a split whose cutover has decided, and returns its number. It runs to its end as soon
+/// as it can. If it is requested again, it is cut over again. `copy_again`: rows that the split's source has kept may
+/// be replaced by others of its target, even without a proof.
 pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
     // In the order in which a decision takes their locks.
     let known = way_back::of(id)?;
@@ -220,7 +221,7 @@ pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
             set_goal(back, Goal::Completed);
         }
         (_, Goal::RolledBack) => return Err(rolling_back(back)),
-        // What has failed goes on with what it was asked for.
+        // A failed split continues with its earlier goal.
         (_, goal) if state.failed() => set_goal(back, goal),
         _ => {}
     }
@@ -242,7 +243,7 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
     if let Some(back) = back.filter(|back| !back.is_decided()) {
         return Err(reverse::under_way(id, &back));
     }
-    // Of one that was taken back no row is deleted, and its source is where its rows are.
+    // If the split was reversed, no row of it is deleted: its rows are on its source.
     if answer != RequestAnswer::Nothing && back.is_none() {
         split_state::request::finish(id, accept_missing, source_lost);
         match source_lost {
@@ -255,7 +256,7 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// Where reads of the split's keys go before its cutover. Back they go in whatever phase.
+/// Switches reads of the split's keys before its cutover. They can be switched back in every phase.
 pub fn switch_reads(id: i64, to_target: bool) -> Result<(), Failure> {
     if !to_target {
         row::lock(id)?;
@@ -266,7 +267,7 @@ pub fn switch_reads(id: i64, to_target: bool) -> Result<(), Failure> {
     if reads::are_on_target(id) { Ok(()) } else { reads::send_to_target(&split::load(id)?) }
 }
 
-/// When the split is to be finished by itself; None: not before somebody asks for it.
+/// Sets when the split is finished automatically. None means not before it is requested.
 pub fn settle_for(id: i64, terms: Option<&FinishTerms>) -> Result<(), Failure> {
     let (_, answer) = ask(id, Call::SettleFor)?;
     if answer == RequestAnswer::Nothing {
@@ -286,7 +287,7 @@ pub fn settle_for(id: i64, terms: Option<&FinishTerms>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// For the worker: its operator has said when, and that is now.
+/// Requests the finish for the worker, since the configured time has come.
 pub fn settle(id: i64) -> Result<(), Failure> {
     let state = row::lock(id)?;
     if work::next(&state) != work::Work::Settle {
@@ -296,10 +297,10 @@ pub fn settle(id: i64) -> Result<(), Failure> {
     finish(id, false, false)
 }
 
-/// Every row of both sides is compared, by the worker.
+/// Requests that the worker compares every row of both sides.
 pub fn verify(id: i64) -> Result<(), Failure> {
     let (state, _) = ask(id, Call::Verify)?;
-    // A finish that was refused is not tried again before what is compared is known.
+    // A refused finish is not tried again before the result of the comparison is known.
     if state.failed() && state.goal == Goal::Finished && state.undoable {
         split_state::request::forget_finish(id);
     }
@@ -309,7 +310,7 @@ pub fn verify(id: i64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Rows that are known to differ come over again; how many.
+/// Requests that rows that are known to differ are copied again, and returns their number.
 pub fn repair(id: i64) -> Result<i64, Failure> {
     ask(id, Call::Repair)?;
     let rows = verification::ask_repair(id);
@@ -318,8 +319,8 @@ pub fn repair(id: i64) -> Result<i64, Failure> {
     Ok(rows)
 }
 
-/// Removes the last that a finished split has left: its part of the redirect on its source.
-/// In the caller's session, which is told of what is in the way.
+/// Removes the last that a finished split has left: its part of the redirect on its source. It runs in the caller's
+/// session, which gets the error of what is in the way.
 pub fn drop_guard(id: i64, source_lost: bool) -> Result<(), Failure> {
     let asked = ask(id, Call::GuardDrop);
     if let (Err(_), Some(back)) =
@@ -339,7 +340,7 @@ pub fn pause(id: i64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a pause; a split that failed is resumed with the goal that it had.
+/// Ends a pause; a split that failed is resumed with its earlier goal.
 pub fn resume(id: i64) -> Result<(), Failure> {
     let (state, _) = ask(id, Call::Resume)?;
     split_state::request::resume(id);
@@ -352,10 +353,10 @@ pub fn resume(id: i64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A row of shard_split_lifecycle: from which phase, to which, by which call, when.
+/// A row of shard_split_lifecycle: phase, next phase, call, condition.
 type Described = (String, Option<String>, Option<String>, Option<String>);
 
-/// The life of a split for people, from the rows that decide it.
+/// Returns the life cycle of a split for people, from the rows that decide it.
 pub fn described() -> Vec<Described> {
     let changes = TRANSITIONS.iter().map(|change| {
         let (from, to) = (change.from.as_str().to_owned(), change.to.as_str().to_owned());

@@ -1,4 +1,4 @@
-//! What is to be called next: on the way to somewhere, and for whoever looks at a split.
+//! The next call: on the way to a phase, and for people who look at a split.
 
 use super::requests::Call;
 use super::wait::{
@@ -10,12 +10,12 @@ use crate::catalog::{verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::split::phases;
 
-/// What is to be called next on the way to somewhere: where the split is, and beyond which
-/// phase it is to come.
+/// A row for the next call on the way to a phase: the phase and goal of the split, and the phase beyond which it is to
+/// come.
 struct NextCall {
     phases: &'static [Phase],
     goal: Goal,
-    /// None: whatever is wanted.
+    /// `None` if the wanted phase does not matter.
     beyond: Option<Phase>,
     call: Call,
 }
@@ -29,16 +29,16 @@ const NEXT: &[NextCall] = &[
     NextCall { phases: &[Phase::Completed], goal: Goal::Completed, beyond: Some(Phase::Completed), call: Call::Finish },
 ];
 
-/// The next call on the way to a position on `phases::WAY`, whose end is `finished`; None:
-/// the worker is doing it.
+/// Returns the next call on the way to a position on `phases::WAY`, whose end is `finished`. Returns None while the
+/// worker is working.
 fn next(phase: Phase, goal: Goal, wanted: usize) -> Option<Call> {
     let is_beyond = |row: &NextCall| row.beyond.and_then(phases::position).is_none_or(|at| wanted > at);
     let fits = |row: &&NextCall| row.phases.contains(&phase) && row.goal == goal && is_beyond(row);
     NEXT.iter().find(fits).map(|row| row.call)
 }
 
-/// What is to be asked for next on the way to `until`; None: it is there. `""`: the worker is
-/// at it. Raises the split's error when it has failed, unless this is the call that resumes it.
+/// Returns the next call on the way to `until`: None if the split is there, `""` while the worker is working. Raises
+/// the split's error if it has failed, unless this is the call that resumes it.
 pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static str>, Failure> {
     let state = row::read(id)?;
     if until == Phase::RolledBack.as_str() {
@@ -56,7 +56,7 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
     if has_reached(&state, until) {
         return Ok(None);
     }
-    // One that is paused meanwhile is waited for: whoever paused it is at work.
+    // A split that is paused meanwhile is waited for: whoever paused it is working on it.
     if state.paused && resumes {
         let text = format!("split {id} is paused");
         let hint = format!("SELECT shard_split_resume({id}) resumes it. Then the same call runs it.");
@@ -67,13 +67,13 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
     }
     raise_failure(id, &state)?;
     if gave_up(&state) && !resumes {
-        // The caller is told, and may call again.
+        // The caller gets the error, and may call again.
         return Err(stored_error(id, &state));
     }
     Ok(Some(next(state.phase, state.goal, wanted).map_or("", Call::name)))
 }
 
-/// Whoever else has rolled it back meanwhile is not undone; a plan that was at rest when this began runs again.
+/// Refuses if another session has rolled the split back meanwhile. A plan that was idle when this began runs again.
 fn require_not_rolling_back(id: i64, state: &SplitState, begins: bool) -> Result<(), Failure> {
     let is_at_rest = state.phase == Phase::RolledBack;
     if state.goal != Goal::RolledBack || is_at_rest && begins {
@@ -89,7 +89,7 @@ fn require_not_rolling_back(id: i64, state: &SplitState, begins: bool) -> Result
     )))
 }
 
-/// The same on the reverse split to where it began; behind its cutover the rollback itself says what is possible.
+/// Returns the next call on the way to a rollback; after its cutover the rollback itself reports what is possible.
 fn next_call_back(id: i64, state: &SplitState) -> Result<Option<&'static str>, Failure> {
     if has_reached(state, Phase::RolledBack.as_str()) {
         return Ok(None);
@@ -101,7 +101,7 @@ fn next_call_back(id: i64, state: &SplitState) -> Result<Option<&'static str>, F
     Ok(Some(""))
 }
 
-/// The words to type now; None: there is nothing to do, or the worker does it.
+/// Returns the call to type now. Returns None if there is nothing to do, or the worker does it.
 pub fn next_words(id: i64) -> Result<Option<String>, Failure> {
     let state = row::read(id)?;
     let call = match &state {
@@ -110,11 +110,11 @@ pub fn next_words(id: i64) -> Result<Option<String>, Failure> {
         state if state.paused => Some(Call::Resume),
         // The last steps of its cutover are the worker's.
         state if phases::is_decided(state.phase) && state.cutover_step == CutoverStep::Decided => None,
-        // It is being taken back.
+        // The split is being reversed.
         state if phases::is_decided(state.phase) && way_back::of(id)?.is_some_and(|back| !back.rests()) => {
             None
         }
-        // A reverse split rests.
+        // This is an idle reverse split.
         state if state.goes_back && (state.phase, state.goal) == (Phase::Planning, Goal::Planning) => None,
         state if !phases::is_decided(state.phase) && verification::differing(id).is_some() => {
             Some(Call::Repair)
@@ -124,8 +124,8 @@ pub fn next_words(id: i64) -> Result<Option<String>, Failure> {
     Ok(call.map(|call| words(call, id)))
 }
 
-/// What a split calls for that has failed. Another try does not mend everything: what it has failed by names what does.
-/// None: that is the operator's to choose, since something is lost by it.
+/// Returns the call for a split that has failed. Another attempt does not repair everything: the error's hint names
+/// what does. Returns None if the operator must choose, since something is lost by it.
 fn after_failure(id: i64, state: &SplitState) -> Option<String> {
     let hint = state.error.as_ref().and_then(|failure| failure.hint.as_deref()).unwrap_or_default();
     let rollback = format!("SELECT shard_split_rollback({id})");

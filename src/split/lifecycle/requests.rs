@@ -1,5 +1,4 @@
-//! What an operator may ask for in which phase: rows that decide. The first row that fits
-//! a call gives its answer.
+//! What an operator may request in which phase, as rows that decide. The first row that fits a call gives its answer.
 
 use super::conditions::Condition;
 use crate::catalog::split_state::row::SplitState;
@@ -53,17 +52,17 @@ impl Call {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestAnswer {
-    /// This is asked for from now on.
+    /// The goal becomes this one.
     Goal(Goal),
-    /// This, unless more was asked for already.
+    /// The goal becomes this one, unless more was requested already.
     AtLeast(Goal),
-    /// Done, and what is asked for stays.
+    /// The call is accepted, and the goal stays.
     Accept,
     /// There is nothing to do.
     Nothing,
-    /// Refused, with what to do instead; `{id}` is the split.
+    /// The call is refused, with what to do instead; `{id}` is the split.
     Refuse(&'static str),
-    /// Refused until the rollback has ended.
+    /// The call is refused until the rollback has ended.
     RollsBack,
 }
 
@@ -81,7 +80,7 @@ const fn row(call: Call, phases: &'static [Phase], when: Condition, answer: Requ
 const ANY: &[Phase] = Phase::ALL;
 const BEFORE: &[Phase] = &[Phase::Planning, Phase::RolledBack];
 const FOLLOWS: &[Phase] = &[Phase::Tailing, Phase::CutoverPending];
-/// Before its copy was asked for.
+/// The phases before the copy was requested.
 const NOT_COPYING: &[Phase] = &[Phase::Planning, Phase::DualWrite];
 const UNDECIDED: &[Phase] = &[
     Phase::Planning,
@@ -91,14 +90,14 @@ const UNDECIDED: &[Phase] = &[
     Phase::CutoverPending,
     Phase::RolledBack,
 ];
-/// Whatever is behind a plan at rest and before the decision.
+/// The phases after an idle plan and before the decision.
 const UNDER_WAY: &[Phase] =
     &[Phase::Planning, Phase::DualWrite, Phase::Backfill, Phase::Tailing, Phase::CutoverPending];
 
-/// What helps in more than one row.
+/// Hints that are in several rows.
 const OVER: &str = "The split is over. Plan a split in the other direction.";
 const RUN_AGAIN: &str = "SELECT shard_split_start_dual_write({id}) runs the plan again.";
-/// Of a reverse split that has come to nothing, or that nobody has asked for.
+/// Hints for a reverse split that is over without a result, or that was not requested.
 const ONE_WAY: &str = "This reverse split is over. Finish its split with shard_split_finish({there}), then plan a split in the other direction.";
 const BEGINS: &str = "This is a reverse split. SELECT shard_split_reverse({there}) begins it.";
 const CATCHES_UP: &str =
@@ -116,7 +115,7 @@ use RequestAnswer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
 pub const REQUESTS: &[RequestRow] = &[
     row(Call::Map, BEFORE, Reverse, Refuse("A reverse split has no mapped columns.")),
     row(Call::Map, BEFORE, AtRest, Accept),
-    // The start has failed, by what was said here perhaps: the next one looks again.
+    // The start has failed, perhaps because of this setting: the next one checks again.
     row(Call::Map, &[Phase::Planning], Failed, Accept),
     row(Call::Map, &[Phase::Completed], Always, Refuse("The rows have moved.")),
     row(Call::Map, ANY, Always, Refuse("Call shard_split_rollback({id}) first.")),
@@ -238,7 +237,7 @@ pub const REQUESTS: &[RequestRow] = &[
     row(Call::Repair, ANY, Always, Refuse("Rows can be copied again in the phases tailing and cutover_pending.")),
 ];
 
-/// The answer to a call. None is a gap in the table, which a test looks for.
+/// Returns the answer to a call. None is a gap in the table, which a test looks for.
 pub fn answer(call: Call, state: &SplitState) -> Option<RequestAnswer> {
     let fits =
         |row: &&RequestRow| row.call == call && row.phases.contains(&state.phase) && row.when.holds(state);
@@ -246,7 +245,7 @@ pub fn answer(call: Call, state: &SplitState) -> Option<RequestAnswer> {
 }
 
 impl RequestAnswer {
-    /// What is asked for from then on; None: it stays, or the call is refused.
+    /// Returns the goal from then on. Returns None if it stays, or the call is refused.
     pub fn goal(self) -> Option<Goal> {
         match self {
             RequestAnswer::Goal(goal) | RequestAnswer::AtLeast(goal) => Some(goal),
@@ -257,7 +256,7 @@ impl RequestAnswer {
         }
     }
 
-    /// For people, what `goal` does not say.
+    /// Returns what `goal` does not show, for people.
     pub fn text(self) -> String {
         match self {
             RequestAnswer::Goal(_) => String::new(),
@@ -319,8 +318,7 @@ mod tests {
         }
     }
 
-    /// Whatever was asked for, a split that is not decided can be undone, and one that is can
-    /// be finished.
+    /// Whatever was requested, a split that is not decided can be undone, and one that is can be finished.
     #[test]
     fn there_is_always_a_way_out() {
         for state in states() {

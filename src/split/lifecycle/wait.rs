@@ -13,11 +13,11 @@ use crate::split::phases::position;
 use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 
-/// Behind the last phase: nothing of the split is left to do.
+/// The end of the way, after the last phase: nothing of the split is left to do.
 const FINISHED: &str = "finished";
 const REVERSED: &str = "reversed";
 
-/// The stored error, as the calls that wait raise it.
+/// Returns the stored error, as the calls that wait raise it.
 pub(super) fn stored_error(id: i64, state: &SplitState) -> Failure {
     let mut failure =
         state.error.clone().unwrap_or_else(|| Failure::new(SqlState::INTERNAL, format!("split {id} failed")));
@@ -30,17 +30,17 @@ pub(super) fn raise_failure(id: i64, state: &SplitState) -> Result<(), Failure> 
     if state.failed() { Err(stored_error(id, state)) } else { Ok(()) }
 }
 
-/// What a split can be run to: the phases after planning, in their order, and its end.
+/// Returns what a split can be run to: the phases after planning, in their order, and its end.
 pub(super) fn ways() -> Vec<&'static str> {
     WAY.iter().map(|phase| phase.as_str()).chain([FINISHED]).collect()
 }
 
-/// Where a target is on the way.
+/// Returns the position of a target on the way.
 pub(super) fn position_of(target: &str) -> Option<usize> {
     ways().iter().position(|one| *one == target)
 }
 
-/// Whether a split is where it is waited for, or further.
+/// Whether a split has reached the phase that is waited for, or is further.
 pub(super) fn has_reached(state: &SplitState, wanted: &str) -> bool {
     match (wanted, state.phase) {
         (FINISHED, _) => state.finished,
@@ -53,7 +53,7 @@ pub(super) fn has_reached(state: &SplitState, wanted: &str) -> bool {
     }
 }
 
-/// Whether a split was taken back and has left both shards. The reverse split says what keeps it.
+/// Whether a split was reversed and has left both shards. The reverse split's state shows what delays it.
 fn has_gone_back(id: i64, state: &SplitState) -> Result<bool, Failure> {
     let Some(back) = way_back::of(id)? else { return Ok(false) };
     let on_its_way = row::read(back.id)?;
@@ -64,8 +64,8 @@ fn has_gone_back(id: i64, state: &SplitState) -> Result<bool, Failure> {
     Ok(state.finished && back.is_decided())
 }
 
-/// A split that was taken back is over, and its rows are not where it was to bring them: who waits
-/// for that is told, and deletes nothing on the side that he takes for the old one.
+/// Refuses to wait for a split that was reversed: it is over, and its rows are not on its target. A caller that waits
+/// for that gets an error, and deletes nothing on the side that it takes for the old one.
 pub(super) fn require_not_taken_back(id: i64, state: &SplitState, wanted: &str) -> Result<(), Failure> {
     if !matches!(wanted, "completed" | FINISHED) || state.phase != Phase::Completed {
         return Ok(());
@@ -80,12 +80,12 @@ pub(super) fn require_not_taken_back(id: i64, state: &SplitState, wanted: &str) 
     }
 }
 
-/// A cutover that was asked for and given up.
+/// Whether a requested cutover was aborted.
 pub(super) fn gave_up(state: &SplitState) -> bool {
     state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending
 }
 
-/// What nobody works on any more, who waits for it would wait for in vain.
+/// Refuses to wait for something that no worker works on any more.
 fn require_possible(id: i64, state: &SplitState, wanted: &str) -> Result<(), Failure> {
     let refused = |text: String| {
         let refusal = Failure::new(SqlState::NOT_IN_STATE, text);
@@ -165,7 +165,7 @@ pub fn wait_for_change(id: i64, milliseconds: u64) -> Result<(), Failure> {
     while look()? == before && Instant::now() < deadline {
         latch::sleep(Duration::from_millis(20));
     }
-    // Where nobody else looks after workers, whoever watches does.
+    // If nobody else starts workers, the waiting session does.
     let state = row::read(id)?;
     if !state.failed() && work::next(&state) != work::Work::Nothing {
         wake::missing_split_on_commit(id);
@@ -182,7 +182,7 @@ fn timed_out(id: i64, wanted: &str, state: &SplitState) -> Failure {
     .hint(format!("SELECT * FROM shard_split_metrics({id}) shows what it does."))
 }
 
-/// A request that this very transaction has made is seen by nobody before its end.
+/// Refuses a wait for a request of this very transaction, which no other session sees before its end.
 fn refuse_own_request(id: i64) -> Result<(), Failure> {
     let own = sql::read_one(
         "SELECT xmin = (pg_current_xact_id_if_assigned()::text::numeric % 4294967296)::text::xid

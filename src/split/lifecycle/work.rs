@@ -1,5 +1,5 @@
-//! What a worker does next for a plan: rows that decide, for the worker that has read the
-//! plan and for the coordinator that looks for plans with work.
+//! What a worker does next for a plan, as rows that decide. The worker that has read the plan and the coordinator that
+//! searches plans with work both use them.
 
 use super::conditions::Condition;
 use crate::catalog::split_state::row::{self, OpenSplit, SplitState};
@@ -8,11 +8,11 @@ use crate::catalog::split_state::{Goal, Phase};
 /// What a worker does next for a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Nothing was asked for that is not done: the worker ends.
+    /// All that was requested is done: the worker ends.
     Nothing,
     /// Install capture and guard.
     Install,
-    /// Capture is installed; keep its lease until the copy is asked for.
+    /// Capture is installed; keep its lease until the copy is requested.
     Hold,
     /// Go from dual_write to backfill.
     BeginBackfill,
@@ -22,34 +22,34 @@ pub enum Work {
     Tail,
     /// Fence, decide, open.
     Cutover,
-    /// The same up to the decision, which is not made.
+    /// Do the same up to the decision, which is not made.
     Rehearse,
     /// The cutover has decided: finish its last steps.
     CompleteCutover,
-    /// Ask for the end of a completed split, as its operator has said.
+    /// Request the end of a completed split, as its operator has configured.
     Settle,
     /// Ask both shards of a completed split whether they still know it.
     Watch,
     /// Compare both sides of a completed split.
     Verify,
-    /// Show that nothing is in the way of a finish, before it takes the reverse split away.
+    /// Show that nothing blocks a finish, before it removes the reverse split.
     Prove,
     /// Remove the moved rows from the source.
     Finish,
-    /// End what the redirect of a finished split is to refuse no longer.
+    /// End the part of a finished split's redirect that is due.
     EndRedirect,
     /// Remove everything from both sides.
     RollBack,
 }
 
 impl Work {
-    /// It waits until those who move rows have their workers.
+    /// Whether the work waits until the splits that move rows have their workers.
     pub fn is_housekeeping(self) -> bool {
-        // Not a comparison, which may take hours and would keep the others from being watched.
+        // A comparison is not included: it may take hours and would keep the others from being monitored.
         matches!(self, Work::Settle | Work::Watch | Work::EndRedirect)
     }
 
-    /// It undoes or ends a split.
+    /// Whether the work undoes or ends a split.
     pub fn ends(self) -> bool {
         matches!(self, Work::RollBack | Work::Prove | Work::Finish | Work::CompleteCutover)
     }
@@ -101,24 +101,24 @@ fn find(state: &SplitState) -> Option<Work> {
     ROWS.iter().find(|row| fits(row, state)).map(|row| row.work)
 }
 
-/// What is next for a plan. A gap in the rows would be none, and a test looks for it.
+/// Returns the next work for a plan. A gap in the rows would give Nothing, and a test looks for it.
 pub fn next(state: &SplitState) -> Work {
     find(state).unwrap_or(Work::Nothing)
 }
 
-/// What a worker is to be there for. A failed split waits for its operator. A paused one keeps its
-/// worker, which knows best what may rest.
+/// Returns the work that needs a worker. A failed split waits for its operator. A paused one keeps its worker, which
+/// knows best what may be idle.
 pub fn wanted(state: &SplitState) -> Option<Work> {
     Some(next(state)).filter(|work| *work != Work::Nothing && !state.failed())
 }
 
-/// Whether it takes one of `shardmaster.max_split_workers`, whatever else is due.
+/// Whether the split takes one of `shardmaster.max_split_workers`, whatever else is due.
 pub fn takes_place(state: &SplitState) -> bool {
     let first = ROWS.iter().find(|row| !row.work.is_housekeeping() && fits(row, state));
     !state.failed() && first.is_some_and(|row| row.work != Work::Nothing)
 }
 
-/// The splits that have work, and which: the oldest first.
+/// Returns the splits that have work, each with its work, the oldest first.
 pub fn with_work() -> Vec<(OpenSplit, Work)> {
     row::open().into_iter().filter_map(|open| wanted(&open.state).map(|work| (open, work))).collect()
 }

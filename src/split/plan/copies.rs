@@ -1,6 +1,6 @@
-//! What a copy of a shard has taken along: a clone of its disk, or a standby that was promoted
-//! beside it, refuses what splits have taken away from the original, and this master knows the
-//! redirect, or the side of a split, of the original alone.
+//! What a copy of a shard has kept: a clone of its disk, or a standby that was promoted beside it, refuses what splits
+//! have moved away from the original, while this master knows only the redirect, or the side of a split, of the
+//! original.
 
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks_within;
@@ -13,19 +13,19 @@ use crate::server::txn::in_one;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// For the answer of a shard that what is just done has nothing else to do with.
+/// The limit for the answer of a shard that the current call does not otherwise need.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// What a database is to another shard.
+/// The relation of a database to another shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Is {
     It,
     ACopy,
-    /// The other one does not answer.
+    /// The other shard does not answer.
     Unknown,
 }
 
-/// The database of a session, beside shards that the master knows.
+/// The database of a session, compared with shards that the master knows.
 pub struct Copies<'a> {
     shard: &'a Shard,
     known: BTreeMap<String, Is>,
@@ -36,8 +36,8 @@ impl Copies<'_> {
         Copies { shard, known: BTreeMap::new() }
     }
 
-    /// Whether it is where another shard is. The servers say so, and each is asked once: what is
-    /// remembered of them may be of yesterday.
+    /// Whether it is where another shard is. The servers decide, and each is asked once: what is recorded of them may
+    /// be outdated.
     pub fn is(&mut self, connection: &mut Connection, original: &str) -> Is {
         if let Some(is) = self.known.get(original) {
             return *is;
@@ -60,8 +60,7 @@ impl Copies<'_> {
     }
 }
 
-/// Splits whose keys a database refuses as a copy of the shard that they have left, and that
-/// shard.
+/// Returns splits whose keys a database refuses as a copy of the shard that they have left, each with that shard.
 pub fn redirected(connection: &mut Connection, shard: &Shard) -> Result<Vec<(i64, String)>> {
     let mut copies = Copies::of(shard);
     let mut found = Vec::new();

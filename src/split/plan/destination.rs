@@ -1,4 +1,4 @@
-//! A move that is asked for by where the keys are to be: the split that does it, and a new one where none does.
+//! A move that is requested by where the keys are to be: the split that does it, or a new one if none does.
 
 use super::refusals::PlanError;
 use super::{PlanRequest, PlannedScope, create, named};
@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::routing::{RoutingError, after_start};
 use std::collections::{BTreeMap, HashMap};
 
-/// None: all of them are there already, and no split has them any more.
+/// Returns the split. Returns None if all keys are there already, and no split holds them any more.
 pub fn split_to(
     target: &str,
     names: Vec<Option<String>>,
@@ -50,7 +50,7 @@ pub fn split_to(
     create(request).map(Some)
 }
 
-/// The keys that are elsewhere, by their shards.
+/// Returns the keys that are elsewhere, by their shards.
 fn away_from<'a>(
     target: &Shard,
     keys: &[String],

@@ -1,4 +1,4 @@
-//! Planning: everything that is wrong on paper, found before any server is asked.
+//! Planning: finds every error that the catalog shows, before any server is asked.
 
 pub mod check;
 pub mod copies;
@@ -24,7 +24,7 @@ use refusals::{PlanError, check_free, check_keys, check_named, check_shards, req
 pub enum PlannedScope {
     /// Keys of a directory, buckets of a hash keyspace.
     Named(Vec<Option<String>>),
-    /// The keys of an interval; None: no bound.
+    /// The keys of an interval. A bound is `None` if there is no limit.
     Range(Option<String>, Option<String>),
     /// Everything that the source holds of the keyspace now.
     All,
@@ -40,7 +40,7 @@ impl PlannedScope {
         }
     }
 
-    /// The entries of routing that move; ranges are cut for it.
+    /// Returns the moving routing entries; ranges are cut for this.
     fn entries(
         self,
         keyspace: &LockedKeyspace,
@@ -56,7 +56,7 @@ impl PlannedScope {
                 return Ok(MovingEntries { keys, are_on_source: are_written_there });
             }
             (PlannedScope::Range(lower, upper), _) => {
-                // Refuses other strategies before the bounds are read.
+                // This refuses other strategies before the bounds are read.
                 ranges::order(keyspace)?;
                 let wanted = Interval::new(keyspace.key_type(), lower.as_deref(), upper.as_deref())?;
                 ranges::carve(keyspace, &wanted, &source.shard_key)?
@@ -67,7 +67,7 @@ impl PlannedScope {
     }
 }
 
-/// Entries of a directory or of a hash keyspace, as the catalog spells them.
+/// Returns entries of a directory or of a hash keyspace, as the catalog spells them.
 fn named(keyspace: &LockedKeyspace, names: Vec<Option<String>>) -> std::result::Result<Vec<String>, Failure> {
     if names.is_empty() {
         return Err(PlanError::NoTenants.into());
@@ -85,14 +85,14 @@ fn named(keyspace: &LockedKeyspace, names: Vec<Option<String>>) -> std::result::
     }
 }
 
-/// What a plan is to move.
+/// The entries that a plan moves.
 struct MovingEntries {
     keys: Vec<String>,
-    /// Known already: two million of them are not asked for twice.
+    /// Whether they are known to be on the source: this avoids asking twice for millions.
     are_on_source: bool,
 }
 
-/// A plan as it was asked for.
+/// A plan as it was requested.
 pub struct PlanRequest<'a> {
     pub source: &'a str,
     pub target: &'a str,
@@ -101,7 +101,7 @@ pub struct PlanRequest<'a> {
     pub keyspace: &'a str,
 }
 
-/// Stores a plan; returns its id.
+/// Stores a plan and returns its id.
 pub fn create(request: PlanRequest<'_>) -> std::result::Result<i64, Failure> {
     let keyspace = after_start::lock(request.keyspace)?;
     outdated::require_current(&keyspace.name)?;
@@ -136,8 +136,7 @@ pub fn create(request: PlanRequest<'_>) -> std::result::Result<i64, Failure> {
     Ok(id)
 }
 
-/// The reverse split of a split is asked for: what is checked of a new plan, and what it takes, is
-/// checked and taken now.
+/// Begins the reverse split of a split: what is checked and taken for a new plan is checked and taken now.
 pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(back)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
@@ -153,8 +152,8 @@ pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     Ok(())
 }
 
-/// The same for one that has begun, which this master had lost: what has happened is not judged,
-/// and where its keys are back already nothing is taken.
+/// Adopts a reverse split that has begun and that this master had lost: what has happened is not checked, and if its
+/// keys are back already nothing is taken.
 pub fn take_up_way_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(back)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
@@ -167,7 +166,7 @@ pub fn take_up_way_back(there: i64, back: i64) -> std::result::Result<(), Failur
     Ok(())
 }
 
-/// A plan that was rolled back is validated again before it runs again.
+/// Validates a rolled-back plan again before it runs again.
 pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(id)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;

@@ -1,4 +1,4 @@
-//! That a table's rows move by one key: on a shard no two policies mean one table.
+//! A table's rows must move by one key: on a shard no two policies may mean one table.
 
 use crate::agent::error::Result;
 use crate::agent::observe;
@@ -10,7 +10,7 @@ use crate::split::finding::Finding;
 
 const POLICIES: &str = include_str!("../../../sql/check/policies.sql");
 
-/// A finding for each table of the split that another policy means too.
+/// Returns a finding for each table of the split that another policy means too.
 pub fn check(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Finding>> {
     let (mut schemas, mut names) = observe::table_names(plan, side);
     let count = names.len();

@@ -1,4 +1,4 @@
-//! Why a plan is not taken, by the master's catalog alone.
+//! Why a plan is refused, by the master's catalog alone.
 
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::{self, Sameness};
@@ -114,7 +114,7 @@ fn where_it_is(strategy: Strategy) -> &'static str {
     }
 }
 
-/// Two names of one place, which only the servers may know.
+/// Returns the error for two names of one place, which only the servers may know.
 pub fn one_place(source: &Shard, target: &Shard) -> String {
     format!(
         "shards \"{}\" and \"{}\" are the same: namespace \"{}\" of one database",
@@ -124,7 +124,7 @@ pub fn one_place(source: &Shard, target: &Shard) -> String {
 
 pub const STAY: &str = "No row has to move. Assign the keys to the other name, with force => true.";
 
-/// The refusals, in the order in which an operator would mend them.
+/// Checks the shards; the refusals are in the order in which an operator would fix them.
 pub fn check_shards(
     keyspace: &Keyspace,
     source: &Shard,
@@ -154,9 +154,9 @@ pub fn check_shards(
     Ok(())
 }
 
-/// Whoever has named a schema of this very database may still do so, and rows go nowhere where
-/// whoever has added it would gain them. Of addresses that no worker has met the check and the
-/// worker find out.
+/// Checks declarations: a role that has declared a schema of this very database must still have the right to, and rows
+/// must not go where the role that added the schema would gain them. For addresses that no worker has connected to,
+/// the check and the worker find this out.
 pub fn check_named(keyspace: &Keyspace, shards: [&Shard; 2]) -> std::result::Result<(), Failure> {
     let [source, target] = shards;
     let mut here =
@@ -183,7 +183,7 @@ pub fn check_keys(
     require_routed(keyspace, source, tenants)
 }
 
-/// Nobody else moves one of them.
+/// Checks that no other split moves one of the entries.
 pub fn check_free(keyspace: &Keyspace, tenants: &[String]) -> std::result::Result<(), PlanError> {
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, tenants) {
         return Err(PlanError::Overlap { key, split });
@@ -220,8 +220,8 @@ fn is_rolling_back(id: i64) -> bool {
     row::read(id).is_ok_and(|state| state.goal == Goal::RolledBack)
 }
 
-/// Whether a plan that was rolled back would be taken again, in the order in which its start looks. Nothing is locked:
-/// it is an answer for now.
+/// Checks whether a rolled-back plan would be accepted again, in the order of its start. Nothing is locked: the answer
+/// is valid for now.
 pub fn again(plan: &Plan) -> std::result::Result<(), Failure> {
     let keyspace = keyspace::find(&plan.keyspace)?;
     check_shards(&keyspace, &plan.source, &plan.target)?;

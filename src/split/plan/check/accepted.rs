@@ -5,8 +5,8 @@ use crate::clean;
 use crate::remote::quote::literal;
 use crate::split::finding::Finding;
 
-/// Those that the operator has accepted are well; the others say how to accept them. What was accepted and is not found
-/// any more is said once.
+/// Marks the accepted remarks as well; the others show how to accept them. An accepted remark that is not found any
+/// more is reported once.
 pub fn settle(id: i64, findings: &mut Vec<Finding>) {
     let accepted = split_accepted::of(id);
     let is_of = |accepted: &Accepted, finding: &Finding| {

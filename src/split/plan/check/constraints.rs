@@ -1,6 +1,6 @@
-//! CHECK constraints of the target: a COPY goes by every one of them, so the source must
-//! have promised as much of each row that comes, of those from long ago, too. And columns
-//! that the target generates: their functions give the values that the source's have given.
+//! CHECK constraints of the target: COPY checks every one of them, so the source must have guaranteed the same for
+//! each copied row, even for old ones. And columns that the target generates: its functions must give the values that
+//! the source's have given.
 
 use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
@@ -21,19 +21,19 @@ const DOMAINS: &str = include_str!("../../../../sql/check/domains.sql");
 
 const NAME: &str = "target: CHECK constraints";
 
-/// What a side says of the rows of a table.
+/// What a side guarantees about the rows of a table.
 struct RowPromise {
     position: usize,
     table: String,
     name: String,
-    /// The bounds of a partition; empty: of all rows.
+    /// The bounds of a partition; empty for all rows.
     of: String,
     says: String,
     functions: String,
     columns: BTreeSet<String>,
     is_valid: bool,
     is_inherited: bool,
-    /// Where the table is, as the server writes it.
+    /// The schema of the table, as the server writes it.
     schema: String,
 }
 
@@ -53,7 +53,7 @@ pub fn check(
         ) else {
             continue;
         };
-        // It may not be read, which is a finding of its own.
+        // A table that may not be read has a finding of its own.
         if to.oid.is_none() {
             continue;
         }
@@ -64,7 +64,7 @@ pub fn check(
             continue;
         }
         let mut reason = "the source has no such constraint".to_owned();
-        // In other words it is about the same columns.
+        // A constraint in other words is about the same columns.
         let alike = given.iter().filter(|promise| {
             promise.position == wanted.position
                 && (promise.of.is_empty() || promise.of == wanted.of)
@@ -99,8 +99,7 @@ pub fn check(
     Ok(findings)
 }
 
-/// A column of a constraint that does not come over as it is. Whoever has said how, has
-/// thought about it.
+/// Returns a column of a constraint that is not copied as it is. Its author has then decided how.
 fn computed<'a>(
     policy: &PlannedTable,
     from: &TableShape,
@@ -111,16 +110,16 @@ fn computed<'a>(
         .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
 }
 
-/// Whether two constraints say the same.
+/// Whether two constraints have the same meaning.
 enum Same {
     Yes,
     No,
-    /// What its text names on the target could run code of others.
+    /// An object that its text names on the target could run code of others.
     Unread(String),
 }
 
-/// Whether two say the same. What a dump has written down and another server has read is
-/// the same in other words: then both are read again, on the target, by one table.
+/// Compares two constraints. A text that was dumped and read by another server is the same in other words: then both
+/// are read again, on the target, for one table.
 fn is_same(
     plan: &Plan,
     target: &mut Connection,
@@ -132,12 +131,12 @@ fn is_same(
     if promised == wanted.says {
         return Ok(Same::Yes);
     }
-    // The source has written it, and the target is to read it with the mover's rights.
+    // The source has written it, and the target would read it with the mover's rights.
     let known = plain::known_names(&wanted.says);
     if !plain::is_expression(&promised, |name| known.contains(name)) {
         return Ok(Same::No);
     }
-    // What fits a name there best need not be what the constraint was made of.
+    // The best match for a name there need not be what the constraint was made of.
     let named = [&promised, &wanted.says].map(|text| plain::qualified(text));
     let [Some(promised_names), Some(wanted_names)] = named else { return Ok(Same::No) };
     let named = NamedThings::of(&[promised_names, wanted_names].concat());
@@ -160,7 +159,7 @@ fn is_same(
     match distinct {
         Ok(rows) if rows.scalar() == Some("1") => Ok(Same::Yes),
         Ok(_) => Ok(Same::No),
-        // What cannot be read there is not the same.
+        // A constraint that cannot be read there is not the same.
         Err(error) if error.is_verdict() => Ok(Same::No),
         Err(error) => Err(error.into()),
     }
@@ -191,7 +190,7 @@ fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<
         .collect())
 }
 
-/// A column that both sides generate has the values of the target's functions there.
+/// Checks that a column that both sides generate has the values of the target's functions there.
 fn generated(
     plan: &Plan,
     source: &mut Connection,
@@ -220,7 +219,7 @@ fn generated(
     Ok(findings)
 }
 
-/// What the generated columns of a side are made of, by table and name.
+/// Returns what the generated columns of a side are made of, by table and name.
 fn functions(
     plan: &Plan,
     connection: &mut Connection,
@@ -236,8 +235,8 @@ fn functions(
     Ok(rows.rows.iter().filter_map(known).collect())
 }
 
-/// Both sides have the same domains, or `columns` says so; but the source may hold values
-/// from before a constraint.
+/// Checks domains. Both sides have the same ones, or `columns` reports it; but the source may have values from before
+/// a constraint.
 fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
     let (schemas, names) = observe::table_names(plan, Side::Source);
     let lists = [schemas, names].map(|list| text_array(&list));
@@ -248,7 +247,7 @@ fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
         let Some(policy) = position.parse::<usize>().ok().and_then(|at| plan.tables.get(at)) else {
             continue;
         };
-        // Computed, or left out.
+        // The column is computed, or left out.
         if policy.maps.iter().any(|map| map.column == *column) {
             continue;
         }

@@ -1,12 +1,12 @@
-//! Encodings of the two databases: which texts arrive as what they were.
+//! Encodings of the two databases: which texts are copied without a change.
 
 use super::looked::LookedSide;
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::split::finding::Finding;
 
-/// Those of which every text has one form in UTF-8 that comes back as it was; all
-/// characters were tried. Of EUC_JP some have a twin, so that two keys became one.
+/// Encodings in which every text has one form in UTF-8 that is converted back to the same text; all characters were
+/// tried. Some characters of EUC_JP have a twin, so that two keys would become one.
 const ONE_TO_ONE: [&str; 30] = [
     "UTF8",
     "LATIN1",
@@ -44,7 +44,7 @@ fn is_one_to_one(encoding: &str) -> bool {
     ONE_TO_ONE.contains(&encoding)
 }
 
-/// Between two of the same encoding texts pass as they are.
+/// Compares both sides. Between databases of the same encoding texts are not converted.
 pub fn of_both(source: &LookedSide, target: &LookedSide) -> Option<Finding> {
     let (from, to) = (&source.observation.encoding, &target.observation.encoding);
     let ok = from == to || is_one_to_one(from) && is_one_to_one(to);
@@ -53,7 +53,7 @@ pub fn of_both(source: &LookedSide, target: &LookedSide) -> Option<Finding> {
     (!ok).then(|| Finding::new("encodings", false, detail, hint))
 }
 
-/// Keys that are texts, in a database of another encoding than theirs.
+/// Checks keys that are texts, in a database of another encoding than theirs.
 pub fn of_keys(plan: &Plan, name: &str, encoding: &str) -> Option<Finding> {
     let problem = match (&plan.scope, encoding) {
         (_, "UTF8") => return None,

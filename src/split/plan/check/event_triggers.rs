@@ -1,5 +1,6 @@
-//! Event triggers: what a split creates and drops on a shard, one of them may refuse, at the start or as late as the finish. So
-//! one of each kind is created and dropped where some fire for it, and nothing of that stays. Their code is trusted by then.
+//! Event triggers: one of them may refuse what a split creates and drops on a shard, at the start or as late as the
+//! finish. So one object of each kind is created and dropped if some fire for it, and nothing of that stays. Their
+//! code is trusted by then.
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -13,17 +14,17 @@ use crate::words::some_of;
 
 const EVENT_TRIGGERS: &str = include_str!("../../../../sql/check/event_triggers.sql");
 const TRIAL: &str = include_str!("../../../../sql/check/trial.sql");
-/// The last of a trial that has made the schema.
+/// The last statement of a trial that has created the schema.
 const DROP_SCHEMA: &str = "DROP SCHEMA shardmaster_agent";
 const HAS_SCHEMA: &str = "SELECT pg_catalog.to_regnamespace('shardmaster_agent') IS NOT NULL";
 const AS_REPLICA: &str = "SET LOCAL session_replication_role = replica";
 
-/// One that fires for something that a split does.
+/// An event trigger that fires for something that a split does.
 struct EventTrigger {
     name: String,
     event: String,
     function: String,
-    /// In sessions of replicas alone, as some of a split's are.
+    /// It fires only in sessions of replicas, as some of a split's are.
     is_of_replicas: bool,
     may_raise: bool,
 }
@@ -61,7 +62,7 @@ pub fn check(plan: &Plan, side: Side, session: &mut Connection) -> Result<Vec<Fi
     Ok(triggers.iter().map(|trigger| passed(plan, side, trigger)).collect())
 }
 
-/// One that has let the trial through.
+/// Returns the finding for one that has admitted the trial.
 fn passed(plan: &Plan, side: Side, trigger: &EventTrigger) -> Finding {
     let (side, text) = (side.as_str(), trigger.text());
     if trigger.may_raise {
@@ -76,12 +77,12 @@ fn passed(plan: &Plan, side: Side, trigger: &EventTrigger) -> Finding {
     }
 }
 
-/// The statements of a trial.
+/// Returns the statements of a trial.
 fn trial() -> impl Iterator<Item = &'static str> {
     TRIAL.lines().filter(|line| !line.starts_with("--"))
 }
 
-/// The command that is refused first, and why.
+/// Returns the first command that is refused, and why.
 fn refused(
     session: &mut Connection,
     is_replica: bool,
@@ -99,7 +100,7 @@ fn refused(
     Ok(None)
 }
 
-/// By the commands of a trial.
+/// Finds event triggers by the commands of a trial.
 fn find(session: &mut Connection) -> Result<Vec<EventTrigger>> {
     let mut tags: Vec<String> = trial().chain([DROP_SCHEMA]).map(command).collect();
     tags.push("DROP ROUTINE".to_owned());
@@ -118,7 +119,7 @@ fn find(session: &mut Connection) -> Result<Vec<EventTrigger>> {
     Ok(all.ok_or_else(|| RemoteError::unreadable(session.shard(), "its event triggers"))?)
 }
 
-/// As event triggers are told of it.
+/// Returns the command tag that event triggers get for a statement.
 fn command(statement: &'static str) -> String {
     let words: Vec<&str> = statement.split(' ').filter(|word| *word != "TEMPORARY").collect();
     let is_copy = words.contains(&"AS") && words[1] == "TABLE";

@@ -1,5 +1,5 @@
-//! What shard_split_map() says must be a function of one row of the source: the copy, every
-//! change and every comparison computes it again, and must come to the same.
+//! An expression of shard_split_map() must be a function of one row of the source: the copy, every change and every
+//! comparison computes it again, and must get the same result.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
@@ -14,10 +14,10 @@ const MADE_OF: &str = include_str!("../../../../sql/check/expression.sql");
 const FUNCTIONS: &str = include_str!("../../../../sql/check/expression_functions.sql");
 /// The view that an expression is read as: the server keeps it parsed.
 const VIEW: &str = "shardmaster_expression";
-/// Where names are not found, what they mean cannot be looked at.
+/// If names are not found, their meaning cannot be checked.
 const UNREAD: &str = "syntax error, or something that is not accepted here: a comment, a semicolon, a dollar-quoted text or two texts side by side, U&'..', B'..' or the like, or a name in a schema with non-ASCII letters and without double quotes";
 
-/// That the source can compute what is mapped; whether it can.
+/// Checks that the source can compute what is mapped. Returns whether it can.
 pub fn check(
     plan: &Plan,
     connection: &mut Connection,
@@ -48,22 +48,22 @@ pub fn check(
     Ok(is_well)
 }
 
-/// What is wrong with an expression that the server can compute.
+/// Returns what is wrong with an expression that the server can compute.
 fn problem(
     connection: &mut Connection,
     table: &str,
     expression: &str,
     trusted: &[String],
 ) -> Result<Option<String>> {
-    // What it names has been looked at before: to read a constant of a type runs code, too.
+    // The names in it have been checked before: reading a constant of a type runs code, too.
     if plain::qualified(expression).is_none() {
         return Ok(Some(UNREAD.to_owned()));
     }
-    // What a query within it reads, views say, is looked at by nobody.
+    // Tables and views that a query within it reads are not checked.
     if plain::has_query(expression) {
         return Ok(Some("a sub-select is not a function of the row".to_owned()));
     }
-    // Before it is planned, which runs functions of constants.
+    // This comes before it is planned, which runs functions of constants.
     if let Some(code) = code_of_others(connection, table, expression, trusted)? {
         return Ok(Some(code));
     }
@@ -72,7 +72,7 @@ fn problem(
     Ok(connection.undone(|connection| made_of(connection, table, expression))?)
 }
 
-/// A function that belongs to somebody who is not trusted with the mover's rights.
+/// Returns a function whose owner is not trusted with the mover's rights.
 fn code_of_others(
     connection: &mut Connection,
     table: &str,
@@ -103,10 +103,9 @@ fn code_of_view(connection: &mut Connection, trusted: &[String]) -> Result<Optio
         .or_else(|| named.scalar().map(|name| format!("{name} may depend on more than its arguments"))))
 }
 
-/// A query in which the expression stands by itself: one that closes a parenthesis which it
-/// has not opened cannot be read here, where none is open. WHERE takes neither sets nor
-/// aggregates nor window functions. For queries with parameters, of which the server takes
-/// one at a time.
+/// Returns a query that contains the expression on its own: an expression that closes a parenthesis which it has not
+/// opened cannot be read here, where none is open. WHERE accepts neither sets nor aggregates nor window functions. The
+/// query is sent with parameters, as a message of which the server accepts only one statement.
 fn alone(table: &str, expression: &str) -> String {
     format!("SELECT FROM {table} t WHERE CASE WHEN true THEN {expression}\n END IS NULL")
 }
@@ -124,8 +123,7 @@ fn made_of(
     unbound(connection)
 }
 
-/// A function that finds what it names by the search_path: the mover's is another one than
-/// that of whoever has written it.
+/// Finds a function that finds its names by the search_path: the mover's differs from that of the function's author.
 fn unbound(connection: &mut Connection) -> std::result::Result<Option<String>, RemoteError> {
     for row in connection.run(FUNCTIONS)?.rows {
         let [Some(function), to_try] = row.as_slice() else { continue };

@@ -1,7 +1,6 @@
-//! Functions that a side calls in the mover's sessions: the target for each row that it
-//! takes, in CHECK constraints, indexes, generated columns and defaults, both whenever they
-//! plan a query over an index. One whose body is a text finds what it names by the
-//! search_path: under the mover's it may fail, or mean something else.
+//! Functions that a side calls in the mover's sessions: the target for each row that it inserts, in CHECK constraints,
+//! indexes, generated columns and defaults; both sides when they plan a query over an index. A function whose body is
+//! a text finds its names by the search_path: with the mover's it may fail, or mean something else.
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -20,12 +19,12 @@ pub struct Called {
     position: usize,
     text: String,
     function: String,
-    /// The column of which it is the default.
+    /// The column whose default it is.
     default_of: Option<String>,
 }
 
 impl Called {
-    /// Whether it is in the way of every query over the table.
+    /// Whether it affects every query over the table.
     pub fn is_in_the_way(&self) -> bool {
         self.default_of.is_none()
     }
@@ -43,7 +42,7 @@ impl Called {
     }
 }
 
-/// A default counts for a column that nothing fills.
+/// Whether it is called: a default counts only for a column that nothing fills.
 pub fn is_called(plan: &Plan, source: &Observation, called: &Called) -> bool {
     let Some(column) = &called.default_of else { return true };
     let map = plan.tables.get(called.position).and_then(|p| p.maps.iter().find(|map| map.column == *column));
@@ -75,7 +74,7 @@ pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<
     Ok(found)
 }
 
-/// Why the names in a body of SQL are not found; None: they are.
+/// Returns why the names in a body of SQL are not found, or None if they are.
 fn failure(connection: &mut Connection, function: &str) -> Result<Option<String>> {
     match connection.undone(|connection| connection.query("SELECT fmgr_sql_validator($1)", &[Some(function)]))
     {

@@ -1,4 +1,4 @@
-//! Columns that name large objects: by a trigger of the extension `lo`, by their type, and others by their values.
+//! Columns that name large objects: known by a trigger of the extension `lo`, by their type, or by their values.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -13,22 +13,22 @@ use std::collections::BTreeSet;
 const LARGE_OBJECTS: &str = include_str!("../../../../sql/check/large_objects.sql");
 const COLUMNS: &str = include_str!("../../../../sql/check/lob_columns.sql");
 
-/// Rows of the scope whose values are looked at: what is longer than a number is not even read.
+/// The number of rows of the scope whose values are read: values that are longer than a number are skipped.
 const SAMPLE: usize = 500;
 
-/// A table whose rows move, with the columns that come over as they are.
+/// A table whose rows move, with the columns that are copied as they are.
 pub struct MovingTable<'a> {
     pub policy: &'a PlannedTable,
     pub shape: &'a TableShape,
     pub columns: Vec<&'a Column>,
 }
 
-/// What names large objects, and whether there are any.
+/// The columns that name large objects, and whether there are any.
 pub struct LargeObjects {
-    /// By table and column: those of a trigger that deletes them.
+    /// The columns, by table and name, with a trigger that deletes the objects.
     managed: BTreeSet<(usize, String)>,
     has_any: bool,
-    /// Those of another type whose values are numbers of large objects, and how many were looked at.
+    /// Columns of other types whose values are numbers of large objects, and how many values were read.
     sampled: BTreeSet<(usize, String, usize)>,
 }
 
@@ -36,13 +36,13 @@ pub struct LargeObjects {
 pub enum NamedObjects {
     None,
     Some(usize),
-    /// Of this many values each.
+    /// All of this many values that were read.
     Sampled(usize),
     Uncounted,
 }
 
 impl LargeObjects {
-    /// None: the column names none, or is not known to.
+    /// Returns None if the column names none, or is not known to.
     pub fn named(
         &self,
         plan: &Plan,
@@ -83,7 +83,7 @@ pub fn find(plan: &Plan, source: &mut Connection, moving: &[MovingTable<'_>]) ->
     Ok(large)
 }
 
-/// Columns of other types whose values are, all of those that are looked at, numbers of large objects that are there.
+/// Finds columns of other types for which all values that are read are numbers of existing large objects.
 fn sampled(
     plan: &Plan,
     source: &mut Connection,
@@ -109,7 +109,7 @@ fn sampled(
     Ok(found)
 }
 
-/// Of each column the values that were looked at, where all of them are numbers of large objects; else 0.
+/// Returns for each column the number of values that were read, if all of them are numbers of large objects; else 0.
 fn look(
     plan: &Plan,
     source: &mut Connection,
@@ -135,13 +135,13 @@ fn look(
             let row = rows.rows.into_iter().next().unwrap_or_default();
             Ok(row.into_iter().map(|cell| cell.and_then(|n| n.parse().ok()).unwrap_or(0)).collect())
         }
-        // Rows of the scope that are not found in time are not looked at.
+        // Rows of the scope that are not found in time are not read.
         Err(SplitError::Remote(error)) if error.is("57014") => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-/// How many values the column has, if each is the number of a large object.
+/// Returns SQL for the number of values of the column, if each is the number of a large object.
 fn all_are_named(column: &str) -> String {
     let text = format!("s.{column}::pg_catalog.text");
     let number = format!(

@@ -1,6 +1,6 @@
-//! Rows that are longer, as COPY writes them, than a split takes: they would end the copy, hours later. A bounded look: only
-//! into tables that can have such a row by what they have stored beside their rows, by the lengths that values carry, and for
-//! a few seconds.
+//! Rows that are longer, as COPY writes them, than a split permits: they would stop the copy hours later. The search
+//! is bounded: it reads only tables that can have such a row by what they have stored out of line, uses the lengths of
+//! values, and takes a few seconds.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 const TOASTED: &str = include_str!("../../../../sql/check/toasted.sql");
 
-/// A stored value is not a longer one's, however well it was compressed.
+/// The greatest ratio of a value's length to its stored size, however well it was compressed.
 const COMPRESSED: u64 = 256;
-/// Seconds for one table, and for all.
+/// The limits for one table, and for all.
 const EACH: Duration = Duration::from_secs(3);
 const ALL: Duration = Duration::from_secs(10);
-/// The server writes no row that is longer.
+/// The server writes no longer row.
 const MOST: u64 = 1 << 30;
 
 pub fn check(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Finding>> {
@@ -43,7 +43,7 @@ pub fn check(plan: &Plan, source: &mut Connection, target: &mut Connection) -> R
     Ok(findings)
 }
 
-/// Tables that may have such a row.
+/// Returns tables that may have such a row.
 fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<usize>> {
     let (schemas, names) = observe::table_names(plan, Side::Source);
     let lists = [schemas, names].map(|list| text_array(&list));
@@ -56,7 +56,7 @@ fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<us
     Ok(rows.rows.iter().filter_map(may).collect())
 }
 
-/// Bytes of the longest row of the scope; None: it took too long to find.
+/// Returns the bytes of the longest row of the scope, or None if finding it took too long.
 fn longest(plan: &Plan, source: &mut Connection, table: &SplitTable, limit: u64) -> Result<Option<u64>> {
     let Some(by) = table.source.column(&table.policy.shard_by) else { return Ok(None) };
     let (functions, predicate) = plan.scope.dry_predicate(by, "t");
@@ -82,14 +82,14 @@ fn longest(plan: &Plan, source: &mut Connection, table: &SplitTable, limit: u64)
     }
 }
 
-/// Bytes of a value on its way. A value's length is known without reading it; what another type makes of it is read
-/// where it may be long.
+/// Returns SQL for the bytes of a value in a COPY. A text's length is known without reading it; values of other types
+/// are converted if they may be long.
 fn size(column: &Column, is_binary: bool, limit: u64) -> String {
     let name = format!("t.{}", ident(&column.name));
     let stored = format!("pg_catalog.pg_column_size({name})");
     let size = match column.base.as_str() {
         "text" | "character varying" => format!("pg_catalog.octet_length({name}::pg_catalog.text)"),
-        // As a text each byte has two digits.
+        // In text form each byte has two digits.
         "bytea" if is_binary => format!("pg_catalog.octet_length({name}::pg_catalog.bytea)"),
         "bytea" => format!("pg_catalog.octet_length({name}::pg_catalog.bytea)::pg_catalog.int8 * 2"),
         _ if column.builtin => format!(

@@ -1,4 +1,4 @@
-//! What was seen of one side.
+//! The observation of one side by the check.
 
 use super::functions::Called;
 use crate::agent::error::{Result, SplitError};
@@ -13,27 +13,27 @@ use crate::remote::Connection;
 use crate::split::owners;
 use std::collections::BTreeSet;
 
-/// What one side is: its tables, and how its server writes values.
+/// One side: its tables, and how its server writes values.
 pub struct LookedSide {
-    /// With which it was looked at, and may be further: once it is held again.
+    /// The session that has read the side; it may read more once its tables are locked again.
     pub session: Connection,
     pub observation: Observation,
-    /// What it calls that is not known to work.
+    /// Functions that it calls and that are not known to work.
     pub called: Vec<Called>,
-    /// What is locked while it is held.
+    /// The tables that are locked.
     pub locked: LockedTables,
-    /// Whether a query over its tables runs nothing of somebody who is not trusted.
+    /// Whether a query over its tables runs no code of untrusted roles.
     pub is_trusted: bool,
 }
 
-/// Begins a transaction in which what is asked of a side's tables runs what is looked at now. Those that the mover may
-/// not even read are not asked.
+/// Begins a transaction in which queries over a side's tables run only code that is checked now. Tables that the mover
+/// may not even read are not queried.
 pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<LockedTables> {
     let (schemas, names) = observe::table_names(plan, side);
     reading::begin(session, (&schemas, &names), guc::remote_timeout())
 }
 
-/// Without some tables, as if they were not there.
+/// Removes some tables from an observation, as if they did not exist.
 pub fn leave_out(observation: &mut Observation, closed: &BTreeSet<usize>) {
     for (position, shape) in observation.tables.iter_mut().enumerate() {
         if closed.contains(&position) {
@@ -43,7 +43,7 @@ pub fn leave_out(observation: &mut Observation, closed: &BTreeSet<usize>) {
 }
 
 impl LookedSide {
-    /// The same once more, of a side where nothing was found before.
+    /// Locks the tables once more, for a side without findings before.
     pub fn hold(&mut self, plan: &Plan, side: Side) -> Result<()> {
         let locked = hold(&mut self.session, plan, side)?;
         let is_same = locked.closed.is_subset(&self.locked.closed)

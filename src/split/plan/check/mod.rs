@@ -1,5 +1,5 @@
-//! What only the servers know, found before anything moves: every finding at once,
-//! nothing written. The worker repeats it before it installs anything.
+//! Checks of what only the servers know, made before anything moves: all findings are returned at once, and nothing is
+//! written. The worker repeats the checks before it installs anything.
 
 pub mod accepted;
 pub mod beside;
@@ -51,14 +51,15 @@ use std::collections::BTreeSet;
 const SERVER: &str = include_str!("../../../../sql/check/server.sql");
 const TABLES: &str = include_str!("../../../../sql/check/tables.sql");
 
-/// Every finding. A side that is not to be reached is one of them.
+/// Returns every finding. A side that cannot be reached is one of them.
 pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
     look_at(plan, identity, |_, _| ())
 }
 
-/// The same for people: what it comes to in one line, and all findings.
+/// Returns the summary in one line, and all findings, for people.
 pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<Finding>) {
-    // What is asked before a start means nothing of a split that has ended, nor of a reverse split, which its split begins.
+    // The checks before a start do not apply to a split that has ended, nor to a reverse split, which its split
+    // begins.
     if state.finished {
         let back = in_one(|| way_back::of(plan.id)).ok().flatten().filter(WayBack::is_decided);
         let text = back
@@ -68,8 +69,8 @@ pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<F
     if state.goes_back && matches!(state.phase, Phase::Planning | Phase::RolledBack) {
         return (way_back(plan, state), Vec::new());
     }
-    // Its shards and keys were let go, and are looked at when it begins again. What the shards would say of keys that are
-    // elsewhere by now is no advice: rows on the target may be theirs.
+    // Its shards and keys were released, and are checked when it begins again. Findings of the shards about keys that
+    // are elsewhere by now would mislead: rows on the target may be theirs.
     if state.phase == Phase::RolledBack
         && state.goal == Goal::RolledBack
         && let Err(failure) = in_one(|| refusals::again(plan))
@@ -79,19 +80,19 @@ pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<F
     }
     let mut outlook = None;
     let mut findings = look_at(plan, identity, |source, target| {
-        // What would move has moved.
+        // What would move has moved already.
         if state.phase != Phase::Completed
             && (state.goal != Goal::RolledBack || state.phase == Phase::RolledBack)
         {
             outlook = outlook::of(plan, source, target);
         }
     });
-    // A worker tries again by itself.
+    // A worker tries again automatically.
     for finding in findings.iter_mut().filter(|finding| finding.transient && finding.hint.is_none()) {
         finding.hint = Some("This may be temporary. Ask again.".to_owned());
     }
     let mut line = outlook::line(&findings, outlook.as_ref(), now(state).as_deref());
-    // It was begun, and does not begin again by itself.
+    // The split has begun, and does not begin again automatically.
     if state.failed() && findings.iter().all(|finding| finding.ok) {
         let resume = format!("SELECT shard_split_resume({})", plan.id);
         line = match state.phase {
@@ -113,19 +114,19 @@ fn way_back(plan: &Plan, state: &SplitState) -> String {
     }
 }
 
-/// What a split does that has begun; None: it may begin, for the first time or again.
+/// Describes what a split does that has begun. Returns None if it may begin, for the first time or again.
 fn now(state: &SplitState) -> Option<String> {
     let phase = state.phase.as_str();
     match (state.phase, state.goal) {
         (Phase::RolledBack, Goal::RolledBack) => None,
         (_, Goal::RolledBack) => Some(format!("rolling back from phase {phase}")),
-        // Nothing of it is on a shard, whatever it was asked for.
+        // Nothing of it is on a shard, whatever was requested.
         (Phase::Planning, _) => None,
         _ => Some(format!("begun, in phase {phase}")),
     }
 }
 
-/// `then`: what else is asked where code of others is in nobody's way.
+/// Runs the checks. `then` runs more queries, if no code of others prevents that.
 fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut LookedSide, &mut LookedSide)) -> Vec<Finding> {
     let mut findings = Vec::new();
     let source = side(plan, Side::Source, identity, &mut findings);
@@ -164,7 +165,8 @@ fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut LookedSide, &mut 
     findings
 }
 
-/// What reads the tables of both sides runs what was looked at: none of it changes until the sessions end.
+/// Locks the tables of both sides: queries run only code that was checked, and nothing of it changes until the
+/// sessions end.
 fn hold(
     plan: &Plan,
     source: &mut LookedSide,
@@ -174,9 +176,8 @@ fn hold(
     target.hold(plan, Side::Target).map_err(|error| (Side::Target, error))
 }
 
-/// In a replica's session a deferrable constraint is not checked: the target's holds for the
-/// rows that come if the source has the same. (One without the shard-by column is refused
-/// by itself: other keys' rows are on no side.)
+/// Finds deferrable constraints. In a replica's session they are not checked: the target's hold for copied rows if the
+/// source has the same. (One without the shard-by column is refused separately: no single side has all keys' rows.)
 fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Finding> {
     let tables = plan.tables.iter().zip(source.tables.iter().zip(&target.tables));
     tables
@@ -192,7 +193,7 @@ fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Fi
         .collect()
 }
 
-/// What the target holds rows to, beside what the source does.
+/// Finds what only the target enforces.
 fn both(plan: &Plan, on_source: &mut LookedSide, on_target: &mut LookedSide) -> Result<Vec<Finding>> {
     let LookedSide { session: source, observation: on_source, .. } = on_source;
     let LookedSide { session: target, observation: on_target, .. } = on_target;
@@ -208,13 +209,14 @@ fn both(plan: &Plan, on_source: &mut LookedSide, on_target: &mut LookedSide) -> 
     Ok(findings)
 }
 
-/// Before the start: whatever is not well stops the split. A server that cannot be
-/// reached may come back.
+/// Requires a passed check before the start: every error stops the split. A server that cannot be reached may come
+/// back.
 pub fn require(plan: &Plan, identity: &str) -> Result<()> {
     require_of(plan, run(plan, identity).into_iter().filter(|finding| !finding.ok).collect())
 }
 
-/// The same where tables have changed while it runs. What clients may miss after the cutover is for the operator to see.
+/// Requires a passed check after tables have changed while the split runs. What clients may miss after the cutover
+/// does not stop it.
 pub fn require_again(plan: &Plan, identity: &str) -> Result<()> {
     let stops = |finding: &Finding| {
         let remark = finding.object.as_ref().and_then(|_| Remark::parse(&finding.name));
@@ -247,7 +249,7 @@ fn require_of(plan: &Plan, bad: Vec<Finding>) -> Result<()> {
     ))
 }
 
-/// The findings of one side, and what its tables look like.
+/// Returns the observation of one side, and adds its findings.
 fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Option<LookedSide> {
     match look(plan, side, identity, findings) {
         Ok(looked) => Some(looked),
@@ -280,7 +282,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.push(asked("whether a session keeps its locks", direct)?);
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
     findings.extend(asked("which database it is", owners::unsaid(&mut connection, plan, side))?);
-    // Before anything is asked of the tables that could run it, and so that nothing else comes behind that.
+    // This comes before queries over the tables that could run such code, so that nothing is added afterwards.
     let locked = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
     let mut looked = look_at_tables(plan, side, connection, locked, findings)?;
     if !looked.locked.closed.is_empty() && findings.iter().all(|finding| finding.ok) {
@@ -292,12 +294,12 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
             "Grant the mover SELECT on its tables.",
         ));
     }
-    // The other side is looked at without keeping anybody from these tables.
+    // The other side is read without locks on these tables.
     looked.session.run("ROLLBACK")?;
     Ok(looked)
 }
 
-/// Within the transaction that holds them, if they can be held.
+/// Reads the tables within the transaction that locks them, if they can be locked.
 fn look_at_tables(
     plan: &Plan,
     side: Side,
@@ -305,7 +307,7 @@ fn look_at_tables(
     locked: LockedTables,
     findings: &mut Vec<Finding>,
 ) -> Result<LookedSide> {
-    // What it says of the tables' code is older than what is found there: what changes in between is found again.
+    // This record of the tables' code is older than the following check: a change in between is found again.
     let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
     let others =
         asked("whose code its tables run", owners::find(&mut connection, plan, side, observation.code()))?;
@@ -321,7 +323,7 @@ fn look_at_tables(
     findings.extend(tables.rows.iter().map(|row| from_row(plan, side, row)));
     findings.extend(asked("which tables are in no keyspace", left_behind(plan, side, &mut connection))?);
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
-    // To try a function's body is to read the constants in it, which types may compute.
+    // Testing a function's body reads its constants, which types may compute.
     let called = if others.code.is_empty() {
         asked("what its tables call", functions::find(plan, side, &mut connection))?
     } else {
@@ -335,7 +337,7 @@ fn look_at_tables(
         scope::check(plan, side, &mut connection, &readable, findings)?;
     }
     if is_trusted && side == Side::Source {
-        // What is none stands in no query of what follows.
+        // A text that is no expression is used in no later query.
         is_trusted = expressions::check(plan, &mut connection, &readable, findings)?;
     }
     Ok(LookedSide { session: connection, observation, called, locked, is_trusted })
@@ -354,8 +356,8 @@ fn in_the_way(
     catalogs::ask(connection, TABLES, &lists)
 }
 
-/// What references a table of the keyspace itself has a finding of its own, whatever it is registered as. On the target it is
-/// asked for by a reverse split alone.
+/// Finds tables in no keyspace. A table that references one of the keyspace directly has a finding of its own,
+/// whatever its registration is. On the target only a reverse split asks for them.
 fn left_behind(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Finding>> {
     let found = unregistered::find(connection, plan, side)?.into_iter().filter(|table| !table.is_direct);
     let name = format!("{}: tables in no keyspace", side.as_str());
@@ -373,7 +375,7 @@ fn left_behind(plan: &Plan, side: Side, connection: &mut Connection) -> Result<V
         .collect())
 }
 
-/// Clients of these keys are refused here, though nothing has left this shard.
+/// Returns the finding for a copy: clients of these keys are refused here, though nothing has left this shard.
 fn of_a_copy(side: Side, shard: &Shard, split: i64, original: &str) -> Finding {
     Finding::new(
         &format!("{}: redirects of another shard", side.as_str()),
@@ -385,7 +387,7 @@ fn of_a_copy(side: Side, shard: &Shard, split: i64, original: &str) -> Finding {
     )
 }
 
-/// An answer that did not come says what was asked.
+/// Adds to an error of a missing answer what was asked.
 fn asked<T, E: Into<SplitError>>(question: &str, answer: std::result::Result<T, E>) -> Result<T> {
     answer.map_err(|error| match error.into() {
         SplitError::Remote(error) => SplitError::Remote(error.asked(question)),
@@ -395,7 +397,7 @@ fn asked<T, E: Into<SplitError>>(question: &str, answer: std::result::Result<T, 
 
 fn from_row(plan: &Plan, side: Side, row: &[Option<String>]) -> Finding {
     let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
-    // As it is to be typed.
+    // The names are quoted for typing.
     let [from, to, keyspace] =
         [&plan.source.shard_key, &plan.target.shard_key, &plan.keyspace].map(|name| literal(name));
     let copy = format!("SELECT * FROM shard_schema_copy({from}, {to}, {keyspace})");
@@ -403,9 +405,9 @@ fn from_row(plan: &Plan, side: Side, row: &[Option<String>]) -> Finding {
     Finding::new(&format!("{}: {}", side.as_str(), cell(0)), cell(1) == "t", cell(2), &hint)
 }
 
-/// A pooler that gives each transaction another session loses locks and settings.
+/// Checks for a direct connection: a pooler that gives each transaction another session loses locks and settings.
 fn direct_connection(connection: &mut Connection, name: &str) -> Result<Finding> {
-    // A random number: whoever knows the number of an advisory lock can hold it.
+    // The number is random: a session that knows the number of an advisory lock can hold it.
     connection.run("SELECT pg_advisory_lock_shared((random() * 9e15)::bigint)")?;
     let held = connection.run(
         "SELECT pg_backend_pid()::text || ' ' || count(*) FROM pg_locks
@@ -432,7 +434,7 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
     Finding { transient, ..Finding::new(name, set.is_ok(), detail, hint) }
 }
 
-/// A side that cannot be looked at has a finding of its own already.
+/// Checks foreign keys. A side that cannot be read has a finding of its own already.
 fn foreign_keys(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide, findings: &mut Vec<Finding>) {
     let ends = ((&mut source.session, &source.locked), (&mut target.session, &target.locked));
     match references::check::run(plan, ends.0, ends.1) {

@@ -1,6 +1,6 @@
-//! What a check begins with: how much would move, how long that takes, how long writers wait. By the
-//! planner's estimates, of small tables by counting, and by what copies have been measured at (docs/internals/benchmarks.md): a guess, for whoever
-//! chooses an hour for it.
+//! The beginning of a check's report: how much would move, how long that takes, how long writers wait. It uses the
+//! planner's estimates, counts of small tables, and measured rates of copies (docs/internals/benchmarks.md): it is a
+//! guess for choosing a time.
 
 use super::looked::LookedSide;
 use crate::agent::error::Result;
@@ -13,36 +13,36 @@ use crate::split::finding::Finding;
 use crate::words::counted;
 use std::time::{Duration, Instant};
 
-/// Of a copy, a second, on servers with two processors and readers of their own.
+/// The rates of a copy per second, on servers with two processors and readers of their own.
 const ROWS: f64 = 200_000.0;
 const BYTES: f64 = 50e6;
-/// What a table takes before its first row comes.
+/// The time that a table takes before its first row is copied.
 const TABLE: Duration = Duration::from_millis(100);
-/// Of a fence: by itself, questions to one side, what a table adds.
+/// The parts of a fence's duration: its fixed part, the number of queries to one side, and the time for each table.
 const FENCE: Duration = Duration::from_millis(40);
 const QUESTIONS: u32 = 20;
 const FENCED_TABLE: Duration = Duration::from_millis(3);
 const FENCED_ENTRY: Duration = Duration::from_micros(15);
 
 const PAGE: f64 = 8192.0;
-/// Of a table that is counted: 8 MB.
+/// The size up to which a table is counted: 8 MB.
 const FEW_PAGES: f64 = 1024.0;
 
 #[derive(Default)]
 pub struct Outlook {
     tables: usize,
-    /// Of routing: each changes twice.
+    /// The number of routing entries; each changes twice.
     entries: u32,
     rows: f64,
     bytes: f64,
     round_trip: Duration,
-    /// Bytes a second that a copy may take; None: as many as it can.
+    /// The bytes per second that a copy may take. `None` if unlimited.
     most: Option<u64>,
     /// How long the oldest transaction that has written is open on the source.
     oldest: Option<Duration>,
 }
 
-/// None of it is a finding: what cannot be told is left out.
+/// Returns the estimate. No error here is a finding: what is unknown is left out.
 pub fn of(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide) -> Option<Outlook> {
     let mut outlook = Outlook {
         tables: plan.tables.len(),
@@ -60,7 +60,7 @@ pub fn of(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide) -> Opti
     Some(outlook)
 }
 
-/// Rows of the scope in a table, and their bytes.
+/// Returns the number of rows of the scope in a table, and their bytes.
 fn size(
     plan: &Plan,
     session: &mut Connection,
@@ -86,7 +86,7 @@ fn size(
     Ok((rows, stored * rows / all))
 }
 
-/// Rows of the scope, and all: small tables are as often as not those that nobody has analyzed.
+/// Counts the rows of the scope, and all rows: small tables often lack statistics.
 fn count_rows(
     plan: &Plan,
     session: &mut Connection,
@@ -104,7 +104,7 @@ fn count_rows(
     Ok((number(), number()))
 }
 
-/// Rows, by the planner.
+/// Returns the planner's estimate of the rows.
 fn expected(session: &mut Connection, query: &str) -> Result<f64> {
     let plan = session.run(&format!("EXPLAIN (FORMAT JSON) {query}"))?;
     let plan: serde_json::Value =
@@ -117,7 +117,7 @@ fn leaves(shape: &TableShape) -> String {
     format!("'{{{}}}'::pg_catalog.oid[]", oids.join(","))
 }
 
-/// With what lies beside the table itself: long values.
+/// Returns the stored bytes, including long values that are stored out of line.
 fn stored(session: &mut Connection, shape: &TableShape) -> Result<Option<f64>> {
     let query = format!(
         "SELECT pg_catalog.sum(pg_catalog.pg_table_size(l)) FROM pg_catalog.unnest({}) l",
@@ -178,7 +178,8 @@ impl Outlook {
     }
 }
 
-/// The first line: whether the split may begin, or where it is, and what it would be. `now`: what it does, if it has begun.
+/// Returns the first line: whether the split may begin, or its phase, and the estimate. `now`: what it does, if it has
+/// begun.
 pub fn line(findings: &[Finding], outlook: Option<&Outlook>, now: Option<&str>) -> String {
     let wrong = match findings.iter().filter(|finding| !finding.ok).count() {
         0 => None,
@@ -198,7 +199,7 @@ pub fn line(findings: &[Finding], outlook: Option<&Outlook>, now: Option<&str>) 
     }
 }
 
-/// Two digits, of an estimate that has no more.
+/// Rounds to two digits, since an estimate has no more.
 fn rounded(number: f64) -> u64 {
     let number = number.max(0.0);
     if number < 100.0 {
@@ -218,7 +219,7 @@ fn bytes(number: f64) -> String {
     format!("{} {}", rounded(number.ceil()), UNITS[unit])
 }
 
-/// One unit, rounded up.
+/// Returns a duration in one unit, rounded up.
 fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (number, unit) = match seconds {

@@ -8,7 +8,7 @@ use crate::remote::quote::{ident, literal};
 use crate::split::finding::Finding;
 use crate::split::table::columns::{self, ColumnSource};
 
-/// Tables that take each other's rows, in two different places.
+/// Compares tables that take each other's rows, in two different places.
 pub fn compare(plan: &Plan, source: &LookedSide, target: &LookedSide, findings: &mut Vec<Finding>) {
     findings.extend(encoding::of_both(source, target));
     for ((from, to), policy) in
@@ -29,7 +29,7 @@ pub fn compare(plan: &Plan, source: &LookedSide, target: &LookedSide, findings: 
     }
 }
 
-/// Every difference with whether it is accepted.
+/// Returns every difference with whether it is accepted.
 fn columns(policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Finding> {
     let fixed: Vec<&str> = to.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
     let differences = columns::pair(from, to, &policy.maps, &fixed).differences;
@@ -51,8 +51,8 @@ fn columns(policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Fin
         .collect()
 }
 
-/// The types of columns that come over as they are. What is computed, its author has
-/// thought about.
+/// Checks the types of columns that are copied as they are. The author of a computed column has decided about its
+/// type.
 fn types(plan: &Plan, policy: &PlannedTable, (from, to): (&TableShape, &TableShape)) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pair in columns::pair(from, to, &policy.maps, &[]).pairs {
@@ -76,7 +76,7 @@ fn types(plan: &Plan, policy: &PlannedTable, (from, to): (&TableShape, &TableSha
     findings
 }
 
-/// Why a column's values may be others on the other side.
+/// Returns why a column's values may differ on the other side.
 fn type_problem(out: &Column, into: &Column) -> Option<String> {
     let part = out.cannot_travel().or_else(|| into.cannot_travel())?;
     let of = match &part.extension {
@@ -91,7 +91,7 @@ fn type_problem(out: &Column, into: &Column) -> Option<String> {
     ))
 }
 
-/// By what rows are found again.
+/// Checks the keys that rows are found by.
 fn keys(from: &TableShape, to: &TableShape) -> Vec<Finding> {
     let mut findings = Vec::new();
     for shape in [from, to] {

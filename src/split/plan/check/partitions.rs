@@ -1,5 +1,5 @@
-//! Partitions of the target: each row of the scope has one that takes it. What a partition
-//! takes is asked of the target, whether a row is such a one of the source.
+//! Partitions of the target: each row of the scope must have one that takes it. The target returns what a partition
+//! takes, and the source whether a row fits.
 
 use super::rows::look_through;
 use crate::agent::catalogs;
@@ -16,12 +16,12 @@ use std::collections::BTreeSet;
 const PARTITIONS: &str = include_str!("../../../../sql/check/partitions.sql");
 const NAME: &str = "target: partitions";
 
-/// A partition that holds rows, and which.
+/// A partition that holds rows.
 struct FilledPartition {
     position: usize,
     name: String,
     takes: Option<String>,
-    /// A table above that hashes, with a partition missing.
+    /// A table above it that hashes, with a missing partition.
     lacking: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub fn check(
             continue;
         }
         let taken: BTreeSet<&str> = taking.iter().filter_map(|leaf| leaf.takes.as_deref()).collect();
-        // What one partition takes on both sides needs no look.
+        // Bounds that a partition of each side has need no check.
         let mut looked_at: Vec<String> = here
             .iter()
             .filter(|leaf| {
@@ -65,7 +65,7 @@ pub fn check(
     Ok(findings)
 }
 
-/// A row of the scope in a table of the source that no partition of the target takes.
+/// Returns a row of the scope in a table of the source that no partition of the target takes.
 fn homeless(
     plan: &Plan,
     source: &mut Connection,
@@ -79,11 +79,11 @@ fn homeless(
     };
     let Some(column) = shape.column(&policy.shard_by) else { return Ok(None) };
     let hint_of_both = "Give both sides the same partitions.";
-    // The target has written these, and the source is to compute them with the mover's rights.
+    // The target has written these texts, and the source would compute them with the mover's rights.
     let is_known = |name: &plain::PlainName| {
         let is_type =
             |c: &Column| [&c.base, &c.stored, &c.type_name].iter().any(|known| **known == name.text);
-        // Called, it is a function of the source that has the type's name.
+        // With a call, it would be a function of the source that has the type's name.
         plain::is_harmless(&name.text) || !name.is_called && shape.columns().iter().any(is_type)
     };
     if let Some(takes) = taken.iter().find(|takes| !plain::is_expression(takes, is_known)) {
@@ -93,7 +93,7 @@ fn homeless(
     }
     let any: Vec<String> = taken.iter().map(|takes| format!("({takes})")).collect();
     let any = if any.is_empty() { "false".to_owned() } else { any.join(" OR ") };
-    // A table may be without a key still, which another finding tells.
+    // A table without a key has another finding.
     let shown = if shape.key().is_empty() { std::slice::from_ref(&column.name) } else { shape.key() };
     let key: Vec<String> = shown.iter().map(|name| format!("t.{}", ident(name))).collect();
     let found = look_through(plan, source, shape, column, |predicate| {

@@ -1,4 +1,4 @@
-//! Rows of the scope where none must be, and rows that stay: what the tables themselves are read for.
+//! Rows of the scope where none must be, and rows that stay: checks that read the tables themselves.
 
 use crate::agent::error::Result;
 use crate::agent::shape::{Column, TableShape};
@@ -11,23 +11,23 @@ use crate::split::finding::Finding;
 /// A table, and its shard-by column.
 type RowsTable<'a> = (&'a TableShape, &'a Column);
 
-/// What is looked for.
+/// Which rows are searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowsOf {
-    /// That the target has none of the keys yet.
+    /// Rows of the keys on the target, which must have none yet.
     None,
-    /// On a source of which everything is to move: of keys that are not routed to it, or without a key.
+    /// Rows on a source from which everything is to move: rows of keys that are not routed to it, or without a key.
     Staying,
 }
 
-/// Rows that stay are counted up to here.
+/// The number up to which staying rows are counted.
 const COUNTED: i64 = 1000;
-/// Tables that are read in one query.
+/// The number of tables that are read in one query.
 const MOST_TABLES: usize = 100;
 
 impl RowsOf {
-    /// A finding for each of the tables. They are read together; one by one where that fails, so that it is
-    /// known of which of them that is said.
+    /// Returns a finding for each of the tables. They are read together; if that fails, one by one, so that it is
+    /// known which of them the error belongs to.
     pub fn look(
         self,
         plan: &Plan,
@@ -74,7 +74,7 @@ impl RowsOf {
         }
     }
 
-    /// A query, of three columns.
+    /// Returns a query of three columns.
     fn query(self, shape: &TableShape, column: &Column, predicate: &str) -> String {
         let (column, table) = (ident(&column.name), &shape.name);
         match self {
@@ -137,8 +137,8 @@ fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&s
     Finding::note(name, format!("{}: {seen}{}", shape.name, kinds.join(", ")), hint)
 }
 
-/// Reads tables with the scope's condition, for as long as it takes, each by a query that gives a row at
-/// most; that row of each of them.
+/// Reads tables with the scope's condition, without a time limit, each by a query that gives at most one row. Returns
+/// that row of each of them.
 fn look_through_all(
     plan: &Plan,
     connection: &mut Connection,
@@ -163,7 +163,7 @@ fn look_through_all(
     Ok(answers)
 }
 
-/// Reads a table with the scope's condition, for as long as it takes.
+/// Reads a table with the scope's condition, without a time limit.
 pub(super) fn look_through(
     plan: &Plan,
     connection: &mut Connection,
@@ -173,7 +173,7 @@ pub(super) fn look_through(
 ) -> std::result::Result<result::Rows, RemoteError> {
     let (functions, predicate) = plan.scope.dry_predicate(column, "t");
     connection.undone(|connection| {
-        // By itself, so that who looks at the session sees what it reads.
+        // This is sent separately, so that pg_stat_activity shows the query of the table.
         connection.run(&functions)?;
         connection
             .run_unbounded(&query(&predicate))

@@ -1,5 +1,5 @@
-//! A table that is the same on both shards, however differently they are written: rows
-//! would be copied onto themselves, and finish would delete the only ones.
+//! A table that is the same on both shards, however differently they are written: rows would be copied onto
+//! themselves, and finish would delete the only ones.
 
 use crate::agent::error::Result;
 use crate::agent::one_database::share_locks;
@@ -9,7 +9,7 @@ use crate::split::finding::Finding;
 use crate::split::plan::check::looked::LookedSide;
 use crate::split::plan::refusals::{STAY, one_place};
 
-/// Where both shards are one database, no table or partition is on both sides.
+/// Checks that, if both shards are one database, no table or partition is on both sides.
 pub fn check(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide) -> Result<Vec<Finding>> {
     let pairs = source.observation.tables.iter().zip(&target.observation.tables);
     let shared: Vec<String> = pairs.filter_map(|(from, to)| shared_table(from, to)).collect();
@@ -25,7 +25,7 @@ pub fn check(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide) -> R
     Ok(shared.into_iter().map(finding).collect())
 }
 
-/// The first of the source's oids that the target has, too.
+/// Returns the first of the source's oids that the target has, too.
 fn shared_table(from: &TableShape, to: &TableShape) -> Option<String> {
     if from.oid.is_some() && from.oid == to.oid {
         return Some(from.name.clone());

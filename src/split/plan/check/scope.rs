@@ -1,4 +1,4 @@
-//! The columns by which rows belong to keys: the list of what is known to be right.
+//! The columns by which rows belong to keys, checked against the list of what is known to be right.
 
 use super::encoding;
 use super::rows::RowsOf;
@@ -15,7 +15,7 @@ use crate::remote::quote::array_literal;
 use crate::split::finding::Finding;
 use std::collections::BTreeMap;
 
-/// The shard-by columns, and rows of the scope where none must be.
+/// Checks the shard-by columns, and rows of the scope where none must be.
 pub fn check(
     plan: &Plan,
     side: Side,
@@ -35,7 +35,7 @@ pub fn check(
         Some(keys) => keys_by_type(connection, keys, &lines)?,
         None => BTreeMap::new(),
     };
-    // A split that goes back finds its rows where they have been.
+    // A reverse split finds its rows where they have been.
     let is_empty_before = installed == Installed::No && plan.reverse_of.is_none();
     let rows = match side {
         Side::Target if is_empty_before => Some(RowsOf::None),
@@ -76,7 +76,7 @@ pub fn check(
 /// A table, and its shard-by column.
 type ScopeTable<'a> = (&'a TableShape, &'a Column);
 
-/// What is said of a table's shard-by column.
+/// The result for a table's shard-by column.
 enum ScopeLine<'a> {
     Found(Finding),
     /// Its values are keys.
@@ -92,7 +92,7 @@ impl<'a> ScopeLine<'a> {
     }
 }
 
-/// The shard-by columns by their types, and whether one is a text.
+/// Returns the results for the shard-by columns by their types, and whether one is a text.
 fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<ScopeLine<'a>>, bool) {
     let mut first: Option<(&TableShape, &Column, TypeFamily)> = None;
     let (mut lines, mut is_text) = (Vec::new(), false);
@@ -124,7 +124,7 @@ fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<Sc
     (lines, is_text)
 }
 
-/// What a column's values are as keys; an error: what is wrong with it and what to do.
+/// Returns what a column's values are as keys. An error describes what is wrong with it and what to do.
 fn family(
     plan: &Plan,
     shape: &TableShape,
@@ -150,7 +150,7 @@ fn family(
             }
             KeyType::Uuid => family == TypeFamily::Uuid,
         },
-        // Keys taken as text: of numeric, one value has many.
+        // Keys are taken as text: one numeric value has many texts.
         (None, None) => family != TypeFamily::Numeric,
     };
     let key_type = plan.key_type.unwrap_or(KeyType::Text);
@@ -164,8 +164,7 @@ fn family(
     }
 }
 
-/// Whether values are hashed and ordered as what their keys are. A cast must neither fail
-/// nor round.
+/// Whether values are hashed and ordered like their keys. A cast must neither fail nor round.
 fn has_order(family: &TypeFamily, of: Ordered) -> bool {
     match of {
         Ordered::BigInt => *family == TypeFamily::Integer,
@@ -174,17 +173,18 @@ fn has_order(family: &TypeFamily, of: Ordered) -> bool {
     }
 }
 
-/// Whether one table of keys serves columns of both: what writers call has an operator.
+/// Whether one table of keys serves columns of both: there is an operator for what writers call.
 fn can_be_compared(plan: &Plan, one: &TypeFamily, other: &TypeFamily) -> bool {
     let is_number = |family: &TypeFamily| matches!(family, TypeFamily::Integer | TypeFamily::Numeric);
     let is_hashed_or_ordered = plan.scope.strategy().of().is_some();
     is_hashed_or_ordered || one == other || is_number(one) && is_number(other)
 }
 
-/// What the keys are in each type of a column: those that it writes otherwise, or why they are none of it.
+/// The result for the keys in each type of a column: those that the type writes differently, or why they are no values
+/// of it.
 type KeysByType<'a> = BTreeMap<&'a str, std::result::Result<Option<String>, String>>;
 
-/// Each type is asked once, however many columns are of it.
+/// Each type is asked once, however many columns have it.
 fn keys_by_type<'a>(
     connection: &mut Connection,
     keys: &[String],

@@ -1,6 +1,6 @@
-//! Columns whose values mean something on the source alone: they come over as they are written, and say nothing there, or
-//! something else. Whether that is well the operator knows. Such a value need not be of a type that says so: a number of a
-//! transaction may be in a bigint, and that of a large object in a text.
+//! Columns whose values have a meaning only on the source: they are copied as they are, and have no meaning or another
+//! one on the target. The operator decides whether that is right. The type need not show it: a transaction id may be
+//! in a bigint, and the number of a large object in a text.
 
 use super::large_objects::{self, MovingTable, NamedObjects};
 use crate::agent::catalogs;
@@ -51,7 +51,8 @@ pub fn check(
     Ok(findings)
 }
 
-/// What is computed, its author has thought about.
+/// Returns a table with the columns that are copied as they are. The author of a computed column has decided about its
+/// values.
 fn moving<'a>(policy: &'a PlannedTable, from: &'a TableShape, to: &TableShape) -> MovingTable<'a> {
     let pairs = columns::pair(from, to, &policy.maps, &[]).pairs;
     let plain = pairs.into_iter().filter_map(|pair| match pair.source {
@@ -61,7 +62,7 @@ fn moving<'a>(policy: &'a PlannedTable, from: &'a TableShape, to: &TableShape) -
     MovingTable { policy, shape: from, columns: plain.collect() }
 }
 
-/// A table, or a column of it.
+/// Returns the name of a table, or of a column of it.
 fn object(policy: &PlannedTable, column: Option<&str>) -> String {
     match column {
         Some(column) => format!("{}.{}", policy.table_name, ident_as_needed(column)),
@@ -69,7 +70,8 @@ fn object(policy: &PlannedTable, column: Option<&str>) -> String {
     }
 }
 
-/// Columns of whatever type that are filled with what the source alone counts. `told`: those of which that is said already.
+/// Finds columns of any type that are filled with what only the source counts. `told`: columns that are reported
+/// already.
 fn filled_by_functions(
     source: &mut Connection,
     moving: &[MovingTable<'_>],

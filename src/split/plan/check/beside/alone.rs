@@ -1,4 +1,4 @@
-//! What the target's table has alone, and rows of the source need not keep to.
+//! What only the target's table has, and rows of the source need not satisfy.
 
 use super::columns;
 use super::fact::Fact;
@@ -8,12 +8,12 @@ use crate::split::finding::Finding;
 use crate::split::sequences::plainly_filled;
 use std::collections::BTreeSet;
 
-/// What every statement of a client meets, on the target alone.
+/// What every statement of a client is affected by, if only the target has it.
 const MET: [&str; 7] =
     ["trigger", "view trigger", "view rule", "view default", "policy", "setting", "foreign key"];
 const NAME: &str = "target: unique keys and exclusions";
 
-/// Keys that keep two rows apart: those of the source were never held to them.
+/// Finds keys that keep two rows apart: those of the source never had to satisfy them.
 pub fn keys(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding> {
     let own = there.iter().filter(|fact| fact.position == pair.position);
     own.filter(|fact| fact.is(&["unique key", "exclusion"]) && !pair.is_other(&fact.columns))
@@ -27,7 +27,7 @@ pub fn keys(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Finding
         .collect()
 }
 
-/// A key of fewer parts keeps the same rows apart, and more.
+/// Whether the source has such a key: a key of fewer parts keeps the same rows apart, and more.
 fn is_promised(pair: &TablePair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
     let mut promises = given.iter().filter(|fact| fact.position == pair.position);
     promises.any(|fact| {
@@ -56,7 +56,7 @@ fn is_renamed(pair: &TablePair<'_>, wanted: &Fact, given: &[Fact]) -> bool {
     })
 }
 
-/// Whether the source's holds for each of its rows, or neither for those of all partitions.
+/// Whether the source's key holds for each of its rows, or neither side's key does for those of all partitions.
 fn is_held_alike(pair: &TablePair<'_>, fact: &Fact, wanted: &Fact) -> bool {
     fact.is_held || !wanted.is_held && pair.to.is_partitioned()
 }
@@ -68,12 +68,12 @@ fn is_of_fewer(promise: &Fact, wanted: &Fact) -> bool {
         && (promise.are_nulls_equal || !wanted.are_nulls_equal)
 }
 
-/// Indexes and columns that are computed from a row, and what clients meet after the cutover: in words.
+/// Returns in words the indexes and columns that are computed from a row, and what affects clients after the cutover.
 pub fn others(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let of_table = |fact: &&Fact| fact.position == pair.position && fact.index.is_some();
     let here: Vec<&Fact> = given.iter().filter(of_table).collect();
     let own = there.iter().filter(of_table).filter(|fact| !pair.is_other(&fact.columns));
-    // A key that the source does not promise is refused already.
+    // A key that the source does not guarantee is refused already.
     let own = own.filter(|fact| fact.kind != "unique key" || is_promised(pair, fact, given));
     let of_others = there.iter().filter(of_table).filter(|fact| pair.is_other(&fact.columns));
     let of_others =

@@ -1,10 +1,10 @@
-//! What clients rely on who leave a column out, give it, send a NULL, or name no columns.
+//! What clients rely on that omit a column, set it, send a NULL, or name no columns.
 
 use super::fact::Fact;
 use super::pair::TablePair;
 use crate::agent::shape::Column;
 
-/// An identity that takes no value of a client; it draws one as others do.
+/// An identity that accepts no value of a client; otherwise it draws values like others.
 const ALWAYS: &str = "ALWAYS";
 const DRAWN: &str = "nextval()";
 
@@ -21,7 +21,7 @@ pub fn lacks(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String
 fn of_column(pair: &TablePair<'_>, (given, there): (&[Fact], &[Fact]), column: &Column) -> Option<String> {
     let other = pair.to.column(&column.name)?;
     let name = &column.name;
-    // Two that are generated are compared elsewhere.
+    // Two generated columns are compared elsewhere.
     if pair.is_other(&[name.clone()].into()) || other.generated.is_some() {
         return None;
     }
@@ -53,21 +53,22 @@ fn of_column(pair: &TablePair<'_>, (given, there): (&[Fact], &[Fact]), column: &
     (!lost.is_empty()).then(|| format!("{} of column \"{name}\"", lost.join(" and ")))
 }
 
-/// Types that take each other's values, and of which the same expression comes to another value: `n / 2`, `n = 0.1`.
+/// Whether two types accept each other's values, although the same expression has different results: `n / 2`, `n =
+/// 0.1`.
 fn counts_otherwise(here: &str, own: &str) -> bool {
     matches!((here, own), ("smallint" | "integer" | "bigint", "numeric") | ("real", "double precision"))
 }
 
-/// Whether its type is a domain that keeps values out: as the check writes what a type is made of.
+/// Whether its type is a domain that refuses values, by the check's description of the type.
 fn is_of_domain(column: &Column) -> bool {
     let made_of = column.signature.as_deref().unwrap_or_default();
     made_of.starts_with("domain") && (made_of.contains("not null") || made_of.contains("CHECK ("))
 }
 
-/// Types whose length refuses what is longer, or cuts it.
+/// Types whose length refuses longer values, or truncates them.
 const OF_LENGTH: [&str; 4] = ["character varying", "character", "bit", "bit varying"];
 
-/// What the source's type holds each value to by its length or precision, and the target's does not.
+/// Returns a limit that the source's type sets by its length or precision, and the target's does not.
 fn lost_bound(column: &Column, other: &Column) -> Option<&'static str> {
     let here = bound(&column.stored)?;
     (bound(&other.stored).as_ref() != Some(&here)).then_some(if OF_LENGTH.contains(&column.base.as_str()) {
@@ -77,7 +78,7 @@ fn lost_bound(column: &Column, other: &Column) -> Option<&'static str> {
     })
 }
 
-/// The length or precision of a type, and the fields of an interval; of times, all digits are none.
+/// Returns the length or precision of a type, and the fields of an interval; for times, all digits count as none.
 fn bound(type_name: &str) -> Option<String> {
     let fields = type_name.strip_prefix("interval ").map(|rest| rest.split('(').next().unwrap_or_default());
     let digits = type_name.split_once('(').and_then(|(_, rest)| rest.split(')').next());
@@ -87,7 +88,7 @@ fn bound(type_name: &str) -> Option<String> {
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// Columns that the target alone gives a value where a statement leaves them out.
+/// Returns columns for which only the target has a default.
 pub fn defaults_alone(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let columns = pair.from.columns().iter().filter(|column| !column.not_null && column.generated.is_none());
     let columns = columns.filter(|column| !pair.is_other(&[column.name.clone()].into()));
@@ -107,7 +108,7 @@ fn is_alike(here: &Fact, own: &Fact) -> bool {
     drawn(here) && drawn(own) || here.says_as(own) || value(&here.says) == value(&own.says)
 }
 
-/// A literal without its type, which may be wider on the target.
+/// Returns a literal without its type, which may be wider on the target.
 fn value(text: &str) -> &str {
     let quoted = text.strip_prefix('\'').and_then(|rest| {
         let (value, of_type) = rest.rsplit_once("'::")?;
@@ -117,13 +118,13 @@ fn value(text: &str) -> &str {
     quoted.unwrap_or_else(|| text.trim_start_matches('(').trim_end_matches(')'))
 }
 
-/// A collation's name without its schema.
+/// Returns a collation's name without its schema.
 fn bare(name: Option<&str>) -> Option<&str> {
     name.and_then(|name| name.rsplit('.').next())
 }
 
-/// Whether a statement without names of columns gives values to others than on the source. What the target has alone at its
-/// end, such a statement does not reach.
+/// Whether a statement without column names gives values to other columns than on the source. Additional columns at
+/// the target's end are not reached by such a statement.
 fn is_in_another_order(pair: &TablePair<'_>) -> bool {
     let is_mapped = |name: &str| pair.policy.maps.iter().any(|map| map.column == name);
     let names = |columns: &'_ [Column]| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! One thing that a table has beside its columns.
+//! One thing that a table has besides its columns.
 
 use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
@@ -17,33 +17,34 @@ pub struct Fact {
     pub kind: String,
     pub name: String,
     pub says: String,
-    /// Of the table, by name; of a trigger or a policy none.
+    /// The table's columns that it uses, by name; a trigger or a policy has none.
     pub columns: BTreeSet<String>,
     pub index: Option<ComparedIndex>,
-    /// Whether it holds for rows from before, too.
+    /// Whether it holds for earlier rows, too.
     pub is_held: bool,
-    /// As the server writes it.
+    /// The schema as the server writes it.
     schema: String,
-    /// Whether the server writes columns of views without their table, where there is one alone.
+    /// Whether the server writes columns of views without their table, if there is only one.
     is_brief: bool,
 }
 
 /// Servers from this version on do.
 const BRIEF: i32 = 160_000;
 
-/// What an index, or the key that it is of, compares rows by.
+/// What an index, or the key that it implements, compares rows by.
 #[derive(Deserialize, Debug, Default)]
 pub struct ComparedIndex {
     pub method: String,
     pub parts: BTreeSet<String>,
-    /// Those that are computed, or whose values may be too long for it.
+    /// Parts that are computed, or whose values may be too long for the index.
     pub untried: BTreeSet<String>,
-    /// Not of all rows.
+    /// The index does not cover all rows.
     pub is_of_some: bool,
     pub are_nulls_equal: bool,
-    /// The constraint's name; None: it is an index alone.
+    /// The constraint's name. `None` if it is only an index.
     pub constraint: Option<String>,
-    /// When the constraint is, where that is not at once: `DEFERRABLE INITIALLY DEFERRED`; or that its triggers are off.
+    /// When the constraint is checked, unless at once: `DEFERRABLE INITIALLY DEFERRED`; or that its triggers are
+    /// disabled.
     pub checked: String,
 }
 
@@ -82,7 +83,7 @@ pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
 }
 
 impl Fact {
-    /// A view in no keyspace.
+    /// Returns the fact of a view in no keyspace.
     pub fn of_view(name: &str, shows: &str, schema: &str, version: i32) -> Fact {
         Fact {
             kind: "view".to_owned(),
@@ -98,12 +99,12 @@ impl Fact {
         kinds.contains(&self.kind.as_str())
     }
 
-    /// The same kind of thing of the same table.
+    /// Whether both are the same kind of thing of the same table.
     pub fn is_beside(&self, other: &Fact) -> bool {
         self.position == other.position && self.kind == other.kind
     }
 
-    /// Whether it says what another one says; where shards are namespaces, each in its own.
+    /// Whether both have the same definition; if shards are namespaces, each in its own one.
     pub fn says_as(&self, other: &Fact) -> bool {
         let says = in_schema(&self.says, &self.schema, &other.schema);
         says == other.says
@@ -120,7 +121,7 @@ impl Fact {
     }
 }
 
-/// A query without what its names are qualified by.
+/// Returns a query without the qualifiers of its names.
 fn brief(query: &str) -> String {
     let is_letter = |c: char| c.is_alphanumeric() || "_$\"".contains(c);
     let mut said = String::with_capacity(query.len());

@@ -1,4 +1,5 @@
-//! What hides moving tables from a role: search_path begins with "$user", and so does a name without a schema.
+//! Objects that hide moving tables from a role: search_path begins with "$user", so a name without a schema is
+//! searched there first.
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 
 const HIDING: &str = include_str!("../../../../../sql/check/hiding.sql");
 
-/// By the table's position, and what it is.
+/// The positions of tables, each with what hides it.
 type Hiding = BTreeSet<(usize, String)>;
 
 pub fn check(

@@ -11,7 +11,7 @@ pub fn lacks(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String
 }
 
 fn lacking(fact: &Fact, own: &[&Fact]) -> Option<String> {
-    // One that is not valid answers no ON CONFLICT.
+    // An invalid key does not serve ON CONFLICT.
     let alike: Vec<&&Fact> =
         own.iter().filter(|other| fact.says_as(other) && (other.is_held || !fact.is_held)).collect();
     if alike.is_empty() {
@@ -24,7 +24,7 @@ fn lacking(fact: &Fact, own: &[&Fact]) -> Option<String> {
     let index = fact.index.as_ref()?;
     let mut indexes = alike.iter().filter_map(|other| other.index.as_ref());
     let Some(name) = &index.constraint else {
-        // Nor does one that is checked later.
+        // A deferred key does not serve it either.
         let is_lost = !indexes.any(|other| other.checked.is_empty());
         return is_lost.then(|| format!("{} as one that is checked at once", fact.text()));
     };
@@ -37,7 +37,7 @@ fn lacking(fact: &Fact, own: &[&Fact]) -> Option<String> {
     is_lost.then(|| format!("{checked} of constraint \"{name}\""))
 }
 
-/// Of what is there by another name.
+/// Describes a constraint that exists under another name.
 pub fn by_name(name: &str) -> String {
     format!("constraint \"{name}\" by its name")
 }

@@ -4,12 +4,12 @@ use super::fact::Fact;
 use super::pair::TablePair;
 use super::{columns, keys, partitions};
 
-/// Facts that are compared by themselves.
+/// Facts that are compared separately.
 const APART: [&str; 6] = ["index", "primary key", "unique key", "default", "partition key", "partition"];
 const VIEWS: [&str; 2] = ["view", "materialized view"];
 const FIRE: [&str; 2] = ["trigger", "view trigger"];
 
-/// In words, one for each.
+/// Returns them in words, one text for each.
 pub fn find(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let here = given.iter().filter(|fact| fact.position == pair.position && !fact.is(&APART));
     let here = here.filter(|fact| fact.is(&VIEWS) || !pair.is_other(&fact.columns));
@@ -23,13 +23,13 @@ pub fn find(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String>
 
 fn lacking(pair: &TablePair<'_>, fact: &Fact, there: &[Fact]) -> Option<String> {
     let same = || there.iter().filter(|other| other.is_beside(fact) && fact.says_as(other));
-    // A setting says nothing but its name. By the same name a CHECK of the target may keep out less, and what it keeps out
-    // besides is looked at elsewhere.
+    // A setting has only its name. Under the same name a CHECK of the target may refuse less; what it refuses in
+    // addition is checked elsewhere.
     match is_missing(fact, there) {
         true => Some(fact.text()),
         false if fact.is(&["setting", "check"]) || pair.is_other(&fact.columns) => None,
         false if same().next().is_none() => Some(format!("{} as it is on the source", fact.text())),
-        // By which ON CONFLICT names it, or SET CONSTRAINTS.
+        // ON CONFLICT or SET CONSTRAINTS may name it.
         false if is_named(fact) && !same().any(|other| other.name == fact.name) => {
             Some(keys::by_name(&fact.name))
         }
@@ -37,12 +37,13 @@ fn lacking(pair: &TablePair<'_>, fact: &Fact, there: &[Fact]) -> Option<String> 
     }
 }
 
-/// Whether statements of clients call it by its name.
+/// Whether statements of clients use its name.
 fn is_named(fact: &Fact) -> bool {
     fact.is(&["exclusion"]) || fact.is(&["foreign key"]) && fact.says.contains(" DEFERRABLE")
 }
 
-/// Triggers of one event, and rules, fire by their names: the same ones under other names do something else, perhaps.
+/// Finds triggers of one event, and rules, in another order: they fire by their names, and may have another effect
+/// under other names.
 fn in_another_order(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let fires = |fact: &&Fact| fact.position == pair.position && fact.is(&FIRE);
     let mut here: Vec<&Fact> = given.iter().filter(fires).collect();
@@ -77,7 +78,7 @@ fn meets(one: &Fact, other: &Fact) -> bool {
         && ["INSERT", "UPDATE", "DELETE", "TRUNCATE"].into_iter().any(both)
 }
 
-/// Whether a table has nothing of that name, and nothing that does the same.
+/// Whether a table has nothing of that name, and nothing with the same effect.
 pub fn is_missing(fact: &Fact, there: &[Fact]) -> bool {
     let does_the_same = |other: &Fact| fact.kind != "setting" && fact.says_as(other);
     !there.iter().any(|other| other.is_beside(fact) && (other.name == fact.name || does_the_same(other)))

@@ -1,6 +1,6 @@
-//! What both sides' tables have beside their columns. What the source has and the target lacks, applications miss after the
-//! cutover: policies that hide other tenants' rows, triggers, keys, rights. What the target has alone, rows that come may not
-//! keep to. Indexes that keep rows from nothing are the target's own affair, and shard_schema_diff() shows them.
+//! What both sides' tables have besides their columns. Applications miss after the cutover what the source has and the
+//! target lacks: policies that hide other tenants' rows, triggers, keys, rights. Copied rows may violate what only the
+//! target has. Indexes that refuse no rows are the target's own concern, and shard_schema_diff() shows them.
 
 mod alone;
 mod columns;
@@ -31,7 +31,7 @@ use fact::Fact;
 use pair::TablePair;
 use rights::MissingRights;
 
-/// `known`: what other parts have found.
+/// Runs the check. `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
@@ -44,7 +44,7 @@ pub fn check(
     let mut findings = of_roles(plan, &missing);
     let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables)).enumerate();
     for (position, (policy, (from, to))) in tables {
-        // One that is missing, or may not be read, is a finding of its own.
+        // A table that is missing, or may not be read, has a finding of its own.
         if from.oid.is_none() || to.oid.is_none() {
             continue;
         }
@@ -97,12 +97,12 @@ fn of_table(rights: &[(Option<usize>, String)], position: usize) -> impl Iterato
     rights.iter().filter(move |(at, _)| *at == Some(position)).map(|(_, text)| text.as_str())
 }
 
-/// Of each thing one: what comes later is not accepted with it.
+/// Returns one remark for each thing, so that a later one is not accepted with it.
 fn remark(plan: &Plan, remark: Remark, of: &str, text: &str, detail: String) -> Finding {
     Finding::remark_of(plan.reverse_of, remark, &format!("{of}: {text}"), detail)
 }
 
-/// What is of no table: who logs in, and what sessions begin with.
+/// Returns what belongs to no table: the roles that log in, and the settings that sessions begin with.
 fn of_roles(plan: &Plan, missing: &MissingRights) -> Vec<Finding> {
     let rights = missing.rights.iter().filter(|(at, _)| at.is_none()).map(|(_, text)| {
         let detail = format!("of roles that use the tables, the target lacks {text}");
@@ -120,7 +120,8 @@ fn of_setting(plan: &Plan, text: &str) -> Finding {
     remark(plan, Remark::Lacking, "database settings", text, detail)
 }
 
-/// What functions over the tables need, and what clients do beside statements over them. `known`: what other parts have found.
+/// Checks what functions over the tables need, and what clients do besides statements over them. `known`: what other
+/// parts have found.
 fn rights_of_used(
     plan: &Plan,
     source: (&mut Connection, &[String; 2]),
@@ -142,7 +143,7 @@ fn rights_of_used(
     Ok(missing.map(finding).collect())
 }
 
-/// Materialized views of the target show what they showed until they are refreshed.
+/// Returns a finding about materialized views of the target, which keep their contents until they are refreshed.
 fn stale(plan: &Plan, there: &[Fact]) -> Option<Finding> {
     let views = there.iter().filter(|fact| fact.is(&["materialized view"]));
     let names: Vec<String> = views.map(|fact| fact.name.clone()).collect();
@@ -158,7 +159,7 @@ fn stale(plan: &Plan, there: &[Fact]) -> Option<Finding> {
     (!names.is_empty()).then(|| Finding::note("target: materialized views", text, &hint))
 }
 
-/// Schemas and tables of a side.
+/// Returns schemas and tables of a side.
 fn lists(plan: &Plan, side: Side) -> [String; 2] {
     let (schemas, names) = observe::table_names(plan, side);
     [schemas, names].map(|list| text_array(&list))

@@ -1,6 +1,6 @@
-//! Tables and views in no keyspace that functions name which writes to the moving tables call, or that views over the moving tables read:
-//! what is met there is to be the same on both sides. Of those that functions name, columns, constraints, rights and the source's rows are
-//! looked at elsewhere.
+//! Tables and views in no keyspace that are named by functions which writes to the moving tables call, or read by
+//! views over the moving tables: their effects must be the same on both sides. For those that functions name, columns,
+//! constraints, rights and the source's rows are checked elsewhere.
 
 use super::fact::{self, Fact};
 use super::lacks::is_missing;
@@ -19,22 +19,22 @@ use crate::words::some_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMED_TABLES: &str = include_str!("../../../../../sql/check/named_tables.sql");
-/// What writes to them meet, and what reading them.
+/// What affects writes to them, and what affects reads.
 const MET: [&str; 3] = ["trigger", "policy", "setting"];
 const HIDING: [&str; 2] = ["policy", "setting"];
-/// Tables that are looked at.
+/// The greatest number of tables that are checked.
 const MOST: usize = 500;
 
 type RelationName = (String, String);
 
 struct Relation {
-    /// Of a view, what it shows.
+    /// The definition of a view.
     view: Option<Fact>,
     is_materialized: bool,
     is_empty: bool,
-    /// By a function's text, or by what a text names.
+    /// It is named by a function's text, or by an object that a text names.
     is_named: bool,
-    /// By views over the moving tables.
+    /// It is read by views over the moving tables.
     is_shown: bool,
 }
 
@@ -47,16 +47,16 @@ impl Relation {
         }
     }
 
-    /// Whether it matters beside a table's rows.
+    /// Whether a fact matters besides a table's rows.
     fn is_met(&self, fact: &Fact) -> bool {
         if self.is_named { is_met(fact) } else { fact.is(&HIDING) }
     }
 }
 
-/// By schema and name.
+/// The relations by schema and name.
 type NamedRelations = BTreeMap<RelationName, Relation>;
 
-/// `known`: what other parts have found.
+/// Runs the check. `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
     (source, given): (&mut Connection, &[String; 2]),
@@ -85,7 +85,7 @@ pub fn check(
             }
             (Some(view), Some(other)) if view.says_as(other) => {}
             (Some(_), _) => found.push((at, Remark::Lacking, "what it shows".to_owned())),
-            // Something else that has the name, perhaps with the same rows.
+            // Another kind of object has the name, perhaps with the same rows.
             (None, Some(_)) => {}
         }
     }
@@ -108,7 +108,7 @@ pub fn check(
     Ok(findings)
 }
 
-/// Of those that views over the moving tables read, the rows, and who may read them.
+/// Checks rows and read rights of relations that views over the moving tables read.
 fn shown(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
@@ -134,7 +134,7 @@ fn shown(
     Ok(findings)
 }
 
-/// Between a view over the moving tables and the rows that it shows: these are the ones of its last refresh.
+/// Finds materialized views between a view over the moving tables and its rows, which are those of the last refresh.
 fn stale(plan: &Plan, here: &NamedRelations) -> Option<Finding> {
     let views = here.iter().filter(|(_, relation)| relation.is_shown && relation.is_materialized);
     let names: Vec<String> = views.map(|(at, _)| name(at)).collect();
@@ -151,7 +151,8 @@ fn there_of(plan: &Plan, (schema, name): &RelationName) -> RelationName {
     (if is_own { plan.target.namespace.clone() } else { schema.clone() }, name.clone())
 }
 
-/// Those of which the target alone has rows: read as the source's are where it has some, with the sides turned around.
+/// Returns relations of which only the target has rows: they are read like those that have rows on the source, with
+/// the sides exchanged.
 fn filled<'a>(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
@@ -183,7 +184,7 @@ fn finding(plan: &Plan, (at, why): (&RelationName, &str), remark: Remark, text: 
     Finding::remark_of(plan.reverse_of, remark, &format!("{object}: {text}"), detail)
 }
 
-/// A unique index without a constraint, by which ON CONFLICT may go, or what statements meet.
+/// Whether it is a unique index without a constraint, which ON CONFLICT may use, or something that affects statements.
 fn is_met(fact: &Fact) -> bool {
     let is_index = || fact.index.as_ref().is_some_and(|index| index.constraint.is_none());
     fact.is(&MET) || fact.is(&["unique key"]) && is_index()

@@ -1,5 +1,5 @@
-//! What tables, views over them and clients use that is no part of the tables: collations, operators, text search, extensions,
-//! functions of the tables' schemas. By the inventory that shard_schema_diff() shows.
+//! What tables, views over them and clients use that is no part of the tables: collations, operators, text search,
+//! extensions, functions of the tables' schemas. It is found in the inventory that shard_schema_diff() shows.
 
 use crate::agent::error::Result;
 use crate::agent::observe;
@@ -14,7 +14,7 @@ use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use std::collections::BTreeMap;
 
-/// By which values are compared, found and shown.
+/// Kinds of objects by which values are compared, found and shown.
 const USED: [&str; 8] = [
     "type",
     "collation",
@@ -26,16 +26,17 @@ const USED: [&str; 8] = [
     "text search dictionary",
 ];
 const FUNCTIONS: [&str; 4] = ["function", "procedure", "aggregate", "clients' operator"];
-/// Extensions that an administrator's tools use, and no client's statements.
+/// Extensions that only an administrator's tools use, not clients' statements.
 const OF_TOOLS: [&str; 6] =
     ["shardmaster", "pg_stat_statements", "pg_buffercache", "pg_prewarm", "pgstattuple", "pageinspect"];
 
-/// Name, version and schema.
+/// Query for name, version and schema of the extensions.
 const VERSIONS: &str =
     "SELECT pg_catalog.quote_ident(e.extname), e.extversion, pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e
        JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace ORDER BY 1";
 
-/// `functions`: those over the tables in other schemas, by schema and name; `known`: what other parts have found.
+/// Runs the check. `functions`: those over the tables in other schemas, by schema and name; `known`: what other parts
+/// have found.
 pub fn check(
     plan: &Plan,
     (source, on_source): (&mut Connection, &Observation),
@@ -48,7 +49,7 @@ pub fn check(
     let mut findings = Vec::new();
     let remark =
         |object: &str, detail: String| Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail);
-    // Those of columns are compared with these.
+    // Types of columns are compared with the columns.
     let columns = || on_source.tables.iter().flat_map(TableShape::columns);
     let is_of_column = |object: &Object| {
         object.is(&["type"])
@@ -89,10 +90,10 @@ pub fn check(
     Ok(findings)
 }
 
-/// Those that are missing, and those of another version.
+/// Finds missing extensions, and those of another version.
 fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Finding>> {
     let (here, there) = (versions(source)?, versions(target)?);
-    // With another version of the server others of its extensions come.
+    // With another major version the server brings other versions of its extensions.
     let is_one_major = source.server_version() / 10_000 == target.server_version() / 10_000;
     let remark = |object: String, detail: String| {
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
@@ -115,7 +116,7 @@ fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> 
             }
         })
     };
-    // What clients name without a schema is found by their search_path, or not.
+    // Whether clients find a name without a schema depends on their search_path.
     let elsewhere = |(name, (_, schema)): (&String, &(String, String))| {
         let (_, other) = there.get(name)?;
         let is_own = *schema == ident_as_needed(&plan.source.namespace);
@@ -128,7 +129,8 @@ fn extensions(plan: &Plan, source: &mut Connection, target: &mut Connection) -> 
     Ok(of_clients().filter_map(finding).chain(of_clients().filter_map(elsewhere)).collect())
 }
 
-/// Whether a function that is named with its schema, and perhaps without its arguments, is one that may stand without a schema.
+/// Whether a function that is named with its schema, and perhaps without its arguments, is this one, which may have no
+/// schema.
 fn is_name_of(named: &str, function: &str) -> bool {
     let function =
         if named.contains('(') { function } else { function.split('(').next().unwrap_or_default() };
@@ -141,13 +143,13 @@ struct NeedDifference<'a> {
     is_missing: bool,
 }
 
-/// What of these kinds the source has, and the target has not, or otherwise.
+/// Returns objects of these kinds that the source has, and the target does not have, or has with another definition.
 fn differences<'a>(
     here: &'a [Object],
     there: &'a [Object],
     kinds: &'a [&str],
 ) -> impl Iterator<Item = NeedDifference<'a>> {
-    // Which of a schema's functions is needed, and so shown as a whole, is not the same on both sides.
+    // Which of a schema's functions are needed, and so shown completely, differs between the sides.
     let mut known: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for object in there {
         known.entry((&object.kind, &object.name)).or_default().push(&object.definition);
@@ -164,7 +166,7 @@ fn differences<'a>(
     })
 }
 
-/// By the extension's name.
+/// Returns version and schema by the extension's name.
 fn versions(session: &mut Connection) -> Result<BTreeMap<String, (String, String)>> {
     let rows = session.run(VERSIONS)?.rows;
     let version = |row: Vec<Option<String>>| {

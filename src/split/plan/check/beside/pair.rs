@@ -12,7 +12,7 @@ pub struct TablePair<'a> {
 }
 
 impl TablePair<'_> {
-    /// Whether one of some columns does not come over as it is. Whoever has said how, has thought about it.
+    /// Whether one of some columns is not copied as it is. Its author has then decided how.
     pub fn is_other(&self, columns: &BTreeSet<String>) -> bool {
         columns.iter().any(|name| {
             self.policy.maps.iter().any(|map| map.column == *name)

@@ -1,5 +1,5 @@
-//! Tables in a publication: PostgreSQL refuses to change rows that it could not tell a subscriber about. The source's are
-//! deleted by the finish, and the target's changed as they change on the source.
+//! Tables in a publication: PostgreSQL refuses to change rows that it could not report to a subscriber. The finish
+//! deletes the source's rows, and the target's change with those of the source.
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -12,12 +12,12 @@ use crate::split::finding::Finding;
 use crate::words::some_of;
 use std::collections::BTreeSet;
 
-/// $1: tables that hold rows, by their numbers.
+/// Query for tables with published changes. $1: numbers of tables that hold rows.
 const PUBLISHED: &str = "SELECT l.oid::text FROM unnest($1::oid[]) l (oid)
     WHERE ARRAY(SELECT l.oid UNION ALL SELECT a.relid FROM pg_partition_ancestors(l.oid) a)
        && ARRAY(SELECT g.relid::oid FROM pg_publication p CROSS JOIN pg_get_publication_tables(p.pubname) g)";
 
-/// By table. $1: schemas, $2: tables.
+/// Query for publications by table. $1: schemas, $2: tables.
 const BY_NAME: &str = "WITH told AS MATERIALIZED (
         SELECT p.pubname, g.relid FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) g)
     SELECT DISTINCT w.position - 1, p.pubname FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (nsp, rel, position)
@@ -26,7 +26,8 @@ const BY_NAME: &str = "WITH told AS MATERIALIZED (
       JOIN told p ON p.relid = l.oid
      ORDER BY 1, 2";
 
-/// Subscribers of these hear nothing more of the keys once they have moved, but that they are gone.
+/// Finds publications of the source only: their subscribers get no more changes of the keys once these have moved,
+/// only their deletion.
 pub fn of_source_alone(
     plan: &Plan,
     (source, given): (&mut Connection, &[String; 2]),

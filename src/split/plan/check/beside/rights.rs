@@ -1,4 +1,4 @@
-//! Who may read and write the source's tables, and may not do so on the target; and who may no longer log in there.
+//! Roles that may read and write the source's tables, and may not do so on the target, or can no longer log in there.
 
 use super::settings::{self, Settings};
 use super::texts::Used;
@@ -16,33 +16,34 @@ const GRANTED: &str = include_str!("../../../../../sql/check/granted.sql");
 const LACKING: &str = include_str!("../../../../../sql/check/lacking.sql");
 const USED: &str = include_str!("../../../../../sql/check/used.sql");
 
-/// A right of a role: the table's position (None: of all), the role, the right, and what it is of: a column, a view or a role.
+/// A right of a role: the table's position (None for all tables), the role, the right, and its object: a column, a
+/// view or a role.
 type Right = (Option<usize>, String, String, Option<String>);
 
-/// What a side's roles bring there.
+/// What a side's roles have there.
 #[derive(Default)]
 struct Granted {
     rights: Vec<Right>,
     settings: Settings,
-    /// What sessions begin with that neither a role nor the database says more of, by name.
+    /// The defaults of sessions for which neither a role nor the database has a setting, by name.
     server: BTreeMap<String, String>,
 }
 
 /// What the target's roles lack, in words.
 #[derive(Default)]
 pub struct MissingRights {
-    /// By the table's position; None: of no table.
+    /// By the table's position, which is `None` for no table.
     pub rights: Vec<(Option<usize>, String)>,
     pub settings: Vec<String>,
-    /// What roles may do with rows on the target alone, by the table's position.
+    /// What roles may do with rows only on the target, by the table's position.
     pub alone: Vec<(Option<usize>, String)>,
 }
 
 const NO_ROLE: &str = ", which is not a role there";
-/// Rights by which somebody comes to rows that he does not come to elsewhere.
+/// Rights that give access to rows.
 const OF_ROWS: [&str; 6] = ["SELECT", "INSERT", "UPDATE", "DELETE", "BYPASSRLS", "rights of"];
 
-/// Rights that are of no column.
+/// Rights that are not on columns.
 const OF_OTHERS: [&str; 6] = [
     "rights of",
     "SET ROLE to",
@@ -66,19 +67,20 @@ pub fn missing(
     alone.retain(|(_, _, right, _)| OF_ROWS.contains(&right.as_str()) || right.starts_with("view "));
     let alone = in_schemas(alone, &into.0, &from.0);
     let wanted = others(&here, &own.rights);
-    // Whoever is on the target alone has nothing to compare it with.
+    // A role that only the target has cannot be compared.
     let alone = lacking(source, &alone, (&from.0, &from.1))?;
     let alone = alone.into_iter().filter(|(_, text)| !text.ends_with(NO_ROLE)).collect();
     Ok(MissingRights { alone, rights: lacking(target, &wanted, (&into.0, &into.1))?, settings })
 }
 
-/// Those that the other ones are not.
+/// Returns the rights that are not among the known ones.
 fn others(rights: &[Right], known: &[Right]) -> Vec<Right> {
     let known: BTreeSet<&Right> = known.iter().collect();
     rights.iter().filter(|right| !known.contains(right)).cloned().collect()
 }
 
-/// The same of tables by their names, without what no single table is asked for. Each side's schemas, and names.
+/// Returns the rights that the target lacks on tables given by their names, without those that belong to no single
+/// table. `here` and `there` are each side's schemas.
 pub fn of_tables(
     (source, here): (&mut Connection, &[String]),
     (target, there): (&mut Connection, &[String]),
@@ -89,7 +91,8 @@ pub fn of_tables(
     lacking(target, &wanted, (there, names))
 }
 
-/// The same of tables by schema and name on the source, each text with its table.
+/// Returns the rights that the target lacks on tables given by schema and name on the source, each text with its
+/// table.
 pub fn of_places(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
@@ -106,7 +109,8 @@ pub fn of_places(
         .collect())
 }
 
-/// Rights on what functions over the tables need, that roles of both sides have on the source alone: right and object, and the role.
+/// Returns rights on what functions over the tables need that roles of both sides have only on the source: right and
+/// object, and the role.
 pub fn of_used(
     plan: &Plan,
     (source, given): (&mut Connection, &[String; 2]),
@@ -129,7 +133,7 @@ pub fn of_used(
     Ok(missing.map(|(right, _)| (text(right), right.1.clone())).collect())
 }
 
-/// What the target's roles lack of it.
+/// Describes the wanted rights that the target's roles lack.
 fn lacking(
     target: &mut Connection,
     wanted: &[Right],
@@ -148,7 +152,7 @@ fn lacking(
     Ok(missing.into_iter().map(text).collect())
 }
 
-/// The same, each with whether there is such a role.
+/// Returns the wanted rights that the target's roles lack, each with whether the role exists.
 fn unmet<'a>(
     target: &mut Connection,
     wanted: &'a [Right],
@@ -183,7 +187,7 @@ fn text((_, _, right, of): &Right) -> String {
     }
 }
 
-/// Views that are in the schema of their table, as the target has them.
+/// Returns the rights with the target's schemas for views that are in the schema of their table.
 fn in_schemas(rights: Vec<Right>, from: &[String], into: &[String]) -> Vec<Right> {
     let there = |(position, role, right, of): Right| {
         let pair = position.and_then(|at| Some((from.get(at)?, into.get(at)?)));

@@ -1,4 +1,5 @@
-//! What the database and roles set for their sessions: by it the same statement may do something else on the target.
+//! Settings of the database and of roles for their sessions: with another one the same statement may have another
+//! effect on the target.
 
 use super::texts::Used;
 use crate::agent::catalogs;
@@ -10,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SETTINGS_READ: &str = include_str!("../../../../../sql/check/settings_read.sql");
 
-/// By role and name; of no role (''): the database's.
+/// The settings by role and name; those of the database have the role ''.
 pub type Settings = BTreeMap<(String, String), String>;
 
-/// Those that the target lacks, has otherwise or has alone, in words. Values may be secrets, and are not shown.
+/// Describes the settings that the target lacks, has with another value, or that only it has. Values may be secrets,
+/// and are not shown.
 pub fn others(plan: &Plan, given: &Settings, there: &Settings) -> Vec<String> {
     let names: BTreeSet<&(String, String)> = given.keys().chain(there.keys()).collect();
     let is_other = |(role, name): &&&(String, String)| {
@@ -27,7 +29,8 @@ pub fn others(plan: &Plan, given: &Settings, there: &Settings) -> Vec<String> {
     names.iter().filter(is_other).map(|key| text(key)).collect()
 }
 
-/// Those that the servers' configurations say otherwise, in words. `told`: what is said of databases and roles.
+/// Describes the settings that differ in the servers' configurations. `told`: settings of databases and roles that are
+/// reported already.
 pub fn of_servers(
     plan: &Plan,
     here: &BTreeMap<String, String>,
@@ -36,7 +39,7 @@ pub fn of_servers(
 ) -> Vec<String> {
     let other = |(name, value): (&String, &String)| {
         let own = there.get(name)?;
-        // Who has none prepares none.
+        // A server without prepared transactions has no clients that use them.
         if name == "max_prepared_transactions" && value == "0" {
             return None;
         }
@@ -47,8 +50,8 @@ pub fn of_servers(
     here.iter().filter_map(other).collect()
 }
 
-/// Those of applications, by the names that texts over the tables read, that sessions begin with otherwise, in words. `told`: what is
-/// said of databases and roles.
+/// Describes settings of applications, read by texts over the tables, that sessions begin with differently. `told`:
+/// settings of databases and roles that are reported already.
 pub fn read(
     (source, given): (&mut Connection, &[String; 2]),
     (target, there): (&mut Connection, &[String; 2]),
@@ -84,13 +87,14 @@ fn of<'a>(settings: &'a Settings, role: &str, name: &str) -> Option<&'a str> {
     get(role).or_else(|| get(""))
 }
 
-/// The same on both sides: servers write names of locales in several ways, and a path names each shard's own schema.
+/// Returns a value in a form that is the same on both sides: servers write names of locales in several ways, and a
+/// path names each shard's own schema.
 fn meant(plan: &Plan, name: &str, value: &str) -> String {
     match name {
         name if name.starts_with("lc_") => value.to_lowercase().replace('-', ""),
         "max_prepared_transactions" if value != "0" => String::new(),
         "default_text_search_config" => value.trim_start_matches("pg_catalog.").to_owned(),
-        // A time without an offset has many names.
+        // The time zone without an offset has many names.
         "timezone" if ["UTC", "Etc/UTC", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu"].contains(&value) => {
             "UTC".to_owned()
         }

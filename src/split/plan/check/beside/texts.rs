@@ -1,5 +1,5 @@
-//! Functions over the moving tables, wherever they are, by what their texts name: those of an API's schema that clients call, and
-//! what functions call in other schemas.
+//! Functions over the moving tables, wherever they are, found by the names in their texts: those of an API's schema
+//! that clients call, and what functions call in other schemas.
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -11,27 +11,27 @@ use crate::server::txn::in_one;
 use std::collections::{BTreeMap, BTreeSet};
 
 const TEXTS: &str = include_str!("../../../../../sql/check/texts.sql");
-/// Functions that are read: those of the tables' schemas first.
+/// The greatest number of functions that are read, those of the tables' schemas first.
 const MOST: usize = 5_000;
 
 struct Function {
     schema: String,
     name: String,
-    /// By a trigger, a default, a constraint or a policy of the tables.
+    /// A trigger, a default, a constraint or a policy of the tables calls it.
     is_called: bool,
-    /// In a schema of the tables.
+    /// It is in a schema of the tables.
     is_own: bool,
     words: BTreeSet<String>,
 }
 
-/// What functions over the tables are called, and what they name.
+/// The functions over the tables, and the names in them.
 #[derive(Default)]
 pub struct Used {
-    /// In other schemas than the tables', by schema and name.
+    /// Functions in other schemas than the tables', by schema and name.
     pub functions: Vec<(String, String)>,
-    /// All that the texts say, of these and of those in the tables' schemas.
+    /// All names in the texts of these and of the functions in the tables' schemas.
     pub words: BTreeSet<String>,
-    /// The same of what writes to the tables call alone.
+    /// The names in the texts of functions that writes to the tables call.
     pub called: BTreeSet<String>,
 }
 
@@ -53,7 +53,7 @@ pub fn find(session: &mut Connection, shard: &Shard, lists: &[String; 2]) -> Res
 }
 
 impl BesideTexts {
-    /// Whether it names one of the tables, and not another one of its own schema.
+    /// Whether a function names one of the tables, and not another one of its own schema.
     fn is_over(&self, function: &Function) -> bool {
         let mut named = function.words.iter().filter_map(|word| Some((word, self.relations.get(word)?)));
         named.any(|(name, schemas)| {
@@ -62,7 +62,7 @@ impl BesideTexts {
         })
     }
 
-    /// Some functions, and what these call, and so on.
+    /// Returns some functions, and what these call, and so on.
     fn with_callees(&self, starts: impl Fn(&Function) -> bool) -> Vec<&Function> {
         let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, function) in self.functions.iter().enumerate() {
@@ -115,7 +115,7 @@ fn read(session: &mut Connection, shard: &Shard, lists: &[String; 2]) -> Result<
         .ok_or_else(|| RemoteError::unreadable(session.shard(), "what its functions say").into())
 }
 
-/// The names that a text may mean, in quotes or not, without those in comments.
+/// Returns the names that a text may contain, in quotes or not, without those in comments.
 fn words(text: &str) -> BTreeSet<String> {
     let lines = text.lines().map(|line| line.split("--").next().unwrap_or_default());
     let text = lines.collect::<Vec<_>>().join("\n");

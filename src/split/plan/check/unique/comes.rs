@@ -1,4 +1,4 @@
-//! How the values of a key come about.
+//! The origin of the values of a key.
 
 use super::drawn::{Drawn, DrawnTable};
 use super::index::{IndexPart, Referred, UniqueIndex};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What fills the columns of both sides' tables: of the source, and of the target.
 pub struct Fillers {
     pub sides: [UniqueSide; 2],
-    /// Whether both sides are one database: what has the same number there is one sequence.
+    /// Whether both sides are one database: a sequence of the same number is then the same sequence.
     pub is_one_place: bool,
 }
 
@@ -20,9 +20,9 @@ pub struct UniqueSide {
     pub sequences: Vec<ShardSequence>,
     /// What functions of defaults and triggers draw from.
     pub drawn: Vec<Drawn>,
-    /// What they do, by the table's position.
+    /// What these functions do, by the table's position.
     pub doings: BTreeMap<usize, Doings>,
-    /// By their positions.
+    /// The tables, by their positions.
     pub tables: Vec<DrawnTable>,
     /// Their names, qualified and quoted.
     pub names: Vec<String>,
@@ -30,13 +30,13 @@ pub struct UniqueSide {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Comes {
-    /// A number that sequences of both sides may give out.
+    /// The values come from a number that sequences of both sides may give out.
     Met(MetValues),
-    /// Both sides make others, and how.
+    /// Both sides make different values; the text explains how.
     Apart(String),
-    /// The same until a sequence starts anew: how, and what to do about that.
+    /// Both sides make different values until a sequence restarts: how, and what to do about that.
     ApartForNow(String, String),
-    /// Nobody here knows.
+    /// The values come from the application.
     Application(String),
 }
 
@@ -45,11 +45,11 @@ pub struct MetValues {
     pub from: String,
     pub to: String,
     pub number: i64,
-    /// The function that draws, of which nothing else is known.
+    /// The function that draws, if nothing else is known of it.
     pub by: Option<String>,
-    /// How the number comes to be a value of the key, where it is another column's.
+    /// How the number becomes a value of the key, if it is another column's.
     pub through: Option<String>,
-    /// Else nobody knows whether the function is called, and draws for this column.
+    /// Whether it is certain that the function is called, and draws for this column.
     pub is_sure: bool,
 }
 
@@ -62,8 +62,8 @@ enum Through {
 }
 
 impl Fillers {
-    /// One part that is never the same on both sides will do.
-    /// `side`: whose index it is.
+    /// Returns the origin of a key's values. One part that is never the same on both sides suffices. `side`: whose
+    /// index it is.
     pub fn of(&self, index: &UniqueIndex, side: At, on_source: &[UniqueIndex]) -> Comes {
         let (mut met, mut doubt, mut for_now) = (None, None, None);
         let mut application = Vec::new();
@@ -84,7 +84,7 @@ impl Fillers {
         met.or(doubt).map_or_else(|| Comes::Application(application.join(", ")), Comes::Met)
     }
 
-    /// `there`: that of the source, where it has the same key.
+    /// Returns the origin of a part's values. `there`: the part of the source, if it has the same key.
     fn of_part(&self, position: usize, side: At, part: &IndexPart, there: &IndexPart) -> Comes {
         let renamed = |part: &IndexPart, name: &dyn Fn(&DrawnTable) -> Option<String>| {
             let table = self.sides[1].tables.get(position)?;
@@ -161,7 +161,7 @@ impl Fillers {
         }
     }
 
-    /// What is sure, or else what may be.
+    /// Returns a certain match, or else a possible one.
     fn met(&self, from: &[Filling], to: &[Filling], through: &Through) -> Option<MetValues> {
         let mut doubt = None;
         for (from, to) in from.iter().flat_map(|from| to.iter().map(move |to| (from, to))) {
@@ -183,7 +183,7 @@ impl Fillers {
         doubt
     }
 
-    /// Whether a column has what rows are routed by: each of its values is on one shard.
+    /// Whether a column has the routing key: each of its values is on one shard.
     fn is_key(&self, referred: &Referred) -> bool {
         let side = &self.sides[1];
         let position = side.position(referred).and_then(|position| side.tables.get(position));
@@ -196,7 +196,8 @@ impl UniqueSide {
         self.names.iter().position(|name| *name == referred.table)
     }
 
-    /// The sequences whose numbers a part of a key has: as they are, those of a column that it refers to, or what is computed from them.
+    /// Returns the sequences whose numbers a part of a key has: directly, through a column that it refers to, or by an
+    /// expression.
     fn numbers(&self, position: usize, part: &IndexPart) -> (Vec<Filling>, Through) {
         if let Some(name) = &part.column {
             let own = self.filling(&(position, name.clone()), Some(part));
@@ -215,8 +216,8 @@ impl UniqueSide {
         (found, Through::Computed(bases.join(", ")))
     }
 
-    /// The columns that a value is computed from: by its expression, or by a trigger that gives it. None, where one of them is what
-    /// rows are routed by: it is another value for each key then.
+    /// Returns the columns that a value is computed from: by its expression, or by a trigger that sets it. Returns
+    /// none if one of them is the routing key: the value is then different for each key.
     fn bases(&self, position: usize, part: &IndexPart) -> Vec<String> {
         let doings = self.doings.get(&position);
         let words: BTreeSet<String> = part
@@ -239,7 +240,7 @@ impl UniqueSide {
         bases.into_iter().cloned().collect()
     }
 
-    /// The sequences of a side that fill a column: by defaults, or by functions that name them.
+    /// Returns the sequences of a side that fill a column: by defaults, or by functions that name them.
     fn filling(&self, column: &(usize, String), part: Option<&IndexPart>) -> Vec<Filling> {
         let fills = self.sequences.iter().filter(|sequence| sequence.columns.contains(column));
         let mut found: Vec<Filling> = fills.map(Filling::from).collect();
@@ -269,11 +270,11 @@ struct Filling {
     /// The function that names it.
     by: Option<String>,
     is_sure: bool,
-    /// What it gives out once it has started anew, and with which number it does; None: it is not known.
+    /// The numbers after a restart, and the first of them. `None` if unknown.
     restarted: Option<(Numbers, i64)>,
 }
 
-/// Where shards take turns, TRUNCATE .. RESTART IDENTITY may begin with a number of the other one.
+/// Returns whether, if shards take turns, TRUNCATE .. RESTART IDENTITY may begin with a number of the other one.
 fn restarted(from: &Filling, to: &Filling) -> Option<String> {
     let meets = |one: &Filling, other: &Filling, shard: &str| {
         let (numbers, start) = one.restarted?;
@@ -286,7 +287,7 @@ fn restarted(from: &Filling, to: &Filling) -> Option<String> {
     meets(from, to, "source").or_else(|| meets(to, from, "target"))
 }
 
-/// Apart by where they are alone: each gives out every so manieth number, which is one of a pool, perhaps.
+/// Returns how both sequences are apart if each gives out every n-th number, perhaps of a common pool.
 fn by_turns(from: &Filling, to: &Filling) -> Option<String> {
     let (step, other) = (from.numbers.increment.unsigned_abs(), to.numbers.increment.unsigned_abs());
     let most = step.max(other);
@@ -326,7 +327,7 @@ fn range(numbers: Numbers) -> String {
     format!("{} to {} by {}", numbers.min, numbers.max, numbers.increment)
 }
 
-/// What makes values that are nowhere else, by a column's default.
+/// Returns what makes globally unique values, by a column's default.
 fn maker(default: &str, is_uuid: bool) -> Option<&'static str> {
     if default.contains("snowflake") {
         return Some("snowflakes");
@@ -403,7 +404,7 @@ mod tests {
             })
         };
         assert_eq!(met, wanted(None));
-        // What is made of it comes twice as well, unless the key is part of it.
+        // A value that is made of it comes twice as well, unless the key is part of it.
         let of = |bases: &[&str]| IndexPart {
             column: None,
             bases: bases.iter().map(|name| (*name).to_owned()).collect(),

@@ -1,5 +1,5 @@
-//! Sequences that functions draw from: of a column's default, of a trigger, of a view that is written through, where the texts tell
-//! which column may be filled.
+//! Sequences that functions draw from: functions of a column's default, of a trigger, of a view that is written
+//! through. Their texts show which column may be filled.
 
 use super::index::IndexPart;
 use crate::agent::catalogs;
@@ -16,25 +16,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 const NUMBERS: &str = include_str!("../../../../../sql/sequences/numbers.sql");
-/// What a trigger fills with a number as it is. Into a text it may write anything.
+/// Types that a trigger fills with a number as it is. It may write anything into a text.
 const NUMERIC: [&str; 4] = ["smallint", "integer", "bigint", "numeric"];
 
 /// A sequence, and the function that names it.
 pub struct Drawn {
     /// The table's position among those of the split.
     pub table: usize,
-    /// Which column has the default; None: a trigger's.
+    /// The column with the default. `None` for a trigger.
     pub column: Option<String>,
-    /// Who draws, for people.
+    /// The function that draws, for people.
     pub by: String,
     pub oid: String,
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub name: String,
     pub relname: String,
     pub numbers: Numbers,
     /// Whether the function is known to be called, and to draw.
     pub is_sure: bool,
-    /// Names in the function's text, and in those that it calls.
+    /// The names in the function's text, and in those that it calls.
     pub words: Rc<BTreeSet<String>>,
     pub doings: Rc<Doings>,
 }
@@ -47,12 +47,12 @@ pub struct DrawnTable {
 }
 
 impl DrawnTable {
-    /// The column of the source that fills one of the target.
+    /// Returns the column of the source that fills one of the target.
     pub fn source_of(&self, column: &str) -> Option<String> {
         plainly_filled(&self.maps, column)
     }
 
-    /// The one of the target that one of the source fills.
+    /// Returns the column of the target that one of the source fills.
     pub fn target_of(&self, column: &str) -> Option<String> {
         let renamed = self.maps.iter().find(|map| self.source_of(&map.column).as_deref() == Some(column));
         let is_mapped = self.maps.iter().any(|map| map.column == column);
@@ -61,7 +61,8 @@ impl DrawnTable {
 }
 
 impl Drawn {
-    /// `part`: of an index, if it is known; `is_open`: nothing else fills the column.
+    /// Whether it may fill a column. `part`: the part of an index, if it is known; `is_open`: nothing else fills the
+    /// column.
     pub fn may_fill(
         &self,
         column: &(usize, String),
@@ -76,18 +77,19 @@ impl Drawn {
         if let Some(own) = &self.column {
             return own == name;
         }
-        // What holds the key as well is another value for each.
+        // A value that contains the key as well is different for each key.
         let draws_for = || {
             self.doings.draws_for(name, &self.relname)
                 && self.doings.sources_of(name).is_some_and(|words| !words.contains(&table.shard_by))
         };
-        // Of what is not known to be called it has to be plain.
+        // A function that is not known to be called must name the column plainly.
         self.doings.inserts(&table.name, name)
             || draws_for()
             || self.is_sure && is_open && part.is_some_and(|part| self.names(name, part))
     }
 
-    /// Of a trigger's function it is taken for true where its text has the name of a column of numbers that nothing else fills.
+    /// Whether a trigger's function is assumed to fill the column: its text has the name of a numeric column that
+    /// nothing else fills.
     fn names(&self, name: &String, part: &IndexPart) -> bool {
         NUMERIC.contains(&part.type_name.as_str())
             && part.default.is_none()
@@ -96,7 +98,7 @@ impl Drawn {
     }
 }
 
-/// Those of one side.
+/// Returns those of one side.
 pub fn of(session: &mut Connection, draws: Vec<Draw>) -> Result<Vec<Drawn>> {
     if draws.is_empty() {
         return Ok(Vec::new());

@@ -8,19 +8,19 @@ use serde::{Deserialize, Deserializer};
 
 const UNIQUE: &str = include_str!("../../../../../sql/check/unique.sql");
 
-/// What the check calls them.
+/// The name of the finding.
 pub const NAME: &str = "unique keys without the shard-by column";
 
-/// What it compares rows by.
+/// A part of what it compares rows by.
 #[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
 pub struct IndexPart {
-    /// As SQL over a row.
+    /// SQL over a row.
     pub text: String,
     /// By its plain name; None: an expression.
     pub column: Option<String>,
     #[serde(rename = "type")]
     pub type_name: String,
-    /// By which two rows are the same, or exclude each other.
+    /// The operator by which two rows are equal, or exclude each other.
     pub operator: String,
     pub collation: Option<String>,
     pub is_boolean: bool,
@@ -36,9 +36,9 @@ pub struct IndexPart {
 
 #[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
 pub struct Referred {
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub table: String,
-    /// By its plain name.
+    /// The column's plain name.
     pub column: String,
 }
 
@@ -49,14 +49,14 @@ fn none_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Res
 #[derive(Debug)]
 pub struct UniqueIndex {
     pub position: usize,
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub table: String,
     name: String,
     pub predicate: Option<String>,
     pub parts: Vec<IndexPart>,
-    /// It compares by nothing that rows differ in.
+    /// It compares by nothing that differs between rows.
     pub is_constant: bool,
-    /// Of one partition, and not of the table.
+    /// It belongs to one partition, and not to the table.
     pub is_of_partition: bool,
     pub are_nulls_equal: bool,
 }
@@ -92,7 +92,7 @@ impl UniqueIndex {
         format!("{}: index {} ({}){of}", self.table, self.name, parts.join(", "))
     }
 
-    /// Whether it compares the same of the same rows.
+    /// Whether it compares the same values of the same rows.
     pub fn is_like(&self, other: &UniqueIndex) -> bool {
         let texts =
             |index: &UniqueIndex| index.parts.iter().map(|part| canonical(&part.text)).collect::<Vec<_>>();

@@ -1,6 +1,6 @@
-//! Keys that hold over all rows of a table and do not have the shard-by column: over several shards nobody keeps them but those
-//! who make their values. Of each it is said how its values come, whether both sides' sequences can give out the same number,
-//! and whether the values that move are on the target already.
+//! Keys that hold over all rows of a table and do not contain the shard-by column: over several shards only the makers
+//! of their values can keep them unique. Each finding shows how the values are made, whether both sides' sequences can
+//! give out the same number, and whether the moving values are on the target already.
 
 mod comes;
 mod drawn;
@@ -34,7 +34,7 @@ pub fn check(
     let shapes = [ours, theirs].map(|side| side.tables.iter().collect::<Vec<_>>());
     let Some(keys) = SideKeys::of(source, target, plan)? else { return Ok(Vec::new()) };
     let [here, mut there] = read;
-    // Of the target's they were not asked for yet.
+    // These were not read for the target yet.
     if here.draws.iter().any(|draw| !draw.is_sure()) {
         let oids: Vec<Option<&str>> = theirs.tables.iter().map(|table| table.oid.as_deref()).collect();
         there.draws.extend(functions::of_writers(target, &oids, &schemas(plan, Side::Target))?.draws);
@@ -49,7 +49,7 @@ pub fn check(
         let is_on_both = from.iter().any(|other| other.is_like(index));
         findings.extend(values.try_all(index, is_on_both, (source, ours), (target, theirs))?);
     }
-    // Rows that come back are held to these.
+    // Rows that a reverse split brings back must satisfy these.
     for index in from.iter().filter(|index| !to.iter().any(|other| other.is_like(index))) {
         findings.push(how(plan, index, &fillers.of(index, Side::Source, &from)));
     }
@@ -57,13 +57,14 @@ pub fn check(
     Ok(findings)
 }
 
-/// Before the cutover: sequences may have been set, or altered, since the check. What is found that stops a split.
+/// Checks before the cutover, since sequences may have been set or altered since the check. Returns a finding that
+/// stops a split.
 pub fn since_check(
     plan: &Plan,
     (source, ours): (&mut Connection, Vec<&TableShape>),
     (target, theirs): (&mut Connection, Vec<&TableShape>),
 ) -> Result<Option<Finding>> {
-    // What has gone over must be able to come back.
+    // A reverse split must stay possible.
     let Some(SideKeys { from, to }) =
         SideKeys::of(source, target, plan)?.filter(|_| plan.reverse_of.is_none())
     else {
@@ -92,7 +93,7 @@ struct SideKeys {
 }
 
 impl SideKeys {
-    /// None: there are none.
+    /// Returns None if there are none.
     fn of(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Option<SideKeys>> {
         let keys = SideKeys {
             from: index::of(source, &lists(plan, Side::Source))?,
@@ -140,7 +141,8 @@ fn filling(
     })
 }
 
-/// Numbers in rows of either side that a sequence with numbers of its own is yet to give out, as after a restore.
+/// Finds numbers in rows of either side that a sequence with numbers of its own will give out later, as after a
+/// restore.
 fn behind(
     plan: &Plan,
     fillers: Fillers,
@@ -164,7 +166,7 @@ fn behind(
     Ok(numbers::behind::find(&mut ends)?.into_iter().map(finding).collect())
 }
 
-/// Where a side's tables are.
+/// Returns the schemas of a side's tables.
 fn schemas(plan: &Plan, side: Side) -> Vec<String> {
     let (schemas, _) = observe::table_names(plan, side);
     schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
@@ -176,7 +178,7 @@ fn lists(plan: &Plan, side: Side) -> [String; 3] {
     [text_array(&schemas), text_array(&names), text_array(&columns)]
 }
 
-/// Where its values come from, and whether that keeps shards apart.
+/// Returns the finding: where the values come from, and whether that keeps shards apart.
 fn how(plan: &Plan, index: &UniqueIndex, comes: &Comes) -> Finding {
     let text = index.text();
     let shard_by = plan.tables.get(index.position).map_or("", |table| table.shard_by.as_str());
@@ -193,7 +195,7 @@ fn how(plan: &Plan, index: &UniqueIndex, comes: &Comes) -> Finding {
                 );
                 return Finding::remark_of(plan.reverse_of, Remark::SequencesOfFunctions, to, detail);
             }
-            // Which column a function fills is not known for certain: these the operator sets apart.
+            // Which column a function fills is not certain: the operator separates the numbers.
             let hint = match by {
                 Some(_) => format!(
                     "Add column \"{shard_by}\" to the key. Or give each shard's sequence numbers of its own, as in docs/guides/identifiers.md: ALTER SEQUENCE .. MINVALUE .. MAXVALUE .. START .. RESTART."
@@ -203,7 +205,7 @@ fn how(plan: &Plan, index: &UniqueIndex, comes: &Comes) -> Finding {
                     literal(&plan.keyspace)
                 ),
             };
-            // What has gone over must be able to come back.
+            // A reverse split must stay possible.
             match plan.reverse_of {
                 Some(_) => Finding::note(NAME, detail, &hint),
                 None => Finding::new(NAME, false, detail, &hint),
@@ -219,7 +221,7 @@ fn how(plan: &Plan, index: &UniqueIndex, comes: &Comes) -> Finding {
     }
 }
 
-/// What every shard has one of is no longer one.
+/// Returns the finding for a row that every shard has once, so that it is not unique.
 fn of_one_row(index: &UniqueIndex) -> Option<Finding> {
     let is_of_few = index.is_constant || index.parts.iter().all(|part| part.is_boolean);
     is_of_few.then(|| {

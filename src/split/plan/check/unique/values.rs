@@ -1,5 +1,5 @@
-//! The values that move, tried against the target's rows: all of them where that is soon done, else some. In batches, each a
-//! look at the target by the key's own equality; nothing is locked but what the check reads anyway.
+//! The moving values, tried against the target's rows: all of them if that is quick, else some. They are tried in
+//! batches, each one query of the target by the key's own equality; only what the check reads anyway is locked.
 
 use super::index::{NAME, UniqueIndex};
 use crate::agent::error::Result;
@@ -15,17 +15,17 @@ use crate::split::finding::Finding;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Values that are tried of one key at the most.
+/// The greatest number of values of one key that are tried.
 const MOST: usize = 100_000;
 const BATCH: usize = 1_000;
 /// Of a larger table some blocks are read: 128 MB.
 const MOST_BLOCKS: i64 = 16_384;
-/// How long all of it may take.
+/// The limit for all of it.
 const LONGEST: Duration = Duration::from_secs(20);
-/// Longer texts are not shown.
+/// The length up to which texts are shown.
 const SHOWN: usize = 60;
 
-/// What is tried of a table's rows, and what they come to.
+/// What was tried of a table's rows, and the result.
 struct Tried {
     values: usize,
     is_all: bool,
@@ -35,7 +35,7 @@ struct Tried {
 /// A row of the target that has a value already.
 struct MetRow {
     values: String,
-    /// Its key; None: it has none.
+    /// The row's key. `None` if it has none.
     owner: Option<String>,
 }
 
@@ -69,7 +69,8 @@ impl<'a> UniqueValues<'a> {
         Ok(UniqueValues { plan, until: Instant::now() + LONGEST, filled })
     }
 
-    /// What is found of one key; `is_on_both`: the source has it as well, so its expressions are known to be looked at there.
+    /// Returns the finding for one key; `is_on_both`: the source has it as well, so its expressions were checked
+    /// there.
     pub fn try_all(
         &mut self,
         index: &UniqueIndex,
@@ -102,7 +103,7 @@ impl<'a> UniqueValues<'a> {
         let tried = self.compare(index, (source, &from, by), (target, &to, there));
         match tried {
             Ok(tried) => Ok(Some(self.finding(index, policy, target.shard(), &tried))),
-            // What a type's own functions say is no reason for the check to end.
+            // An error of a type's own function does not end the check.
             Err(error) if error.is_verdict() => {
                 let detail = format!("{}: its values cannot be compared: {}", index.text(), error.message);
                 Ok(Some(Finding::note(NAME, detail, "A value that is on both sides stops the copy (23505).")))
@@ -163,7 +164,7 @@ impl<'a> UniqueValues<'a> {
             met.values
         );
         match met.owner.as_deref().and_then(|owner| self.other_split(owner)) {
-            // Its rows leave, or come back, and are waited for.
+            // That split's rows leave, or are brought back, and are waited for.
             Some(other) => {
                 let hint = format!("Split {other} moves that row. This one waits for it.");
                 Finding::note(NAME, detail, &hint)
@@ -178,7 +179,7 @@ impl<'a> UniqueValues<'a> {
         }
     }
 
-    /// Another active split that moves the key.
+    /// Returns another active split that moves the key.
     fn other_split(&self, owner: &str) -> Option<i64> {
         let plan = self.plan;
         let found = in_one(|| {
@@ -190,7 +191,7 @@ impl<'a> UniqueValues<'a> {
     }
 }
 
-/// Why the values of a key are not tried.
+/// Returns why the values of a key are not tried.
 fn untried(index: &UniqueIndex, policy: &PlannedTable, is_on_both: bool) -> Option<String> {
     let is_computed = |column: &String| policy.maps.iter().any(|map| map.column == *column);
     let columns = index.parts.iter().filter_map(|part| part.column.as_ref());
@@ -210,7 +211,7 @@ fn untried(index: &UniqueIndex, policy: &PlannedTable, is_on_both: bool) -> Opti
     if expressions.is_empty() {
         return None;
     }
-    // What the target has written down is read on the source, too.
+    // The source would evaluate a text of the target.
     if !is_on_both {
         return Some("the source has no such index".to_owned());
     }
@@ -221,7 +222,7 @@ fn untried(index: &UniqueIndex, policy: &PlannedTable, is_on_both: bool) -> Opti
     other.map(|text| format!("what {text} calls is not known to be safe"))
 }
 
-/// The values that move, as text.
+/// Returns a query for the moving values, as text.
 fn reading(index: &UniqueIndex, from: &TableShape, moves: &str, blocks: i64) -> String {
     let parts: Vec<String> = index.parts.iter().map(|part| format!("({})", part.text)).collect();
     let values: Vec<String> = parts.iter().map(|part| format!("{part}::text")).collect();
@@ -236,7 +237,7 @@ fn reading(index: &UniqueIndex, from: &TableShape, moves: &str, blocks: i64) -> 
     format!("SELECT {} FROM {} t{sample} WHERE ({moves}){known}", values.join(", "), from.name)
 }
 
-/// Which of some values rows of others have.
+/// Returns a query for those of some values that rows of other keys have.
 fn looking(index: &UniqueIndex, there: &Column, own: &str) -> String {
     let named = |at: usize| format!("k{at}");
     let arrays: Vec<String> = (0..index.parts.len()).map(|at| format!("${}::text[]", at + 1)).collect();
@@ -297,7 +298,7 @@ fn met(
     }))
 }
 
-/// As they are shown.
+/// Returns values as they are shown.
 fn values(cells: &[Option<String>]) -> String {
     let shown = |cell: &Option<String>| {
         let text = cell.as_deref().unwrap_or("NULL");
