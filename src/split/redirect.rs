@@ -1,6 +1,6 @@
-//! Redirects on the shards: what finish enters, what comes back, how they end. Invariant: a
-//! key is refused by its split's own triggers until every table has those of the redirect,
-//! and triggers go only while nothing has left. Each part can be repeated.
+//! Redirects on the shards: what finish enters, what returns, how they end. Invariant: a key is refused by its split's
+//! own triggers until every table has those of the redirect, and triggers go only while nothing has left. Each part
+//! can be repeated.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -18,8 +18,7 @@ use crate::remote::Connection;
 use crate::split::injection_points::{self, reach};
 use crate::split::table::triggers;
 
-/// The routing version with which a plan's keys have left, if the source's redirect knows
-/// them.
+/// Returns the routing version with which a plan's keys have left, if the source's redirect knows them.
 pub fn known_version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     let entries = plan.scope.strategy();
     match redirects::find(source, &plan.source.namespace, &plan.keyspace, entries)? {
@@ -28,12 +27,12 @@ pub fn known_version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>
     }
 }
 
-/// Enters the plan's keys and creates the triggers that are missing.
+/// Enters the plan's keys and creates the missing triggers.
 pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
     let observed = seen::look(source, plan, Side::Source)?;
     let mut tables: Vec<(&TableShape, &Column)> = Vec::new();
     for (policy, shape) in plan.tables.iter().zip(&observed.tables) {
-        // What was dropped has no writers.
+        // A dropped table has no writers.
         if shape.oid.is_none() {
             continue;
         }
@@ -56,8 +55,8 @@ pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i
     triggers::install_redirect(source, &redirect, &tables, || Ok(reach(injection_points::FINISH_TRIGGER)?))
 }
 
-/// In one transaction: the redirect, what has left, and the look-ups that know it. None:
-/// the source has none of the tables any more.
+/// Enters, in one transaction, the redirect, what has left, and the look-ups that know it. Returns None if the source
+/// has none of the tables any more.
 fn enter(
     source: &mut Connection,
     plan: &Plan,
@@ -79,7 +78,7 @@ fn enter(
     Ok(Some(redirect))
 }
 
-/// The plan's redirect, created if there is none. The caller holds the bootstrap's lock.
+/// Returns the plan's redirect, and creates it if there is none. The caller holds the bootstrap's lock.
 fn ensure(source: &mut Connection, plan: &Plan, column: &Column) -> Result<Redirect> {
     let entries = plan.scope.strategy();
     let (namespace, keyspace) = (&plan.source.namespace, &plan.keyspace);
@@ -90,30 +89,30 @@ fn ensure(source: &mut Connection, plan: &Plan, column: &Column) -> Result<Redir
     Ok(redirect)
 }
 
-/// Takes what comes back out of a redirect, in the open transaction that lets clients write
-/// it here. The look-ups go on as they are: what is not in the table they let through.
+/// Removes what returns from a redirect, in the open transaction that admits clients here. The look-ups stay as they
+/// are: they admit what is not in the table.
 pub fn release(connection: &mut Connection, redirect: &Redirect, plan: &Plan) -> Result<()> {
     left::take_out(connection, redirect, &plan.scope, plan.key_type, WhoseEntries::Anybody)
 }
 
-/// What ends of what a split has taken away.
+/// The part that ends of what a split has moved away.
 pub enum RedirectEnding<'a> {
     All,
     /// Keys, buckets, or parts of ranges, by their names.
     Named(&'a [String], Option<KeyType>),
 }
 
-/// Commits what has ended, or says that it is not to end after all: then nothing has.
+/// Commits what has ended. Returns false if it must not end after all: then nothing has ended.
 pub type Commit<'a> = &'a mut dyn FnMut(&mut Connection) -> Result<bool>;
 
-/// Where nobody has another word.
+/// Commits without a further check.
 pub fn commit(connection: &mut Connection) -> Result<bool> {
     connection.run("COMMIT")?;
     Ok(true)
 }
 
-/// Ends what a split has left in a database; triggers and tables go
-/// with the last entry, the agent's schema with the last redirect. False: it stays.
+/// Ends what a split has left in a database; triggers and tables are dropped with the last entry, the agent's schema
+/// with the last redirect. Returns false if it stays.
 pub fn end(
     connection: &mut Connection,
     by: RedirectOwner<'_>,
@@ -133,7 +132,7 @@ pub fn end(
     Ok(true)
 }
 
-/// In a transaction, which stays open.
+/// Removes entries in a transaction, which stays open.
 fn take_out(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -157,7 +156,7 @@ pub fn tidy_all(connection: &mut Connection) -> Result<()> {
     redirects::all(connection)?.iter().try_for_each(|redirect| tidy(connection, redirect))
 }
 
-/// After a split that has brought keys here is finished: the look-ups forget them.
+/// Makes the look-ups forget the keys that a split has brought here, after it is finished.
 pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
     let entries = plan.scope.strategy();
     let Some(redirect) = redirects::find(connection, &plan.target.namespace, &plan.keyspace, entries)? else {
@@ -179,7 +178,7 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
         return Ok(());
     }
     match triggers::drop_redirect(connection, redirect) {
-        // Keys have left meanwhile, or somebody else was faster.
+        // Keys have left meanwhile, or another session was faster.
         Err(SplitError::Remote(error)) if error.is("55006") || error.is("42P01") => return Ok(()),
         other => other?,
     }

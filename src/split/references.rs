@@ -1,7 +1,6 @@
-//! Foreign keys that do not carry the shard-by column on both ends. The mover writes in
-//! replica role, in which the server checks none, so that no row of the scope comes to
-//! reference a row that its new shard has not, and no row that stays loses what it
-//! references, is checked here.
+//! Foreign keys that do not contain the shard-by column on both ends. The mover writes in replica role, in which the
+//! server checks none. So it is checked here that no copied row references a row that its new shard does not have, and
+//! that no row that stays loses what it references.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
@@ -26,39 +25,40 @@ pub mod check;
 
 const FOREIGN_KEYS: &str = include_str!("../../sql/check/foreign_keys.sql");
 
-/// A foreign key. Those that carry the shard-by column bind rows of one key alone.
+/// A foreign key. Those that contain the shard-by column connect rows of one key only.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub name: String,
     /// The referencing table, qualified and quoted.
     pub from: String,
-    /// Its position among the plan's tables; None: a table outside of the keyspace.
+    /// Its position among the plan's tables. `None` for a table outside of the keyspace.
     pub from_position: Option<usize>,
     pub to: String,
     pub to_position: Option<usize>,
-    /// The same as `to`, not quoted.
+    /// The schema of `to`, not quoted.
     pub to_schema: String,
     pub to_name: String,
     pub columns: Vec<ReferenceColumn>,
-    /// The last column of both is a range, contained rather than equal.
+    /// The last column of both is a range, which must be contained rather than equal.
     pub is_period: bool,
     pub is_validated: bool,
-    /// The shard-by columns of both tables are part of it.
+    /// Whether the shard-by columns of both tables are part of it.
     pub carries_key: bool,
-    /// What becomes of referencing rows when the referenced one changes, if anything does.
+    /// What happens to referencing rows when the referenced one changes, if anything does.
     pub follows: String,
-    /// As pg_constraint has it: what NULLs mean.
+    /// The match type as in pg_constraint, which determines the meaning of NULLs.
     #[serde(rename = "match")]
     pub match_type: String,
-    /// Whether the role may read both tables: else they cannot be locked, and code could come to them behind a look.
+    /// Whether the role may read both tables: otherwise they cannot be locked, and code could be added to them after a
+    /// check.
     pub can_read: bool,
     /// Whether the role may lock referenced rows.
     pub can_lock: bool,
-    /// Whether a column of it is computed: then no value of it is told.
+    /// Whether a column of it is computed: then none of its values is reported.
     #[serde(skip)]
     pub is_computed: bool,
-    /// A column of either end is not the source's, or the source has no such foreign key: that
-    /// rows of both tables move says nothing.
+    /// Whether a column of either end is not the source's, or the source has no such foreign key: that rows of both
+    /// tables move then proves nothing.
     #[serde(skip)]
     pub is_own: bool,
 }
@@ -67,13 +67,13 @@ pub struct Reference {
 pub struct ReferenceColumn {
     pub from: String,
     pub to: String,
-    /// Compares a referenced with a referencing value, qualified.
+    /// The operator that compares a referenced with a referencing value, qualified.
     pub operator: String,
-    /// The types that it compares; None: those of the columns will do.
+    /// The types that it compares. `None` if those of the columns suffice.
     pub operands: Option<(String, String)>,
 }
 
-/// A row that a foreign key binds to another one, across the split.
+/// A row that a foreign key connects to another one, across the split.
 pub struct Bond {
     pub reference: Reference,
     /// The referencing values as text.
@@ -81,14 +81,14 @@ pub struct Bond {
 }
 
 impl Bond {
-    /// For messages: which key of which table, and a value of it.
+    /// Describes for messages which key of which table it is, with a value.
     pub fn text(&self) -> String {
         self.reference.text(&self.value)
     }
 }
 
 impl Reference {
-    /// `p.a = t.x AND ...`
+    /// Returns the join condition: `p.a = t.x AND ...`
     pub fn join(&self, referenced: &str, referencing: &str) -> String {
         let equal = |c: &ReferenceColumn| {
             let [left, right] = match &c.operands {
@@ -101,7 +101,7 @@ impl Reference {
         self.columns.iter().map(equal).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// Whether a row is to reference one: by MATCH FULL with any value, else with all of them.
+    /// Returns the condition that a row references one: with MATCH FULL if any value is set, otherwise if all are.
     pub fn references(&self, row: &str) -> String {
         let present = |c: &ReferenceColumn| format!("{row}.{} IS NOT NULL", ident(&c.from));
         let by = if self.match_type == "f" { " OR " } else { " AND " };
@@ -114,7 +114,7 @@ impl Reference {
         format!("concat_ws(', ', {})", texts.join(", "))
     }
 
-    /// Columns of the referencing table, for messages.
+    /// Returns the columns of the referencing table, for messages.
     pub fn column_names(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|c| c.from.as_str()).collect();
         names.join(", ")
@@ -132,7 +132,7 @@ impl Reference {
     }
 }
 
-/// The policy of the referenced table, where it is one of the keyspace without a key.
+/// Returns the policy of the referenced table, if it is a table of the keyspace without a key.
 pub fn keyless<'a>(plan: &'a Plan, side: Side, reference: &Reference) -> Option<&'a Keyless> {
     let namespace = match side {
         Side::Source => &plan.source.namespace,
@@ -145,19 +145,19 @@ pub fn keyless<'a>(plan: &'a Plan, side: Side, reference: &Reference) -> Option<
     plan.keyless.iter().find(is_it)
 }
 
-/// The foreign keys of a side's tables that do not carry the shard-by column.
+/// Returns the foreign keys of a side's tables that do not contain the shard-by column.
 pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Reference>> {
     load_all(connection, plan, side, false)
 }
 
-/// The same, with those that carry it.
+/// Returns the foreign keys of a side's tables; `with_key` includes those that contain the shard-by column.
 fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<Vec<Reference>> {
     let question = asking(connection, plan, side, with_key)?;
     let rows = connection.run(&question)?;
     read(connection.shard(), plan, side, &rows)
 }
 
-/// The statement that asks for those that do not carry the shard-by column: to be sent with others.
+/// Returns the statement that reads those that do not contain the shard-by column, to be sent with others.
 pub fn question(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     asking(connection, plan, side, false)
 }
@@ -174,7 +174,7 @@ fn parameters(plan: &Plan, side: Side) -> [String; 3] {
     [schemas, names, columns].map(|list| text_array(&list))
 }
 
-/// What the shard has answered.
+/// Reads the shard's answer.
 pub fn read(shard: &str, plan: &Plan, side: Side, rows: &Rows) -> Result<Vec<Reference>> {
     let read = serde_json::from_str(rows.scalar().unwrap_or("[]"));
     let mut references: Vec<Reference> = read.map_err(|error| RemoteError::unreadable(shard, error))?;
@@ -191,7 +191,7 @@ pub fn read(shard: &str, plan: &Plan, side: Side, rows: &Rows) -> Result<Vec<Ref
     Ok(references)
 }
 
-/// Whether a row of one of the plan's tables moves; of a table outside none does.
+/// Returns the condition that a row of one of the plan's tables moves; rows of other tables do not.
 pub fn moves(plan: &Plan, by: &[Option<Column>], position: Option<usize>, row: &str) -> String {
     let column = position.and_then(|position| by.get(position)).and_then(Option::as_ref);
     column.map_or("false".to_owned(), |column| {
@@ -199,12 +199,12 @@ pub fn moves(plan: &Plan, by: &[Option<Column>], position: Option<usize>, row: &
     })
 }
 
-/// The same for the rows that are looked for, in a form that an index can answer.
+/// Returns this condition for the rows that are searched, in a form that an index can use.
 fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> Option<String> {
     by.get(position).and_then(Option::as_ref).map(|column| plan.scope.predicate(column, row))
 }
 
-/// The shard-by columns of a side's tables.
+/// Returns the shard-by columns of a side's tables.
 fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Option<Column>>> {
     let now = seen::look(connection, plan, side)?;
     Ok(plan
@@ -220,11 +220,10 @@ fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Res
     Ok(rows.scalar().map(|value| Bond { reference: reference.clone(), value: value.to_owned() }))
 }
 
-/// A row that stays on the source, of a table of the keyspace or of another one, and
-/// references a row of the scope: deleting that one would leave it dangling, or with ON
-/// DELETE CASCADE take it along. For finish, which must not delete while there is one, and
-/// for the check. The session must be able to evaluate the scope (a mover's can). What is
-/// looked through are the scope's referenced rows.
+/// Returns a row that stays on the source, of a table of the keyspace or of another one, and references a row of the
+/// scope: deleting that one would leave it dangling, or with ON DELETE CASCADE delete it, too. Finish must not delete
+/// while there is such a row; the check uses it, too. The session must be able to evaluate the scope (a mover's can).
+/// The scope's referenced rows are searched.
 pub fn staying_rows(source: &mut Connection, plan: &Plan, locked: &LockedTables) -> Result<Option<Bond>> {
     let references = load(source, plan, Side::Source)?;
     let by = columns_by(source, plan, Side::Source)?;
@@ -237,7 +236,7 @@ pub fn staying_rows(source: &mut Connection, plan: &Plan, locked: &LockedTables)
     Ok(None)
 }
 
-/// Deleted in replica role, a row leaves those that reference it dangling.
+/// Returns the error for such a row: deleted in replica role, a row leaves those that reference it dangling.
 pub fn stays_bound(plan: &Plan, side: Side, bond: &Bond) -> SplitError {
     let bound = bond.text();
     let (text, hint) = match side {
@@ -288,20 +287,19 @@ pub struct WatchedReferences {
 }
 
 impl WatchedReferences {
-    /// What is looked into for rows that are referenced, qualified and quoted.
+    /// Returns the tables that are searched for referenced rows, qualified and quoted.
     pub fn referenced(&self) -> BTreeSet<String> {
         self.references.iter().map(|reference| reference.to.clone()).collect()
     }
 
-    /// Whether rows of a table, by its position, are looked at for what they reference.
+    /// Whether rows of a table, by its position, are checked for what they reference.
     pub fn is_from(&self, position: usize) -> bool {
         self.references.iter().any(|reference| reference.from_position == Some(position))
     }
 
-    /// A foreign key that carries the shard-by column holds on the target because it holds on the
-    /// source, which is to promise as much of columns that come over as they are. Without that
-    /// it is looked at like the others: it may have come to the target, or gone from the source,
-    /// since the check.
+    /// Reads the foreign keys to watch. One that contains the shard-by column holds on the target because it holds on
+    /// the source, which must guarantee the same for columns that are copied as they are. Otherwise it is checked like
+    /// the others: it may have been added on the target, or dropped on the source, since the check.
     pub fn load(
         source: &mut Connection,
         target: &mut Connection,
@@ -309,7 +307,7 @@ impl WatchedReferences {
         tables: &[SplitTable],
     ) -> Result<WatchedReferences> {
         let mut references = load_all(target, plan, Side::Target, true)?;
-        // What is not validated the server does not promise either.
+        // The server does not guarantee a foreign key that is not validated either.
         references.retain(|r| r.from_position.is_some() && r.is_validated && !r.is_period);
         if references.iter().any(|r| r.carries_key) {
             let given = load_all(source, plan, Side::Source, true)?;
@@ -324,7 +322,7 @@ impl WatchedReferences {
 }
 
 impl Reference {
-    /// That both ends were looked at under their locks.
+    /// Requires that both ends were checked under their locks.
     pub fn require_locked(&self, shard: &str, locked: &LockedTables) -> Result<()> {
         if locked.has(&self.from) && locked.has(&self.to) {
             return Ok(());
@@ -333,7 +331,8 @@ impl Reference {
         Err(SplitError::Retry(format!("a foreign key of {} that was just added", self.from)))
     }
 
-    /// A table that may not be read is not locked, and code could come to it behind a look.
+    /// Requires that the tables may be read: a table that may not be read is not locked, and code could be added to it
+    /// after a check.
     pub fn require_readable(&self, shard: &str) -> Result<()> {
         if self.can_read {
             Ok(())
@@ -349,7 +348,7 @@ impl Reference {
         }
     }
 
-    /// Whether one of the other side's holds each row to as much.
+    /// Whether a foreign key of the other side guarantees the same for each row.
     fn is_promised_by(&self, others: &[Reference]) -> bool {
         others.iter().any(|other| {
             other.is_twin(self)
@@ -358,7 +357,7 @@ impl Reference {
         })
     }
 
-    /// The other side's foreign key of the same columns; its name may differ.
+    /// Whether it is the other side's foreign key of the same columns; its name may differ.
     fn is_twin(&self, other: &Reference) -> bool {
         let columns =
             |r: &Reference| r.columns.iter().map(|c| (c.from.clone(), c.to.clone())).collect::<Vec<_>>();
@@ -369,7 +368,7 @@ impl Reference {
     }
 }
 
-/// A table's name without its schema, which may be a shard's own.
+/// Returns a table's name without its schema, which may be a shard's own.
 fn base_name(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, base)| base)
 }

@@ -1,31 +1,31 @@
-//! Remarks: what a check cannot call right or wrong, and the split's operator takes as it is, by name. One is known by the
-//! check that makes it and by what it is about: two names that no text for people decides. Until it is accepted it stops
+//! Remarks: what a check cannot judge, and the split's operator accepts by name. A remark is identified by the check
+//! that makes it and by its object: names, which do not depend on any text for people. Until it is accepted it stops
 //! the split before anything moves.
 
 use crate::clean;
 
-/// The checks that make remarks. Another kind is another variant here, and `Finding::remark` where it is found.
+/// The checks that make remarks. For another kind, add a variant here, and call `Finding::remark` where it is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remark {
-    /// Values that mean something on the server that gave them.
+    /// Values that have a meaning only on the server that gave them.
     ServerValues,
     /// Values that name large objects, which do not move.
     LargeObjects,
-    /// What the source's table has beside its columns, and the target's has not.
+    /// What the source's table has besides its columns, and the target's does not have.
     Lacking,
-    /// What the target's table has alone, and may fail for a row.
+    /// What only the target's table has, and may refuse a row.
     Alone,
-    /// Rows whose numbers their sequence is yet to give out.
+    /// Rows whose numbers their sequence will give out later.
     NumbersBeyond,
-    /// Sequences of keys that nobody can tell from other words.
+    /// Sequences of keys whose names cannot be distinguished from other words.
     SequencesOfKeys,
     /// Tables in no keyspace that functions of the moving tables read or write.
     NamedTables,
     /// Sequences that functions may draw from, and that cannot be raised.
     SequencesOfFunctions,
-    /// Event triggers that let a trial through, and may not let all through that a split does.
+    /// Event triggers that admit a trial, and may not admit all that a split does.
     EventTriggers,
-    /// Values of keys that come from something that is not followed.
+    /// Values of keys whose origin is not followed.
     KeysUnfollowed,
 }
 
@@ -43,7 +43,8 @@ impl Remark {
         Remark::KeysUnfollowed,
     ];
 
-    /// As shard_split_check() shows it and shard_split_accept() takes it; kept with plans, so it stays.
+    /// Returns the name that shard_split_check() shows and shard_split_accept() takes; it is stored with plans, so it
+    /// does not change.
     pub fn check_name(self) -> &'static str {
         match self {
             Remark::ServerValues => "source: values of one server",
@@ -59,7 +60,8 @@ impl Remark {
         }
     }
 
-    /// Whether it stops a split that has begun, too, which nobody can accept it for any more: rows would lose what they mean.
+    /// Whether it also stops a split that has begun, for which it can no longer be accepted: rows would lose their
+    /// meaning.
     pub fn is_of_rows(self) -> bool {
         matches!(self, Remark::ServerValues | Remark::LargeObjects)
     }
@@ -69,7 +71,7 @@ impl Remark {
     }
 }
 
-/// An object's name as it is shown, kept and compared: what a terminal obeys is in none.
+/// Returns an object's name as it is shown, stored and compared, without characters that control a terminal.
 pub fn object(text: &str) -> String {
     clean::message(text)
 }

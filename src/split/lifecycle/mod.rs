@@ -197,7 +197,7 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
 /// as it can. If it is requested again, it is cut over again. `copy_again`: rows that the split's source has kept may
 /// be replaced by others of its target, even without a proof.
 pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
-    // In the order in which a decision takes their locks.
+    // The locks are taken in the order in which a decision takes them.
     let known = way_back::of(id)?;
     let back = known.map(|back| row::lock(back.id).map(|state| (back.id, state))).transpose()?;
     let there = ask(id, Call::Reverse)?.0;

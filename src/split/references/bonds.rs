@@ -1,4 +1,4 @@
-//! What references rows that finish or a rollback is about to delete.
+//! References to rows that finish or a rollback is about to delete.
 
 use super::{Bond, Reference, found, load, moves};
 use crate::agent::error::{Result, SplitError};
@@ -10,9 +10,8 @@ use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use std::collections::BTreeSet;
 
-/// The foreign keys of a side by which rows that stay may reference rows that finish or a
-/// rollback deletes, looked at batch by batch: a client may add such a row meanwhile, and
-/// whoever owns a table may give it another name.
+/// The foreign keys of a side by which rows that stay may reference rows that finish or a rollback deletes, checked
+/// batch by batch: a client may add such a row meanwhile, and the owner of a table may rename it.
 #[derive(Clone)]
 pub struct Bonds {
     side: Side,
@@ -30,13 +29,12 @@ impl Bonds {
         Ok(Bonds { side, by, tables: known.unzip() })
     }
 
-    /// Whether the names of all tables still mean the same: which of them reference which, names
-    /// say as well.
+    /// Whether the names of all tables still have their meaning: they also determine which tables reference which.
     pub fn are_the_same(&self, connection: &mut Connection) -> Result<bool> {
         Ok(connection.run(&self.still())?.scalar() == Some("t"))
     }
 
-    /// The question for that, to be sent with others.
+    /// Returns the query for that, to be sent with others.
     pub fn still(&self) -> String {
         let (names, oids) = &self.tables;
         format!(
@@ -47,7 +45,7 @@ impl Bonds {
         )
     }
 
-    /// What is asked for rows which reference those of some tables.
+    /// Returns the tables whose rows may reference those of some tables.
     pub fn beside(
         &self,
         connection: &mut Connection,
@@ -57,8 +55,8 @@ impl Bonds {
         Ok(ReferencingTables::of(&load(connection, plan, self.side)?, positions))
     }
 
-    /// In the transaction that is about to delete the rows `t` of a leaf: they are locked, so
-    /// that nobody references them any more, and then nobody must have.
+    /// Finds references in the transaction that is about to delete the rows `t` of a leaf. The rows are locked first,
+    /// so that no new reference is added; then there must be none.
     pub fn find(
         &self,
         connection: &mut Connection,
@@ -68,7 +66,7 @@ impl Bonds {
     ) -> Result<Option<Bond>> {
         let mut references = load(connection, plan, self.side)?;
         references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
-        // Code of a table that has not been looked at under its lock is not run.
+        // Code of a table that was not checked under its lock is not run.
         for reference in &references {
             reference.require_readable(connection.shard())?;
         }
@@ -90,7 +88,8 @@ impl Bonds {
         Ok(None)
     }
 
-    /// What `find` asks of the rows `t` of a leaf, as statements: a row of any but the first is in the way.
+    /// Returns the statements by which `find` searches references to the rows `t` of a leaf: a row of any but the
+    /// first is in the way.
     pub fn questions(
         &self,
         plan: &Plan,
@@ -101,7 +100,7 @@ impl Bonds {
         std::iter::once(lock_rows(leaf, condition)).chain(staying).collect()
     }
 
-    /// A row that stays and references one of the rows `t` of a leaf.
+    /// Returns a query for a row that stays and references one of the rows `t` of a leaf.
     fn staying(&self, plan: &Plan, reference: &Reference, (leaf, condition): (&str, &str)) -> String {
         format!(
             "SELECT {} FROM ONLY {leaf} t JOIN {} r ON {} WHERE {condition} AND NOT {} LIMIT 1",
@@ -113,12 +112,12 @@ impl Bonds {
     }
 }
 
-/// The tables whose rows may reference those of some others: what they could run is run by the question for such rows.
+/// The tables whose rows may reference those of some others: the query for such rows runs their code.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ReferencingTables {
-    /// Of the plan's tables, with those that they reference; in order.
+    /// Positions among the plan's tables, including the referenced ones, in order.
     pub positions: Vec<usize>,
-    /// Qualified and quoted, those outside of the plan as well.
+    /// The names, qualified and quoted, including tables outside of the plan.
     names: BTreeSet<String>,
     /// Those of them that may be read.
     readable: BTreeSet<String>,
@@ -142,7 +141,8 @@ impl ReferencingTables {
         beside
     }
 
-    /// The statement by which nobody changes them until the transaction ends: before they are looked at.
+    /// Returns the statement that locks them against changes until the transaction ends, for use before they are
+    /// checked.
     pub fn lock(&self) -> String {
         if self.readable.is_empty() {
             return String::new();
@@ -152,7 +152,7 @@ impl ReferencingTables {
     }
 }
 
-/// Nobody references them any more once that is done.
+/// Returns the statement that locks rows, so that no new reference to them is added.
 fn lock_rows(leaf: &str, condition: &str) -> String {
     format!("SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked")
 }

@@ -1,5 +1,5 @@
-//! What the check of a split finds about foreign keys: rows that cannot be parted, and
-//! rows that the target must have. It looks at the moving keys alone.
+//! The findings of a split's check about foreign keys: rows that cannot be separated, and rows that the target must
+//! have. It reads only the moving keys.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::LockedTables;
@@ -31,9 +31,8 @@ use std::collections::BTreeSet;
 const ACROSS: &str = "source: foreign keys across keys";
 const MISSING: &str = "target: referenced rows";
 
-/// The findings, by sessions of which nothing else is asked afterwards; a server that cannot be
-/// reached is reported by the rest of the check.
-/// Of tables of the plan that may not be read nothing is asked.
+/// Returns the findings, using sessions that are not used afterwards; a server that cannot be reached is reported by
+/// the rest of the check. Tables of the plan that may not be read are not queried.
 pub fn run(
     plan: &Plan,
     (source, here): (&mut Connection, &LockedTables),
@@ -51,7 +50,7 @@ pub fn run(
     findings.extend(references.iter().filter_map(follows_common));
     if !references.is_empty() {
         let by = columns_by(source, plan, Side::Source)?;
-        // Those from other tables are refused by themselves.
+        // Foreign keys of other tables are refused separately.
         for reference in references.iter().filter(|r| r.from_position.is_some()) {
             if reference.to_position.is_some() {
                 reference.require_locked(source.shard(), here)?;
@@ -67,7 +66,7 @@ pub fn run(
     for (side, references) in [(Side::Source, &references), (Side::Target, &theirs)] {
         findings.extend(references.iter().filter_map(|reference| to_global(plan, side, reference)));
     }
-    // What has a policy of its own is looked at by that.
+    // A referenced table with a policy of its own is checked by that policy.
     let outgoing: Vec<Reference> = theirs
         .into_iter()
         .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
@@ -76,14 +75,14 @@ pub fn run(
     if outgoing.is_empty() {
         return Ok(findings);
     }
-    // Another finding says which may not be read, and why.
+    // Another finding shows which may not be read, and why.
     if !closed.is_empty() {
         return Ok(findings);
     }
     let tables = table::load(plan, source, target)?;
     let known = columns_by(source, plan, Side::Source)?;
     for (number, reference) in outgoing.iter().enumerate() {
-        // What it references on the source, by the name of the table.
+        // The twin shows what it references on the source, by the name of the table.
         let twin = references.iter().find(|r| r.is_twin(reference));
         if reference.can_read {
             reference.require_locked(target.shard(), there)?;
@@ -95,7 +94,7 @@ pub fn run(
     Ok(findings)
 }
 
-/// The tables in no keyspace that rows which move refer to.
+/// Returns the tables in no keyspace that moving rows refer to.
 fn parents(plan: &Plan, references: &[Reference]) -> Vec<(String, String)> {
     let open = references.iter().filter(|r| {
         r.from_position.is_some() && r.to_position.is_none() && keyless(plan, Side::Source, r).is_none()
@@ -104,8 +103,8 @@ fn parents(plan: &Plan, references: &[Reference]) -> Vec<(String, String)> {
     names.into_iter().collect()
 }
 
-/// In a replica's session the target checks no foreign key. One that carries the shard-by
-/// column holds there because it holds on the source, which must promise as much.
+/// Checks foreign keys that the target does not check in a replica's session. One that contains the shard-by column
+/// holds there because it holds on the source, which must guarantee the same.
 fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Vec<Finding>> {
     let theirs = load_all(target, plan, Side::Target, true)?;
     let ours = load_all(source, plan, Side::Source, true)?;
@@ -129,7 +128,7 @@ fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &P
         .collect())
 }
 
-/// Ranges that others contain: nothing here looks at them, so the source's have to be the same.
+/// Whether a foreign key references ranges: these are not checked here, so the source's have to be the same.
 fn is_unwatched_period(reference: &Reference) -> bool {
     let is_checked = reference.is_validated && reference.from_position.is_some();
     reference.is_period && is_checked && (reference.is_own || !reference.carries_key)
@@ -144,7 +143,7 @@ fn period_of_its_own(reference: &Reference) -> Finding {
     )
 }
 
-/// Rows that move may refer to what every shard is to have.
+/// Returns a finding if moving rows may refer to a reference table that the target does not have yet.
 pub fn unfilled(plan: &Plan) -> Option<Finding> {
     let shard = &plan.target.shard_key;
     let (table, _, why) = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
@@ -154,7 +153,7 @@ pub fn unfilled(plan: &Plan) -> Option<Finding> {
     Some(Finding { transient: true, ..Finding::new("target: reference tables", false, text, hint) })
 }
 
-/// A row that moves cannot take along what it references on the one server that has it.
+/// Returns a finding if moving rows reference rows on the one server that has them, which are not copied.
 fn to_global(plan: &Plan, side: Side, reference: &Reference) -> Option<Finding> {
     reference.from_position?;
     let table = keyless(plan, side, reference)?;
@@ -168,8 +167,8 @@ fn to_global(plan: &Plan, side: Side, reference: &Reference) -> Option<Finding> 
     })
 }
 
-/// Rows that have moved and not been deleted yet are on the source, and a common table's
-/// change would change them there.
+/// Returns a finding if a change of a common table changes referencing rows: moved rows that are not deleted yet on
+/// the source would change there.
 fn follows_common(reference: &Reference) -> Option<Finding> {
     if reference.from_position.is_none() || reference.to_position.is_some() || reference.follows.is_empty() {
         return None;
@@ -184,7 +183,7 @@ fn follows_common(reference: &Reference) -> Option<Finding> {
     ))
 }
 
-/// With what the scope's condition calls, and a bound that is reported as what it is.
+/// Creates what the scope's condition calls, and sets a time limit whose error can be recognized.
 fn prepare(plan: &Plan, connection: &mut Connection) -> Result<()> {
     if let Some(functions) = plan.scope.functions("pg_temp") {
         connection.run(&functions)?;
@@ -194,7 +193,7 @@ fn prepare(plan: &Plan, connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Rows of a moving and of a staying key that reference each other.
+/// Finds rows of a moving and of a staying key that reference each other.
 fn across(
     source: &mut Connection,
     plan: &Plan,
@@ -222,7 +221,7 @@ fn across(
     })
 }
 
-/// A row of the scope that references a row of another key. One without a key is everybody's.
+/// Returns a row of the scope that references a row of another key. A row without a key belongs to all keys.
 fn moving_row(
     source: &mut Connection,
     plan: &Plan,
@@ -245,7 +244,7 @@ fn moving_row(
     found(source, reference, &query)
 }
 
-/// None: it took too long, which is no fault of the connection.
+/// Returns None if the query took too long, which is no fault of the connection.
 fn bounded<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
@@ -276,18 +275,18 @@ fn may_not_read(reference: &Reference, text: &str) -> Finding {
     Finding::new(MISSING, false, format!("{}: {text}", reference.to), hint)
 }
 
-/// The values by which the scope's rows reference what does not move.
+/// The values by which the scope's rows reference rows that do not move.
 struct StayingValues<'a> {
     plan: &'a Plan,
     reference: &'a Reference,
     twin: Option<&'a Reference>,
     tables: &'a [SplitTable],
-    /// Of the source.
+    /// The shard-by columns of the source.
     by: &'a [Option<Column>],
 }
 
 impl StayingValues<'_> {
-    /// A value that the target's referenced table does not have.
+    /// Returns a value that the target's referenced table does not have.
     fn missing(
         &self,
         source: &mut Connection,
@@ -354,14 +353,14 @@ impl StayingValues<'_> {
         }
     }
 
-    /// Of a table in the keyspace only a row without a key is on both sides.
+    /// Returns a condition: of a table in the keyspace only a row without a key is on both sides.
     fn only_common(&self) -> String {
         let column =
             self.reference.to_position.and_then(|to| self.tables.get(to)).map(|table| &table.target_by);
         column.map_or(String::new(), |column| format!(" AND p.{} IS NULL", ident(&column.name)))
     }
 
-    /// The distinct values on the source; None: the columns are left to the target.
+    /// Returns a query for the distinct values on the source. Returns None if the columns are left to the target.
     fn query(&self) -> Option<String> {
         let from = self.reference.from_position?;
         let table = self.tables.get(from)?;
@@ -391,7 +390,7 @@ impl StayingValues<'_> {
         ))
     }
 
-    /// What moves too will be there.
+    /// Returns a condition that excludes references to moving rows, which will be there.
     fn without_moving(&self) -> String {
         let (Some(to), Some(twin)) = (self.reference.to_position, self.twin) else { return String::new() };
         format!(

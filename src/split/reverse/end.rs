@@ -1,4 +1,4 @@
-//! How reverse splits end: with their split, or by having taken it back.
+//! How reverse splits end: with their split, or by having reversed it.
 
 use super::rest::{drop_forgotten, look, take};
 use crate::agent::error::{Result, SplitError};
@@ -14,8 +14,7 @@ use crate::split::injection_points::{self, reach};
 use crate::split::{install, record};
 use crate::words::of_split;
 
-/// A split ends in another way: the reverse split that it has goes first. `lost`: the side of the
-/// split that will not come back.
+/// Removes the reverse split of a split that ends in another way. `lost`: the side of the split that will not return.
 pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
     let there = tenure.plan.id;
     let Some(back) = try_transaction(|| way_back::of(there))? else {
@@ -25,13 +24,13 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
         return drop_forgotten(&mut tenure.open(Side::Target, "reverse split")?, &tenure.plan);
     };
     if back.is_decided() {
-        // This master had forgotten that the split was, too: nothing of either is to be undone.
+        // This master had forgotten that the split was decided, too: nothing of either is to be undone.
         return Ok(());
     }
     if !back.rests() {
         return Err(SplitError::Retry(taken_back_by(&back)));
     }
-    // Its source is the split's target.
+    // The reverse split's source is the split's target.
     let is_lost = lost == Some(Side::Target);
     if !is_lost && look(there, &tenure.identity)? {
         return Err(SplitError::Retry(taken_back_by(&back)));
@@ -40,7 +39,7 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
     if !is_lost {
         drop_side(&taken, Side::Source)?;
     }
-    // A master that was restored may have forgotten that it had begun.
+    // A restored master may have forgotten that the reverse split had begun.
     if lost != Some(Side::Source) {
         drop_side(&taken, Side::Target)?;
     }
@@ -54,7 +53,8 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
     })
 }
 
-/// One that was set back may not have it any more, and a target has it only once it has begun.
+/// Drops a side of the reverse split. A shard that was restored to an earlier time may not have it any more, and a
+/// target has it only once the reverse split has begun.
 fn drop_side(back: &Tenure, side: Side) -> Result<()> {
     match back.take_if_there(side, "reverse split")? {
         Some(mut session) => install::drop_side(&mut session, back.plan.id, side),
@@ -66,7 +66,7 @@ fn taken_back_by(back: &WayBack) -> String {
     format!("split {}, which takes this one back", back.id)
 }
 
-/// The error of a call that needs one.
+/// Returns the error of a call that needs a reverse split.
 pub fn has_none(there: i64) -> Failure {
     let why = match split::mapped_table(there) {
         Some(table) => format!("Columns of table {table} are mapped"),
@@ -78,7 +78,7 @@ pub fn has_none(there: i64) -> Failure {
         .hint(format!("{why}: finish it, then plan a split in the other direction."))
 }
 
-/// The error of a call that has to wait for the end of a reverse split.
+/// Returns the error of a call that has to wait for the end of a reverse split.
 pub fn under_way(there: i64, back: &WayBack) -> Failure {
     let (text, hint) = match back.goal {
         Goal::RolledBack => (
@@ -91,8 +91,8 @@ pub fn under_way(there: i64, back: &WayBack) -> Failure {
         .hint(of_split(hint, back.id))
 }
 
-/// The reverse split has decided: nothing of the split is needed on its shards any more. One that is
-/// lost for the reverse split is lost for the split, too: `shard_cleanup` removes what it holds.
+/// Removes the split from its shards, since the reverse split has decided: nothing of the split is needed there any
+/// more. A shard that is lost for the reverse split is lost for the split, too: `shard_cleanup` removes what it holds.
 pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
     if back.cutover_step != CutoverStep::Moved {
         return Err(SplitError::Retry(format!("split {} to complete its cutover", back.id)));

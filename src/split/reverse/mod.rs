@@ -1,13 +1,11 @@
-//! The reverse split: a split in the other direction that needs no copy. Capture for it is installed
-//! on the target while the guard still keeps every client out, so its queue has the key of each
-//! row that differs from what the source had at the cutover. Until it is asked for it rests:
-//! the source stays frozen, and proof and finish know nothing of it. Once it is asked for it is a
-//! split like any other, which finds all of its rows copied.
+//! The reverse split: a split in the other direction that needs no copy. Its capture is installed on the target while
+//! the guard still refuses every client, so its queue has the key of each row that differs from what the source had at
+//! the cutover. Until it is requested it is idle: the source stays frozen, and proof and finish do not depend on it.
+//! Once it is requested it is a split like any other, which finds all of its rows copied.
 //!
-//! Invariants: its capture is there before the split may be cut over. It begins only where the
-//! source is `moved` and has taken nothing since. It deletes no row of the source when it is
-//! given up. Of the split and its reverse split one has the keys on the master. Its decision is the
-//! end of the split in the same commit.
+//! Invariants: its capture is installed before the split may be cut over. It begins only if the source is `moved` and
+//! has accepted no writes since. It deletes no row of the source when it is rolled back. Of the split and its reverse
+//! split one has the keys on the master. Its decision is the end of the split in the same commit.
 
 mod end;
 mod rest;
@@ -42,9 +40,9 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::judged::{self, JudgedChange};
 use crate::split::copy::leaves;
 
-/// Plans the reverse split of a split that is being installed, and captures on its target. Repeated
-/// it finds what it has made. `sessions`: those that have installed the split, on its source and
-/// its target, where it was not installed before.
+/// Plans the reverse split of a split that is being installed, and captures on its target. If it is repeated, it finds
+/// what it has made. `sessions`: those that have installed the split, on its source and its target, if it was not
+/// installed before.
 pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> Result<()> {
     let there = &tenure.plan;
     let known = try_transaction(|| way_back::of(there.id))?;
@@ -59,8 +57,8 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
     reach(injection_points::REVERSE_PLANNED)?;
     let back = rest::take(id, &tenure.identity)?;
     let (mut source, mut target) = match sessions {
-        // They know the secret, which is the same, and the catalogs; sessions of their own would
-        // plan the longest queries once more.
+        // They have the secret, which is the same, and the prepared queries; new sessions would plan the longest
+        // queries once more.
         Some((target, mut source)) => {
             source.run("RESET session_replication_role")?;
             (source, target)
@@ -79,8 +77,8 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
     capture(&mut source, &back, &tables)
 }
 
-/// Installs capture, and keeps what counts as brought back from then on: what is there now. Before
-/// the cutover alone.
+/// Installs capture, and stores what counts as copied back from then on: the current tables. This is done only before
+/// the cutover.
 fn capture(source: &mut Connection, back: &Tenure, tables: &[SplitTable]) -> Result<()> {
     install::capture_alone(source, back, tables)?;
     rest::drop_forgotten(source, &back.plan)?;
@@ -91,8 +89,8 @@ fn capture(source: &mut Connection, back: &Tenure, tables: &[SplitTable]) -> Res
     Ok(())
 }
 
-/// The split is about to be cut over, and partitions have come to its target: these are captured,
-/// too. Where its tables cannot go back as they are now, all stays as it was.
+/// Captures partitions that were added to the target of a split which is about to be cut over. If its tables cannot be
+/// reversed as they are now, nothing changes.
 pub fn capture_partitions(there: i64, identity: &str) -> Result<()> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
     let back = rest::take(back.id, identity)?;
@@ -109,7 +107,7 @@ fn no_way_back(id: i64, why: &str) {
     transaction(|| split::event(id, None, None, &format!("it cannot be taken back: {why}")));
 }
 
-/// The progress of a split whose rows are all where they are to come to.
+/// Returns the progress of a split whose rows are all at their destination.
 fn baseline(now: &Observation, tables: &[SplitTable]) -> Result<CopyProgress> {
     let mut all = Vec::new();
     for (shape, table) in now.tables.iter().zip(tables) {
@@ -128,8 +126,8 @@ fn baseline(now: &Observation, tables: &[SplitTable]) -> Result<CopyProgress> {
     Ok(CopyProgress { tables: all, ..CopyProgress::default() })
 }
 
-/// The split has taken its tables as they are now: at its cutover their rows are the same on both
-/// sides in these columns. Where they are, and what captures them, is what was noted before.
+/// Adopts the split's tables as they are now: at its cutover their rows are the same on both sides in these columns.
+/// Their files and triggers stay as noted before.
 pub fn renew(there: i64, tables: &[SplitTable]) -> Result<()> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
     let Some(mut known) = stored_baseline(back.id, tables.len()) else { return Ok(()) };
@@ -146,8 +144,8 @@ pub fn renew(there: i64, tables: &[SplitTable]) -> Result<()> {
     Ok(())
 }
 
-/// What went on without harm in one direction, a column that the target keeps for itself say, need
-/// not go back.
+/// Returns why a table cannot be reversed: a change that was harmless in one direction, for example a column that the
+/// target keeps for itself, may not be in the other.
 fn hindrance(table: &SplitTable) -> Option<String> {
     let key = table.target.key().iter().map(String::as_str);
     let fixed: Vec<&str> = key.chain([table.policy.shard_by.as_str()]).collect();
@@ -156,8 +154,8 @@ fn hindrance(table: &SplitTable) -> Option<String> {
     (!refused.is_empty()).then(|| format!("{}: {}", table.policy.table_name, refused.join("; ")))
 }
 
-/// Whether its target has other partitions than when its reverse split was installed: that is to be done
-/// again before the cutover.
+/// Whether its target has other partitions than when its reverse split was installed: then they must be captured
+/// before the cutover.
 pub fn lacks_partitions(there: i64, tables: &[SplitTable]) -> Result<bool> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
         return Ok(false);
@@ -175,8 +173,8 @@ fn stored_baseline(id: i64, tables: usize) -> Option<CopyProgress> {
     transaction(|| way_back::baseline(id)).and_then(|json| CopyProgress::read(&json, tables).ok())
 }
 
-/// Begins a reverse split that was asked for: what `install` is to other splits. False: it has ended,
-/// which this master had lost.
+/// Begins a requested reverse split, like `install` for other splits. Returns false if it has ended, which this master
+/// had lost.
 pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     let plan = &tenure.plan;
     reach(injection_points::INSTALL_BEGIN)?;
@@ -192,10 +190,10 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     if installed == Installed::Ours
         && progress::stored(&mut target, plan)?.is_some_and(|p| p.snapshot.is_some())
     {
-        // It has begun, and this master has forgotten it.
+        // The reverse split has begun, and this master has forgotten it.
         return Ok(true);
     }
-    // What stops it is told before anything is installed.
+    // What stops it is reported before anything is installed.
     require_frozen(tenure, there)?;
     check::require(plan, &tenure.identity)?;
     owners::require_none(&mut source, plan, Side::Source)?;
@@ -209,7 +207,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     reach(injection_points::REVERSE_GUARDED)?;
     let on_source = seen::look(&mut source, plan, Side::Source)?;
     let on_target = seen::look(&mut target, plan, Side::Target)?;
-    // Asked once its side is there: one that is set back from now on loses that, too.
+    // This is checked once its side is installed: a source that is restored from now on loses that side, too.
     let frozen = require_frozen(tenure, there)?;
     let mut progress = arrived(baseline, (&on_source, &on_target), &frozen.tables);
     progress.again = frozen.again;
@@ -226,8 +224,8 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     Ok(true)
 }
 
-/// Its partitions and their files are those of the cutover. A table that was truncated since, or
-/// has lost a partition, has not all of its rows, and no client was refused for it.
+/// Whether the partitions and their files are those of the cutover. A table that was truncated since, or has lost a
+/// partition, does not have all of its rows, although no client was refused.
 fn has_all_files(now: &TableShape, known: &TableProgress) -> bool {
     let is_there = |known: &LeafProgress| {
         let leaf = now.leaves().iter().find(|leaf| leaf.oid == known.oid);
@@ -252,8 +250,8 @@ fn require_same_keys(plan: &Plan, there: i64, baseline: &CopyProgress, tables: &
     Ok(())
 }
 
-/// Tables that have changed since the cutover, on either side, and are alike again: as in the middle
-/// of a split they go on, or are copied anew where a value of before may be another one.
+/// Adopts tables that have changed since the cutover, on either side, and are alike again: as during a split they
+/// continue, or are copied anew if an earlier value may have changed.
 fn take_in(
     plan: &Plan,
     (source, target): (&mut Connection, &mut Connection),
@@ -277,8 +275,8 @@ fn take_in(
     Ok(())
 }
 
-/// All is copied, as far as the queue does not say otherwise. `there`: the tables as the split has
-/// left them.
+/// Returns the progress with everything copied, as far as the queue does not show otherwise. `there`: the tables as
+/// the split has left them.
 fn arrived(
     baseline: CopyProgress,
     (on_source, on_target): (&Observation, &Observation),
@@ -294,9 +292,9 @@ fn arrived(
     CopyProgress { target_system, tables: arrived.collect(), ..CopyProgress::default() }
 }
 
-/// A partition that came before the cutover, and is not among those that the reverse split knows, may have
-/// rows that are on the other side, too: its table is copied anew. The split has written to none that
-/// came afterwards: of these the rows alone are copied.
+/// Handles partitions that the reverse split does not know. One that was added before the cutover may have rows that
+/// are on the other side, too: its table is copied anew. The split has written to none that was added later: of these
+/// only the rows are copied.
 fn with_others(mut known: TableProgress, there: &TableProgress, now: &TableShape) -> TableProgress {
     let is_new = |leaf: &Leaf| known.leaves.iter().all(|known| known.oid != leaf.oid);
     let is_of_split = |leaf: &Leaf| {
@@ -308,7 +306,7 @@ fn with_others(mut known: TableProgress, there: &TableProgress, now: &TableShape
     known
 }
 
-/// What a split has left on its source, which has taken nothing since.
+/// What a split has left on its source, which has accepted no writes since.
 struct Frozen {
     /// Why its rows are not those of the cutover all the same: then all of them are copied.
     again: Option<String>,
@@ -316,7 +314,7 @@ struct Frozen {
     tables: Vec<TableProgress>,
 }
 
-/// The split's own shards bear out that its source has taken nothing since the cutover.
+/// Requires that the split's own shards confirm that its source has accepted no writes since the cutover.
 fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     let version = transaction(|| row::read(there))?.version_cutover.unwrap_or_default();
     let mut engine = Engine::attach(&rest::take(there, &tenure.identity)?)?;
@@ -324,7 +322,7 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
         let Engine { control, target, plan, .. } = &mut engine;
         let session = if side == Side::Source { control } else { target };
         if let Some(text) = told::difference(session, plan, side, (wanted, version))? {
-            // Its own worker sees to that.
+            // The split's own worker handles that.
             transaction(|| split_state::cutover::step(there, CutoverStep::Decided));
             return Err(SplitError::Retry(text));
         }

@@ -1,5 +1,4 @@
-//! Reverse splits that nobody has asked for: whose right it is to act for them, whether they rest indeed,
-//! how large they have become.
+//! Idle reverse splits: the right to act for them, whether they are indeed idle, and the size of their queues.
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
@@ -17,7 +16,7 @@ use crate::split::plan::take_up_way_back;
 use crate::split::redirect;
 use crate::split::{install, record};
 
-/// The worker's right to act for another plan than its own.
+/// Takes the worker's right to act for a plan other than its own.
 pub fn take(id: i64, identity: &str) -> Result<Tenure> {
     try_transaction(|| {
         let generation = record::take(id)?;
@@ -25,9 +24,8 @@ pub fn take(id: i64, identity: &str) -> Result<Tenure> {
     })
 }
 
-/// A master that was restored may have forgotten that the split was being taken back, which its
-/// target knows, by what it says of it or by its redirect once that has ended: the reverse split is
-/// taken up again. Whether it is so.
+/// Whether the split is being reversed, which a restored master may have forgotten. Its target knows it, by its side
+/// or by its redirect once that has ended: the reverse split is then continued.
 pub fn look(there: i64, identity: &str) -> Result<bool> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
         return Ok(false);
@@ -56,8 +54,8 @@ pub fn look(there: i64, identity: &str) -> Result<bool> {
     })
 }
 
-/// How large the queue of a reverse split is that rests, for an operator who has said when it is large
-/// enough. A shard that is out of reach is asked next time.
+/// Measures the queue of an idle reverse split, if its operator has configured a size for the automatic finish. An
+/// unreachable shard is asked next time.
 pub fn measure(there: i64, identity: &str) -> Result<()> {
     if transaction(|| settlement::queue_bytes(there)).is_none() {
         return Ok(());
@@ -75,7 +73,7 @@ pub fn measure(there: i64, identity: &str) -> Result<()> {
     Ok(())
 }
 
-/// None: a target that was set back to a time before the start has no reverse split.
+/// Returns None if the target was restored to a time before the start, and has no reverse split.
 fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
     let mut source = tenure::open(plan, identity, Side::Source, "reverse split")?;
     match side::installed(&mut source, plan, Side::Source)? {
@@ -84,10 +82,10 @@ fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
     }
 }
 
-/// Reverse splits of the same split that rest on its target, and that this master does not know: it was
-/// restored to a time before it had planned them. Nobody will ask for them. One that has begun rests no
-/// more, and tells of itself. What this master knows by the same secret stays: where both shards are
-/// schemas of one database, a reverse split that is about to begin is found by that of its own.
+/// Drops idle reverse splits of the same split on its target that this master does not know: it was restored to a time
+/// before it had planned them. They will never be requested. One that has begun is no longer idle, and is found
+/// otherwise. What this master knows by the same secret stays: if both shards are schemas of one database, a reverse
+/// split that is about to begin is found by its own secret.
 pub fn drop_forgotten(target: &mut Connection, plan: &Plan) -> Result<()> {
     let known = transaction(|| way_back::known_by(&plan.token));
     for id in side::resting(target, &plan.token)? {

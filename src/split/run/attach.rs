@@ -1,5 +1,5 @@
-//! How a worker comes to its shards: its generation first, then whatever an earlier worker has
-//! left in the middle of a cutover.
+//! How a worker attaches to its shards: it takes a generation first, then handles what an earlier worker has left in
+//! the middle of a cutover.
 
 use super::Worker;
 use crate::agent::error::{Result, SplitError};
@@ -17,15 +17,15 @@ use crate::split::plan::check;
 use crate::split::{install, record};
 
 impl Worker {
-    /// An earlier worker, or this one with sessions that it has lost, was within a cutover.
+    /// Whether an earlier worker, or this one with sessions that it has lost, was within a cutover.
     pub(super) fn is_in_doubt(&self, state: &SplitState) -> bool {
         self.engine.is_none()
             && phases::is_before_decision(state.phase)
             && state.cutover_step != CutoverStep::None
     }
 
-    /// Before anything else, and without a target that may be away: writers of the source
-    /// wait for it. Where only the target knows, it is asked.
+    /// Undoes a cutover, before anything else, and without a target that may be away: writers of the source wait for
+    /// it. If only the target knows whether it has decided, the target is asked.
     pub(super) fn revert(&mut self, state: &SplitState) -> Result<Reverted> {
         let id = self.id;
         let tenure = self.take_plan()?;
@@ -38,7 +38,7 @@ impl Worker {
         Ok(outcome)
     }
 
-    /// The engine, attached to both sides if it is not.
+    /// Returns the engine, and attaches it to both sides if needed.
     pub(super) fn attached(&mut self, state: &SplitState) -> Result<&mut Engine> {
         if self.engine.is_none() {
             let tenure = self.take_plan()?;
@@ -54,7 +54,7 @@ impl Worker {
             }
             recovery::settle(&mut engine, state)?;
             self.engine = Some(engine);
-            // What was settled may have changed the plan: look again.
+            // The recovery may have changed the plan, so it is read again.
             let now = transaction(|| row::read(self.id))?;
             if now.phase != state.phase {
                 return Err(read_again());
@@ -63,8 +63,8 @@ impl Worker {
         self.engine.as_mut().ok_or(SplitError::Superseded)
     }
 
-    /// A shard does not know the split: the master was set back to a time before the split
-    /// ended, or the shard to a time before the installation. What is to be done then.
+    /// Handles a shard that does not know the split: the master was restored to a time before the split ended, or the
+    /// shard to a time before the installation.
     fn install_again(&self, state: &SplitState, tenure: &Tenure, why: Failure) -> Result<SplitError> {
         let version = state.version_cutover.unwrap_or_default();
         let has_ended = if phases::is_decided(state.phase) {
@@ -86,13 +86,12 @@ impl Worker {
         Ok(SplitError::NotInstalled(why))
     }
 
-    /// Takes the plan for this worker: generation + 1 on the master, before anything on
-    /// a shard is read.
+    /// Takes the plan for this worker: the generation is raised on the master before anything on a shard is read.
     pub(super) fn take_plan(&self) -> Result<Tenure> {
         self.patiently(|| take(self.id))
     }
 
-    /// The plan as it is, without taking it.
+    /// Reads the plan, without taking it.
     pub(super) fn read_plan(&self) -> Result<(Plan, String)> {
         try_transaction(|| Ok((split::load(self.id)?, split::identity())))
     }
@@ -102,13 +101,13 @@ fn read_again() -> SplitError {
     SplitError::Retry("the plan to be read again".into())
 }
 
-/// Within a transaction.
+/// Takes the plan, within a transaction.
 fn take(id: i64) -> Result<Tenure> {
     let generation = record::take(id)?;
     Ok(Tenure { plan: split::load(id)?, generation, identity: split::identity() })
 }
 
-/// Where a decision may be forgotten, the operator is told what waiting is for.
+/// Explains the wait to the operator, if a decision may be forgotten.
 fn ask_target(error: SplitError, id: i64) -> SplitError {
     match error {
         SplitError::Remote(mut error) if error.is_transient() => {

@@ -1,5 +1,4 @@
-//! How a worker brings a completed split to its end: as it was asked for, without its source, or
-//! taken back.
+//! How a worker brings a completed split to its end: as requested, without its source, or reversed.
 
 use super::Worker;
 use crate::agent::error::Result;
@@ -12,11 +11,11 @@ use crate::split::end::{before, finish, lost, ready};
 use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 
-/// Since a look at both sides, nothing much will have happened.
+/// The time for which a check of both sides is trusted.
 const SOON: Duration = Duration::from_secs(10);
 
 impl Worker {
-    /// Both sides are compared, as far as they were not; the operator may still take the split back.
+    /// Compares both sides, as far as they were not compared; the operator may still reverse the split.
     pub(super) fn prove(&mut self, state: &SplitState) -> Result<Duration> {
         let request = transaction(|| record::finish_request(self.id));
         if self.lingers_since.take().is_some() {
@@ -37,7 +36,7 @@ impl Worker {
             }
         }
         if !request.accepts {
-            // What is wrong with a table is told before its rows are read. A comparison may take hours.
+            // A problem of a table is reported before its rows are read. A comparison may take hours.
             if self.ready.is_none_or(|since| !state.verifies && since.elapsed() > SOON) {
                 before::require_ready(self.attached(state)?, &request)?;
                 self.ready = Some(Instant::now());
@@ -51,8 +50,8 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    /// With the sessions of the cutover, once they have looked at both sides again. What they do not reach, a finish that
-    /// accepts what is missing or a split that was taken back, begins with its own.
+    /// Continues with the sessions of the cutover, after they have checked both sides again. A finish that accepts
+    /// missing rows, or a reversed split, begins with its own sessions.
     fn go_on(&mut self, accepts: bool) -> Result<()> {
         let Some(mut engine) = self.engine.take().filter(|_| !accepts) else { return Ok(()) };
         if try_transaction(|| way_back::of(self.id))?.is_some_and(|back| back.is_decided()) {
@@ -65,7 +64,7 @@ impl Worker {
 
     pub(super) fn finish(&mut self) -> Result<Duration> {
         let request = transaction(|| record::finish_request(self.id));
-        // What has shown that all is ready goes on with it.
+        // The sessions that have shown that all is ready are used further.
         let engine =
             self.engine.take().filter(|_| self.ready.is_some() && !request.is_purged && !request.accepts);
         let tenure = match &engine {
@@ -80,7 +79,7 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    /// Whether the split was taken back: then it ends so.
+    /// Whether the split was reversed: then it ends here.
     pub(super) fn leave(&self, tenure: &Tenure) -> Result<bool> {
         let back = try_transaction(|| way_back::of(self.id))?;
         let Some(back) = back.filter(WayBack::is_decided) else { return Ok(false) };

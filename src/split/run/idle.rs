@@ -1,6 +1,6 @@
-//! A split to which nobody writes. Its queues are looked at as often as else a step is made, less often when nothing has come for
-//! long, and steps themselves become seldom: what owners do to tables, leases and figures can wait for a moment that grows
-//! with the time in which nothing came. Whoever asks for something wakes the worker.
+//! A split without writes. Its queues are checked as often as steps are made otherwise, less often when nothing has
+//! come for long, and steps themselves become rare: changes of tables, leases and figures can wait for a time that
+//! grows with the time in which nothing came. A session that requests something wakes the worker.
 
 use super::Worker;
 use super::pace::is_lease_due;
@@ -10,15 +10,15 @@ use crate::server::wait;
 use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
-/// Between two steps at most.
+/// The longest time between two steps.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Between two looks at most, if nothing has come for twenty times as long.
+/// The longest time between two checks, used if nothing has come for twenty times as long.
 const SELDOM: Duration = Duration::from_secs(1);
-/// What a look may take: of queues that are large a step is as cheap.
+/// The time that a check may take: if queues are large a step is as cheap.
 const QUICK: Duration = Duration::from_millis(20);
 
 impl Worker {
-    /// Between two steps; ends early when something has come, or this worker is woken.
+    /// Waits between two steps; it ends early if something has come, or this worker is woken.
     pub(super) fn pause(&mut self, pause: Duration) {
         let Some(since) = self.idle_since else {
             wait::sleep(pause);
@@ -28,7 +28,7 @@ impl Worker {
         let pause = || pause.max((since.elapsed() / 20).min(SELDOM));
         while !wait::sleep(pause()) && Instant::now() < until && !is_lease_due(self.lease_renewed) {
             let began = Instant::now();
-            // An error comes again in the step, which says it.
+            // An error comes again in the step, which reports it.
             let is_empty = self.engine.as_mut().is_some_and(|engine| are_empty(engine).unwrap_or(false));
             if !is_empty || began.elapsed() > QUICK {
                 return;

@@ -1,4 +1,4 @@
-//! A worker whose split has cut over stays for a moment: who has it finished at once finds its sessions there.
+//! A worker whose split has cut over stays for a moment: a finish that is requested at once finds its sessions there.
 
 use super::Worker;
 use crate::catalog::split_state::Phase;
@@ -10,11 +10,11 @@ use crate::split::lifecycle::work::{self, Work};
 use std::time::{Duration, Instant};
 
 const LONGEST: Duration = Duration::from_secs(1);
-/// Another split may come to wait for its place meanwhile.
+/// The interval of checks whether another split waits for its place.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Worker {
-    /// Waits for a moment while nothing is to be done; false: that is over.
+    /// Waits for a moment while nothing is to be done. Returns false once that is over.
     pub(super) fn lingers(&mut self, state: &SplitState) -> bool {
         let has_cut_over = state.phase == Phase::Completed && !state.finished && self.engine.is_some();
         let since = *self.lingers_since.get_or_insert_with(Instant::now);
@@ -26,7 +26,7 @@ impl Worker {
         true
     }
 
-    /// Sessions that have lingered are a finish's; any other work begins with its own.
+    /// Keeps sessions that have lingered for a finish; any other work begins with its own.
     pub(super) fn go_on_with(&mut self, work: Work) {
         if self.lingers_since.is_some() && work != Work::Prove {
             self.engine = None;

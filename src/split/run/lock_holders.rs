@@ -1,5 +1,5 @@
-//! Who keeps a step from its tables: what a server says of a lock that it has not granted in time
-//! names neither the table nor the holder.
+//! The holders of locks that a step waits for: a server's error for a lock that was not granted in time names neither
+//! the table nor the holder.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
@@ -11,10 +11,10 @@ use crate::remote::RemoteError;
 use crate::remote::quote::text_array;
 use std::time::Duration;
 
-/// For a look that helps nobody but the reader of `waiting_for`.
+/// The limit for a query whose result only serves `waiting_for`.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The error with the tables and their holders, if the shard still shows them.
+/// Adds the tables and their holders to the error, if the shard still shows them.
 pub fn named(plan: &Plan, mut error: RemoteError) -> SplitError {
     let sides = [(Side::Source, &plan.source), (Side::Target, &plan.target)];
     let side = sides.into_iter().find(|(_, shard)| shard.shard_key == error.shard);
@@ -31,14 +31,14 @@ pub fn named(plan: &Plan, mut error: RemoteError) -> SplitError {
 }
 
 struct Holders {
-    /// Of moving tables that somebody keeps to himself.
+    /// Holders of exclusive locks on moving tables.
     whole: Option<String>,
-    /// What may have been it otherwise: rows of moving tables, or whole tables beside them, which foreign
-    /// keys or triggers lead to, locked for longer than a step waits.
+    /// Other possible holders: locks on rows of moving tables, or on other tables that foreign keys or triggers lead
+    /// to, held for longer than a step waits.
     perhaps: Option<String>,
 }
 
-/// No name is resolved here that would wait for the table itself.
+/// Reads them without resolving a name that would wait for the table itself.
 fn look(plan: &Plan, side: Side, shard: &Shard) -> Result<Holders> {
     let mut session = session::open_within(shard, &format!("split {} locks", plan.id), LIMIT)?;
     let (schemas, names) = observe::table_names(plan, side);

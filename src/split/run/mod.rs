@@ -1,5 +1,4 @@
-//! The loop of a split's worker: read the plan, do what follows from it, record the
-//! outcome.
+//! The loop of a split's worker: read the plan, do what follows from it, record the outcome.
 
 mod attach;
 mod ends;
@@ -50,26 +49,26 @@ use watched_readers::Readers;
 struct Worker {
     id: i64,
     engine: Option<Engine>,
-    /// When nothing but rows was in the way of its finish.
+    /// When the finish was last found to be blocked by nothing but rows.
     ready: Option<Instant>,
-    /// As of when its sessions know where the shards are.
+    /// The change of its shards' endpoints that its sessions know.
     endpoints: String,
     attempts: u32,
-    /// What its tables wait for, as the history has it.
+    /// What its tables wait for, as recorded in the history.
     told_to_wait: Option<String>,
-    /// Who came by logical replication.
+    /// Logical replication that was set up meanwhile.
     readers: Readers,
-    /// What keeps clients out and somebody has to mend is told once, until a turn has passed.
+    /// An error that blocks clients and needs a repair is reported once, until a turn has succeeded.
     told_to_mend: bool,
-    /// Steps in a row in which tables could not be compared.
+    /// The number of consecutive steps in which tables could not be compared.
     compare_failures: u32,
-    /// Until then the rate limit has them rest; changes come over meanwhile.
+    /// The time until which the rate limit pauses comparisons; changes are applied meanwhile.
     compares_after: Instant,
-    /// None: not yet by this worker, and how long ago by another nobody knows.
+    /// `None` if this worker has not renewed the lease yet; when another worker did is unknown.
     lease_renewed: Option<Instant>,
     recorded: Instant,
     began: Instant,
-    /// Since when no step has found anything to do; None: the last one has.
+    /// Since when no step has found anything to do. `None` if the last one has.
     idle_since: Option<Instant>,
     /// Since when it has nothing to do, with its sessions from the cutover.
     lingers_since: Option<Instant>,
@@ -117,7 +116,7 @@ pub fn run(split_id: i64) {
                     worker.attempts = 0;
                     worker.write(|| split_state::work::recovered(split_id));
                 }
-                // Whoever woke this worker while it waited for a shard was not heard.
+                // A wake-up of this worker while it waited for a shard was not noticed.
                 if !asked_for_else(split_id, work) {
                     worker.pause(pause);
                 }
@@ -136,31 +135,30 @@ pub fn run(split_id: i64) {
     }
 }
 
-/// The operator has said meanwhile that the shard will not come back.
+/// Whether the operator has declared meanwhile that the shard will not return.
 fn is_lost(split_id: i64, shard: &str) -> bool {
-    // SAFETY: a look at the state of the transaction. None is open where a shard is waited for.
+    // SAFETY: this reads the state of the transaction. None is open where a shard is waited for.
     let may_ask = unsafe { !pg_sys::IsTransactionState() };
     may_ask && transaction(|| split::lost_shards(split_id)).iter().any(|lost| lost == shard)
 }
 
-/// Whether something else is to be done by now. What is asked for after this look
-/// sets the latch, and the sleep that follows it ends at once.
+/// Whether other work is due by now. A request after this check sets the latch, and the following sleep ends at once.
 fn asked_for_else(split_id: i64, work: Work) -> bool {
     let next = |state: SplitState| work::next(&state);
     match (work, transaction(|| row::read(split_id)).map(next)) {
-        // That the copy starts again nobody has asked for.
+        // That the copy starts again was not requested.
         (Work::Tail, Ok(Work::Copy)) => false,
         (_, now) => now.map_or(true, |now| now != work),
     }
 }
 
 impl Worker {
-    /// One piece of work; returns how long to pause before the next.
+    /// Does one piece of work; returns how long to pause before the next.
     fn turn(&mut self, state: &SplitState, work: Work) -> Result<Duration> {
         if self.is_in_doubt(state) && self.revert(state)? == Reverted::Done {
             return Ok(Duration::ZERO);
         }
-        // A cutover that is under way goes to its end; what was set back begins no other one.
+        // A running cutover is completed; after an undone one no other begins.
         let rests = matches!(
             work,
             Work::Hold
@@ -206,7 +204,7 @@ impl Worker {
     }
 
     fn cut_over(&mut self, state: &SplitState) -> Result<Duration> {
-        // What has been decided, or may have been, is settled by then.
+        // What has been decided, or may have been, is handled by then.
         let is_heard_late = self.is_heard_late(state);
         self.attached(state)?;
         if state.cutover_left == Some(Duration::ZERO) {
@@ -245,7 +243,7 @@ impl Worker {
         let limit = wished.map_or(guc::cutover_timeout(), |limit| limit.min(guc::cutover_timeout()));
         let engine = self.attached(state)?;
         engine.verification = None;
-        // Rows have come since it was caught up. What is not done within a turn keeps nobody waiting.
+        // Rows have come since the tables were analyzed. What is not done within a turn delays nothing.
         engine.analyzed.clear();
         analyze::run(engine);
         match cutover::be_ready(engine) {
@@ -301,7 +299,7 @@ impl Worker {
         match session::hastily(attempts, || reverse::look(self.id, &identity)) {
             Ok(true) => return Ok(Duration::ZERO),
             Ok(false) => {}
-            // The look at both shards says which of them is silent.
+            // The check of both shards shows which of them does not answer.
             Err(error) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
@@ -335,7 +333,7 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    /// Paused: changes are queued, nothing is read or written but the lease.
+    /// Keeps a paused split: changes are queued, and only the lease is written.
     fn rest(&mut self) -> Result<Duration> {
         self.write(|| split_state::work::rests_paused(self.id));
         match self.engine.as_mut() {
@@ -343,7 +341,7 @@ impl Worker {
                 engine.streams.end();
                 renew_lease(engine, &mut self.lease_renewed)?;
             }
-            // Nothing but the source is needed for that, and no side is taken over.
+            // Only the source is needed for that, and no side is taken over.
             None if is_lease_due(self.lease_renewed) => {
                 let plan = try_transaction(|| split::load(self.id))?;
                 install::keep_lease(&plan)?;
@@ -355,7 +353,7 @@ impl Worker {
         Ok(Duration::from_secs(5))
     }
 
-    /// Capture is installed, the copy was not asked for yet.
+    /// Keeps a split whose capture is installed and whose copy was not requested yet.
     fn hold(&mut self) -> Result<Duration> {
         let state = transaction(|| row::read(self.id))?;
         let id = self.id;
@@ -424,7 +422,7 @@ impl Worker {
             reach(injection_points::TAIL_CAUGHT_UP)?;
         }
         let is_caught_up = outcome.lag < guc::max_lag() && outcome.progress.is_copied();
-        // What leads to the cutover waits for it, changes do not.
+        // The way to the cutover waits for it, changes do not.
         let is_analyzed =
             state.phase != Phase::Tailing || !is_caught_up || analyze::run(self.attached(state)?);
         if is_analyzed {
@@ -436,11 +434,11 @@ impl Worker {
         if !is_analyzed {
             return Ok(Duration::ZERO);
         }
-        // A table that was truncated or rewritten is copied again, at first here.
+        // A table that was truncated or rewritten is copied again, beginning here.
         if outcome.chunks > 0 {
             return Ok(pause_of_copy(&outcome, began.elapsed()));
         }
-        // A window that took long has another behind it.
+        // A window that took long has another one behind it.
         let behind = outcome.lag > guc::tail_interval();
         let (status, text) = match outcome.lag > guc::max_lag() {
             true => (
@@ -472,7 +470,7 @@ impl Worker {
         Ok(if behind || compares || state.repairs { Duration::ZERO } else { guc::tail_interval() })
     }
 
-    /// The master is told, at once if the phase changes, else once a second.
+    /// Records the step on the master, at once if the phase changes, else once a second.
     fn record(&mut self, state: &SplitState, outcome: &outcome::StepOutcome) -> Result<()> {
         let Some(engine) = self.engine.as_mut() else { return Ok(()) };
         let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
@@ -492,7 +490,7 @@ impl Worker {
 
 const APPLYING: &str = "applying changes";
 
-/// For pg_stat_activity. None: what was said before still holds.
+/// Returns the text for pg_stat_activity, or None if the earlier one still holds.
 fn doing(work: Work) -> Option<(WorkerStatus, &'static str)> {
     let text = match work {
         Work::Nothing | Work::Hold | Work::BeginBackfill | Work::Settle => return None,

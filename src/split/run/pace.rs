@@ -1,4 +1,4 @@
-//! How long a worker rests between two steps, and how often it renews its lease.
+//! How long a worker pauses between two steps, and how often it renews its lease.
 
 use crate::agent::error::Result;
 use crate::agent::state::lease;
@@ -8,15 +8,15 @@ use crate::split::copy::outcome::StepOutcome;
 use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
-/// How long a copy rests after a step, whatever phase it is done in.
+/// Returns how long a copy pauses after a step, in any phase.
 pub(super) fn pause_of_copy(outcome: &StepOutcome, worked: Duration) -> Duration {
-    // Where nobody writes, nobody is disturbed.
+    // Without writes, no client is disturbed.
     let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
     let by_rate = rest_by_rate(outcome.bytes as i64, worked);
     by_rate.max(worked.mul_f64((1.0 - share) / share))
 }
 
-/// How long it takes until so many bytes may have been read.
+/// Returns the pause after which this many bytes may have been read.
 pub(super) fn rest_by_rate(bytes: i64, worked: Duration) -> Duration {
     let rest = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
         Duration::from_secs_f64(bytes as f64 / rate as f64).saturating_sub(worked)
@@ -27,7 +27,7 @@ pub(super) fn rest_by_rate(bytes: i64, worked: Duration) -> Duration {
     rest
 }
 
-/// Well before it ends, so that a slow step does not let it run out.
+/// Whether to renew the lease: well before it ends, so that a slow step does not let it expire.
 pub(super) fn is_lease_due(renewed: Option<Instant>) -> bool {
     let lease = Duration::from_secs(u64::try_from(guc::capture_lease_seconds()).unwrap_or(1));
     renewed.is_none_or(|renewed| renewed.elapsed() > lease / 8)

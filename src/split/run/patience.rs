@@ -1,4 +1,4 @@
-//! What a worker writes down on the master, where somebody's transaction may be in its way.
+//! Writes of a worker on the master, where another transaction may be in the way.
 
 use super::Worker;
 use super::pace::is_lease_due;
@@ -12,9 +12,9 @@ use crate::split::install;
 use std::time::Instant;
 
 impl Worker {
-    /// Writes to the plan's row, which somebody's transaction may hold for as long as it is open:
-    /// who that is, is told. Where a cutover was interrupted, writers of the source do not wait
-    /// for it, and capture does not take its worker for dead.
+    /// Writes to the plan's row, which another transaction may hold for as long as it is open: that session is
+    /// reported. If a cutover was interrupted, writers of the source do not wait for it, and capture does not take its
+    /// worker for dead.
     pub(super) fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
         let mut is_open = false;
         let mut renewed = self.lease_renewed;
@@ -25,7 +25,7 @@ impl Worker {
             }
             before.get_or_insert_with(wait::said);
             wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
-            // If it does not succeed, the next round does it.
+            // If this does not succeed, the next round does it.
             is_open = is_open || self.let_writers_in().is_ok();
             if is_lease_due(renewed) && self.keep_lease().is_ok() {
                 renewed = Some(Instant::now());
@@ -33,12 +33,12 @@ impl Worker {
         }
     }
 
-    /// The same for what cannot fail.
+    /// Does the same for writes that cannot fail.
     pub(super) fn write<R>(&self, mut body: impl FnMut() -> R) -> Option<R> {
         self.patiently(|| Ok(body())).ok()
     }
 
-    /// With a session of its own, where changes are captured.
+    /// Renews the lease in a session of its own, if changes are captured.
     fn keep_lease(&self) -> Result<()> {
         let phase = transaction(|| row::read(self.id))?.phase;
         match phase {

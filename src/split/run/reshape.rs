@@ -1,8 +1,8 @@
-//! Tables that changed while their rows move: columns that came, went or have other types,
-//! constraints, defaults. Invariant: what is copied is what would be copied in the shape that both
-//! sides have. So once the check finds both sides alike again, a table that changed on either goes on
-//! where it was if its change cannot have made a copied row wrong, and is copied anew if not; the
-//! others stay as far as they are. Its key stays what capture and guard were installed for.
+//! Tables that changed while their rows move: columns that were added, dropped or changed to other types, constraints,
+//! defaults. Invariant: what is copied is what would be copied in the shape that both sides have. So once the check
+//! finds both sides alike again, a table that changed on either goes on where it was if its change cannot have made a
+//! copied row wrong, and is copied anew if not; the others keep their progress. Its key stays the one that capture and
+//! guard were installed for.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
@@ -27,17 +27,17 @@ use crate::split::plan::check;
 use crate::split::reverse;
 use crate::split::table::SplitTable;
 
-/// What becomes of the copies of the tables that changed.
+/// What happens to the copies of the tables that changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Adopted {
     GoesOn,
     CopiesAgain,
 }
 
-/// Takes both sides as they are now, for a split that has stopped at a difference. Until they
-/// are alike that is what it waits for.
+/// Adopts both sides as they are now, for a split that has stopped at a difference. Until they are alike the split
+/// waits for that.
 pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
-    // Whatever is waited for, changes go on being queued.
+    // Whatever is waited for, changes continue to be queued.
     install::keep_lease(&tenure.plan)?;
     let mut engine = Engine::attach(tenure)?;
     let replays = transaction(|| split::replays_ddl(tenure.plan.id));
@@ -45,7 +45,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     if has_changed {
         engine = Engine::attach(tenure)?;
     }
-    // Before the check, which looks through whole tables.
+    // This comes before the check, which reads whole tables.
     if let Some(table) = engine.tables.iter().find(|table| !table.differences.is_empty()) {
         return Err(SplitError::Reshaped(waits(why.clone(), Some(differs(table, &why)))));
     }
@@ -56,14 +56,14 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     let id = engine.plan.id;
     let mut progress = hold(&mut engine)?;
     let changed = take_in(&mut engine, &mut progress, &why)?;
-    // What it is to be taken back by, first: it counts from the cutover, which this comes before.
+    // The reverse split is renewed first: it counts from the cutover, which comes after this.
     reverse::renew(id, &engine.tables)?;
     progress::store(&mut engine.target, id, &progress)?;
     engine.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_ADOPTED)?;
     transaction(|| tell(id, &engine.tables, &changed));
     if changed.is_empty() && !has_changed && why.sqlstate == SqlState::parse(collision::NO_PLACE) {
-        // What the check has not found either is not there by now, or found again after a pause.
+        // A row that the check has not found is gone by now, or is found again after a pause.
         return Err(SplitError::Retry(why.message));
     }
     Ok(if changed.iter().any(|(_, judged)| judged.again.is_some()) {
@@ -73,7 +73,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     })
 }
 
-/// How the sides of a table differ, and of which one where the change was seen in another.
+/// Describes how the sides of a table differ, and names the table if the change was seen in another one.
 fn differs(table: &SplitTable, why: &Failure) -> String {
     let (name, differences) = (&table.source.name, table.differences.join("; "));
     if why.message.contains(&format!("table {name} ")) {
@@ -83,7 +83,7 @@ fn differs(table: &SplitTable, why: &Failure) -> String {
     }
 }
 
-/// What its owner has done on the source, on the target. Whether anything was.
+/// Applies what the owner has done on the source to the target. Returns whether there was anything.
 fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
     let columns = replay::bring_over(engine, why)?;
     let partitions = places::bring_over(engine, None)
@@ -91,7 +91,7 @@ fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
     Ok(columns || partitions)
 }
 
-/// Both sides are kept as the check has found them, as a step keeps them.
+/// Locks both sides in the state that the check has found, as a step does.
 fn hold(engine: &mut Engine) -> Result<CopyProgress> {
     locks::lock_source(engine)?;
     let on_source = seen::look(&mut engine.reader, &engine.plan, Side::Source)?;
@@ -101,7 +101,7 @@ fn hold(engine: &mut Engine) -> Result<CopyProgress> {
     owners::look_through(&mut engine.target, &engine.plan, Side::Target, on_target.code())?;
     let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     if progress.target_system.as_deref() != Some(on_target.system()) {
-        // Names of files mean nothing on another server.
+        // Names of files have no meaning on another server.
         let leaves = progress.tables.iter_mut().filter_map(|table| table.target_leaves.as_mut());
         leaves.flatten().for_each(|leaf| leaf.filenode = None);
     }
@@ -116,8 +116,8 @@ fn hold(engine: &mut Engine) -> Result<CopyProgress> {
     Ok(progress)
 }
 
-/// The tables, by position, that are others than their rows were copied from, or into: from now on
-/// they are known as they are.
+/// Adopts the tables, by position, that differ from those that their rows were copied from, or into: from now on they
+/// are recorded as they are.
 fn take_in(
     engine: &mut Engine,
     progress: &mut CopyProgress,
@@ -175,7 +175,8 @@ fn waits(why: Failure, found: Option<String>) -> Failure {
     )
 }
 
-/// Its queue and its triggers are made for the key that it had: what helps is what helped before.
+/// Returns the error for another key. The queue and the triggers are made for the earlier key, so the earlier hint
+/// still applies.
 fn other_key(name: &str, why: Failure) -> SplitError {
     let text =
         format!("{}: {name} is another table, or has another primary key or shard-by column", why.message);

@@ -1,4 +1,4 @@
-//! What a worker does when its work did not end well.
+//! What a worker does after an error.
 
 use super::{Worker, asked_for_else, lock_holders};
 use crate::agent::error::{Result, SplitError};
@@ -21,14 +21,14 @@ use std::time::Duration;
 /// The first and the longest pause between two attempts.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
-/// The same while clients are kept out: a shard that has failed over is noticed at once.
+/// The longest pause while clients are refused, so that a shard that has failed over is noticed at once.
 const MAX_BACKOFF_FENCED: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Sessions may be in the middle of something: the next turn opens new ones.
+    /// Handles an error. Sessions may be in the middle of something: the next turn opens new ones.
     pub(super) fn after_error(&mut self, error: SplitError, state: &SplitState, work: Work) {
         self.engine = None;
-        // Its operator waits for one of the shards no longer.
+        // The operator no longer waits for one of the shards.
         let is_given_up =
             |now: SplitState| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
         if transaction(|| row::read(self.id)).is_ok_and(is_given_up) {
@@ -36,7 +36,7 @@ impl Worker {
         }
         if matches!(work, Work::Cutover | Work::Rehearse) {
             let Ok(now) = transaction(|| row::read(self.id)) else { return };
-            // Behind the decision nothing is given up: the next turn completes it.
+            // After the decision nothing is aborted: the next turn completes it.
             if phases::is_decided(now.phase) {
                 self.retry(&error.into_failure());
                 return;
@@ -48,19 +48,19 @@ impl Worker {
         }
         let error = match error {
             SplitError::Reshaped(why) if matches!(work, Work::Copy | Work::Tail) => match self.adopt(why) {
-                // Whoever has taken over, the next turn finds out.
+                // If another worker has taken over, the next turn finds out.
                 Ok(_) | Err(SplitError::Superseded | SplitError::Behind { .. }) => return,
                 Err(other) => other,
             },
             other => other,
         };
-        // What failed is not what the operator wants by now.
+        // An error of work that is no longer wanted by now does not count.
         let error = self.with_holders(error);
         let ends = !error.is_transient() && !asked_for_else(self.id, work);
         let failure = error.into_failure();
         if ends && !self.keeps_clients_out() {
             self.write(|| {
-                // Whoever has asked for something else since that look is not told of this.
+                // The error is not recorded if something else was requested since that check.
                 if row::lock(self.id).is_ok_and(|now| now.goal == state.goal) {
                     record::failed(self.id, state.phase, &failure);
                 }
@@ -76,10 +76,9 @@ impl Worker {
         self.retry(&failure);
     }
 
-    /// Tables have changed: they are taken as they are, once both sides are alike. What the split
-    /// waits for until then is told once.
+    /// Adopts changed tables once both sides are alike. What the split waits for until then is reported once.
     fn adopt(&mut self, why: Failure) -> Result<Adopted> {
-        // A look at both sides may take long.
+        // The check of both sides may take long.
         let _said = wait::said();
         wait::report(&format!("both sides to be alike: {}", why.message));
         let adopted = self.take_plan().and_then(|tenure| reshape::adopt(&tenure, why));
@@ -95,23 +94,22 @@ impl Worker {
         adopted
     }
 
-    /// Within a cutover, decided or not, its keys are refused until a worker has brought it to an
-    /// end. Nothing ends that worker for good: what is wrong may be mended, and nobody else would
-    /// let clients in then.
+    /// Whether the keys are refused: within a cutover, decided or not, they are until a worker has completed it. No
+    /// error ends that worker for good: the cause may be repaired, and nothing else would admit clients then.
     fn keeps_clients_out(&self) -> bool {
         transaction(|| row::read(self.id)).is_ok_and(|state| {
             matches!(state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
         })
     }
 
-    /// A cutover was asked for before this worker began, and longer ago than one may take: its
-    /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
+    /// Whether a cutover was requested before this worker began, and longer ago than one may take: its worker or the
+    /// master has ended meanwhile. Its operator does not expect it any more.
     pub(super) fn is_heard_late(&self, state: &SplitState) -> bool {
         is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
     }
 
-    /// A cutover that is given up: it is not asked for any more, and set back at once. What
-    /// cannot be set back now is the first that the next turn does.
+    /// Aborts a cutover: the request ends, and the cutover is undone at once. If that fails now, the next turn does it
+    /// first.
     fn abandon(&mut self, work: Work, failure: &Failure) {
         let id = self.id;
         let said = self.patiently(|| match work {
@@ -134,8 +132,8 @@ impl Worker {
         }
     }
 
-    /// What an ordinary step stops for, the one before a cutover stops for, too. Were the cutover
-    /// given up alone, whoever asks for it again at once would never be told what is wrong.
+    /// Stops the split for an error of the step before a cutover, like an ordinary step. If only the cutover was
+    /// aborted, an operator who requests it again at once would never get the error.
     pub(super) fn stop_before_cutover(&mut self, phase: Phase, failure: &Failure) {
         self.engine = None;
         let id = self.id;
@@ -145,8 +143,8 @@ impl Worker {
         });
     }
 
-    /// The same where tables have changed: the cutover is given up, while they are copied again or
-    /// one waits for the other side. Where they go on as they are, so does it.
+    /// Handles changed tables before a cutover: the cutover is aborted while they are copied again, or while one side
+    /// waits for the other. If they continue as they are, so does the cutover.
     pub(super) fn reshaped_before_cutover<R>(
         &mut self,
         state: &SplitState,
@@ -164,7 +162,8 @@ impl Worker {
         }
     }
 
-    /// Which lock was waited for in vain, and for whom. Not while clients wait for the next attempt.
+    /// Adds the lock that was waited for without success, and its holders. This is skipped while clients wait for the
+    /// next attempt.
     fn with_holders(&self, error: SplitError) -> SplitError {
         match error {
             SplitError::Remote(error) if error.is("55P03") && !self.keeps_clients_out() => {
@@ -189,7 +188,7 @@ impl Worker {
     }
 }
 
-/// The cutover was asked for longer ago than it may take, or its window is over.
+/// Whether the cutover was requested longer ago than it may take, or its window is over.
 fn is_overdue(state: &SplitState) -> bool {
     match state.cutover_left {
         Some(left) => left.is_zero(),

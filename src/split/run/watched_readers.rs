@@ -1,5 +1,6 @@
-//! Readers and writers by logical replication that come to a shard while its split runs: told once in the history, and as
-//! what the split waits for while it waits for nothing else. It goes on: the sooner it ends, the less they miss.
+//! Logical replication that is set up on a shard while its split runs: it is reported once in the history, and as what
+//! the split waits for while it waits for nothing else. The split continues: the sooner it ends, the less its readers
+//! miss.
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
@@ -9,13 +10,13 @@ use crate::split::engine::Engine;
 use crate::split::readers;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// The time between two checks.
 const APART: Duration = Duration::from_secs(5);
 
-/// What was found last.
+/// The last result.
 pub(super) struct Readers {
     asked: Option<Instant>,
-    /// In words; None: nothing.
+    /// The readers in words. `None` if there are none.
     found: Option<String>,
 }
 
@@ -24,7 +25,7 @@ impl Readers {
         Readers { asked: None, found: None }
     }
 
-    /// Looks for them, every few seconds.
+    /// Searches them every few seconds.
     pub(super) fn watch(&mut self, engine: &mut Engine) -> Result<Option<String>> {
         if self.asked.is_some_and(|asked| asked.elapsed() < APART) {
             return Ok(self.found.clone());
@@ -39,7 +40,7 @@ impl Readers {
     }
 }
 
-/// The first one, in words, and what to do.
+/// Returns the first one, in words, and what to do.
 fn look(engine: &mut Engine) -> Result<Option<(String, String)>> {
     let Engine { plan, control, target, .. } = engine;
     for (session, side) in [(control, Side::Source), (target, Side::Target)] {

@@ -1,6 +1,6 @@
-//! Rows that move and have numbers beyond the sequence that fills their column, as imports and fixtures give them: the source's
-//! comes to such a number one day, the target's perhaps sooner. And numbers that the target's alone gives out: of a range of its own,
-//! which no split raises, or beyond the end of the source's.
+//! Moving rows with numbers beyond the sequence that fills their column, as imports and fixtures create them: the
+//! source's sequence reaches such a number some day, the target's perhaps sooner. And numbers that only the target's
+//! sequence gives out: of a range of its own, which no split raises, or beyond the end of the source's.
 
 use super::draw::Draw;
 use super::survey::{FilledColumn, NumbersToCome, Survey};
@@ -17,12 +17,12 @@ use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For all tables. By an index that begins with the key or the number one row is read of each.
+/// The limit for all tables. With an index that begins with the key or the number, one row is read of each.
 const LONGEST_MS: u32 = 5_000;
 const NUMERIC: [&str; 4] = ["smallint", "integer", "bigint", "numeric"];
 const NUMBERS: &str = include_str!("../../../sql/sequences/numbers.sql");
 
-/// A column of the source that is looked at.
+/// A column of the source that is checked.
 struct LookedColumn<'a> {
     policy: &'a PlannedTable,
     column: &'a Column,
@@ -31,7 +31,7 @@ struct LookedColumn<'a> {
     by: NumberSource<'a>,
 }
 
-/// Whose numbers to come its rows may have.
+/// The sequence whose future numbers its rows may have.
 enum NumberSource<'a> {
     Source(&'a Draw),
     Target(&'a FilledColumn, NumbersToCome),
@@ -85,7 +85,7 @@ pub fn check(
         }
         Err(error) => return Err(error),
     };
-    // What is said of the source's sequence ends it for the target's, too.
+    // If the source's sequence is reported, the target's is not reported again.
     let mut known = BTreeSet::new();
     let finding = |row: &Vec<Option<String>>| {
         let [Some(number), Some(last), Some(greatest)] = row.as_slice() else { return None };
@@ -95,7 +95,7 @@ pub fn check(
     Ok(rows.rows.iter().filter_map(finding).collect())
 }
 
-/// Those whose numbers come over as they are, into an index that allows each once.
+/// Returns columns whose numbers are copied as they are, into an index that permits each once.
 fn of_numbers<'a>(plan: &'a Plan, on_source: &'a Observation, draw: &'a Draw) -> Option<LookedColumn<'a>> {
     let (table, name) = (draw.table?, draw.column.as_ref()?);
     let is_mapped = plan.tables.get(table)?.maps.iter().any(|map| map.column == *name);
@@ -105,7 +105,7 @@ fn of_numbers<'a>(plan: &'a Plan, on_source: &'a Observation, draw: &'a Draw) ->
         .flatten()
 }
 
-/// A function's number may be of any column: where a key has it, it must not come twice.
+/// Whether a key contains the column: a function's number may fill any column, but in a key it must not come twice.
 fn is_told_apart(plan: &Plan, on_target: &Observation, fill: &FilledColumn) -> bool {
     let name = || -> Option<bool> {
         let maps = &plan.tables.get(fill.table)?.maps;
@@ -119,7 +119,7 @@ fn is_told_apart(plan: &Plan, on_target: &Observation, fill: &FilledColumn) -> b
     !fill.by_function || name().unwrap_or(false)
 }
 
-/// Where those of the target are that no sequence of the source is known of.
+/// Returns the positions of sequences of the target that no sequence of the source is known for.
 fn of_target_alone(target: &mut Connection, found: &Survey) -> Result<BTreeMap<String, NumbersToCome>> {
     let is_paired = |fill: &&FilledColumn| found.pairs.iter().any(|pair| pair.to.oid == fill.to.oid);
     let left: Vec<&FilledColumn> =
@@ -169,11 +169,11 @@ impl<'a> LookedColumn<'a> {
         }
     }
 
-    /// The number itself, where the sequence is, and the last number in a row.
+    /// Returns a query for the number itself, the position of the sequence, and the last number in a row.
     fn query(&self, number: usize) -> String {
         let (table, column, moves) = (self.table, ident(&self.column.name), &self.moves);
         match &self.by {
-            // The target's begins a margin further on.
+            // The target's sequence begins a margin further on.
             NumberSource::Source(draw) => {
                 let (sequence, margin) = (&draw.sequence.name, guc::sequence_margin());
                 format!(
@@ -209,7 +209,7 @@ impl<'a> LookedColumn<'a> {
             }
         };
         let ends = match &self.by {
-            // It is not to go among the numbers of another one.
+            // It must not be raised among the numbers of another one.
             NumberSource::Target(_, NumbersToCome { of_others: Some(first), .. })
                 if greatest.parse::<i128>().is_ok_and(|greatest| greatest >= i128::from(*first)) =>
             {

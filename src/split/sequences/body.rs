@@ -1,31 +1,31 @@
-//! A function as its text says, or another text that runs.
+//! A function with its text, or another text that runs.
 
 use super::by_table;
 use super::doings::Doings;
 use super::names::{names_in, names_that_run};
 use std::collections::BTreeSet;
 
-/// How the key of a table begins among functions.
+/// The prefix of a table's key among functions.
 const TABLE: &str = "table ";
 
 #[derive(Default)]
 pub struct Body {
-    /// None: a text that is no function's.
+    /// `None` for a text that is not a function's.
     pub oid: Option<String>,
-    /// What it is, and how SQL calls it.
+    /// The kind of function, and how SQL calls it.
     pub signature: String,
     pub name: String,
     pub text: String,
-    /// None: it is no function's.
+    /// `None` if it is not a function's.
     pub language: Option<String>,
-    /// What its parameters are called.
+    /// The names of its parameters.
     pub args: BTreeSet<String>,
-    /// A table that texts name: whether they write to it, and so run its triggers, is not known.
+    /// A table that texts name: whether they write to it, and so run its triggers, is unknown.
     pub is_table: bool,
     pub words: BTreeSet<String>,
-    /// Those that are not in comments.
+    /// The names that are not in comments.
     pub named: BTreeSet<String>,
-    /// Names in what pg_get_serial_sequence() is asked for.
+    /// Names in the arguments of pg_get_serial_sequence().
     pub serials: BTreeSet<String>,
     pub functions: Vec<String>,
     pub sequences: Vec<String>,
@@ -69,7 +69,7 @@ impl Body {
         self.text.push('\n');
     }
 
-    /// Functions of casts, and of operators that its text has; they are among its own then.
+    /// Returns functions of casts, and of operators that its text has, and adds them to its own names.
     pub fn runs_unnamed(&mut self, unnamed: &[Vec<Option<String>>]) -> Vec<String> {
         let runs = |row: &&Vec<Option<String>>| {
             let sign = row.first().and_then(Option::as_deref);

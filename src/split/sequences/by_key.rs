@@ -1,5 +1,5 @@
-//! Sequences that an application makes for each of its tenants, and draws from by names that it puts together: no dependency and no
-//! text names them. What tells is the key in their names, as a word of its own.
+//! Sequences that an application makes for each of its tenants, and draws from by names that it composes: no
+//! dependency and no text names them. They are recognized by the key in their names, as a word of its own.
 
 use super::draw::SequenceName;
 use crate::catalog::routing;
@@ -11,21 +11,21 @@ use crate::server::txn::in_one;
 use crate::words::some_of;
 use std::collections::{HashMap, HashSet};
 
-/// Names that no known thing draws from which are looked at; of one shard.
+/// The greatest number of a shard's names without a known user that are checked.
 pub const MOST: usize = 100_000;
-/// Words of a name that are put together again.
+/// The greatest number of words of a name that are combined.
 const WORDS: usize = 16;
-/// Names that are looked at for other keys.
+/// The greatest number of names that are checked for other keys.
 const MOST_LEFT: usize = 1_000;
-/// What names have besides a key is at least so long where it tells anything.
+/// The least length of a name without its key that is meaningful.
 const SHORTEST: usize = 3;
 
-/// What a name and a key have in common when one is made of the other: letters and digits, in lower case.
+/// Returns a text in the form in which a name and its key agree: letters and digits, in lower case.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
-/// Whether a name holds a key that moves.
+/// Checks whether a name contains a moving key.
 pub struct ByKey<'a> {
     scope: &'a Scope,
     keys: HashSet<String>,
@@ -51,12 +51,13 @@ impl<'a> ByKey<'a> {
         parts(name, |part| self.is_key(part))
     }
 
-    /// A schema for each key.
+    /// Whether the schema contains the key, for applications with a schema for each key.
     fn is_in_schema(&self, named: &SequenceName) -> bool {
         self.holds(&named.schema)
     }
 
-    /// Of buckets and ranges each word of a text would be a key: there numbers and uuids alone tell.
+    /// Whether a part is a key. With buckets and ranges every word of a text could be a key, so only numbers and uuids
+    /// are recognized.
     fn is_key(&self, part: &str) -> bool {
         match self.scope {
             Scope::Keys(_) => self.keys.contains(part),
@@ -74,7 +75,7 @@ impl<'a> ByKey<'a> {
         }
     }
 
-    /// Whether a word that may be a key says nothing: of buckets and ranges of texts.
+    /// Whether words cannot be recognized as keys: with buckets and ranges of texts.
     pub fn is_blind(&self) -> bool {
         let of = match self.scope {
             Scope::Keys(_) => return false,
@@ -83,23 +84,23 @@ impl<'a> ByKey<'a> {
         of == Ordered::Text
     }
 
-    /// Those of a shard whose names hold a key that moves, and the others.
+    /// Divides a shard's sequences into those whose names contain a moving key, and the others.
     pub fn split(&self, named: Vec<SequenceName>) -> [Vec<SequenceName>; 2] {
         let (of_keys, others) = named.into_iter().partition(|sequence| self.holds(&sequence.relname));
         [of_keys, others]
     }
 }
 
-/// What tells that a sequence is of a key that stays.
+/// Recognizes sequences of a key that stays.
 pub struct OtherKeys {
-    /// What names of moving keys' sequences have before and behind the key.
+    /// The parts of moving keys' sequence names before and after the key.
     patterns: Vec<(String, String)>,
-    /// Those whose names hold a key that stays.
+    /// The names that contain a key that stays.
     of_staying: HashSet<String>,
 }
 
 impl OtherKeys {
-    /// `moving`: names of sequences that hold a key that moves.
+    /// `moving`: names of sequences that contain a moving key.
     pub fn of<'a>(plan: &Plan, moving: impl Iterator<Item = &'a str>, left: &[SequenceName]) -> OtherKeys {
         let by = ByKey::new(&plan.scope);
         let pattern = |name: &str| {
@@ -118,7 +119,7 @@ impl OtherKeys {
                 let left = left.iter().take(MOST_LEFT).filter(|named| !by.is_in_schema(named));
                 of_known_keys(plan, left)
             }
-            // Which keys there are, nobody here knows.
+            // The keys are not known here.
             Scope::Buckets { .. } | Scope::Ranges { .. } => HashSet::new(),
         };
         OtherKeys { patterns, of_staying }
@@ -134,7 +135,7 @@ impl OtherKeys {
     }
 }
 
-/// Those whose names hold a key that is routed: its own sequence comes along when it moves.
+/// Returns those whose names contain a key that is routed: its own sequence is copied when it moves.
 fn of_known_keys<'a>(plan: &Plan, left: impl Iterator<Item = &'a SequenceName>) -> HashSet<String> {
     let mut by_part: HashMap<String, Vec<&str>> = HashMap::new();
     for named in left {
@@ -153,7 +154,7 @@ fn of_known_keys<'a>(plan: &Plan, left: impl Iterator<Item = &'a SequenceName>) 
     oids.map(|oid| (*oid).to_owned()).collect()
 }
 
-/// Whether one of the words of a name, or some that follow each other, are such.
+/// Whether one word of a name, or several consecutive ones, satisfy a condition.
 fn parts(name: &str, mut is: impl FnMut(&str) -> bool) -> bool {
     let name = plain(name);
     let words: Vec<&str> = name.split('_').filter(|word| !word.is_empty()).take(WORDS).collect();
@@ -169,7 +170,7 @@ fn parts(name: &str, mut is: impl FnMut(&str) -> bool) -> bool {
     })
 }
 
-/// A word as the key that it would be; None: it is none.
+/// Returns a word as the key that it would be, or None if it cannot be one.
 fn spelled(of: Ordered, part: &str) -> Option<String> {
     let key = match of {
         Ordered::Text => return None,
@@ -182,7 +183,7 @@ fn spelled(of: Ordered, part: &str) -> Option<String> {
     of.is_canonical(&key).then_some(key)
 }
 
-/// Names for people: some of them, and how many there are besides.
+/// Lists names for people: some of them, and how many more there are.
 pub fn examples(named: &[SequenceName]) -> String {
     let names = named.iter().map(|sequence| format!("{}.{}", sequence.schema, sequence.relname));
     some_of(&names.collect::<Vec<_>>())

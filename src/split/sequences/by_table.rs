@@ -1,9 +1,10 @@
-//! Sequences that texts draw from without their names: by the table that they belong to.
+//! Sequences that texts draw from without naming them: by the table that they belong to.
 //!
-//! What pg_get_serial_sequence() is asked for is as good as a name. A function that writes to a table and reads back what the table
-//! has filled in (RETURNING, lastval()) may put that number into a row that moves, or keep a journal: nobody knows. Such a sequence is
-//! raised where it can be, which gives no number out twice; where it cannot be, the check names it and stops nobody who accepts
-//! it. A function that writes there and reads nothing back draws no number for anybody else.
+//! The argument of pg_get_serial_sequence() is as good as a name. A function that writes to a table and reads back
+//! what the table has filled in (RETURNING, lastval()) may put that number into a row that moves, or keep a journal:
+//! this is unknown. Such a sequence is raised if possible, which gives no number out twice; otherwise the check names
+//! it, and it stops the split only until it is accepted. A function that writes there and reads nothing back draws no
+//! number for other tables.
 
 use super::draw::{self, SequenceName};
 use super::names::names_in;
@@ -24,7 +25,7 @@ pub struct OfTable {
     pub table: String,
 }
 
-/// What pg_get_serial_sequence() is asked for in a text: the tables' names are among it.
+/// Returns the names in a text's calls of pg_get_serial_sequence(); the tables' names are among them.
 pub fn asked_for(text: &str) -> BTreeSet<String> {
     let calls = text.split(SERIAL_OF).skip(1);
     calls.filter_map(|rest| rest.split(',').next()).flat_map(names_in).collect()
@@ -35,7 +36,7 @@ pub fn may_draw(has: impl Fn(&str) -> bool) -> bool {
     has(SERIAL_OF) || (has("insert") || has("merge")) && (has("returning") || has("lastval"))
 }
 
-/// The sequences of tables with some names.
+/// Returns the sequences of tables with some names.
 pub fn find(connection: &mut Connection, schemas: &[String], names: &[String]) -> Result<Vec<OfTable>> {
     let lists = [text_array(schemas), text_array(names)];
     let rows = catalogs::ask(connection, OF_NAMED, &[Some(&lists[0]), Some(&lists[1])])?;

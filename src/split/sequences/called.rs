@@ -1,4 +1,4 @@
-//! By which name a call of nextval() and the like draws: by one that is known, by one that it is told, or by one that a text puts together.
+//! The name by which a call of nextval() and the like draws: a known one, an argument, or one that a text composes.
 
 use super::doings::Doings;
 use super::tokens::TextToken::{self, Sign, Word};
@@ -7,31 +7,31 @@ use std::collections::BTreeSet;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CallKind {
-    /// Nothing of it is known.
+    /// The name is unknown.
     Open,
-    /// A name that the function is told: it is followed where one that is told is known.
+    /// The name is an argument: it is followed if a known name is passed.
     Told,
-    /// A name that it puts together, of these words.
+    /// The name is composed of these words.
     Made(BTreeSet<String>),
     /// Each shard counts its own rows.
     Counted,
 }
 
-/// What is known where a call draws.
+/// The context of a call.
 pub struct Context<'a> {
     /// Sequences that the text names.
     pub named: &'a BTreeSet<String>,
-    /// A text of the server's own, of which it knows what that depends on.
+    /// The text is the server's own, whose dependencies it knows.
     pub by_server: bool,
-    /// Names of what it is told.
+    /// The names of its parameters.
     pub args: &'a BTreeSet<String>,
     pub text: &'a str,
 }
 
-/// What stands for words that a function is told.
+/// The placeholder for words of an argument.
 pub const TOLD: &str = "$";
 
-/// How a sequence is named that a call draws from; None: as a sequence that is known.
+/// Returns how the sequence of a call is named. Returns None if it is a known sequence.
 pub fn drawn(
     called: &[TextToken],
     Context { named, by_server, args, text }: &Context<'_>,
@@ -81,7 +81,7 @@ pub fn drawn(
     }
 }
 
-/// Up to a comma that is within no parentheses.
+/// Returns the tokens up to a comma that is not within parentheses.
 fn first_argument(called: &[TextToken]) -> &[TextToken] {
     let mut depth = 0;
     let is_end = |token: &TextToken| {

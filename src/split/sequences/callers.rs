@@ -1,5 +1,5 @@
-//! What fills columns of moving tables by functions and texts: defaults and triggers, also of the views that clients write through,
-//! and rules.
+//! What fills columns of moving tables by functions and texts: defaults and triggers, also of the views that clients
+//! write through, and rules.
 
 use super::names::names_in;
 use super::tokens::one_word;
@@ -25,7 +25,8 @@ const CASTS: &str = include_str!("../../../sql/sequences/casts.sql");
 const CLOSED: &str = include_str!("../../../sql/sequences/closed.sql");
 const SEARCH_PATHS: &str = include_str!("../../../sql/sequences/search_paths.sql");
 
-/// A call of nextval() with anything but a sequence that PostgreSQL itself knows the expression to depend on.
+/// Pattern for a call of nextval() with anything but a sequence that PostgreSQL itself knows the expression to depend
+/// on.
 const BY_TEXT: &str = r"nextval\((?!'([^']|'')+'::regclass\))";
 
 fn with_parts(query: &str) -> String {
@@ -33,32 +34,32 @@ fn with_parts(query: &str) -> String {
     fill(query, &[("told", told), ("by_text", text(BY_TEXT))])
 }
 
-/// Where something is that runs when clients write.
+/// The place of something that runs when clients write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CodePlace {
-    /// Of the table itself, or nowhere: what clients call.
+    /// The table itself, or no table: what clients call.
     Table,
     View,
-    /// A default of another table, writes to which lead to it.
+    /// A default of another table that writes to the first one lead to.
     OtherDefault,
     /// A trigger of such a table.
     OtherRow,
 }
 
-/// What a table's clients have called, or read, by writing to it.
+/// A function or text that a table's clients run by writing to it.
 pub struct TableCaller {
     pub table: usize,
-    /// Of which it is the default.
+    /// The column whose default it is.
     pub column: Option<String>,
     pub what: String,
     pub function: Option<String>,
-    /// What calls the function, or tells it something; or what names a sequence by itself.
+    /// The text that calls the function, or passes an argument to it, or names a sequence itself.
     pub text: Option<String>,
-    /// The number of one that the text depends on.
+    /// The number of a sequence that the text depends on.
     pub sequence: Option<String>,
-    /// Columns of the table that it may fill, whatever the texts say.
+    /// Columns of the table that it may fill, whatever the texts contain.
     pub fills: BTreeSet<String>,
-    /// The one that it fills, where it can be no other.
+    /// The column that it fills, if it can be no other.
     pub fill: Option<String>,
     pub place: CodePlace,
 }
@@ -70,7 +71,7 @@ impl TableCaller {
         TableCaller { table, column: None, what, function, text: None, sequence: None, fills, fill, place }
     }
 
-    /// What its text is known by, beside functions, which are known by their numbers.
+    /// Returns what identifies its text; functions are identified by their numbers.
     pub fn key(&self) -> String {
         format!("{} {}", self.table, self.what)
     }
@@ -86,28 +87,28 @@ pub fn find(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Vec<
     Ok(found)
 }
 
-/// The same of other tables, but for the views that show them.
+/// Returns those of other tables, except for the views that show them.
 pub fn of_tables(connection: &mut Connection, tables: &str) -> Result<Vec<TableCaller>> {
     let rows = catalogs::ask(connection, &CALLERS, &[Some(tables)])?.rows;
     Ok(rows.into_iter().filter_map(|row| caller(row, CodePlace::Table)).collect())
 }
 
-/// Where writes to tables and views lead.
+/// Returns where writes to tables and views lead.
 pub fn passes(connection: &mut Connection, tables: &str) -> Result<Rows> {
     Ok(catalogs::ask(connection, &PASSES, &[Some(tables)])?)
 }
 
-/// What gives columns of keys their values.
+/// Returns what gives columns of keys their values.
 pub fn keys(connection: &mut Connection, tables: &[Option<&str>]) -> Result<Rows> {
     Ok(catalogs::ask(connection, &KEYS, &[Some(&array_of(tables.iter().copied()))])?)
 }
 
-/// Functions of casts and of operators.
+/// Returns functions of casts and of operators.
 pub fn unnamed(connection: &mut Connection) -> Result<Rows> {
     Ok(catalogs::ask(connection, CASTS, &[])?)
 }
 
-/// Of some names, those of functions whose texts nobody reads.
+/// Returns, of some names, those of functions whose texts are not read.
 pub fn closed(connection: &mut Connection, names: &[String]) -> Result<BTreeSet<String>> {
     let rows = catalogs::ask(connection, CLOSED, &[Some(&text_array(names))])?.rows;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
@@ -129,20 +130,20 @@ fn caller(mut row: Vec<Option<String>>, place: CodePlace) -> Option<TableCaller>
     })
 }
 
-/// What columns of the tables are called.
+/// Returns the names of the tables' columns.
 pub fn columns(connection: &mut Connection, tables: &[Option<&str>]) -> Result<BTreeSet<String>> {
     let query = "SELECT DISTINCT attname FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped";
     let rows = catalogs::ask(connection, query, &[Some(&array_of(tables.iter().copied()))])?.rows;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-/// Tables and views of some names in some schemas, and which functions and sequences they need: all but those that are looked at by
-/// themselves.
+/// Returns tables and views of some names in some schemas, and the functions and sequences that they need, except
+/// those that are checked separately.
 pub fn relations(connection: &mut Connection, lists: &[Option<&str>; 3]) -> Result<Rows> {
     Ok(catalogs::ask(connection, &RELATIONS, lists)?)
 }
 
-/// Schemas where names without one may be looked for, as settings of roles and of the database have it.
+/// Returns schemas where names without one may be searched, according to settings of roles and of the database.
 pub fn search_paths(connection: &mut Connection) -> Result<Vec<String>> {
     let rows = catalogs::ask(connection, SEARCH_PATHS, &[])?.rows;
     let paths = rows.into_iter().filter_map(|row| row.into_iter().next().flatten());

@@ -1,4 +1,4 @@
-//! What the check says of sequences, before anything moves.
+//! The findings of the check about sequences, before anything moves.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -113,7 +113,7 @@ pub fn check(
     Ok((findings, read))
 }
 
-/// Before the cutover: of what was judged by texts, what a check would remark upon now. It may have come since.
+/// Checks before the cutover what was judged by texts, since it may have changed: what a check would remark on now.
 pub fn again(
     plan: &Plan,
     source: &mut Connection,
@@ -127,7 +127,7 @@ pub fn again(
     Ok(findings)
 }
 
-/// Of each column and each function that gives it values one, whatever it does.
+/// Returns a finding for each column and each function that gives it values.
 fn of_unfollowed(plan: &Plan, unfollowed: &[Unfollowed]) -> Vec<Finding> {
     let mut why: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for one in unfollowed {
@@ -150,7 +150,8 @@ fn of_unfollowed(plan: &Plan, unfollowed: &[Unfollowed]) -> Vec<Finding> {
     why.into_iter().map(finding).collect()
 }
 
-/// Made for keys, perhaps for some that move: who knows of one says so, or that there is none.
+/// Returns a finding for sequences that are made for keys, perhaps for moving ones: the operator names one, or accepts
+/// that there is none.
 fn of_unknown_keys(plan: &Plan, undecided: &[SequenceName]) -> Option<Finding> {
     let first = undecided.first()?;
     let text = format!(
@@ -162,9 +163,9 @@ fn of_unknown_keys(plan: &Plan, undecided: &[SequenceName]) -> Option<Finding> {
     Some(Finding::remark_of(plan.reverse_of, Remark::SequencesOfKeys, &object, text))
 }
 
-/// Those that cannot be set to where the source's are; of each table the first.
+/// Finds those that cannot be set to the source's position; for each table the first.
 fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -> Result<()> {
-    // Who may not set it may not read it either, perhaps.
+    // A role that may not set it may not be able to read it either.
     let names = array_of(found.pairs.iter().map(|pair| Some(pair.to.oid.as_str())));
     let odd = target.query(
         "SELECT c.oid, CASE WHEN NOT pg_has_role(c.relowner, 'USAGE') THEN c.relowner::regrole END,
@@ -201,7 +202,7 @@ fn unfit(source: &mut Connection, target: &mut Connection, found: &mut Survey) -
     };
     match ask(&readable) {
         Ok(all) => readable.iter().zip(&all).for_each(|(pair, position)| found.judge(pair, position)),
-        // Of which of them that is said, each by itself tells.
+        // Asking for each one alone shows which of them the error belongs to.
         Err(SplitError::Remote(error)) if error.is_verdict() => {
             for pair in &readable {
                 match ask(std::slice::from_ref(pair)) {

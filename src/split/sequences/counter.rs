@@ -1,9 +1,9 @@
-//! Where a sequence of the target is, and how far it may be raised.
+//! The position of a sequence of the target, and how far it may be raised.
 
 use crate::guc;
 use crate::numbers::progression;
 
-/// Where a sequence is, and where it goes.
+/// The position of a sequence, and its direction.
 #[derive(Clone, Copy)]
 pub struct CounterState {
     pub increment: i64,
@@ -11,18 +11,18 @@ pub struct CounterState {
     max: i64,
     start: i64,
     now: i64,
-    /// Where the numbers begin at least that sessions have taken in advance (CACHE); None: nobody knows.
+    /// Where the numbers begin at least that sessions have taken in advance (CACHE). `None` if unknown.
     taken_from: Option<i64>,
-    /// So many are taken at once.
+    /// The number of values that are taken at once.
     pub cache: i64,
-    /// It has given out the number where it is.
+    /// Whether it has given out the number at its position.
     is_called: bool,
     /// The column that it fills ends before it does.
     is_held: bool,
 }
 
 impl CounterState {
-    /// None: no server makes such a sequence.
+    /// Returns None if no server makes such a sequence.
     pub fn read(numbers: &[i64]) -> Option<CounterState> {
         let [increment, min, max, start, now, cache, is_called] = *numbers else { return None };
         let range = min..=max;
@@ -39,7 +39,7 @@ impl CounterState {
         })
     }
 
-    /// What its column can hold: from minus the one to the other.
+    /// Limits it to what its column can hold: from `-most` to `most`.
     pub fn held(self, most: Option<i64>) -> CounterState {
         let Some(most) = most else { return self };
         let (min, max) = (
@@ -49,18 +49,17 @@ impl CounterState {
         CounterState { min, max, is_held: (min, max) != (self.min, self.max), ..self }
     }
 
-    /// The last value that it is raised to: half of what lies between its start and its end.
-    /// How far a sequence is, a source alone says. One that was broken into may say anything,
-    /// and where a sequence is at its end nobody inserts into the target's table any more, of
-    /// whatever key. The bound is the target's own and moves with no raise, so nothing comes
-    /// past it by many of them.
+    /// Returns the last value that it is raised to: half of what lies between its start and its end. Only the source
+    /// determines how far a sequence is. A compromised source may report anything, and if a sequence is at its end, no
+    /// client can insert into the target's table any more, whatever its key. The bound is the target's own and does
+    /// not move with a raise, so many raises do not exceed it either.
     fn bound(self) -> i64 {
         let end = if self.is_up() { self.max } else { self.min };
         let middle = (i128::from(self.start) + i128::from(end)) / 2;
         self.within(middle)
     }
 
-    /// Whether where the source's is cannot be followed.
+    /// Whether the source's position cannot be followed.
     fn is_out_of_bounds(self, value: i64) -> bool {
         let (wanted, bound) = (self.beyond(value, 1), self.bound());
         !self.has_passed(wanted) && if self.is_up() { value > bound } else { value < bound }
@@ -70,25 +69,25 @@ impl CounterState {
         self.now
     }
 
-    /// The same once it was raised: it is there or further on, and what sessions had taken is void.
+    /// Returns the state after a raise: it is there or further on, and what sessions had taken is void.
     pub fn raised_to(self, wanted: i64) -> CounterState {
         let (now, is_called) =
             if self.has_passed(wanted) { (self.now, self.is_called) } else { (wanted, false) };
         CounterState { now, is_called, taken_from: Some(now), ..self }
     }
 
-    /// Where it is set for a source that is at a value.
+    /// Returns where it is set for a source that is at a value.
     pub fn wanted(self, value: i64, margins: i64) -> i64 {
         let beyond = self.beyond(value, margins);
         if self.has_passed(beyond) { self.now } else { self.next_of_its_own(beyond) }
     }
 
-    /// The same once that has been done by twice the margin, where it is to be done at all.
+    /// Returns the state after a raise by twice the margin, if one is needed.
     pub fn after(self, value: i64) -> CounterState {
         if self.have_all_passed(self.beyond(value, 1)) { self } else { self.raised_to(self.wanted(value, 2)) }
     }
 
-    /// From the next number that it gives out to its end; None: there is none.
+    /// Returns the range from the next number that it gives out to its end, or None if there is none.
     pub fn to_come(self) -> Option<[i64; 2]> {
         let next = if self.is_called { self.now.checked_add(self.increment)? } else { self.now };
         let range = if self.is_up() { [next, self.max] } else { [self.min, next] };
@@ -100,24 +99,26 @@ impl CounterState {
         if self.is_up() { self.max <= other.max } else { self.min >= other.min }
     }
 
-    /// How many numbers it is yet to give out.
+    /// Returns how many numbers it will still give out.
     pub fn left(self) -> i128 {
         let end = if self.is_up() { self.max } else { self.min };
         let way = (i128::from(end) - i128::from(self.now)) / i128::from(self.increment);
         way + i128::from(!self.is_called)
     }
 
-    /// Numbers that were taken in advance begin where they were known to begin before, or later.
+    /// Returns the state with an earlier knowledge: numbers that were taken in advance begin where they were known to
+    /// begin before, or later.
     pub fn known_as(self, before: Option<CounterState>) -> CounterState {
         CounterState { taken_from: self.taken_from.or(before.and_then(|before| before.taken_from)), ..self }
     }
 
-    /// Whether it has none of the numbers of another one: it is never raised to where that one is, out of its own.
+    /// Whether it has none of the numbers of another one: it is never raised to that one's position, out of its own
+    /// range.
     pub fn is_apart_from(self, other: CounterState) -> bool {
         progression::are_apart([self.min, self.max], [other.min, other.max])
     }
 
-    /// From the least to the greatest number.
+    /// Returns the least and the greatest number.
     pub fn range(self) -> [i64; 2] {
         [self.min, self.max]
     }
@@ -130,8 +131,8 @@ impl CounterState {
         if self.is_up() { value < self.max } else { value > self.min }
     }
 
-    /// Some margins beyond the source's value, and no more than half of what lies between that and its end: else a small one
-    /// had no number left.
+    /// Returns a value some margins beyond the source's, but no more than half of what lies between that and its end:
+    /// otherwise a small sequence would have no number left.
     pub fn beyond(self, value: i64, margins: i64) -> i64 {
         let (value, increment) = (i128::from(value), i128::from(self.increment));
         let end = i128::from(if self.is_up() { self.max } else { self.min });
@@ -148,13 +149,13 @@ impl CounterState {
         if self.is_up() { self.now >= value } else { self.now <= value }
     }
 
-    /// The same of all numbers that sessions have taken and not given out yet.
+    /// Whether all numbers that sessions have taken and not given out yet have passed a value.
     pub fn have_all_passed(self, value: i64) -> bool {
         self.taken_from.is_some_and(|from| CounterState { now: from, ..self }.has_passed(value))
     }
 
-    /// The first value of its own behind another: where each shard has its own remainder, so
-    /// that no two of them give out one value, it keeps to it.
+    /// Returns the first of its own values behind another: if each shard has its own remainder, so that no two of them
+    /// give out one value, the sequence keeps to it.
     pub fn next_of_its_own(self, value: i64) -> i64 {
         let (now, increment) = (i128::from(self.now), i128::from(self.increment));
         let (way, stride) = ((i128::from(value) - now).abs(), increment.abs());
@@ -164,7 +165,7 @@ impl CounterState {
     }
 }
 
-/// Why a sequence is not raised so far, and what to do about it.
+/// Returns why a sequence is not raised so far, and what to do about it.
 pub fn out_of_reach(state: CounterState, sequence: &str, value: i64) -> Option<(String, String)> {
     if state.is_held && (!state.reaches(value) || state.is_out_of_bounds(value)) {
         let end = if state.is_up() { state.max } else { state.min };
@@ -253,27 +254,27 @@ mod tests {
     fn a_sequence_is_followed_to_the_half_of_its_range_and_of_its_column() {
         let int = |now| CounterState { max: i64::from(i32::MAX), ..state(1, now) };
         assert_eq!(int(1).bound(), 1 << 30);
-        // Where it is already does not move the bound.
+        // Its current position does not move the bound.
         for now in [1, 1 << 29] {
             assert!(!int(now).is_out_of_bounds(1 << 30), "{now}");
             assert!(int(now).is_out_of_bounds((1 << 30) + 1), "{now}");
         }
-        // What has passed it needs no raise.
+        // A sequence that has passed the bound needs no raise.
         assert!(!int(i64::from(i32::MAX)).is_out_of_bounds((1 << 30) + 1));
         let started = CounterState { start: 1 << 30, ..int(1 << 30) };
         assert!(!started.is_out_of_bounds((1 << 30) + 1));
         assert!(state(-1, -1).is_out_of_bounds(i64::MIN + 1));
         assert!(!state(-1, -1).is_out_of_bounds(-1_000_000));
-        // Nor past what its column holds.
+        // It is not raised past what its column holds either.
         let small = state(1, 1).held(Some(32_767));
         assert_eq!(small.beyond(32_000, 1), 32_383);
         assert!(out_of_reach(small, "s", 17_000).is_some_and(|(text, _)| text.contains("ends at 32767")));
         assert!(out_of_reach(small, "s", 1_000).is_none());
-        // Where it is past that already nobody inserts any more.
+        // If it is past that already, no client can insert any more.
         assert!(out_of_reach(state(1, 40_000).held(Some(32_767)), "s", 1_000).is_none());
         let down = state(-1, -1).held(Some(32_767));
         assert_eq!(down.beyond(-32_700, 1), -32_733);
-        // One that is small keeps half of what is left to it.
+        // A small one keeps half of what is left to it.
         let tiny = CounterState { max: 100, is_called: false, ..state(1, 1) };
         assert_eq!([tiny.left(), tiny.beyond(10, 1).into(), tiny.after(10).left()], [100, 55, 46]);
         assert_eq!(tiny.after(99).left(), 1);
@@ -292,7 +293,7 @@ mod tests {
         assert!(cached.has_passed(5_000) && !cached.have_all_passed(1));
         let raised = cached.raised_to(2_000);
         assert!(raised.now() == 5_000 && raised.have_all_passed(5_000));
-        // Further on, they begin no earlier.
+        // If it is further on, they begin no earlier.
         let later = CounterState::read(&[1, 1, 10_000, 1, 6_000, 20, 1]).unwrap().known_as(Some(raised));
         assert!(later.have_all_passed(5_000) && !later.have_all_passed(5_001));
         assert!(CounterState::read(&[1, 1, 10_000, 1, 5_000, 1, 1]).unwrap().have_all_passed(5_000));

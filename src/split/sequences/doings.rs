@@ -1,5 +1,6 @@
-//! What texts of functions do with names, read word by word: which columns they give a value, into which tables they write, whether
-//! they draw by a name that they put together. Quotes are no bounds, since a text may be run as a statement.
+//! What texts of functions do with names, read word by word: which columns they set, into which tables they write,
+//! whether they draw by a name that they compose. Quotes are not treated as bounds, since a text may be run as a
+//! statement.
 
 use super::tokens::{
     RECORD,
@@ -8,44 +9,44 @@ use super::tokens::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of one text so many places where a value is given are looked at.
+/// The greatest number of assignments of one text that are read.
 const MOST_VALUES: usize = 2_000;
-/// Calls of nextval() of one text whose names are followed to what they are made of.
+/// The greatest number of calls of nextval() of one text whose names are followed to their parts.
 const MOST_CALLS: usize = 200;
-/// What puts a text together.
+/// Functions that compose a text.
 const BUILDERS: [&str; 8] =
     ["format", "concat", "concat_ws", "quote_ident", "replace", "string_agg", "regexp_replace", "lpad"];
 
-/// What is done by one text, or by several.
+/// What one text does, or several do.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Doings {
-    /// Columns of records that are given a value, and the words of the statements that do.
+    /// Columns of records that are set, and the words of the statements that set them.
     assigned: BTreeMap<String, BTreeSet<String>>,
-    /// The same of variables.
+    /// Variables that are set, and the words of the statements that set them.
     variables: BTreeMap<String, BTreeSet<String>>,
     /// Functions that are called, by their names.
     pub called: BTreeSet<String>,
-    /// Into which columns rows of tables are inserted; None: of all.
+    /// Into which columns rows of tables are inserted. `None` stands for all columns.
     inserted: BTreeMap<String, Option<BTreeSet<String>>>,
-    /// Tables whose rows are changed or taken away.
+    /// Tables whose rows are changed or deleted.
     pub changed: BTreeSet<String>,
-    /// Names in other places than behind INSERT INTO.
+    /// Names in other places than after INSERT INTO.
     pub mentioned: BTreeSet<String>,
     draws: Draws,
     builds: bool,
-    /// Columns of a row from which names are made that are drawn by; of each such call.
+    /// For each call that draws by a composed name, the columns of a row that the name is made of.
     made_of: BTreeSet<BTreeSet<String>>,
 }
 
 /// How a text calls nextval().
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 enum Draws {
-    /// Never, or by names that it has, or that its trigger tells it.
+    /// Never, or by names that it contains or that its trigger passes.
     #[default]
     Named,
-    /// By what a variable says.
+    /// By the value of a variable.
     Variable,
-    /// By a name that it puts together.
+    /// By a name that it composes.
     Made,
 }
 
@@ -58,7 +59,7 @@ impl Doings {
         for (at, token) in tokens.iter().enumerate() {
             let Word(word) = token else {
                 doings.builds |= *token == Sign('|') && tokens.get(at + 1) == Some(&Sign('|'));
-                // `n bigint := ..`, where it is declared.
+                // This is an assignment, also in a declaration: `n bigint := ..`.
                 let is_set = *token == Sign(':') && tokens.get(at + 1) == Some(&Sign('='));
                 if let Some(name) = first.filter(|_| is_set && values < MOST_VALUES) {
                     values += 1;
@@ -92,7 +93,7 @@ impl Doings {
         doings
     }
 
-    /// Words, and those of the statements that give them a value, where they are variables.
+    /// Adds to some words those of the statements that set them, if they are variables.
     pub fn with_sources(&self, mut found: BTreeSet<String>) -> BTreeSet<String> {
         let mut left: Vec<String> = found.iter().cloned().collect();
         while let Some(word) = left.pop() {
@@ -102,12 +103,12 @@ impl Doings {
         found
     }
 
-    /// Whether texts are put together.
+    /// Whether texts are composed.
     pub fn builds(&self) -> bool {
         self.builds
     }
 
-    /// A word that may be the name of a table.
+    /// Reads a word that may be the name of a table.
     fn name(&mut self, tokens: &[TextToken], at: usize, word: &str) {
         let mut first = at;
         while first >= 2 && tokens[first - 1] == Sign('.') && tokens[first - 2].word().is_some() {
@@ -116,7 +117,7 @@ impl Doings {
         let before =
             |back: usize| first.checked_sub(back).and_then(|at| tokens[at].word()).unwrap_or_default();
         let back = usize::from(before(1) == "only") + 1;
-        // Behind it the name is yet to come.
+        // The name comes later.
         let is_before_name = word == "only" || tokens.get(at + 1) == Some(&Sign('.'));
         match (before(back + 1), before(back)) {
             _ if is_before_name => drop(self.mentioned.insert(word.to_owned())),
@@ -139,7 +140,7 @@ impl Doings {
         }
     }
 
-    /// Leaves out what is of no column of some names.
+    /// Removes what is of no column with some names.
     pub fn keep_of(&mut self, columns: &BTreeSet<String>) {
         self.assigned.retain(|name, _| name == RECORD || columns.contains(name));
         if self.assigned.is_empty() {
@@ -147,7 +148,7 @@ impl Doings {
         }
     }
 
-    /// A default of a view gives one column its value.
+    /// Adds that a default of a view sets one column.
     pub fn assign(&mut self, column: &str, words: impl Iterator<Item = String>) {
         self.assigned.entry(column.to_owned()).or_default().extend(words);
     }
@@ -161,14 +162,14 @@ impl Doings {
         self.made_of.extend(other.made_of.iter().cloned());
     }
 
-    /// Whether a name that is drawn by is made of columns of a row that are none of these: of a child's number, and no key's.
+    /// Whether a drawn name is made of columns of a row that are none of these: of a child's number, and no key's.
     pub fn draws_by_others(&self, keys: &BTreeSet<&str>) -> bool {
         let is_other =
             |of: &&BTreeSet<String>| !of.is_empty() && of.iter().all(|name| !keys.contains(name.as_str()));
         self.draws != Draws::Named && self.made_of.iter().any(|of| is_other(&of))
     }
 
-    /// What columns get their values by, and no more.
+    /// Adds only what sets columns.
     pub fn add_of_columns(&mut self, other: &Doings) {
         for (of, others) in [(&mut self.assigned, &other.assigned), (&mut self.variables, &other.variables)] {
             for (name, words) in others {
@@ -186,7 +187,7 @@ impl Doings {
         }
     }
 
-    /// Whether a sequence may be drawn from by a name that no text has as it is.
+    /// Whether a sequence may be drawn from by a name that no text contains as it is.
     pub fn draws_by_made_names(&self) -> bool {
         match self.draws {
             Draws::Named => false,
@@ -195,20 +196,21 @@ impl Doings {
         }
     }
 
-    /// Tables whose rows these texts count by, or take: what only gets more rows, and is read by nobody, is a log.
+    /// Returns tables whose rows these texts count by, or delete: a table that only gets more rows, and is not read,
+    /// is a log.
     pub fn counted(&self) -> BTreeSet<String> {
         let read = self.inserted.keys().filter(|table| self.mentioned.contains(*table));
         self.changed.iter().chain(read).cloned().collect()
     }
 
-    /// The words of the statements that give a record's column its value, or the whole record one with it, and of those that give
-    /// their variables one; None: nothing does.
+    /// Returns the words of the statements that set a record's column, or the whole record with it, and of those that
+    /// set their variables. Returns None if no statement does.
     pub fn sources_of(&self, column: &str) -> Option<BTreeSet<String>> {
         let of_record = self.assigned.get(RECORD).filter(|words| words.contains(column));
         Some(self.with_sources(self.assigned.get(column).or(of_record)?.clone()))
     }
 
-    /// Whether a column's value is a number of a sequence, as far as texts tell.
+    /// Whether a column's value is a number of a sequence, as far as texts show.
     pub fn draws_for(&self, column: &str, sequence: &str) -> bool {
         const DRAWS: [&str; 3] = ["nextval", "lastval", "returning"];
         self.sources_of(column).is_some_and(|words| {
@@ -225,7 +227,7 @@ impl Doings {
     }
 }
 
-/// How a call of nextval() draws, by what is within its parentheses.
+/// Returns how a call of nextval() draws, by what is within its parentheses.
 fn draws(all: &[TextToken]) -> Draws {
     let told = all.iter().position(|token| *token != Sign('(')).unwrap_or(all.len());
     let all = &all[told..];

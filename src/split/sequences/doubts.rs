@@ -1,12 +1,12 @@
-//! Sequences that functions may draw from, and nobody knows whether they do. They are raised where that can be done; what
-//! cannot be raised keeps no split from its cutover, and is named before, for the operator to accept.
+//! Sequences that functions may draw from, without certainty. They are raised if possible; one that cannot be raised
+//! does not block the cutover, and is named before, for the operator to accept.
 
 use super::draw::{Draw, Drawer, DrawnSequence};
 use super::pair::SequencePair;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct SequenceDoubt {
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub sequence: String,
     pub text: String,
 }
@@ -14,11 +14,11 @@ pub struct SequenceDoubt {
 #[derive(Default)]
 pub struct Doubts {
     pub all: Vec<SequenceDoubt>,
-    /// Who may draw from which of the source, by their numbers.
+    /// The possible callers by the numbers of the source's sequences.
     who: BTreeMap<String, String>,
 }
 
-/// Of each side's: what something surely draws from is in no doubt, and each is known once of a table.
+/// Removes doubts about sequences of a side that are certainly drawn from, and repeated entries of a table.
 pub fn settle(draws: &mut Vec<Draw>) {
     let sure: BTreeSet<String> =
         draws.iter().filter(|draw| draw.is_sure()).map(|draw| draw.sequence.oid.clone()).collect();
@@ -31,7 +31,7 @@ pub fn settle(draws: &mut Vec<Draw>) {
 }
 
 impl Doubts {
-    /// Takes out those of the source that the mover may not read.
+    /// Removes those of the source that the mover may not read.
     pub fn set_closed_aside(&mut self, draws: &mut Vec<Draw>) {
         let may = draws.iter().filter_map(|draw| match &draw.by {
             Drawer::Perhaps(who) => Some((draw.sequence.oid.clone(), who.clone())),
@@ -51,7 +51,7 @@ impl Doubts {
         }
     }
 
-    /// The same of pairs that the mover could not raise, and of those whose numbers say nothing.
+    /// Removes pairs that the mover could not raise, and those whose numbers cannot be read.
     pub fn set_pairs_aside(&mut self, pairs: &mut Vec<SequencePair>) {
         pairs.retain(|pair| match why_not(pair).filter(|_| !pair.is_sure) {
             Some(why) => {

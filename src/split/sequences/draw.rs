@@ -17,24 +17,25 @@ static OF_PARTS: LazyLock<String> =
     LazyLock::new(|| with_holds(include_str!("../../../sql/sequences/of_parts.sql")));
 const BY_NAME: &str = include_str!("../../../sql/sequences/by_name.sql");
 const FACTS: &str = include_str!("../../../sql/sequences/facts.sql");
-/// What the first is prepared as: it is asked once more behind the fence.
+/// The name of the first query's prepared statement: it is run once more behind the fence.
 const PREPARED: &str = "sequences";
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DrawnSequence {
     pub oid: String,
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub name: String,
     pub schema: String,
-    /// Without its schema, not quoted.
+    /// The name without its schema, not quoted.
     pub relname: String,
     /// It begins anew at its end.
     pub cycles: bool,
-    /// Who would have it set by a split, and may not set it himself.
+    /// The role for which a split would set it, and which may not set it itself.
     pub may_not: Option<String>,
-    /// The mover may not read it. Asked where it is not sure that anybody draws from it, as is the next.
+    /// The mover may not read it. This, like the next field, is only read if it is not certain that anything draws
+    /// from it.
     pub is_closed: bool,
-    /// Its owner, of whom the mover is no member.
+    /// Its owner, if the mover is no member of that role.
     pub of_others: Option<String>,
 }
 
@@ -49,11 +50,11 @@ pub enum Drawer {
     Owned,
     /// A function of a default or a trigger names it: what calls which function.
     Function(String),
-    /// A function may have a number of it, and nobody knows whether it does: what calls which function.
+    /// A function may have a number of it, without certainty: what calls which function.
     Perhaps(String),
-    /// The operator has said so.
+    /// The operator has named it.
     Said,
-    /// Its name holds a key that moves.
+    /// Its name contains a moving key.
     Key,
 }
 
@@ -61,24 +62,24 @@ pub enum Drawer {
 pub struct Draw {
     /// The table's position among those that were asked for.
     pub table: Option<usize>,
-    /// None: it is not known which it fills.
+    /// `None` if it is unknown which column it fills.
     pub column: Option<String>,
     pub by: Drawer,
     pub sequence: DrawnSequence,
     /// An index allows each value of the column once, or it is not known.
     pub in_unique: bool,
-    /// The greatest number that the column holds; None: any, or it is not known.
+    /// The greatest number that the column holds. `None` if any, or unknown.
     pub holds: Option<i64>,
-    /// For whom it is raised, where no table is known of it.
+    /// The role for which it is raised, if no table of it is known.
     pub role: Option<String>,
-    /// Columns of the tables that the texts of the functions name which draw.
+    /// Columns of the tables that are named by the texts of the functions which draw.
     pub words: Rc<BTreeSet<String>>,
     /// What these texts do.
     pub doings: Rc<Doings>,
 }
 
 impl Draw {
-    /// Whether PostgreSQL itself says which column it fills.
+    /// Whether PostgreSQL itself knows which column it fills.
     pub fn is_of_column(&self) -> bool {
         match self.by {
             Drawer::Identity | Drawer::Default | Drawer::Owned => true,
@@ -86,7 +87,7 @@ impl Draw {
         }
     }
 
-    /// Which column a trigger fills, its text may tell.
+    /// Whether a trigger draws, whose text may show which column it fills.
     pub fn is_of_trigger(&self) -> bool {
         matches!(self.by, Drawer::Function(_) | Drawer::Perhaps(_)) && self.column.is_none()
     }
@@ -100,7 +101,7 @@ impl Draw {
         !matches!(self.by, Drawer::Perhaps(_))
     }
 
-    /// Whether a row that leaves the column out draws from it.
+    /// Whether a row that omits the column draws from it.
     pub fn is_drawn(&self) -> bool {
         match self.by {
             Drawer::Identity | Drawer::Default => true,
@@ -113,12 +114,13 @@ fn with_holds(query: &str) -> String {
     fill(query, &[("holds", sql(include_str!("../../../sql/sequences/holds.sql")))])
 }
 
-/// The statements that ask which sequences columns of tables have, of which one gives rows: to be sent with others.
+/// Returns the statements that read which sequences columns of tables have, of which one gives rows, to be sent with
+/// others.
 pub fn question(connection: &mut Connection, tables: &str) -> Result<String> {
     Ok(catalogs::statements(connection, PREPARED, &OF_TABLES, &[Some(tables)])?)
 }
 
-/// Of both sides at once.
+/// Reads those of both sides at once.
 pub fn of_tables(
     source: &mut Connection,
     target: &mut Connection,
@@ -132,19 +134,19 @@ pub fn of_tables(
     Ok([of(here?), of(there?)])
 }
 
-/// Of partitions and domains.
+/// Returns those of partitions and domains.
 pub fn of_parts(connection: &mut Connection, tables: &str) -> Result<Vec<Draw>> {
     Ok(read(&catalogs::ask(connection, &OF_PARTS, &[Some(tables)])?))
 }
 
-/// All of them, of tables that do not move.
+/// Returns all of tables that do not move.
 pub fn of_other_tables(connection: &mut Connection, tables: &str) -> Result<Vec<Draw>> {
     let mut found = read(&catalogs::ask(connection, &OF_TABLES, &[Some(tables)])?);
     found.extend(of_parts(connection, tables)?);
     Ok(found)
 }
 
-/// What is no such row is left out: what is missing then, comparing both sides finds.
+/// Reads the rows. A malformed row is left out: the comparison of both sides finds what is missing then.
 pub fn read(rows: &Rows) -> Vec<Draw> {
     let draw = |row: &Vec<Option<String>>| {
         let [position, column, how, oid, name, schema, relname, cycles, may_not, in_unique, holds] =
@@ -178,7 +180,7 @@ pub fn read(rows: &Rows) -> Vec<Draw> {
     rows.rows.iter().filter_map(draw).collect()
 }
 
-/// A number of the catalog, as it may be written into statements.
+/// Returns a number of the catalog in a form that may be written into statements.
 fn number(oid: String) -> Option<String> {
     oid.parse::<u32>().is_ok().then_some(oid)
 }
@@ -187,18 +189,18 @@ fn is_true(cell: Option<&str>) -> bool {
     cell == Some("t")
 }
 
-/// What a sequence is called, and its number.
+/// The name of a sequence, and its number.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SequenceName {
     pub oid: String,
     pub schema: String,
     pub relname: String,
     pub owner: String,
-    /// It begins anew at its end.
+    /// It restarts at its end.
     pub cycles: bool,
 }
 
-/// Those of some schemas with one of some names.
+/// Returns sequences of some schemas with some names.
 pub fn by_name(
     connection: &mut Connection,
     schemas: &[String],
@@ -208,7 +210,7 @@ pub fn by_name(
     Ok(named(&catalogs::ask(connection, BY_NAME, &[Some(&lists[0]), Some(&lists[1]), Some("{}")])?))
 }
 
-/// Those that have some numbers.
+/// Returns sequences with some numbers.
 pub fn by_number(connection: &mut Connection, oids: &[String]) -> Result<Vec<SequenceName>> {
     let oids = text_array(oids);
     Ok(named(&catalogs::ask(connection, BY_NAME, &[Some("{}"), Some("{}"), Some(&oids)])?))
@@ -224,16 +226,16 @@ pub fn one_named(row: &[Option<String>]) -> Option<SequenceName> {
     Some(SequenceName { oid: number(oid?)?, schema: schema?, relname: relname?, owner: owner?, cycles })
 }
 
-/// For whom a sequence would be set.
+/// The role for which a sequence would be set.
 pub struct DrawContext<'a> {
     pub oid: &'a str,
-    /// The number of the table whose owner is to be allowed to.
+    /// The number of the table whose owner must have the right.
     pub table: Option<&'a str>,
-    /// A role that is, where there is no table: by its name, if this server has it.
+    /// The role that must have the right, if there is no table: by its name, if this server has it.
     pub role: Option<&'a str>,
 }
 
-/// What is known of them; of one that is gone nothing.
+/// Returns what is known of sequences, and None for one that is gone.
 pub fn facts(connection: &mut Connection, asked: &[DrawContext<'_>]) -> Result<Vec<Option<DrawnSequence>>> {
     if asked.is_empty() {
         return Ok(Vec::new());
@@ -249,7 +251,7 @@ pub fn facts(connection: &mut Connection, asked: &[DrawContext<'_>]) -> Result<V
         let (oid, name, schema, relname) = (oid?, name?, schema?, relname?);
         Some(DrawnSequence { oid, name, schema, relname, cycles, may_not, is_closed, of_others })
     });
-    // In the order that was asked in, without those that are gone.
+    // The answers are in the order of the question, without those that are gone.
     let mut next = found.next();
     let of = asked.iter().map(|asked| match next.take() {
         Some(sequence) if sequence.oid == asked.oid => {
@@ -264,7 +266,7 @@ pub fn facts(connection: &mut Connection, asked: &[DrawContext<'_>]) -> Result<V
     Ok(of.collect())
 }
 
-/// A sequence whose answers are no numbers.
+/// Returns the error for a sequence whose answers are no numbers.
 pub fn no_numbers(connection: &Connection, sequence: &str, row: &[Option<String>]) -> RemoteError {
     let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
     RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), &cells.join(", "))

@@ -1,6 +1,7 @@
-//! Sequences that functions name: of a column's default, of a domain's, of a trigger, and of what these call. PostgreSQL knows what
-//! is in bodies of standard SQL; of others the text is read for names of sequences and functions. Which name a text means, and
-//! whether it ever draws, is not to be known: one too many is raised as well, which takes numbers away and gives none out twice.
+//! Sequences that functions name: of a column's default, of a domain's, of a trigger, and of what these call.
+//! PostgreSQL knows the dependencies of bodies in standard SQL; other texts are searched for names of sequences and
+//! functions. Which object a name in a text means, and whether it ever draws, cannot be known: one sequence too many
+//! is raised as well, which skips numbers and gives none out twice.
 
 use super::body::{Body, body};
 use super::by_table::{self, OfTable};
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const BODIES: &str = include_str!("../../../sql/sequences/bodies.sql");
 
-/// Functions that call functions are followed so far, and so many of them in all.
+/// The greatest depth to which calls of functions are followed, and the greatest number of functions.
 const DEPTH: usize = 100;
 const MOST_FUNCTIONS: usize = 5_000;
 
@@ -27,30 +28,30 @@ const MOST_FUNCTIONS: usize = 5_000;
 pub struct FunctionFindings {
     pub draws: Vec<Draw>,
     pub texts: FunctionTexts,
-    /// What is done by what a table's writers have called, by the table's position.
+    /// What a table's writers have called does, by the table's position.
     pub doings: BTreeMap<usize, Doings>,
-    /// What gives keys values and is not followed.
+    /// Sources of keys' values that are not followed.
     pub unfollowed: BTreeSet<Unfollowed>,
-    /// Names among which are those of tables that keys are counted by.
+    /// Names, among them those of tables that keys are counted by.
     pub counted: BTreeSet<String>,
     pub keys: Vec<TableKeys>,
 }
 
 #[derive(Default)]
 pub struct FunctionTexts {
-    /// All names that are in them.
+    /// All names in the texts.
     pub words: BTreeSet<String>,
-    /// Those that are not in comments.
+    /// The names that are not in comments.
     pub named: BTreeSet<String>,
-    /// What the functions are called themselves.
+    /// The names of the functions themselves.
     pub names: BTreeSet<String>,
-    /// The numbers of those that no text calls, but something of a table.
+    /// The numbers of functions that no text calls, but a table's object.
     pub called: BTreeSet<String>,
-    /// What they all do.
+    /// What all of them do.
     pub doings: Doings,
 }
 
-/// `tables`: their numbers, `schemas`: where a name without a schema is looked for.
+/// Finds them. `tables`: the tables' numbers; `schemas`: where a name without a schema is searched.
 pub fn find(
     connection: &mut Connection,
     tables: &[Option<&str>],
@@ -60,7 +61,7 @@ pub fn find(
     look(connection, tables, schemas, &callers, &[])
 }
 
-/// The same of functions that write to the tables, and of which nobody knows whether they are called: they may draw.
+/// Finds functions that write to the tables without it being known whether they are called: they may draw.
 pub fn of_writers(
     connection: &mut Connection,
     tables: &[Option<&str>],
@@ -80,7 +81,7 @@ pub fn of_writers(
     Ok(found)
 }
 
-/// `ways`: what leads to the tables, where the callers are their writers.
+/// `ways`: what leads to the tables, if the callers are their writers.
 fn look(
     connection: &mut Connection,
     tables: &[Option<&str>],
@@ -96,7 +97,7 @@ fn look(
     };
     let words: BTreeSet<String> = bodies.values().flat_map(|body| body.words.iter().cloned()).collect();
     let listed: Vec<String> = words.iter().cloned().collect();
-    // Where settings have it, a name may mean another one as well.
+    // Settings may give a name another meaning as well.
     let paths = callers::search_paths(connection)?;
     let (sequences, of_tables) = named(connection, schemas, &bodies, (&words, &listed), &paths)?;
     let perhaps = draw::by_name(connection, &paths, &listed)?;
@@ -137,7 +138,7 @@ fn look(
     Ok(found)
 }
 
-/// Sequences of the names that texts have, and those of tables.
+/// Returns sequences with names that texts contain, and those of tables.
 fn named(
     connection: &mut Connection,
     schemas: &[String],
@@ -169,8 +170,8 @@ impl FunctionFindings {
     }
 }
 
-/// Those that are called, and those that these may call, by their numbers; and tables and views that they name, whose triggers,
-/// defaults and rules call others.
+/// Returns the called functions and those that these may call, by their numbers, and tables and views that they name,
+/// whose triggers, defaults and rules call others.
 fn bodies(
     connection: &mut Connection,
     tables: &[Option<&str>],

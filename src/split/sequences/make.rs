@@ -1,5 +1,5 @@
-//! Sequences of moving keys that the target lacks: made there as they are on the source, for the same owner and with the same
-//! rights of those roles that both servers have.
+//! Sequences of moving keys that the target lacks: they are created there as they are on the source, for the same
+//! owner and with the same rights of those roles that both servers have.
 
 use super::pair::WantedSequence;
 use crate::agent::catalogs;
@@ -19,11 +19,12 @@ struct SequenceDefinition {
     /// Increment, least and greatest value, start, cache.
     numbers: [i64; 5],
     owner: String,
-    /// None: everybody.
+    /// A grantee is `None` for PUBLIC.
     grants: Vec<(Option<String>, &'static str)>,
 }
 
-/// What is wanted and how it is made, in the order that was asked in; what the source has no more is left out.
+/// Returns the wanted sequences with their definitions, in the order of the question; one that the source does not
+/// have any more is left out.
 fn definitions(
     source: &mut Connection,
     wanted: &[WantedSequence],
@@ -43,7 +44,7 @@ fn definitions(
     Ok(found)
 }
 
-/// None: no server has such a one.
+/// Returns None if no server has such a sequence.
 fn read(row: &[Option<String>]) -> Option<SequenceDefinition> {
     let [oid, type_name, rest @ ..] = row else { return None };
     let [numbers @ .., owner, grants] = rest else { return None };
@@ -63,7 +64,7 @@ fn read(row: &[Option<String>]) -> Option<SequenceDefinition> {
     })
 }
 
-/// The roles among some that a server has.
+/// Returns the roles among some that a server has.
 fn roles(connection: &mut Connection, names: &BTreeSet<&str>) -> Result<BTreeSet<String>> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let rows = connection.query(
@@ -99,7 +100,7 @@ fn statement(wanted: &WantedSequence, made: &SequenceDefinition, known: &BTreeSe
     statements.join("; ")
 }
 
-/// Makes them. What somebody else has made meanwhile is left as it is.
+/// Creates them. One that somebody else has created meanwhile stays as it is.
 pub fn make(source: &mut Connection, target: &mut Connection, wanted: &[WantedSequence]) -> Result<()> {
     let made = definitions(source, wanted)?;
     if made.is_empty() {
@@ -126,7 +127,7 @@ pub fn make(source: &mut Connection, target: &mut Connection, wanted: &[WantedSe
 pub const MAY_MAKE: &str =
     "The mover needs CREATE on the schema, and must be a member of the sequence's owner.";
 
-/// Of some that are to be made, those that the mover may not make on the target, and why.
+/// Returns, of sequences to be created, those that the mover may not create on the target, and why.
 pub fn may_not(
     source: &mut Connection,
     target: &mut Connection,

@@ -1,10 +1,10 @@
-//! Sequences that clients of moving rows draw from: the target's are raised past the source's, so that no number is given out
-//! twice.
+//! Sequences that clients of moving rows draw from: the target's are raised past the source's, so that no number is
+//! given out twice.
 //!
-//! Invariant: a number that the source has given out, up to the moment right before the target opens, is given out by no sequence
-//! of the target that fills the same column. They are raised three times: before the fence, where nobody waits; within it, where
-//! the source's last rows are known; and behind the decision, by what the source has given out since, as drawing from a sequence
-//! asks for no lock that a fence could take.
+//! Invariant: a number that the source has given out, up to the moment right before the target opens, is given out by
+//! no sequence of the target that fills the same column. They are raised three times: before the fence, where nobody
+//! waits; within it, where the source's last rows are known; and behind the decision, by what the source has given out
+//! since, as drawing from a sequence needs no lock that a fence could take.
 
 mod beyond;
 mod body;
@@ -52,32 +52,32 @@ use positions::{Raised, SequencePosition};
 use std::time::{Duration, Instant};
 use survey::{Survey, TableNumbers};
 
-/// What asks where the sequences are that are known.
+/// The name of the prepared statement that reads the positions of the known sequences.
 const POSITIONS: &str = "positions";
 
-/// So long the target stays closed behind the decision for who has drawn from a sequence there, or for a source that does not say
-/// what it has given out since.
+/// How long the target stays closed after the decision, for a session that has drawn from a sequence there, or for a
+/// source that does not report what it has given out since.
 const TO_FOLLOW: Duration = Duration::from_millis(500);
 
-/// Which sequences a server has, of whatever schema: an application may make one for a tenant at any time.
+/// Identifies the sequences of a server, in any schema: an application may make one for a tenant at any time.
 const ALL: &str = "SELECT count(*), sum(seqrelid::int8), max(seqrelid::int8) FROM pg_sequence";
 
 /// The sequences that were raised before the fence. Behind it both servers are asked again which they are, and in the
-/// same message how far these are.
+/// same message for their positions.
 pub struct RaisedSequences {
     /// All that the source has.
     all: Rows,
     of_columns: [Vec<Draw>; 2],
     pairs: Vec<SequencePair>,
     lists: [String; 2],
-    /// What asks the source and the target where they are; nothing, if there are none.
+    /// The queries for their positions on the source and the target; empty if there are none.
     asks: [String; 2],
-    /// Where those of the target are at least.
+    /// The positions that those of the target have at least.
     reached: Vec<Option<CounterState>>,
 }
 
-/// Raises every sequence of the target to where the source's is, plus a margin, and makes those of moving keys that it lacks. Until
-/// the deadline it waits for those who have drawn from one.
+/// Raises every sequence of the target to the source's position plus a margin, and creates those of moving keys that
+/// it lacks. Until the deadline it waits for sessions that have drawn from one.
 pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<RaisedSequences> {
     let mut plan = engine.plan.clone();
     plan.sequences = transaction(|| sequence::of(&plan.keyspace));
@@ -100,14 +100,14 @@ pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<Rai
     let positions = positions::ask(control, target, &known.pairs, &known.asks)?;
     let raised = positions::raise_all(target, &known.pairs, &positions, ahead, deadline)?;
     if raised.any {
-        // What was raised is planned anew once more, which is not to be behind the fence.
+        // A raised sequence makes the query be planned anew, which must not happen behind the fence.
         target.run(&known.asks[1])?;
     }
     known.reached = raised.reached;
     Ok(known)
 }
 
-/// What there is of both sides, once the target has what it lacks of moving keys.
+/// Returns the sequences of both sides, once the target has what it lacks of moving keys.
 fn complete(
     plan: &Plan,
     source: &mut Connection,
@@ -137,7 +137,7 @@ fn failed(target: &Connection, SequenceProblem { text, hint, .. }: SequenceProbl
 }
 
 impl RaisedSequences {
-    /// Writers wait for the answers, and for no plan.
+    /// Prepares the queries: writers wait for the answers, and must not wait for planning.
     fn prepare(&mut self, source: &mut Connection, target: &mut Connection) -> Result<()> {
         if let Some([of_source, of_target]) = positions::questions(&self.pairs) {
             source.prepare_anew(POSITIONS, &of_source)?;
@@ -147,7 +147,7 @@ impl RaisedSequences {
         Ok(())
     }
 
-    /// For the source and for the target.
+    /// Returns the queries for the source and for the target.
     pub fn questions(&self, source: &mut Connection, target: &mut Connection) -> Result<[String; 2]> {
         let [of_source, of_target] = &self.lists;
         let which = [draw::question(source, of_source)?, draw::question(target, of_target)?];
@@ -165,7 +165,7 @@ impl RaisedSequences {
         ]
     }
 
-    /// How many answers each of them gives.
+    /// Returns how many answers each of them gives.
     pub fn answers(&self) -> usize {
         if self.pairs.is_empty() { 2 } else { 4 }
     }
@@ -178,7 +178,7 @@ impl RaisedSequences {
             .any(|pair| is_named(&pair.to.name) || pair.from.iter().any(|from| is_named(&from.name)))
     }
 
-    /// Raises them by the answers. Others than were known are asked for in their turn.
+    /// Raises them by the answers. If other sequences than the known ones exist, these are read separately.
     pub fn raise(
         &mut self,
         engine: &mut Engine,
@@ -210,8 +210,9 @@ impl RaisedSequences {
         Ok(())
     }
 
-    /// Behind the decision, right before the target opens: what the source has given out since. Nobody can do without the target
-    /// now, so it waits for neither the source nor a transaction of the target for long; what is left then is the answer.
+    /// Raises them after the decision, right before the target opens, by what the source has given out since. The
+    /// target is indispensable now, so neither the source nor a transaction of the target is waited for long. Returns
+    /// what remained undone.
     pub fn follow(&mut self, engine: &mut Engine) -> Result<Option<String>> {
         if self.pairs.is_empty() {
             return Ok(None);
@@ -233,19 +234,19 @@ impl RaisedSequences {
         }
     }
 
-    /// The source's are where they say, the target's where they were raised to.
+    /// Returns the positions: the source's as reported, the target's as they were raised.
     fn positions_of(&self, source: &Connection, rows: &Rows) -> Result<Vec<SequencePosition>> {
         positions::with_reached((source, rows), &self.pairs, &self.reached)
     }
 }
 
-/// What is left undone behind a decision.
+/// Records what remained undone after a decision.
 pub fn tell(id: i64, reason: &str) {
     let text = format!("sequences stay where the cutover had raised them: {reason}");
     transaction(|| split::event(id, None, None, &text));
 }
 
-/// A quoted name as messages have it: without its quotes, in quotes of the message's own.
+/// Returns a quoted name as messages contain it: without its quotes, in quotes of the message's own.
 fn plain(name: &str) -> String {
     name.replace("\"\"", "\0").replace('"', "").replace('\0', "\"")
 }
@@ -264,8 +265,8 @@ fn numbers(
     Ok(rows.into_iter().map(|row| row.into_iter().next().flatten()).collect())
 }
 
-/// The same for a plan whose tables nobody has looked at, without waiting for anybody. What cannot be raised keeps no other one
-/// from it.
+/// Raises them for a plan whose tables were not read, without waiting for any session. One that cannot be raised does
+/// not stop the others.
 pub fn raise_of_plan(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<()> {
     let mut plan = plan.clone();
     plan.sequences = transaction(|| sequence::of(&plan.keyspace));

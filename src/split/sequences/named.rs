@@ -1,5 +1,5 @@
-//! What functions of defaults, triggers, constraints and policies are, and what they name: on the target it is to be there, and the
-//! same. What is asked for is what the texts were read for already.
+//! The functions of defaults, triggers, constraints and policies, and the objects that they name: on the target these
+//! must exist, and be the same. The texts were read for them already.
 
 use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
@@ -36,11 +36,11 @@ struct Thing {
     name: String,
 }
 
-/// Things by some names, and tables that views of these names show, with the views' names.
+/// Objects of some names, and tables that views of these names show, with the views' names.
 struct Things {
     named: BTreeSet<Thing>,
     shown: Vec<(Thing, String)>,
-    /// What types, text search configurations and collations are made of.
+    /// The definitions of types, text search configurations and collations.
     made_of: BTreeMap<Thing, String>,
 }
 
@@ -57,7 +57,7 @@ pub fn check(
     }
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
     let words: Vec<String> = texts.named.iter().cloned().collect();
-    // A text may name the schema, too; that of another shard in the same database is none of this one's.
+    // A text may name the schema, too; that of another shard in the same database does not belong to this one.
     let of_others = in_one(|| shard::schemas_of_others(&plan.source));
     let looked_in: BTreeSet<&String> = schemas.iter().chain(&texts.named).collect();
     let here: Vec<String> =
@@ -74,7 +74,7 @@ pub fn check(
         own.contains(&Thing { kind, schema, name })
     };
     let lacks = |thing: &Thing| match thing.kind.as_str() {
-        // A view may stand for a table.
+        // A view may replace a table.
         "table" | "view" | "materialized view" => {
             !["table", "view", "materialized view"].iter().any(|kind| is_there(kind, thing))
         }
@@ -107,7 +107,7 @@ pub fn check(
     Ok(findings)
 }
 
-/// Tables by whose rows functions count, of the triggers and defaults, or of clients.
+/// Returns tables by whose rows functions count, of the triggers and defaults, or of clients.
 fn counting(
     plan: &Plan,
     source: &mut Connection,
@@ -127,7 +127,7 @@ fn counting(
     Ok(tables.map(|thing| (thing.schema, thing.name)).collect())
 }
 
-/// Before the cutover: such tables that are in no keyspace.
+/// Returns such tables that are in no keyspace, before the cutover.
 pub fn counters(
     plan: &Plan,
     source: &mut Connection,
@@ -138,7 +138,7 @@ pub fn counters(
     named_rows::counters(plan, source, &tables)
 }
 
-/// Types, text search configurations and collations of the same name that are not made of the same.
+/// Returns types, text search configurations and collations of the same name with different definitions.
 fn made_of_others(
     plan: &Plan,
     both: &[Thing],
@@ -162,7 +162,7 @@ fn made_of_others(
     both.iter().filter(is_other).map(finding).collect()
 }
 
-/// Of tables that functions name: what the target's would refuse, or the source's.
+/// Finds, for tables that functions name, what only the target's would refuse, or only the source's.
 fn made_otherwise(
     plan: &Plan,
     source: &mut Connection,
@@ -203,7 +203,8 @@ fn moving(plan: &Plan) -> BTreeSet<(String, String)> {
     schemas.into_iter().zip(names).collect()
 }
 
-/// Of tables that functions name: the roles that write to the moving tables read and write these, too.
+/// Finds missing rights on tables that functions name: the roles that write to the moving tables read and write these,
+/// too.
 fn rights(
     plan: &Plan,
     source: &mut Connection,
@@ -246,18 +247,18 @@ fn things(session: &mut Connection, schemas: &[String], words: &[String]) -> Res
     Ok(things)
 }
 
-/// A function that can be read.
+/// A function whose text can be read.
 struct FunctionDefinition {
     oid: String,
     schema: String,
     name: String,
     signature: String,
-    /// None: an extension's.
+    /// `None` for an extension's function.
     says: Option<String>,
     callers: BTreeSet<String>,
 }
 
-/// Functions that are another one on the target, or may not be called by the same roles.
+/// Finds functions that differ on the target, or may not be called by the same roles.
 fn otherwise(
     plan: &Plan,
     source: &mut Connection,
@@ -277,7 +278,7 @@ fn otherwise(
     let mut here = definitions(source, &names, is_renamed.then_some(places.source))?;
     let given: BTreeSet<(String, String)> =
         here.iter().map(|one| key(one, places.there(&one.schema))).collect();
-    // One of a schema that nothing names is another function of that name.
+    // A function in a schema that nothing names is another function of that name.
     here.retain(|one| {
         one.says.is_some() && (schemas.contains(&one.schema) || texts.called.contains(&one.oid))
     });
@@ -305,12 +306,12 @@ fn otherwise(
             None if is_named_there => {
                 format!("function {object}, which the target lacks, is one that {CALLED}")
             }
-            // That there is none of its name is said already, or that what calls it is missing.
+            // That no function of its name exists, or that its caller is missing, is reported already.
             None => continue,
         };
         findings.push(Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail));
     }
-    // A call may mean it, or either of two.
+    // A call may mean this function, or either of two.
     let more = there.iter().filter(|(key, other)| {
         other.says.is_some()
             && !given.contains(*key)

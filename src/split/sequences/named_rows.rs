@@ -1,6 +1,6 @@
-//! Tables that functions of the moving tables name, their foreign keys or views over them, and whose rows stay where they are, since no
-//! keyspace has them, or another one: a counter that a trigger raises begins anew on the target, what a function looks up is not there.
-//! Rows that are the same on both sides are no question.
+//! Tables that are named by functions of the moving tables, by their foreign keys or by views over them, and whose
+//! rows stay, since they are in no keyspace, or in another one: a counter that a trigger increments restarts on the
+//! target, and what a function looks up is missing there. Rows that are the same on both sides need no remark.
 
 use super::pair::Places;
 use crate::agent::error::{Result, SplitError};
@@ -18,7 +18,7 @@ use crate::split::remark::Remark;
 use crate::words::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tables that are looked at: whoever has more of them has been told of some by then.
+/// The greatest number of tables that are checked: an operator with more of them has got some findings by then.
 const TABLES: usize = 200;
 
 const NO_TABLE: &str = "not all of it is a table";
@@ -26,17 +26,18 @@ const PLAIN: &str = include_str!("../../../sql/check/plain.sql");
 const OF_PARTITIONS: &str = "SELECT p.n FROM unnest($1::text[]) WITH ORDINALITY p (name, n)
     JOIN pg_class c ON c.oid = to_regclass(p.name) AND c.relispartition";
 
-/// Why tables whose rows stay are looked at.
+/// Why tables whose rows stay are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Why<'a> {
-    /// By functions. Of some tables, by their names, these change rows, or take them, or read what they have inserted: these go on
-    /// while a split copies, so what both sides have now says nothing.
+    /// Functions name them. The functions change rows of the listed tables, or delete them, or read what they have
+    /// inserted: these tables change while a split copies, so the current rows of both sides prove nothing.
     Named(&'a BTreeSet<String>),
-    /// By functions that hand out what they make of its rows: whose statements put that into the moving tables is not known.
+    /// Functions return what they make of the tables' rows: whose statements put that into the moving tables is
+    /// unknown.
     Counted,
-    /// By foreign keys of the moving tables: which keys are there is looked at elsewhere.
+    /// Foreign keys of the moving tables reference them: which keys exist is checked elsewhere.
     Referenced,
-    /// By views over the moving tables.
+    /// Views over the moving tables read them.
     Shown,
 }
 
@@ -50,7 +51,7 @@ impl Why<'_> {
         }
     }
 
-    /// What ends the remark for good; of a table of another keyspace, what brings the rows along.
+    /// Returns what ends the remark for good; for a table of another keyspace, what moves its rows as well.
     fn mended(self, table: &str, other: Option<&String>, plan: &Plan) -> String {
         let (keyspace, origin) = (literal(&plan.keyspace), literal(&plan.source.shard_key));
         if let Some(other) = other {
@@ -74,7 +75,7 @@ impl Why<'_> {
         }
     }
 
-    /// Rows of one table that are compared.
+    /// Returns how many rows of one table are compared.
     fn most(self) -> usize {
         match self {
             Why::Named(_) | Why::Counted | Why::Shown => 1_000,
@@ -83,7 +84,7 @@ impl Why<'_> {
     }
 }
 
-/// `tables`: by schema and name on the source; each, or a view, is on the target.
+/// Checks the tables. `tables`: by schema and name on the source; each, or a view of its name, is on the target.
 pub fn check(
     plan: &Plan,
     source: &mut Connection,
@@ -130,7 +131,7 @@ pub fn check(
     Ok(findings)
 }
 
-/// Of tables by which keys are counted those whose rows stay, whatever these are.
+/// Returns findings for those of the tables by which keys are counted whose rows stay.
 pub fn counters(plan: &Plan, source: &mut Connection, tables: &[(String, String)]) -> Result<Vec<Finding>> {
     let Registered { here: known, elsewhere } = registered(plan);
     let open: Vec<&(String, String)> =
@@ -163,9 +164,9 @@ fn keyspace_of(other: Option<&String>) -> String {
 
 /// Tables that policies name, by schema and name on the source.
 struct Registered {
-    /// Those of the split's keyspace, and those of others of which it was said that they stay.
+    /// Those of the split's keyspace, and those of others that are configured to stay.
     here: BTreeSet<(String, String)>,
-    /// Those of others, with the keyspace.
+    /// Those of other keyspaces, with the keyspace.
     elsewhere: BTreeMap<(String, String), String>,
 }
 
@@ -191,7 +192,7 @@ fn registered(plan: &Plan) -> Registered {
     Registered { here, elsewhere }
 }
 
-/// Which are partitions: a table that is asked for by itself stands for them.
+/// Returns which are partitions: a table that is checked itself covers them.
 fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeSet<usize>> {
     let names: Vec<String> =
         tables.iter().map(|(schema, table)| format!("{}.{}", ident(schema), ident(table))).collect();
@@ -203,9 +204,10 @@ fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeS
     Ok(rows.iter().filter_map(number).collect())
 }
 
-/// How many rows, of the first ones, and what they are; or why they cannot be read. Its owner may be anybody, and a query is
-/// planned with what he has made of it: so it is locked and looked at as the moving tables are, and one of somebody who owns none
-/// of these is not read at all. No cast of its rows is asked for, which could be his.
+/// Returns how many rows there are, of the first ones, and what they are; or why they cannot be read. The owner of a
+/// table may be anybody, and a query is planned with code that the owner has added: so the table is locked and checked
+/// like the moving tables, and one whose owner owns none of these is not read at all. Its rows are not cast, since the
+/// owner could have defined the cast.
 fn rows(
     session: &mut Connection,
     (plan, side): (&Plan, Side),
@@ -235,13 +237,13 @@ fn rows(
         }
         // A foreign table, or a materialized view in a table's place, is not locked.
         Err(error) if error.is("42809") => Ok(Err(NO_TABLE.to_owned())),
-        // Somebody may hold it for long.
+        // Another session may hold it for long.
         Err(error) if error.is_verdict() || error.is("55P03") => Ok(Err(error.message)),
         Err(error) => Err(SplitError::from(error)),
     }
 }
 
-/// What is known of a table, which is locked, before it is read.
+/// The result of checking a table, which is locked, before it is read.
 enum NamedRowsLook {
     May,
     Empty,

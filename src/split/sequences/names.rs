@@ -1,11 +1,11 @@
-//! Names in texts, as the texts may mean them.
+//! Names in texts, in every form in which the texts may mean them.
 
 use std::collections::BTreeSet;
 
-/// Names that are looked for of one text.
+/// The greatest number of names of one text that are searched.
 const MOST_NAMES: usize = 20_000;
 
-/// Bytes of a name. What a text says beyond these the server leaves out.
+/// The greatest number of bytes of a name. The server truncates longer names.
 const LONGEST: usize = 63;
 
 fn cut(mut name: String) -> String {
@@ -15,18 +15,18 @@ fn cut(mut name: String) -> String {
     name
 }
 
-/// Names that a text has, in quotes or not: as it writes them, and as SQL reads them without quotes.
+/// Returns names in a text, in quotes or not: as it writes them, and as SQL reads them without quotes.
 pub fn names_in(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-    // A quote in a comment turns inside and outside around: both are taken.
+    // A quote in a comment exchanges inside and outside: both are taken.
     let quoted = text.split('"').map(str::to_owned);
     let doubled = text.replace("\"\"", "\0");
     let doubled = doubled.split('"').filter(|part| part.contains('\0')).map(|part| part.replace('\0', "\""));
     let words = text.split(|c: char| !is_part(c));
-    // What stands between dollars, as a text.
+    // Text between dollars is a text, too.
     let words =
         words.flat_map(|word| std::iter::once(word).chain(word.split('$').filter(|_| word.contains('$'))));
-    // A text says most of them many times.
+    // A text contains most of them many times.
     let words: BTreeSet<&str> =
         words.filter(|word| word.starts_with(|c: char| !c.is_ascii_digit())).collect();
     let is_written_large = |word: &&&str| word.chars().any(char::is_uppercase);
@@ -36,15 +36,16 @@ pub fn names_in(text: &str) -> BTreeSet<String> {
     names.filter(|name| !name.is_empty() && name.len() <= LONGEST).take(MOST_NAMES).collect()
 }
 
-/// The same of what runs: without comments, and without columns of a trigger's row, which are called as tables are, perhaps.
+/// Returns names in code that runs: without comments, and without columns of a trigger's row, which may have the names
+/// of tables.
 pub fn names_that_run(text: &str) -> BTreeSet<String> {
     names_in(&without_fields(&without_comments(text)))
 }
 
-/// A line without the comment at its end: none begins within a text.
+/// Returns a line without the comment at its end. A comment does not begin within a text.
 pub fn without_comment(line: &str) -> &str {
     let mut is_quoted = false;
-    // Once through it, however many there are.
+    // This scans the line once, however many quotes it has.
     let at = line.bytes().enumerate().position(|(at, byte)| {
         is_quoted ^= byte == b'\'';
         !is_quoted && line.as_bytes()[at..].starts_with(b"--")
@@ -52,7 +53,7 @@ pub fn without_comment(line: &str) -> &str {
     &line[..at.unwrap_or(line.len())]
 }
 
-/// What has no end is no comment.
+/// Removes comments. A comment without an end is not one.
 pub fn without_comments(text: &str) -> String {
     let mut left = String::with_capacity(text.len());
     let lines: Vec<&str> = text.lines().map(without_comment).collect();
@@ -73,7 +74,7 @@ pub fn without_comments(text: &str) -> String {
     left
 }
 
-/// Without `NEW.column`, but where a schema of that name is meant.
+/// Removes `NEW.column`, unless a schema of that name is meant.
 fn without_fields(text: &str) -> String {
     const BEFORE_TABLES: [&str; 6] = ["from", "join", "into", "update", "only", "table"];
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';

@@ -1,7 +1,8 @@
-//! Which sequences of the target have to be past which of the source: by what draws from them, never by their order, and by their
-//! names only where nothing else is known of them.
+//! Which sequences of the target have to be past which of the source: determined by what draws from them, never by
+//! their order, and by their names only if nothing else is known of them.
 //!
-//! A column's numbers come from all sequences that fill it. So each of the target's is to be past each of the source's that does.
+//! A column's numbers come from all sequences that fill it. So each of the target's must be past each of the source's
+//! that does.
 
 use super::draw::{Draw, Drawer, DrawnSequence};
 use crate::catalog::split::ColumnMap;
@@ -13,17 +14,17 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct SequencePair {
     pub from: Vec<DrawnSequence>,
     pub to: DrawnSequence,
-    /// Of the first table that it is of.
+    /// The position of the first table that uses it.
     pub table: Option<usize>,
-    /// A number that comes again may be refused by an index.
+    /// A repeated number may be refused by an index.
     pub in_unique: bool,
-    /// Something draws from it, as far as can be known; else it is raised where it can be.
+    /// Something draws from it, as far as can be known; otherwise it is raised if possible.
     pub is_sure: bool,
-    /// The greatest number that all columns hold which the target's fills; None: any, or it is not known.
+    /// The greatest number that all columns hold which the target's fills. `None` if any, or unknown.
     pub holds: Option<i64>,
 }
 
-/// What keeps a split from giving out each number once.
+/// What prevents a split from giving out each number once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SequenceProblem {
     pub table: Option<usize>,
@@ -31,13 +32,13 @@ pub struct SequenceProblem {
     pub hint: String,
 }
 
-/// What is to be found on the target by its name: nothing else is known of its counterpart there.
+/// A sequence that must be found on the target by its name: nothing else is known of its counterpart there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WantedSequence {
     pub from: Draw,
     /// The schema of the target where it would be.
     pub schema: String,
-    /// Another one fills its column by now: clients can do without it.
+    /// Another sequence fills its column by now: clients can do without it.
     pub is_old: bool,
 }
 
@@ -46,7 +47,7 @@ pub struct SequencePairing {
     pub pairs: Vec<SequencePair>,
     pub wanted: Vec<WantedSequence>,
     pub problems: Vec<SequenceProblem>,
-    /// What is worth a look.
+    /// What deserves attention.
     pub remarks: Vec<SequenceProblem>,
 }
 
@@ -58,19 +59,19 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Where something of the source's schema is on the target.
+    /// Returns the target's schema for a schema of the source.
     pub fn there(&self, schema: &str) -> String {
         if schema == self.source { self.target } else { schema }.to_owned()
     }
 }
 
-/// A column of the target, as the source fills it.
+/// How the source fills a column of the target.
 #[derive(PartialEq, Eq, Debug)]
 enum Filled<'a> {
     By(String),
-    /// By an expression that is no column.
+    /// An expression fills it that is not a column.
     Computed(&'a str),
-    /// By nothing of the source.
+    /// Nothing of the source fills it.
     No,
 }
 
@@ -82,7 +83,7 @@ fn filled<'a>(maps: &'a [ColumnMap], column: &str) -> Filled<'a> {
     }
 }
 
-/// The column of the source that fills one of the target, as it is.
+/// Returns the column of the source that fills one of the target, as it is.
 pub fn plainly_filled(maps: &[ColumnMap], column: &str) -> Option<String> {
     match filled(maps, column) {
         Filled::By(name) => Some(name),
@@ -90,13 +91,13 @@ pub fn plainly_filled(maps: &[ColumnMap], column: &str) -> Option<String> {
     }
 }
 
-/// The column that an expression is; None: it computes something.
+/// Returns the column that an expression consists of. Returns None if it computes something.
 fn plain_column(expression: &str) -> Option<String> {
     let mut text = expression.trim();
     while let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
         text = inner.trim();
     }
-    // A type of numbers that holds the same ones.
+    // This is a cast to a numeric type that holds the same numbers.
     if let Some((before, cast)) = text.rsplit_once("::")
         && ["smallint", "integer", "int", "int4", "int8", "int2", "bigint", "numeric"]
             .contains(&cast.trim().to_lowercase().as_str())
@@ -112,13 +113,13 @@ fn plain_column(expression: &str) -> Option<String> {
     (begins && text.chars().all(is_name)).then(|| text.to_lowercase())
 }
 
-/// `maps`: of each table.
+/// Pairs the sequences of both sides. `maps`: those of each table.
 pub fn pair(from: &[Draw], to: &[Draw], maps: &[&[ColumnMap]], places: Places<'_>) -> SequencePairing {
     let mut pairing = SequencePairing::default();
     for there in to.iter().filter(|draw| draw.column.is_some()) {
         of_column(&mut pairing, from, there, maps);
     }
-    // A function that may draw names columns of other tables, perhaps.
+    // A function that may draw may name columns of other tables.
     for there in to.iter().filter(|draw| draw.is_of_trigger() && draw.is_sure()) {
         of_trigger(&mut pairing, from, there, maps);
     }
@@ -173,7 +174,7 @@ fn of_column(pairing: &mut SequencePairing, from: &[Draw], there: &Draw, maps: &
     }
 }
 
-/// A trigger of the target fills what it names, maybe, and on the source something else does.
+/// Pairs a trigger of the target that may fill a column it names, while something else fills it on the source.
 fn of_trigger(pairing: &mut SequencePairing, from: &[Draw], there: &Draw, maps: &[&[ColumnMap]]) {
     let Some(table) = there.table else { return };
     let of_table = maps.get(table).copied().unwrap_or_default();
@@ -192,7 +193,7 @@ fn of_trigger(pairing: &mut SequencePairing, from: &[Draw], there: &Draw, maps: 
     }
 }
 
-/// A serial's is drawn by the default and belongs to the column.
+/// Returns each sequence once: a serial's is drawn by the default and belongs to the column.
 fn each_once<'a>(draws: impl Iterator<Item = &'a Draw>) -> Vec<DrawnSequence> {
     let mut sequences: Vec<DrawnSequence> = Vec::new();
     for draw in draws {
@@ -216,7 +217,8 @@ impl SequencePairing {
     }
 }
 
-/// Rows come with numbers of which no sequence of the source is known: where the target's has to go on, nobody can say.
+/// Returns a problem if rows are copied with numbers for which no sequence of the source is known: the target's
+/// position cannot be determined.
 fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -> Option<SequenceProblem> {
     let may_fill = |here: &Draw| {
         here.is_sure()
@@ -238,7 +240,7 @@ fn filled_there_alone(from: &[Draw], there: &Draw, table: usize, column: &str) -
     })
 }
 
-/// A sequence that belongs to a column which nothing fills by itself: clients draw from it, by its name.
+/// Handles a sequence that belongs to a column without a default: clients draw from it by its name.
 fn without_counterpart(
     pairing: &mut SequencePairing,
     here: &Draw,
@@ -249,7 +251,7 @@ fn without_counterpart(
 ) {
     let same = |draw: &Draw| draw.table == here.table && draw.column == here.column;
     let drawn = |draw: &&Draw| draw.is_drawn() && same(draw);
-    // A serial's, which the default of the column on the target stands for.
+    // A serial's sequence is replaced by the default of the column on the target.
     if from.iter().filter(drawn).any(|draw| draw.sequence.oid == here.sequence.oid) {
         return;
     }
@@ -272,7 +274,8 @@ fn without_counterpart(
     }
 }
 
-/// By name, of the same table's functions; the last one of each side is the other's counterpart.
+/// Pairs sequences of the same table's functions by name; if one of each side remains, they are each other's
+/// counterparts.
 fn by_functions(pairing: &mut SequencePairing, from: &[Draw], to: &[Draw], places: Places<'_>) {
     fn named(draws: &[Draw]) -> BTreeMap<usize, Vec<&Draw>> {
         let mut by_table: BTreeMap<usize, Vec<&Draw>> = BTreeMap::new();
@@ -301,7 +304,7 @@ fn by_functions(pairing: &mut SequencePairing, from: &[Draw], to: &[Draw], place
         }
         match (left.as_slice(), candidates.as_slice()) {
             ([here], [there]) => pairing.pairs.push(of_function(here, there)),
-            // Where something else fills the column, it can be done without.
+            // If something else fills the column, it is not needed.
             (left, _) => pairing.wanted.extend(left.iter().map(|here| {
                 let is_filled = |there: &Draw| {
                     there.is_drawn() && there.table == here.table && there.column == here.column
@@ -323,7 +326,7 @@ fn of_function(here: &Draw, there: &Draw) -> SequencePair {
     }
 }
 
-/// Each sequence of the target once. Of what is known in several ways, one may be set if it may by any.
+/// Returns each sequence of the target once. If it is known in several ways, it may be set if one of them permits it.
 pub fn merged(pairs: Vec<SequencePair>) -> Vec<SequencePair> {
     let mut all: Vec<SequencePair> = Vec::new();
     for pair in pairs {
@@ -348,12 +351,12 @@ pub fn merged(pairs: Vec<SequencePair>) -> Vec<SequencePair> {
 }
 
 impl WantedSequence {
-    /// Qualified and quoted.
+    /// Returns the name, qualified and quoted.
     pub fn name(&self) -> String {
         format!("{}.{}", ident(&self.schema), ident(&self.from.sequence.relname))
     }
 
-    /// What is known to draw from it.
+    /// Describes what is known to draw from it.
     pub fn why(&self) -> String {
         match (&self.from.by, &self.from.column) {
             (Drawer::Function(who), _) => format!("{who} names it"),
@@ -422,7 +425,7 @@ mod tests {
         );
         let to = [draw(Some("id"), Drawer::Identity, "b.a"), draw(Some("id"), Drawer::Owned, "b.z")];
         assert_eq!(pairs(&from, &to, &[]), [(both(), "b.a".to_owned()), (both(), "b.z".to_owned())]);
-        // A serial is drawn and belongs to its column: that is one.
+        // A serial is drawn and belongs to its column: that is one sequence.
         let serial = [draw(Some("id"), Drawer::Default, "a.s"), draw(Some("id"), Drawer::Owned, "a.s")];
         assert_eq!(pairs(&serial, &[draw(Some("id"), Drawer::Identity, "b.x")], &[])[0].0.len(), 1);
     }
@@ -452,7 +455,7 @@ mod tests {
         let all = pairs(&from, &to, &[]);
         let named: Vec<(&str, &str)> = all.iter().map(|(from, to)| (from[0].as_str(), to.as_str())).collect();
         assert_eq!(named, [("a.two", "b.two"), ("c.three", "c.three"), ("a.one", "b.other")]);
-        // Which of two it is nobody knows: it is looked for by its name.
+        // Which of two it is cannot be known: it is searched by its name.
         let pairing = pair(&from[..2], &to[1..], &[&[]], PLACES);
         let wanted: Vec<String> = pairing.wanted.iter().map(WantedSequence::name).collect();
         assert_eq!(wanted, ["\"b\".\"one\"", "\"b\".\"two\""]);
@@ -478,7 +481,7 @@ mod tests {
         let owned = draw(Some("id"), Drawer::Owned, "a.s");
         let wanted = |to: &[Draw]| pair(std::slice::from_ref(&owned), to, &[&[]], PLACES).wanted.len();
         assert_eq!((wanted(&[]), wanted(&[draw(Some("id"), Drawer::Owned, "b.s")])), (1, 0));
-        // An old one beside an identity can be done without.
+        // An old one beside an identity is not needed.
         let both = [owned.clone(), draw(Some("id"), Drawer::Identity, "a.i")];
         let pairing = pair(&both, &[draw(Some("id"), Drawer::Identity, "b.i")], &[&[]], PLACES);
         assert!(matches!(pairing.wanted.as_slice(), [WantedSequence { is_old: true, .. }]), "{pairing:?}");

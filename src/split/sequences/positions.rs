@@ -1,5 +1,5 @@
-//! Where sequences are, and how those of the target are raised: only upwards, under the lock that ALTER SEQUENCE takes. Read and
-//! set apart, ids were given out twice.
+//! The positions of sequences, and how those of the target are raised: only upwards, under the lock that ALTER
+//! SEQUENCE takes. If reading and setting were separate, ids would be given out twice.
 
 use super::counter::{CounterState, out_of_reach};
 use super::draw::{DrawnSequence, no_numbers};
@@ -20,21 +20,21 @@ use std::time::{Duration, Instant};
 pub enum Ahead {
     /// By the margin.
     Enough,
-    /// By twice of it, so that nothing is left to be done within the fence: what has drawn
-    /// from the sequence there keeps it from being raised until its transaction ends.
+    /// By twice the margin, so that nothing is left to be done within the fence: a transaction that has drawn from the
+    /// sequence there keeps it from being raised until it ends.
     Plenty,
 }
 
-/// Where the sequences of a pair are; None: it is not there any more.
+/// The positions of a pair's sequences. `to` is `None` if the target's does not exist any more.
 pub struct SequencePosition {
     pub from: Vec<CounterState>,
     pub to: Option<CounterState>,
-    /// Numbers of the source's that another sequence of the target stands for, by a range of its own: this one is not raised among
-    /// them, and ends before they begin.
+    /// Numbers of the source that another sequence of the target covers, by a range of its own: this one is not raised
+    /// among them, and ends before they begin.
     others: Vec<[i64; 2]>,
 }
 
-/// What the source is asked and what the target, where each of the sequences is; None: there are none.
+/// Returns the queries for the positions on the source and on the target, or None if there are none.
 pub fn questions(pairs: &[SequencePair]) -> Option<[String; 2]> {
     if pairs.is_empty() {
         return None;
@@ -55,12 +55,12 @@ fn question<'a>(sequences: impl Iterator<Item = &'a DrawnSequence>) -> String {
     )
 }
 
-/// What fails where a name has come to be of something else since it was known.
+/// Returns SQL that fails if a name belongs to another object since it was read.
 pub fn still_sequences<'a>(sequences: impl Iterator<Item = &'a DrawnSequence> + Clone) -> String {
     look::still_sequences(sequences.map(|sequence| (sequence.oid.as_str(), sequence.name.as_str())))
 }
 
-/// The SQLSTATE of that.
+/// The SQLSTATE of that failure.
 pub const IS_OTHER: &str = "22003";
 
 pub fn ask(
@@ -91,7 +91,7 @@ pub fn read(
     with_reached((source, from), pairs, &there)
 }
 
-/// By what the source says now, and where the target's were raised to.
+/// Combines the source's current positions with those that the target's were raised to.
 pub fn with_reached(
     (source, from): (&Connection, &Rows),
     pairs: &[SequencePair],
@@ -147,12 +147,12 @@ fn state_of(
 }
 
 impl SequencePosition {
-    /// The number that the target's must not give out, nor any before it; None: there is nothing on either side, or it has numbers of its own. The error: the
-    /// source's count the other way.
+    /// Returns the number up to which the target's must not give out any. Returns None if there is nothing on either
+    /// side, or it has numbers of its own. It is an error if the source's counts in the other direction.
     pub fn value(&self, sequence: &str) -> std::result::Result<Option<i64>, (String, String)> {
         let Some(to) = self.to else { return Ok(None) };
         let same_way = || self.from.iter().filter(|from| from.is_up() == to.is_up());
-        // One with other numbers than the source's gives out none of them, and keeps to its own.
+        // A sequence with other numbers than the source's gives out none of them, and keeps to its own.
         let to_follow = || same_way().filter(|from| !to.is_apart_from(**from)).map(|from| from.now());
         let value = if to.is_up() { to_follow().max() } else { to_follow().min() };
         if same_way().next().is_none() && !self.from.is_empty() {
@@ -166,7 +166,7 @@ impl SequencePosition {
     }
 }
 
-/// Why it is not raised, and what to do about it.
+/// Returns why it is not raised, and what to do about it.
 pub fn not_to_be_set(pair: &SequencePair) -> Option<(String, String)> {
     let (name, owner) = (&pair.to.name, pair.to.may_not.as_ref()?);
     let who = if pair.table.is_some() { "which owns the table" } else { "for which it would be raised" };
@@ -177,7 +177,7 @@ pub fn not_to_be_set(pair: &SequencePair) -> Option<(String, String)> {
     Some((text, hint))
 }
 
-/// Why the target's cannot be past the source's, and what to do about it.
+/// Returns why the target's cannot be past the source's, and what to do about it.
 pub fn unfit(pair: &SequencePair, position: &SequencePosition) -> Option<(String, String)> {
     let sequence = &pair.to.name;
     match position.value(sequence) {
@@ -187,11 +187,12 @@ pub fn unfit(pair: &SequencePair, position: &SequencePosition) -> Option<(String
     }
 }
 
-/// Which numbers the target's is yet to give out once it is raised; None: none, or it is not known.
+/// Returns the numbers that the target's will give out once it is raised. Returns None if there are none, or they are
+/// unknown.
 pub fn to_come(pair: &SequencePair, position: &SequencePosition) -> Option<NumbersToCome> {
     let (state, value) = (position.to?, position.value(&pair.to.name).ok()?);
     let range = value.map_or(state, |value| state.after(value)).to_come()?;
-    // Of those that count down nobody looks what is beyond the source's.
+    // For sequences that count down, numbers beyond the source's are not checked.
     let is_as_of_source = state.is_up()
         && !position.from.is_empty()
         && !position.from.iter().any(|from| state.is_apart_from(*from))
@@ -201,7 +202,8 @@ pub fn to_come(pair: &SequencePair, position: &SequencePosition) -> Option<Numbe
     Some(NumbersToCome { range, is_up: state.is_up(), is_as_of_source, of_others })
 }
 
-/// Who takes each number for so many as the source's goes on by, as mappers of objects do, would take some twice.
+/// Warns if the target's step is smaller: a client that uses each number for as many values as the source's step, like
+/// an object mapper, would use some twice.
 pub fn by_less(pair: &SequencePair, position: &SequencePosition) -> Option<String> {
     let there = position.to?.increment;
     let here = position.from.iter().map(|state| state.increment).max_by_key(|step| step.unsigned_abs())?;
@@ -214,7 +216,7 @@ pub fn by_less(pair: &SequencePair, position: &SequencePosition) -> Option<Strin
     })
 }
 
-/// Clients may name it.
+/// Warns about a sequence with another name: clients may name it.
 pub fn otherwise_called(pair: &SequencePair) -> Option<(String, String)> {
     let (name, here) = (&pair.to.name, pair.from.first()?);
     let is_called_so = pair.from.iter().any(|from| from.relname == pair.to.relname);
@@ -229,16 +231,17 @@ pub fn otherwise_called(pair: &SequencePair) -> Option<(String, String)> {
     })
 }
 
-/// Fewer are worth a word: they are used up soon. A session takes as many in advance as CACHE says.
+/// The number below which a warning is given, since they are used up soon. A session takes as many in advance as
+/// CACHE.
 const FEW: i128 = 1_000;
 
-/// A sequence of the target that has no number left once it is raised, or none by now.
+/// Reports a sequence of the target that has no number left once it is raised, or none by now.
 pub fn used_up(pair: &SequencePair, position: &SequencePosition) -> Option<(String, String)> {
     let (left, more) = (left(pair, position)?, more(pair));
     (left == 0).then(|| (format!("sequence {} has no number left", pair.to.name), more))
 }
 
-/// One that has few.
+/// Reports a sequence that has few numbers left.
 pub fn scarce(pair: &SequencePair, position: &SequencePosition) -> Option<(String, String)> {
     let (left, more) = (left(pair, position)?, more(pair));
     let few = FEW.max(i128::from(position.to?.cache));
@@ -258,13 +261,15 @@ fn more(pair: &SequencePair) -> String {
     )
 }
 
-/// How many numbers the target's is to give out before its end; None: nothing is known of it, or it is not raised.
+/// Returns how many numbers the target's will give out before its end. Returns None if nothing is known of it, or it
+/// is not raised.
 fn left(pair: &SequencePair, position: &SequencePosition) -> Option<i128> {
     let (state, value) = (position.to?, position.value(&pair.to.name).ok()?);
     Some(value.map_or(state, |value| state.after(value)).left())
 }
 
-/// Raises those of the target that are behind; how far each is then. One that cannot be raised keeps no other from it.
+/// Raises those of the target that are behind, and returns each position afterwards. One that cannot be raised does
+/// not stop the others.
 pub fn raise_all(
     target: &mut Connection,
     pairs: &[SequencePair],
@@ -307,13 +312,14 @@ pub fn raise_all(
 }
 
 pub struct Raised {
-    /// Where the target's are at least.
+    /// The positions that the target's have at least.
     pub reached: Vec<Option<CounterState>>,
     /// Whether there was anything to raise.
     pub any: bool,
 }
 
-/// The transaction that raises one, and how far; None: nothing is to be done. A sequence that counts down is raised downwards.
+/// Returns the transaction that raises one, and how far, or None if nothing is to be done. A sequence that counts down
+/// is raised downwards.
 fn raise_one(
     target: &Connection,
     pair: &SequencePair,
@@ -325,14 +331,14 @@ fn raise_one(
         SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
     };
     if let Some(why) = unfit(pair, position) {
-        // Of what may be drawn from, the check has said so.
+        // For one that may be drawn from, the check has reported it.
         return if pair.is_sure { Err(fail(why)) } else { Ok(None) };
     }
     let (Some(state), Some(value)) = (position.to, position.value(to).map_err(fail)?) else {
         return Ok(None);
     };
-    // Never lowered, so what is there is there for good: nobody has to be waited for. ALTER SEQUENCE takes from sessions what they
-    // have in advance.
+    // A sequence is never lowered, so its position is permanent, and no session has to be waited for. ALTER SEQUENCE
+    // invalidates what sessions have taken in advance.
     if state.have_all_passed(state.beyond(value, 1)) {
         return Ok(None);
     }
@@ -342,7 +348,7 @@ fn raise_one(
     let wanted = state.wanted(value, if ahead == Ahead::Plenty { 2 } else { 1 });
     let increment = state.increment;
     let behind = if state.is_up() { "<" } else { ">" };
-    // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.
+    // DO runs as one statement: lock, compare, restart. Other sessions that draw wait behind it.
     let statement = format!(
         "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
         literal(&format!(
@@ -357,8 +363,8 @@ fn raise_one(
     Ok(Some((wanted, statement)))
 }
 
-/// Short attempts, ever further apart, since whoever draws queues behind each of them: a
-/// transaction that has drawn keeps the sequence until its end.
+/// Makes short attempts with growing pauses, since sessions that draw queue behind each of them: a transaction that
+/// has drawn keeps the sequence until its end.
 fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline: Instant) -> Result<()> {
     let mut pause = Duration::from_millis(50);
     let _said = wait::said();

@@ -16,7 +16,7 @@ pub const NAME: &str = "unique keys without the shard-by column";
 pub struct IndexPart {
     /// SQL over a row.
     pub text: String,
-    /// By its plain name; None: an expression.
+    /// The column's plain name. `None` for an expression.
     pub column: Option<String>,
     #[serde(rename = "type")]
     pub type_name: String,
