@@ -1,6 +1,7 @@
-//! What may have come since the check, is no change of a table's columns, and would be known too late: a rule on a moving table, which puts
-//! rows elsewhere, a sequence that was set or altered, so that both shards give out the same number, and a function that takes values of
-//! keys from something that nobody raises, as a table that counts. Asked before the cutover keeps anybody waiting.
+//! Changes since the check that do not change a table's columns, and would be noticed too late: a rule on a moving
+//! table, which writes rows elsewhere; a sequence that was set or altered, so that both shards give out the same
+//! number; and a function that takes values of keys from something that is not raised, like a table that counts. They
+//! are searched before the cutover blocks writers.
 
 use super::engine::Engine;
 use super::plan::check::{accepted, unique};
@@ -15,7 +16,7 @@ use crate::remote::Connection;
 use crate::remote::quote::array_of;
 use crate::server::txn::transaction;
 
-/// $1: tables, by their numbers.
+/// Query for rules; $1: tables, by their numbers.
 const RULE: &str = "SELECT pg_catalog.format('%s has rule %I', r.ev_class::regclass, r.rulename)
     FROM pg_catalog.pg_rewrite r WHERE r.ev_class = ANY ($1::oid[]) ORDER BY 1 LIMIT 1";
 
@@ -56,14 +57,14 @@ pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
     }
 }
 
-/// What gives keys their values is what the check has seen, or the operator has accepted.
+/// Requires that sources of keys' values are known from the check, or accepted by the operator.
 fn require_followed(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
     tables: &[SplitTable],
 ) -> Result<()> {
-    // What has gone over must be able to come back.
+    // A reverse split must stay possible.
     if plan.reverse_of.is_some() {
         return Ok(());
     }

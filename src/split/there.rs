@@ -1,4 +1,4 @@
-//! What the steps and the decision of a reverse split ask of the split that it takes back.
+//! Conditions on a split that the steps and the decision of its reverse split check.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -10,9 +10,8 @@ use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
 
-/// A source of the reverse split that was set back to a time before the cutover of the split has not all
-/// of its rows: it gets them from the target first. Where the split has left it there is nothing
-/// to be looked at.
+/// Requires that the reverse split's source was not restored to a time before the cutover of the split: it would lack
+/// rows, and gets them from the target first. If the split has left it, nothing is checked.
 pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
     match side::state(source, there, Side::Target)? {
         None | Some(SideState::Open | SideState::Left) => Ok(()),
@@ -23,10 +22,10 @@ pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
     }
 }
 
-/// The reverse split is about to copy these tables (by position) again: the rows that its target has kept since the
-/// cutover of the split are replaced. They go if they were shown to be on the other side since, as before `finish`,
-/// or if the operator has said that they may; those that were found to be others never, since they may be the
-/// only right ones.
+/// Requires proof before the reverse split copies these tables (by position) again, which replaces the rows that its
+/// target has kept since the cutover of the split. They may be replaced if they were shown to be on the other side
+/// since, as before `finish`, or if the operator has permitted it; those that were found to differ never, since they
+/// may be the only correct ones.
 pub fn require_proven(plan: &Plan, tables: &[usize], why: &str) -> Result<()> {
     let Some(there) = plan.reverse_of.filter(|_| !tables.is_empty()) else { return Ok(()) };
     let ordinals: Vec<i32> = tables.iter().filter_map(|at| plan.tables.get(*at)).map(|t| t.ordinal).collect();
@@ -69,7 +68,7 @@ fn unknown(plan: &Plan, there: i64, tables: &str, why: &str) -> SplitError {
     )
 }
 
-/// In the commit that decides the reverse split, which is the end of the split.
+/// Ends the split, in the commit that decides the reverse split.
 pub fn end(plan: &Plan, is_known: bool) -> Result<()> {
     let Some(there) = plan.reverse_of else { return Ok(()) };
     if !is_known && row::lock(there)?.cutover_step != CutoverStep::Moved {

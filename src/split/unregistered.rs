@@ -1,5 +1,5 @@
-//! Tables of the source that are in no keyspace and look as if they held rows of its keys: a split would leave them behind
-//! without a word. It asks for each of them to be registered: as sharded, or as one whose rows are no key's own.
+//! Tables of the source that are in no keyspace and seem to hold rows of its keys: a split would leave them behind
+//! silently. It asks for each of them to be registered: as sharded, or as one whose rows have no key.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
@@ -16,15 +16,15 @@ const UNREGISTERED: &str = include_str!("../../sql/check/unregistered.sql");
 
 /// A table in no keyspace.
 pub struct Unregistered {
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub name: String,
-    /// As shard_table_add() takes it.
+    /// The name as an argument of shard_table_add().
     table_name: String,
-    /// Named like the keyspace's shard-by column.
+    /// A column with the name of the keyspace's shard-by column.
     column: Option<String>,
     /// A table that it references, which leads to one of the keyspace.
     references: Option<String>,
-    /// It references a table of the keyspace itself.
+    /// It references a table of the keyspace directly.
     pub is_direct: bool,
 }
 
@@ -44,7 +44,7 @@ impl Unregistered {
         }
     }
 
-    /// For whoever has not begun the split.
+    /// Returns the hint for an operator who has not begun the split.
     pub fn hint(&self, keyspace: &str) -> String {
         let [table, keyspace] = [&self.table_name, keyspace].map(literal);
         let stays = format!("SELECT shard_table_add({table}, NULL, {keyspace}, policy => 'global')");
@@ -60,7 +60,7 @@ impl Unregistered {
     }
 }
 
-/// Those of a side, by the tables that are registered now.
+/// Returns those of a side, by the tables that are registered now.
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Unregistered>> {
     let shard = match side {
         Side::Source => &plan.source,
@@ -106,19 +106,21 @@ fn from_row(namespace: &str, row: &[Option<String>]) -> Unregistered {
     }
 }
 
-/// While a split runs, whose tables stay what they are: what has come since its check, before its cutover decides.
+/// Refuses tables that were added since the check, before the cutover of a running split decides, whose tables do not
+/// change.
 pub fn require_none_before_cutover(connection: &mut Connection, plan: &Plan) -> Result<()> {
     require_none(find(connection, plan, Side::Source)?, plan, "shard_split_cutover")
 }
 
-/// Before anything is deleted. Of what references a table of the keyspace itself the rows tell.
+/// Refuses such tables before anything is deleted. A table that references one of the keyspace directly is checked by
+/// its rows.
 pub fn require_none_before_finish(connection: &mut Connection, plan: &Plan) -> Result<()> {
     let mut found = find(connection, plan, Side::Source)?;
     found.retain(|table| table.column.is_some() || !table.is_direct);
     require_none(found, plan, "shard_split_finish")
 }
 
-/// `then`: the call that goes on.
+/// `then`: the call that continues.
 fn require_none(found: Vec<Unregistered>, plan: &Plan, then: &str) -> Result<()> {
     let Some(first) = found.first() else { return Ok(()) };
     let more = match found.len() {

@@ -234,7 +234,7 @@ fn has_all_files(now: &TableShape, known: &TableProgress) -> bool {
     known.leaves.iter().all(is_there)
 }
 
-/// Its queue has the keys of the cutover, by the columns that were the key.
+/// Requires that its queue has the keys of the cutover, by the columns that were the key.
 fn require_same_keys(plan: &Plan, there: i64, baseline: &CopyProgress, tables: &[SplitTable]) -> Result<()> {
     for (known, table) in baseline.tables.iter().zip(tables) {
         let (now, by) = (table.source.structure(), &table.policy.shard_by);

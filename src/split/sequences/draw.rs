@@ -28,7 +28,7 @@ pub struct DrawnSequence {
     pub schema: String,
     /// The name without its schema, not quoted.
     pub relname: String,
-    /// It begins anew at its end.
+    /// It restarts at its end.
     pub cycles: bool,
     /// The role for which a split would set it, and which may not set it itself.
     pub may_not: Option<String>,
@@ -66,7 +66,7 @@ pub struct Draw {
     pub column: Option<String>,
     pub by: Drawer,
     pub sequence: DrawnSequence,
-    /// An index allows each value of the column once, or it is not known.
+    /// Whether an index permits each value of the column once, or this is unknown.
     pub in_unique: bool,
     /// The greatest number that the column holds. `None` if any, or unknown.
     pub holds: Option<i64>,

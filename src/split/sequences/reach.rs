@@ -11,27 +11,27 @@ use std::rc::Rc;
 /// What a caller reaches.
 pub struct Reached<'a> {
     pub caller: &'a TableCaller,
-    /// As SQL calls the function that names it.
+    /// The function that names it, as SQL calls it.
     pub signature: String,
     pub sequence: &'a SequenceName,
     pub is_sure: bool,
-    /// Columns that all texts name which the caller reaches.
+    /// Columns that are named by all texts which the caller reaches.
     pub words: Rc<BTreeSet<String>>,
-    /// What they do.
+    /// What these texts do.
     pub doings: Rc<Doings>,
 }
 
 #[derive(Default)]
 pub struct AllReached<'a> {
     pub draws: Vec<Reached<'a>>,
-    /// Of each table, by its position.
+    /// What is done for each table, by its position.
     pub doings: Vec<(usize, Rc<Doings>)>,
 }
 
 /// The sequences that texts may mean.
 pub struct ReachableSequences<'a> {
     pub sequences: &'a [SequenceName],
-    /// Of schemas where names are looked for by somebody's settings.
+    /// Sequences of schemas where names are searched by settings of roles.
     pub perhaps: &'a [SequenceName],
     pub of_tables: &'a [OfTable],
     pub schemas: &'a [String],
@@ -39,7 +39,7 @@ pub struct ReachableSequences<'a> {
 }
 
 impl<'a> ReachableSequences<'a> {
-    /// Those that a text means by their names, and whether that is sure.
+    /// Returns those that a text means by their names, and whether that is certain.
     pub fn named_by(&self, body: &Body) -> Vec<(&'a SequenceName, bool)> {
         let by_name = |sequence: &&SequenceName| {
             body.sequences.contains(&sequence.oid)
@@ -57,7 +57,7 @@ impl<'a> ReachableSequences<'a> {
         found
     }
 
-    /// The same by the tables that they belong to. `told`: what it is called with.
+    /// Returns those that a text means by the tables that they belong to. `told`: the text that calls it.
     pub fn of_tables_in(&self, body: &Body, told: Option<&Body>) -> Vec<(&'a SequenceName, bool)> {
         let has =
             |word: &str| body.words.contains(word) || told.is_some_and(|told| told.words.contains(word));
@@ -95,7 +95,8 @@ impl<'a> Calls<'a> {
         Calls { number, bodies: bodies.values().collect(), may_call }
     }
 
-    /// What the first ones reach, they among it; the second: by way of a table alone, which they may not write to.
+    /// Returns what the first ones reach, including themselves, in the first list. The second list has what is reached
+    /// only through a table, which they may not write to.
     pub fn reached(&self, first: impl Iterator<Item = usize>) -> [Vec<usize>; 2] {
         let mut is_reached = vec![false; self.bodies.len()];
         let (mut left, mut behind): (Vec<usize>, Vec<usize>) = (first.collect(), Vec::new());
@@ -114,7 +115,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Callers that differ only in the function that they call are one.
+/// Returns what callers draw. Callers that differ only in the function that they call count as one.
 pub fn drawn<'a>(
     callers: &'a [TableCaller],
     columns: &BTreeSet<String>,

@@ -1,4 +1,5 @@
-//! Statements of functions that give values: to columns of a record or of a table, by counting rows, by a text that is run.
+//! Statements of functions that set values: columns of a record or of a table, by counting rows, or by a text that is
+//! run.
 
 use super::doings::Doings;
 use super::tokens::TextToken::{self, Sign};
@@ -7,7 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// Functions that make a value of what they are given, or one that comes nowhere else, and words that are no variable's name.
+/// Functions that make a value of their arguments, or a globally unique one, and words that are not names of
+/// variables.
 const PLAIN: &str = " abs age array array_agg array_append array_length array_to_string btrim bytea cast ceil char_length clock_timestamp coalesce concat concat_ws
  date date_part date_trunc decode digest div encode extract floor format gen_random_bytes gen_random_uuid greatest hashtext hashtextextended initcap
  jsonb_build_object json_build_object jsonb_extract_path_text least left length localtimestamp lower lpad ltrim make_date md5 mod now nullif overlay power quote_ident
@@ -20,7 +22,7 @@ const PLAIN: &str = " abs age array array_agg array_append array_length array_to
  system text then time timestamp timestamptz to trailing true update user uuid value values varchar varying when where with without year zone
  new old tg_op tg_table_name tg_table_schema tg_relname tg_name tg_when tg_level found excluded ";
 
-/// Functions of the server whose values are its own, or that run a text.
+/// Functions of the server that return values of their own, or that run a text.
 pub const OF_SERVER: [&str; 20] = [
     "lo_creat",
     "lo_create",
@@ -44,7 +46,7 @@ pub const OF_SERVER: [&str; 20] = [
     "dblink",
 ];
 pub const DRAWS: [&str; 3] = ["nextval", "currval", "setval"];
-/// Functions of triggers that come with extensions, and give columns no numbers.
+/// Functions of triggers that come with extensions, and set no columns to numbers.
 pub const KNOWN_TRIGGERS: [&str; 10] = [
     "moddatetime",
     "insert_username",
@@ -60,7 +62,7 @@ pub const KNOWN_TRIGGERS: [&str; 10] = [
 pub static PLAIN_WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| PLAIN.split_whitespace().collect());
 const COUNTS: [&str; 4] = ["max", "count", "sum", "min"];
 
-/// Columns of records that a trigger's text gives a value, and where; or the whole record, which it returns.
+/// Returns columns of records that a trigger's text sets, and where; or the whole record, which it returns.
 pub fn gifts(tokens: &[TextToken]) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     for at in 0..tokens.len() {
@@ -72,7 +74,7 @@ pub fn gifts(tokens: &[TextToken]) -> Vec<(String, Range<usize>)> {
         let is_field = word == "new" && next(1) == Some(&Sign('.'));
         let field = next(2).and_then(TextToken::word).filter(|_| is_field).map(str::to_owned);
         let before = at.checked_sub(1).and_then(|at| tokens[at].word()).unwrap_or_default();
-        // NEW.a.b := .., NEW.a[1] := .., FOR NEW.a IN .., GET DIAGNOSTICS NEW.a = .., CALL p(NEW.a)
+        // Examples: NEW.a.b := .., NEW.a[1] := .., FOR NEW.a IN .., GET DIAGNOSTICS NEW.a = .., CALL p(NEW.a)
         let is_deeper = || matches!(next(3), Some(Sign('.' | '['))) && begins(tokens, at);
         let is_passed = || tokens[bounds(tokens, at)].iter().any(|token| token.is("call"));
         match field {
@@ -92,7 +94,7 @@ pub fn gifts(tokens: &[TextToken]) -> Vec<(String, Range<usize>)> {
     found
 }
 
-/// Columns that a statement sets.
+/// Returns the columns that a statement sets.
 pub fn set_columns(statement: &[TextToken], columns: &BTreeSet<String>) -> BTreeSet<String> {
     let ends = |token: &TextToken| ["where", "from", "returning"].iter().any(|word| token.is(word));
     let mut found = BTreeSet::new();
@@ -111,7 +113,7 @@ pub fn set_columns(statement: &[TextToken], columns: &BTreeSet<String>) -> BTree
     found
 }
 
-/// Tables whose rows a text changes, and reads what it has made of them.
+/// Returns tables whose rows a text changes and then reads.
 pub fn counters(tokens: &[TextToken], doings: &Doings) -> BTreeSet<String> {
     let returned = (0..tokens.len()).filter(|at| tokens[*at].is("returning"));
     let read: BTreeSet<String> = returned.flat_map(|at| words(&tokens[bounds(tokens, at)])).collect();
@@ -119,7 +121,7 @@ pub fn counters(tokens: &[TextToken], doings: &Doings) -> BTreeSet<String> {
     doings.counted().into_iter().filter(is_read).collect()
 }
 
-/// The words of statements that count or take the last one of rows.
+/// Returns the words of statements that count rows or take the last one.
 pub fn counting(tokens: &[TextToken]) -> Vec<BTreeSet<String>> {
     let is_count = |at: &usize| {
         let counts = tokens[*at].word().is_some_and(|word| COUNTS.contains(&word));
@@ -128,7 +130,7 @@ pub fn counting(tokens: &[TextToken]) -> Vec<BTreeSet<String>> {
     (0..tokens.len()).filter(is_count).map(|at| words(&tokens[bounds(tokens, at)])).collect()
 }
 
-/// Whether EXECUTE is a statement, or what a loop, a cursor or a query runs.
+/// Whether EXECUTE is a statement, or is run by a loop, a cursor or a query.
 pub fn is_run(tokens: &[TextToken], at: usize) -> bool {
     let before = at.checked_sub(1).map(|at| &tokens[at]);
     let is_behind = before.is_some_and(|token| {
@@ -139,7 +141,7 @@ pub fn is_run(tokens: &[TextToken], at: usize) -> bool {
     !is_right && (is_behind || begins(tokens, at))
 }
 
-/// Whether what is run is a text as it is.
+/// Whether the text that is run is a literal.
 pub fn is_literal(rest: &[TextToken]) -> bool {
     let ends = |token: &TextToken| *token == Sign(';') || token.is("using") || token.is("loop");
     let text = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
@@ -147,7 +149,7 @@ pub fn is_literal(rest: &[TextToken]) -> bool {
     matches!(text.first(), Some(Sign('\'' | '$'))) && !is_joined
 }
 
-/// Whether a text that is put together may insert into one of some tables: by its name, or by one that is filled in.
+/// Whether a composed text may insert into one of some tables: by its name, or by a name that is filled in.
 pub fn may_insert_into(statement: &[TextToken], is_it: impl Fn(&str) -> bool) -> bool {
     let is_into = |pair: &[TextToken]| (pair[0].is("insert") || pair[0].is("merge")) && pair[1].is("into");
     let targets = statement.windows(2).enumerate().filter(|(_, pair)| is_into(pair));

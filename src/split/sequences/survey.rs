@@ -1,5 +1,5 @@
-//! All that is known of both sides' sequences, put together: which of the target's are to be past which of the source's, what the
-//! target lacks, and what keeps a split from giving out each number once.
+//! All that is known of both sides' sequences: which of the target's must be past which of the source's, what the
+//! target lacks, and what prevents a split from giving out each number once.
 
 use super::by_key::{self, ByKey};
 use super::called::{CallKind, TOLD};
@@ -23,14 +23,14 @@ use std::rc::Rc;
 
 const ALONE: &str = include_str!("../../../sql/sequences/alone.sql");
 
-/// The numbers of a plan's tables on both sides; None: there is no such table.
+/// The numbers of a plan's tables on both sides. A number is `None` if there is no such table.
 pub struct TableNumbers<'a> {
     pub source: Vec<Option<&'a str>>,
     pub target: Vec<Option<&'a str>>,
 }
 
 impl TableNumbers<'_> {
-    /// As arrays.
+    /// Returns the numbers as SQL arrays.
     pub fn lists(&self) -> [String; 2] {
         [&self.source, &self.target].map(|oids| array_of(oids.iter().copied()))
     }
@@ -38,33 +38,33 @@ impl TableNumbers<'_> {
 
 #[derive(Default)]
 pub struct Survey {
-    /// What columns of each side have, as PostgreSQL itself says: it is asked again behind the fence.
+    /// What each side's columns have according to PostgreSQL itself: it is read again behind the fence.
     pub of_columns: [Vec<Draw>; 2],
     pub pairs: Vec<SequencePair>,
-    /// Of keys that move: what the target lacks, and is made there.
+    /// Sequences of moving keys that the target lacks, and that are created there.
     pub to_make: Vec<WantedSequence>,
     pub problems: Vec<SequenceProblem>,
-    /// What is worth a look.
+    /// What deserves attention.
     pub remarks: Vec<SequenceProblem>,
-    /// What may be drawn from and is not raised.
+    /// Sequences that may be drawn from and are not raised.
     pub doubts: Doubts,
-    /// Those of the target that go on by less than the source's.
+    /// Sequences of the target with a smaller step than the source's.
     pub by_less: Vec<SequenceDoubt>,
-    /// Sequences of the source that nothing known draws from.
+    /// Sequences of the source without a known user.
     pub unknown: Vec<SequenceName>,
-    /// Those of them whose names functions may put together of keys that nobody can tell from other words.
+    /// Those of them whose names functions may compose of keys that cannot be distinguished from other words.
     pub undecided: Vec<SequenceName>,
-    /// Of the source's functions.
+    /// The texts of the source's functions.
     pub texts: FunctionTexts,
-    /// What gives keys values and is not followed, on either side.
+    /// Sources of keys' values that are not followed, on either side.
     pub unfollowed: Vec<Unfollowed>,
-    /// Names among which are those of tables that keys of the source are counted by.
+    /// Names, among them those of tables that keys of the source are counted by.
     pub counted: BTreeSet<String>,
     /// What functions of either side draw from and do.
     pub read: [SurveyRead; 2],
     /// Columns of the target that sequences fill, and what of the source fills them.
     pub fills: Vec<FilledColumn>,
-    /// Which numbers those of the target are yet to give out once they are raised, by their numbers in the catalog.
+    /// The numbers that those of the target will give out once they are raised, by their oids.
     pub to_come: BTreeMap<String, NumbersToCome>,
 }
 
@@ -99,18 +99,18 @@ pub struct FilledColumn {
     pub table: usize,
     pub column: String,
     pub to: DrawnSequence,
-    /// By a function: which index has the column is not known.
+    /// A function fills it: the index that has the column is unknown.
     pub by_function: bool,
 }
 
-/// From the next number to the end, whichever way it counts.
+/// The range from the next number to the end, in whichever direction it counts.
 #[derive(Clone, Copy)]
 pub struct NumbersToCome {
     pub range: [i64; 2],
     pub is_up: bool,
-    /// What is beyond the source's sequence is beyond it, too.
+    /// What is beyond the source's sequence is beyond this one, too.
     pub is_as_of_source: bool,
-    /// From where on numbers are those of another sequence of the column.
+    /// The number from which on another sequence of the column continues.
     pub of_others: Option<i64>,
 }
 
@@ -175,13 +175,13 @@ pub fn survey(
     Ok(found)
 }
 
-/// Of columns of keys, but for what rows are routed by: that is the tenant's own.
+/// Returns those of columns of keys, except the routing key, whose values are the tenant's own.
 fn not_followed(plan: &Plan, keys: &[TableKeys], found: impl Iterator<Item = Unfollowed>) -> Vec<Unfollowed> {
     let own = |mut one: Unfollowed| {
         let shard_by = plan.tables.get(one.table)?.shard_by.as_str();
         one.columns.remove(shard_by);
         if one.kind == CallKind::Counted {
-            // With the shard-by column each shard's rows are all that count.
+            // With the shard-by column in the index, only each shard's own rows count.
             let indexes = keys.get(one.table)?.of_indexes.values();
             let alone: Vec<&BTreeSet<String>> = indexes.filter(|of| !of.contains(shard_by)).collect();
             one.columns.retain(|column| alone.iter().any(|of| of.contains(column)));
@@ -214,20 +214,20 @@ fn fills(there: &[Draw], maps: &[&[ColumnMap]]) -> Vec<FilledColumn> {
     found
 }
 
-/// Where a side's tables are.
+/// Returns the schemas of a side's tables.
 pub fn schemas(plan: &Plan, side: Side) -> Vec<String> {
     let (schemas, _) = observe::table_names(plan, side);
     schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What the operator has named; of the source.
+/// Returns the sequences of the source that the operator has named.
 fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<Draw>> {
     let mut draws = Vec::new();
     for name in &plan.sequences {
         let schema = name.schema.as_ref().unwrap_or(&plan.source.namespace).clone();
         let named = draw::by_name(source, &[schema], std::slice::from_ref(&name.name))?;
         match named.into_iter().next() {
-            // Of the master's own database he is to be allowed to set it. Elsewhere roles are others.
+            // In the master's own database the role must have the right to set it. Elsewhere roles differ.
             Some(_) if plan.target.conninfo.is_none() && name.role.is_none() => {
                 found.remarks.push(SequenceProblem {
                     table: None,
@@ -256,7 +256,7 @@ fn said(plan: &Plan, source: &mut Connection, found: &mut Survey) -> Result<Vec<
     Ok(draws)
 }
 
-/// A sequence that no table is known of.
+/// Returns the draw of a sequence without a known table.
 fn of_nothing(
     by: Drawer,
     SequenceName { oid, schema, relname, cycles, .. }: SequenceName,
@@ -277,13 +277,14 @@ fn of_nothing(
     }
 }
 
-/// Whether texts of functions have what its name begins with: the rest is put together.
+/// Whether texts of functions contain the beginning of its name: the rest is composed.
 fn begins_as(named: &SequenceName, words: &BTreeSet<String>) -> bool {
     const SHORTEST: usize = 4;
     words.iter().any(|word| word.len() >= SHORTEST && named.relname.starts_with(word.as_str()))
 }
 
-/// Those whose names hold a moving key, where the tables are or functions name them; of the others it is kept that nothing is known.
+/// Adds those whose names contain a moving key, if the tables are there or functions name them; the others are
+/// recorded as without a known user.
 fn by_keys(
     plan: &Plan,
     source: &mut Connection,
@@ -304,10 +305,10 @@ fn by_keys(
     unknown.retain(|named| !may_be.contains(named.oid.as_str()));
     let (of_keys, elsewhere): (Vec<SequenceName>, Vec<SequenceName>) =
         of_keys.into_iter().partition(is_named);
-    // Those that may well be the tenant's are named first.
+    // Those that are more likely the tenant's are named first.
     unknown.splice(0..0, elsewhere);
     found.unknown = unknown;
-    // Who owns it there has it raised here, and whoever may set it.
+    // A role that owns it there, or may set it, has it raised here.
     let draw = |named: SequenceName| {
         let owner = named.owner.clone();
         of_nothing(Drawer::Key, named, Some(owner))
@@ -315,7 +316,7 @@ fn by_keys(
     Ok(of_keys.into_iter().map(draw).collect())
 }
 
-/// Looks on the target for what has to be there by its name.
+/// Searches the target for sequences that must be there by their names.
 fn look_for(
     target: &mut Connection,
     tables: &TableNumbers<'_>,
@@ -361,7 +362,8 @@ fn look_for(
 }
 
 impl Survey {
-    /// Names that functions put together of keys, or of what they are told, are those of the sequences that are known by their keys.
+    /// Removes unfollowed names that functions compose of keys, or of arguments: these are the names of the sequences
+    /// that are known by their keys.
     fn leave_out_names_of_keys(&mut self, plan: &Plan, are_known: bool) {
         let are_known = are_known || !self.undecided.is_empty();
         self.unfollowed.retain(|one| match &one.kind {
@@ -373,7 +375,8 @@ impl Survey {
         });
     }
 
-    /// Functions put names together: what is left may be of a key that moves, unless its name tells of another one.
+    /// Sets sequences aside if functions compose names: what is left may belong to a moving key, unless its name
+    /// contains another key.
     fn set_unknown_keys_aside(
         &mut self,
         plan: &Plan,
@@ -431,8 +434,8 @@ impl Survey {
         }
     }
 
-    /// Two namespaces of one database may draw from one sequence, which gives out nothing twice: raised past itself it would only
-    /// lose numbers, at each cutover.
+    /// Removes shared sequences: two namespaces of one database may draw from one sequence, which gives out nothing
+    /// twice. If it was raised past itself, numbers would be lost at each cutover.
     fn leave_out_what_both_share(&mut self) {
         for pair in &mut self.pairs {
             pair.from.retain(|from| from.oid != pair.to.oid);
@@ -440,8 +443,8 @@ impl Survey {
         self.pairs.retain(|pair| !pair.from.is_empty());
     }
 
-    /// What a sequence that begins anew at its end gives out next has been given out before. Where nothing keeps a number from
-    /// coming twice, nothing is raised; elsewhere nobody knows from where on it is safe.
+    /// Removes sequences that restart at their end: what one gives out next has been given out before. If nothing
+    /// prevents repeated numbers, none is raised; otherwise it is unknown where it is safe.
     fn leave_out_what_begins_anew(&mut self) {
         let cycles = |pair: &SequencePair| pair.to.cycles || pair.from.iter().any(|from| from.cycles);
         let (anew, pairs): (Vec<SequencePair>, Vec<SequencePair>) = self.pairs.drain(..).partition(cycles);

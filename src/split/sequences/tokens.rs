@@ -1,18 +1,18 @@
-//! Texts of functions, word by word. Quotes are no bounds, since a text may be run as a statement.
+//! Texts of functions, word by word. Quotes are not treated as bounds, since a text may be run as a statement.
 
 use super::names::without_comment;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// So many words around a place are looked at.
+/// The number of words around a place that are read.
 pub const MOST_WORDS: usize = 500;
-/// A record as a whole.
+/// The whole record.
 pub const RECORD: &str = "*";
 const BEGINNINGS: [&str; 5] = ["begin", "then", "else", "loop", "declare"];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TextToken {
-    /// As SQL reads it.
+    /// A word as SQL reads it.
     Word(String),
     Sign(char),
 }
@@ -32,7 +32,7 @@ impl TextToken {
     }
 }
 
-/// The only word of a text.
+/// Returns the only word of a text.
 pub fn one_word(text: &str) -> Option<String> {
     let [Word(word)] = <[TextToken; 1]>::try_from(tokens(text)).ok()? else { return None };
     Some(word)
@@ -70,7 +70,8 @@ pub fn tokens(text: &str) -> Vec<TextToken> {
     found
 }
 
-/// The name in quotes that a text begins with, and how long it is with these. A longer one the server cuts.
+/// Returns the quoted name at the beginning of a text, and its length with the quotes. A longer name is truncated, as
+/// by the server.
 fn quoted(text: &str) -> Option<(String, usize)> {
     const LONGEST: usize = 63;
     let mut name = String::new();
@@ -95,7 +96,7 @@ pub fn begins(tokens: &[TextToken], at: usize) -> bool {
     })
 }
 
-/// The column of a record that gets a value where a word is, or the variable; and which of them it is.
+/// Returns the name of a record's column that is set where a word is, or of a variable; and which of both it is.
 pub fn assigned(tokens: &[TextToken], at: usize) -> Option<(String, bool)> {
     let word = tokens[at].word()?;
     let sign = |next: usize| tokens.get(at + next).filter(|token| token.word().is_none());
@@ -110,7 +111,7 @@ pub fn assigned(tokens: &[TextToken], at: usize) -> Option<(String, bool)> {
     (is_set || is_into(tokens, first)).then(|| (name.to_owned(), is_of_record || name == RECORD))
 }
 
-/// Whether a word is among those behind SELECT .. INTO and the like.
+/// Whether a word is among those after SELECT .. INTO and the like.
 fn is_into(tokens: &[TextToken], first: usize) -> bool {
     let mut at = first;
     while let Some(before) = at.checked_sub(1).filter(|before| first - before < MOST_WORDS) {
@@ -130,12 +131,12 @@ fn is_into(tokens: &[TextToken], first: usize) -> bool {
     false
 }
 
-/// The words of the statement that a word is in.
+/// Returns the words of the statement that contains a word.
 pub fn statement(tokens: &[TextToken], at: usize) -> BTreeSet<String> {
     words(&tokens[bounds(tokens, at)])
 }
 
-/// Where the statement is that a word is in.
+/// Returns the range of the statement that contains a word.
 pub fn bounds(tokens: &[TextToken], at: usize) -> Range<usize> {
     let is_end = |token: &TextToken| *token == Sign(';');
     let (from, to) = (at.saturating_sub(MOST_WORDS), tokens.len().min(at + MOST_WORDS));
@@ -144,7 +145,7 @@ pub fn bounds(tokens: &[TextToken], at: usize) -> Range<usize> {
     first..last
 }
 
-/// The columns of an INSERT, behind its table; None: it names none.
+/// Returns the columns of an INSERT, listed after its table. Returns None if it lists none.
 pub fn listed(rest: &[TextToken]) -> Option<BTreeSet<String>> {
     let alias = if rest.first().is_some_and(|token| token.is("as")) { 2 } else { 0 };
     let rest = rest.get(alias..)?;
@@ -159,7 +160,7 @@ pub fn words(tokens: &[TextToken]) -> BTreeSet<String> {
     tokens.iter().filter_map(TextToken::word).map(str::to_owned).collect()
 }
 
-/// Columns of a trigger's row that a text names.
+/// Returns columns of a trigger's row that a text names.
 pub fn fields(tokens: &[TextToken]) -> BTreeSet<String> {
     let of_row = |three: &[TextToken]| match three {
         [Word(row), Sign('.'), Word(name)] if row == "new" || row == "old" => Some(name.clone()),
@@ -168,7 +169,7 @@ pub fn fields(tokens: &[TextToken]) -> BTreeSet<String> {
     tokens.windows(3).filter_map(of_row).collect()
 }
 
-/// What is within the parentheses that follow.
+/// Returns what is within the parentheses that follow.
 pub fn argument(rest: &[TextToken]) -> &[TextToken] {
     if rest.first() != Some(&Sign('(')) {
         return &[];

@@ -1,9 +1,10 @@
-//! Values of keys that come from something that is not followed: a text that a function puts together and runs, a sequence by a name
-//! that no text has, a function that nobody reads here. What is followed is raised on the target; of this nobody knows
-//! what it gives out there, so the operator is told before anything moves.
+//! Values of keys whose origin is not followed: a text that a function composes and runs, a sequence by a name that no
+//! text contains, a function whose text cannot be read here. What is followed is raised on the target; for the rest it
+//! is unknown what the target gives out, so the operator gets a remark before anything moves.
 //!
-//! Where a statement gives a key's column nothing but constants, columns of the row and what is made of them, that is all. Of
-//! any other one all texts are looked at that it reaches: each thing in them that may give out numbers is known, or is told.
+//! If a statement sets a key's column only to constants, columns of the row and what is made of them, nothing else is
+//! checked. For any other statement all texts are checked that it reaches: everything in them that may give out
+//! numbers is known, or is remarked on.
 
 use super::body::Body;
 use super::called::{CallKind, Context, drawn};
@@ -20,12 +21,12 @@ use crate::remote::result::Rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// A column's values, and what gives them.
+/// A column's values, and their origin.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Unfollowed {
     pub table: usize,
     pub columns: BTreeSet<String>,
-    /// What gives them: a function, or a default.
+    /// What sets them: a function, or a default.
     pub who: String,
     pub why: String,
     pub kind: CallKind,
@@ -36,13 +37,13 @@ struct TextDoubt {
     kind: CallKind,
 }
 
-/// A moving table's keys, and what gives their columns values.
+/// A moving table's keys, and what sets their columns.
 #[derive(Default, Debug)]
 pub struct TableKeys {
-    /// Those of the table and of its partitions, in small letters.
+    /// The names of the table and of its partitions, in lower case.
     names: BTreeSet<String>,
     columns: BTreeSet<String>,
-    /// The columns of each.
+    /// The columns of each index.
     pub of_indexes: BTreeMap<String, BTreeSet<String>>,
     defaults: Vec<(String, String)>,
     /// Functions of triggers that may change a row.
@@ -57,7 +58,7 @@ impl TableKeys {
 }
 
 impl Unfollowed {
-    /// There are more functions than are looked at.
+    /// Returns a remark that there are more functions than are checked.
     pub fn of_more(table: usize, columns: &BTreeSet<String>, most: usize) -> Unfollowed {
         let (who, why) = (
             "functions".to_owned(),
@@ -89,7 +90,7 @@ pub fn keys(rows: Rows, tables: usize) -> Vec<TableKeys> {
     keys
 }
 
-/// What is read of a text once.
+/// The result of reading a text, which is done once.
 struct TextRead {
     tokens: Vec<TextToken>,
     doubts: Vec<TextDoubt>,
@@ -104,21 +105,21 @@ pub struct Judge<'a> {
     /// The sequences that each text names.
     pub named: &'a [BTreeSet<String>],
     pub closed: BTreeSet<String>,
-    /// What functions are called whose texts are read here.
+    /// Names of functions whose texts are read here.
     pub own: BTreeSet<&'a str>,
     pub keys: &'a [TableKeys],
-    /// What leads to tables, of writers alone.
+    /// The names that lead to tables, for writers only.
     pub ways: &'a [BTreeSet<String>],
 }
 
-/// What all texts say.
+/// The result for all texts.
 pub struct JudgedTexts {
     pub unfollowed: BTreeSet<Unfollowed>,
-    /// Names among which are those of tables that keys' columns are counted by.
+    /// Names, among them those of tables by which keys' columns are counted.
     pub counted: BTreeSet<String>,
 }
 
-/// A text that may give values: its body's number, what is looked at, and who it is.
+/// A text that may set values: the number of its body, and its kind.
 pub struct Start<'a> {
     pub table: usize,
     pub number: usize,
@@ -136,7 +137,8 @@ pub enum TextKind {
     Text,
     /// A rule, or a function of a trigger, of a view.
     View,
-    /// What gives a column of a view, or of another table that leads to a moving one, its values: which of the keys' that fills is not known.
+    /// A text that sets a column of a view, or of another table that leads to a moving one: which key column that
+    /// fills is unknown.
     Elsewhere,
     /// A function of such a table's trigger.
     Row,
@@ -176,7 +178,7 @@ impl<'a> Judge<'a> {
         judged
     }
 
-    /// Columns of a row that those of keys are made of are looked at as these are.
+    /// Adds columns of a row that key columns are made of: they are checked like these.
     fn widen(&self, read: &[TextRead], starts: &[Start<'_>], columns: &mut [BTreeSet<String>]) {
         const ROUNDS: usize = 8;
         for _ in 0..ROUNDS {
@@ -211,7 +213,7 @@ impl<'a> Judge<'a> {
                 let none = (BTreeSet::new(), BTreeSet::new());
                 let context = Context { named: &none.0, by_server: true, args: &none.1, text };
                 let doubts = self.doubts(&tokens(text), &context);
-                // One that its text names, or tells a function, is looked at with what draws.
+                // A sequence that its text names, or passes to a function, is checked with what draws.
                 let doubts = doubts.into_iter().filter(|doubt| !matches!(doubt.kind, CallKind::Told));
                 judged.unfollowed.extend(doubts.map(|TextDoubt { why, kind }| Unfollowed {
                     table,
@@ -241,7 +243,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Which columns of the keys a text gives a value that is not plain.
+    /// Returns the key columns that a text sets to values that are not plain.
     fn given(&self, start: &Start<'_>, read: &TextRead, columns: &BTreeSet<String>) -> BTreeSet<String> {
         let body = self.calls.bodies[start.number];
         let TextRead { tokens, .. } = read;
@@ -267,7 +269,7 @@ impl<'a> Judge<'a> {
         given
     }
 
-    /// Columns of the keys that are written to, or passed on to something that writes, where a word is.
+    /// Returns the key columns that are written, or passed to something that writes, where a word is.
     fn written(
         &self,
         start: &Start<'_>,
@@ -314,7 +316,7 @@ impl<'a> Judge<'a> {
         self.ways.get(table).is_some_and(|ways| ways.contains(name))
     }
 
-    /// All that a text reaches: each doubt of it, and what it counts by.
+    /// Checks all that a text reaches: each doubt in it, and what it counts by.
     fn look_behind(
         &self,
         start: &Start<'_>,
@@ -381,7 +383,7 @@ impl<'a> Judge<'a> {
         TextRead { tokens, doubts, counters, reads_back }
     }
 
-    /// What in a text may give out values and is not followed.
+    /// Returns what in a text may give out values and is not followed.
     fn doubts(&self, tokens: &[TextToken], context: &Context<'_>) -> Vec<TextDoubt> {
         let named = context.named;
         let mut found = Vec::new();
@@ -415,9 +417,9 @@ impl<'a> Judge<'a> {
         found
     }
 
-    /// Whether a statement gives nothing but constants, columns of the row, and what is made of them.
+    /// Whether a statement uses only constants, columns of the row, and what is made of them.
     fn is_plain(&self, tokens: &[TextToken], body: &Body, start: &Start<'_>) -> bool {
-        // One that is longer is not seen as a whole.
+        // A longer statement is not read completely.
         let Some(key) = self.keys.get(start.table).filter(|_| tokens.len() < MOST_WORDS) else {
             return false;
         };
@@ -436,7 +438,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What of it gives keys values and is not followed.
+/// Returns sources of keys' values in the texts that are not followed.
 pub fn judge(
     callers: &[TableCaller],
     calls: &Calls<'_>,
@@ -447,7 +449,7 @@ pub fn judge(
     let of_body = |body: &&Body| -> BTreeSet<String> {
         let mut named = known.named_by(body);
         named.extend(known.of_tables_in(body, None));
-        // What a function is told may be a table.
+        // An argument of a function may be a table.
         let told = known.of_tables.iter().filter(|of| body.oid.is_none() && body.words.contains(&of.table));
         named.extend(told.map(|of| (&of.sequence, false)));
         named.into_iter().map(|(sequence, _)| sequence.relname.clone()).collect()

@@ -1,6 +1,6 @@
-//! Who may write to moving tables without being called by them: functions whose texts name a table and write, functions that name
-//! these, to any depth, and other tables whose triggers and rules lead to one of them. What these draw from may come into rows that
-//! move.
+//! Possible writers of moving tables that the tables do not call themselves: functions whose texts name a table and
+//! write, functions that name these, to any depth, and other tables whose triggers and rules lead to one of them.
+//! Numbers that these draw may get into moving rows.
 
 use super::callers::{self, CodePlace, TableCaller};
 use super::doings::Doings;
@@ -16,22 +16,22 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 const TEXTS: &str = include_str!("../../../sql/sequences/texts.sql");
 
-/// Functions that are looked at.
+/// The greatest number of functions that are checked.
 pub const MOST: usize = 20_000;
-/// Characters of all their texts.
+/// The greatest number of characters of all their texts.
 const LONGEST: &str = "50000000";
 
-/// What a text has that puts rows somewhere.
+/// Words of a text that writes rows.
 const WRITES: [&str; 7] = ["insert", "update", "merge", "delete", "copy", "truncate", "execute"];
 
 /// A function, or a table or view that is written to.
 struct WriterNode {
-    /// In small letters.
+    /// The name in lower case.
     name: String,
-    /// A function's number, or a table's.
+    /// The number of a function, or of a table.
     oid: String,
     is_function: bool,
-    /// How SQL calls a table.
+    /// The table's name in SQL.
     shown: String,
 }
 
@@ -39,7 +39,7 @@ struct WriterNode {
 struct Nodes {
     all: Vec<WriterNode>,
     by_oid: HashMap<(bool, String), usize>,
-    /// Which lead to each.
+    /// The nodes that lead to each node.
     led_from: Vec<Vec<usize>>,
 }
 
@@ -67,7 +67,7 @@ impl Nodes {
         self.led_from[to].push(from);
     }
 
-    /// All that lead to some, but for these.
+    /// Returns all nodes that lead to some nodes, without these.
     fn leading_to(&self, roots: &[usize]) -> Vec<usize> {
         let mut known: HashSet<usize> = roots.iter().copied().collect();
         let (mut left, mut found) = (roots.to_vec(), Vec::new());
@@ -87,11 +87,11 @@ impl Nodes {
 /// The writers of moving tables.
 pub struct Writers {
     pub callers: Vec<TableCaller>,
-    /// Whether there are more functions than are looked at.
+    /// Whether there are more functions than are checked.
     pub are_cut: bool,
-    /// Names by which a table is written to, by its position: in small letters.
+    /// Names by which a table is written to, in lower case, by the table's position.
     pub ways: Vec<BTreeSet<String>>,
-    /// Names of tables whose rows functions change and hand out what they have made of them, whoever calls these.
+    /// Names of tables whose rows functions change and return values of, whatever calls these functions.
     pub counters: BTreeSet<String>,
 }
 
@@ -137,7 +137,7 @@ fn counters(texts: &Rows) -> BTreeSet<String> {
     said.filter(|text| text.contains("returning")).flat_map(of_text).collect()
 }
 
-/// Second: those that are tables of the split, or partitions of them.
+/// Returns the nodes, and those of them that are tables of the split, or partitions of them.
 fn nodes(texts: &Rows, passes: &Rows, tables: &[Option<&str>]) -> (Nodes, HashSet<usize>) {
     let mut nodes = Nodes::default();
     let cell = |row: &[Option<String>], at: usize| row.get(at).cloned().flatten().unwrap_or_default();
@@ -182,7 +182,7 @@ fn nodes(texts: &Rows, passes: &Rows, tables: &[Option<&str>]) -> (Nodes, HashSe
             }
         }
     }
-    // What a trigger tells its function, that one may write to.
+    // A function may write to what a trigger passes to it.
     for (from, function, text) in told {
         for to in names.in_text(&text, &words_of(&text)) {
             if is_writing.contains(&function) && to != from && !nodes.all[to].is_function {
@@ -194,11 +194,11 @@ fn nodes(texts: &Rows, passes: &Rows, tables: &[Option<&str>]) -> (Nodes, HashSe
     (nodes, own)
 }
 
-/// Names as texts have them.
+/// Names as texts contain them.
 struct WriterNames<'a> {
     all: &'a [WriterNode],
     words: HashMap<&'a str, Vec<usize>>,
-    /// Those that are no words.
+    /// Names that are not plain words.
     odd: Vec<(String, usize)>,
 }
 
@@ -238,7 +238,7 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Longer names are cut by the server.
+/// Returns the words of a text. The server truncates longer names.
 fn words_of(text: &str) -> HashSet<&str> {
     const LONGEST: usize = 63;
     let cut = |word: &str| (0..=LONGEST).rev().find(|at| word.is_char_boundary(*at)).unwrap_or(0);
@@ -246,7 +246,8 @@ fn words_of(text: &str) -> HashSet<&str> {
     words.map(|word| if word.len() > LONGEST { &word[..cut(word)] } else { word }).collect()
 }
 
-/// Tables that are no moving ones, and lead to them: their sequences, and what their defaults and triggers call.
+/// Returns callers of tables that lead to moving ones without being these: their sequences, and what their defaults
+/// and triggers call.
 fn of_relations(
     connection: &mut Connection,
     nodes: &Nodes,

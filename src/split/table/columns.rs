@@ -1,5 +1,5 @@
-//! Which columns of the source fill which of the target. The two tables may differ where
-//! no value is lost by it; for everything else the operator says how a column is computed.
+//! Which columns of the source fill which of the target. The two tables may differ if no value is lost by it; for
+//! everything else the operator configures how a column is computed.
 
 use crate::agent::deparsed::in_schema;
 use crate::agent::shape::{Column, TableShape};
@@ -20,7 +20,7 @@ pub enum ColumnSource {
 }
 
 impl ColumnMapping {
-    /// Of the row `t`.
+    /// Returns SQL for the value of the row `t`.
     pub fn select(&self) -> String {
         match &self.source {
             ColumnSource::Column(name) => format!("t.{}", ident(name)),
@@ -29,7 +29,7 @@ impl ColumnMapping {
     }
 }
 
-/// A difference, accepted or not, and why.
+/// A difference, whether it is accepted, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ColumnDifference {
     pub ok: bool,
@@ -56,8 +56,7 @@ impl ColumnPairing {
     }
 }
 
-/// Pairs the columns of a table; `fixed` ones, of the key and the shard-by column, are
-/// what rows are known by on both sides.
+/// Pairs the columns of a table; `fixed` ones, of the key and the shard-by column, identify rows on both sides.
 pub fn pair(from: &TableShape, to: &TableShape, maps: &[ColumnMap], fixed: &[&str]) -> ColumnPairing {
     let mut pairing = ColumnPairing::default();
     let there = |column: &Column| in_schema_of(from, to, column);
@@ -98,7 +97,7 @@ pub fn pair(from: &TableShape, to: &TableShape, maps: &[ColumnMap], fixed: &[&st
     pairing
 }
 
-/// What fills a column that no column of the source does.
+/// Determines what fills a column that no column of the source fills.
 fn leave_out(pairing: &mut ColumnPairing, column: &Column) {
     let name = &column.name;
     if column.generated.is_some() {
@@ -106,7 +105,7 @@ fn leave_out(pairing: &mut ColumnPairing, column: &Column) {
     } else if column.has_default {
         pairing.accept(format!("column \"{name}\" gets its default on the target"));
     } else if column.is_of_domain_not_null() {
-        // Into which COPY writes a NULL all the same, and no other statement does.
+        // COPY writes a NULL into it all the same, and no other statement does.
         pairing.refuse(format!(
             "column \"{name}\" of the target is of a domain that is NOT NULL, and has no default"
         ));
@@ -155,7 +154,8 @@ fn pair_by_name(pairing: &mut ColumnPairing, source: Option<&Column>, target: &C
     }
 }
 
-/// A column of the source, as the target would write it: where shards are namespaces, each has types and functions of its own.
+/// Returns a column of the source, as the target would write it: if shards are namespaces, each has types and
+/// functions of its own.
 fn in_schema_of(from: &TableShape, to: &TableShape, column: &Column) -> Column {
     let (Some(schema), Some(own)) = (schema_of(&from.name), schema_of(&to.name)) else {
         return column.clone();
@@ -173,7 +173,7 @@ fn in_schema_of(from: &TableShape, to: &TableShape, column: &Column) -> Column {
     }
 }
 
-/// Of a qualified name, as it is quoted.
+/// Returns the schema of a qualified name, as it is quoted.
 fn schema_of(name: &str) -> Option<&str> {
     let is_end = |at: usize| {
         name.as_bytes()[at..].first() == Some(&b'.') && name[..at].matches('"').count().is_multiple_of(2)
@@ -182,7 +182,7 @@ fn schema_of(name: &str) -> Option<&str> {
     Some(&name[..end])
 }
 
-/// A type of the same name that is not made of the same.
+/// Returns the definitions of two types of the same name if they differ.
 fn other_meaning<'a>(from: &'a Column, to: &'a Column) -> Option<(&'a str, &'a str)> {
     let meaning = |column: &'a Column| column.signature.as_deref().unwrap_or("a type of the server");
     (from.signature != to.signature).then(|| (meaning(from), meaning(to)))
@@ -198,12 +198,12 @@ fn is_wider(from: &Column, to: &Column) -> bool {
         ("character varying", "character varying") => {
             unlimited || limit(from).zip(limit(to)).is_some_and(|(from, to)| from <= to)
         }
-        // Without a limit of length or precision where there was one.
+        // The limit of length or precision was removed.
         (a, b) => a == b && unlimited && a != "character",
     }
 }
 
-/// The length in `character varying(20)`.
+/// Returns the length in `character varying(20)`.
 fn limit(column: &Column) -> Option<u32> {
     column.type_name.strip_suffix(')')?.rsplit('(').next()?.parse().ok()
 }

@@ -1,12 +1,12 @@
-//! Errors over rows of which shard_split_map() says how columns are computed. Whoever says
-//! that chooses what an error quotes, and need not be somebody who may read the rows: which
-//! column failed and with which SQLSTATE is told, no value.
+//! Errors over rows for which shard_split_map() configures how columns are computed. The author of such an expression
+//! determines what an error quotes, and need not have the right to read the rows: the column and the SQLSTATE are
+//! reported, but no value.
 
 use crate::catalog::split::PlannedTable;
 use crate::remote::RemoteError;
 
-/// Those that are about rights and what the source gives, not about values. What is missing by
-/// its name is not among them: a value that is cast to regclass or the like is such a name.
+/// Errors about rights and the source's results, not about values. Errors about missing names are excluded: a value
+/// that is cast to regclass or the like is such a name.
 const WITHOUT_VALUES: [&str; 3] = ["42501", "54000", "SM006"];
 
 /// Whether a column of the target is computed.
@@ -14,12 +14,12 @@ pub fn is_computed(policy: &PlannedTable, column: &str) -> bool {
     policy.maps.iter().any(|map| map.column == column && map.expression.is_some())
 }
 
-/// Whether a column of the target is not the source's: computed, or left out for its default.
+/// Whether a column of the target is not the source's: it is computed, or left out for its default.
 pub fn is_own(policy: &PlannedTable, column: &str) -> bool {
     policy.maps.iter().any(|map| map.column == column)
 }
 
-/// The error without values of rows, where columns of the table are computed.
+/// Returns the error without values of rows, if columns of the table are computed.
 pub fn without_values(error: RemoteError, table: &str, policy: &PlannedTable) -> RemoteError {
     let columns: Vec<String> = policy
         .maps

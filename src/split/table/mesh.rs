@@ -1,5 +1,5 @@
-//! Which rows may go over, told from the bytes of their shard-by column: the keys that move,
-//! in the binary form of their type.
+//! Which rows may be copied, decided by the bytes of their shard-by column: the moving keys, in the binary form of
+//! their type.
 
 use crate::agent::shape::Column;
 use crate::agent::types::TypeFamily;
@@ -9,12 +9,12 @@ use shardmaster_client::shard_for;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 
-/// Bytes of a value that an error shows.
+/// The greatest number of bytes of a value that an error shows.
 const SHOWN: usize = 100;
 
 type ValueBound = Option<Vec<u8>>;
 
-/// The keys that move, as the bytes of their values.
+/// The moving keys, as the bytes of their values.
 #[derive(Debug)]
 enum MeshKeys {
     Listed(HashSet<Vec<u8>>),
@@ -22,22 +22,22 @@ enum MeshKeys {
         count: NonZeroU32,
         buckets: HashSet<u32>,
     },
-    /// From, and to before; None: open.
+    /// Ranges from one bound to before the other. A bound is `None` if it is open.
     Ranges(Vec<(ValueBound, ValueBound)>),
 }
 
-/// What a table's rows are held to; the same for each of its COPYs.
+/// The filter for a table's rows; it is the same for each of its COPYs.
 #[derive(Debug)]
 pub struct Mesh {
     of: Ordered,
     keys: MeshKeys,
-    /// The place of the shard-by column among those that are sent.
+    /// The position of the shard-by column among those that are sent.
     position: usize,
 }
 
 impl Mesh {
-    /// Of a column that is sent at this position, in binary form. None: the bytes do not tell,
-    /// and the target is asked.
+    /// Returns the filter for a column that is sent at this position, in binary form. Returns None if the bytes do not
+    /// suffice, so that the target decides.
     pub fn new(scope: &Scope, column: &Column, position: usize) -> Option<Mesh> {
         let is_plain = column.type_name == column.base && column.builtin;
         if !is_plain || column.generated.is_some() {
@@ -45,7 +45,7 @@ impl Mesh {
         }
         let of = match column.family()? {
             TypeFamily::Integer => Ordered::BigInt,
-            // Blanks at the end of others mean nothing.
+            // Other types ignore trailing blanks.
             TypeFamily::Text if matches!(column.base.as_str(), "text" | "character varying") => Ordered::Text,
             TypeFamily::Uuid => Ordered::Uuid,
             TypeFamily::Text | TypeFamily::Numeric | TypeFamily::Enum(_) => return None,
@@ -53,12 +53,12 @@ impl Mesh {
         Mesh::of(scope, of, position)
     }
 
-    /// Of keys of a type, whatever column they are in.
+    /// Returns the filter for keys of a type, whatever column they are in.
     pub fn of(scope: &Scope, of: Ordered, position: usize) -> Option<Mesh> {
         Some(Mesh { of, keys: keys(scope, of)?, position })
     }
 
-    /// The column of a COPY that holds the key, from 0.
+    /// Returns the column of a COPY that holds the key, from 0.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -79,7 +79,7 @@ impl Mesh {
         }
     }
 
-    /// The same of a value as its type writes it.
+    /// Whether a value, as its type writes it, is among the keys.
     pub fn holds_text(&self, text: &str) -> bool {
         match self.of {
             Ordered::BigInt => text.parse::<i64>().is_ok_and(|number| self.holds(&number.to_be_bytes())),
@@ -88,7 +88,7 @@ impl Mesh {
         }
     }
 
-    /// As `Ordered::sort_bytes` writes the key.
+    /// Returns the key in the form of `Ordered::sort_bytes`.
     fn sorted(&self, value: &[u8]) -> Option<Vec<u8>> {
         match self.of {
             Ordered::BigInt => Some((number(value)? ^ i64::MIN).to_be_bytes().to_vec()),
@@ -130,7 +130,7 @@ fn keys(scope: &Scope, of: Ordered) -> Option<MeshKeys> {
     })
 }
 
-/// As the server writes it: 32 digits in five groups.
+/// Parses a uuid as the server writes it: 32 digits in five groups.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let digits = text.replace('-', "");
     (text.len() == 36 && digits.len() == 32 && digits.is_ascii()).then_some(())?;
@@ -141,7 +141,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// A number of two, four or eight bytes.
+/// Reads a number of two, four or eight bytes.
 fn number(value: &[u8]) -> Option<i64> {
     match value.len() {
         2 => Some(i16::from_be_bytes(value.try_into().ok()?).into()),

@@ -1,5 +1,4 @@
-//! A table of a split, as both sides have it: what is selected of its rows, and how they are
-//! written and found again.
+//! A table of a split, as both sides have it: what is selected of its rows, and how they are written and found again.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
@@ -30,54 +29,53 @@ pub struct SplitTable {
     pub source_by: Column,
     pub target_by: Column,
     pub queue: String,
-    /// What fills which column of the target, and how the two differ in what is refused.
+    /// What fills which column of the target, and the differences that are refused.
     pub pairs: Vec<ColumnMapping>,
     pub differences: Vec<String>,
     /// Columns of the target that can be compared with what fills them.
     pub compared: Vec<usize>,
-    /// That of both databases, where it is the same and not UTF-8: texts come over as
-    /// they are.
+    /// The encoding of both databases, if it is the same and not UTF-8: texts are not converted.
     pub encoding: Option<String>,
-    /// What rows on their way are held to; None: the target sees to it.
+    /// The filter for copied rows. `None` if the target filters.
     pub mesh: Option<Rc<Mesh>>,
-    /// The same of rows that come over as values; None: they do not.
+    /// The filter for rows that are copied as values. `None` if they are not.
     pub text_mesh: Option<Rc<Mesh>>,
-    /// Rows of a window were too large to come over as values.
+    /// Rows of a window were too large to be copied as values.
     pub has_long_rows: bool,
 }
 
 impl SplitTable {
-    /// What is selected of a row `t` of the source, in copy and tail alike.
+    /// Returns what is selected of a row `t` of the source, for copying and for tailing.
     pub fn select_list(&self) -> String {
         self.pairs.iter().map(ColumnMapping::select).collect::<Vec<_>>().join(", ")
     }
 
-    /// How many bytes a row `t` of the source is stored in, which nothing has to be read for that lies elsewhere.
+    /// Returns SQL for the stored bytes of a row `t` of the source, without reading values stored out of line.
     pub fn stored_size(&self) -> String {
         let size = |pair: &ColumnMapping| format!("coalesce(pg_column_size({}), 0)", pair.select());
         let sizes: Vec<String> = self.pairs.iter().map(size).collect();
         if sizes.is_empty() { "0".to_owned() } else { sizes.join(" + ") }
     }
 
-    /// The pairs that can be compared.
+    /// Returns the pairs that can be compared.
     pub fn compared(&self) -> impl Iterator<Item = &ColumnMapping> {
         self.compared.iter().filter_map(|position| self.pairs.get(*position))
     }
 
-    /// The target's table without what inherits from it, whose rows are not the split's.
+    /// Returns the target's table without those that inherit from it, whose rows are not the split's.
     pub fn target_only(&self) -> String {
         let only = if self.target.is_partitioned() { "" } else { "ONLY " };
         format!("{only}{}", self.target.name)
     }
 
-    /// The columns of the target that it fills.
+    /// Returns the columns of the target that it fills.
     pub fn target_columns(&self) -> String {
         let names: Vec<String> = self.pairs.iter().map(|pair| pair.target.clone()).collect();
         crate::remote::quote::idents("", &names)
     }
 
-    /// How rows are written, in copy and tail alike: binary where every type has one
-    /// form on all servers, else text.
+    /// Returns the format of rows, for copying and for tailing: binary if every type has one form on all servers, else
+    /// text.
     pub fn format(&self) -> String {
         if self.is_binary() { "FORMAT binary".to_owned() } else { self.text_format() }
     }
@@ -94,13 +92,13 @@ impl SplitTable {
         self.encoding.is_none() && self.pairs.iter().all(is_same)
     }
 
-    /// What its rows on their way can be held to; None: the key's bytes do not tell.
+    /// Returns the filter for its copied rows, or None if the key's bytes do not suffice.
     fn mesh(&self, scope: &Scope) -> Option<Mesh> {
         let position = self.pairs.iter().position(|pair| pair.target == self.target_by.name)?;
         Mesh::new(scope, &self.target_by, position)
     }
 
-    /// How keys of a window are written.
+    /// Returns the format of a window's keys.
     pub fn text_format(&self) -> String {
         match &self.encoding {
             Some(encoding) => format!("FORMAT text, ENCODING {}", literal(encoding)),
@@ -114,8 +112,8 @@ impl SplitTable {
         self.source.key().iter().all(is_plain)
     }
 
-    /// The keys of a window, each image once: a type's own equality would take two for
-    /// one that need not be one on the other side.
+    /// Returns the keys of a window, each image once: a type's own equality could merge two that differ on the other
+    /// side.
     pub fn window(&self, condition: &str) -> String {
         let keys = queue::keys(&self.source).join(", ");
         let from = format!("FROM {} WHERE op <> 'T' AND {condition}", self.queue);
@@ -128,8 +126,7 @@ impl SplitTable {
         }
     }
 
-    /// The rows `t` of the source whose keys are in a window, each once; what follows is
-    /// one more condition.
+    /// Returns the rows `t` of the source whose keys are in a window, each once; one more condition may follow.
     pub fn changed_rows(&self, condition: &str) -> String {
         let name = &self.source.name;
         format!(
@@ -139,19 +136,19 @@ impl SplitTable {
         )
     }
 
-    /// The rows `t` of the target are those of the keys `k` of a window.
+    /// Returns the condition that the rows `t` of the target are those of the keys `k` of a window.
     pub fn target_join(&self) -> String {
         key_join(&self.target, "k", &queue::keys(&self.source))
     }
 
-    /// The rows `t` of the source are those of some keys `k`.
+    /// Returns the condition that the rows `t` of the source are those of some keys `k`.
     pub fn source_join(&self) -> String {
         key_join(&self.source, "k", &queue::keys(&self.source))
     }
 
-    /// Statements that delete the window's rows on the target: by key and scope, since by key alone they would remove
-    /// another tenant's row. The planner knows nothing of the window's size before; of many it finds rows in the order in
-    /// which they lie, which takes three quarters of what their deletion takes in the order of the keys.
+    /// Returns statements that delete the window's rows on the target: by key and scope, since by key alone they would
+    /// remove another tenant's row. The planner does not know the window's size before; in a large one it finds rows
+    /// in their physical order, which takes three quarters of the time of a deletion in the order of the keys.
     pub fn delete_changed(&self, scope: &Scope) -> [String; 2] {
         let window = self.window_table();
         let delete = format!(
@@ -163,7 +160,7 @@ impl SplitTable {
         [format!("ANALYZE {window}"), delete]
     }
 
-    /// The same by keys that are a list of values, of which the planner knows how many there are.
+    /// Returns a statement that deletes rows by keys in a list of values, whose number the planner knows.
     pub fn delete_listed(&self, scope: &Scope, values: &str) -> String {
         format!(
             "DELETE FROM {} t USING (VALUES {values}) k ({}) WHERE {} AND {}",
@@ -174,18 +171,18 @@ impl SplitTable {
         )
     }
 
-    /// The types of the target's key, without domains.
+    /// Returns the types of the target's key, without domains.
     pub fn key_types(&self) -> Vec<&str> {
         let of = |name: &String| self.target.column(name).map_or("text", |column| column.base.as_str());
         self.target.key().iter().map(of).collect()
     }
 
-    /// A join that leaves of rows `t` of the target those that the step's window has changed.
+    /// Returns a join that selects of rows `t` of the target those that the step's window has changed.
     pub fn changed_on_target(&self) -> String {
         format!("JOIN {} k ON {}", self.window_table(), self.target_join())
     }
 
-    /// A noted key `g` of the target beside a key `k` of the window.
+    /// Returns the condition that a noted key `g` of the target is a key `k` of the window.
     pub fn changed_join(&self) -> String {
         queue::keys(&self.source)
             .iter()
@@ -195,13 +192,13 @@ impl SplitTable {
             .join(" AND ")
     }
 
-    /// The temporary table on the target that takes the keys of a window.
+    /// Returns the temporary table on the target for the keys of a window.
     pub fn window_table(&self) -> String {
         format!("pg_temp.window_{}", self.policy.ordinal)
     }
 }
 
-/// `t.key = k.k1 AND ...`, each by the equality that the key's own index goes by.
+/// Returns `t.key = k.k1 AND ...`, each with the equality of the key's own index.
 fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
     shape
         .key()
@@ -229,7 +226,8 @@ pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Re
             let mut table =
                 SplitTable { encoding: encoding.clone(), ..pair(plan, policy, on_source, on_target)? };
             let mesh = table.mesh(&plan.scope).map(Rc::new);
-            // A message of values is converted as a whole: of which table the text is that cannot be, nobody could say.
+            // A message of values is converted as a whole: which table a text that cannot be converted belongs to
+            // would be unknown.
             table.text_mesh = mesh.clone().filter(|_| is_utf8);
             table.mesh = mesh.filter(|_| table.is_binary());
             for (position, pair) in table.pairs.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Computed columns of which a second look would say something else: the time of day, a
-//! setting. Such a column is filled once and never compared.
+//! Computed columns whose value changes from one read to the next: the time of day, a setting. Such a column is filled
+//! once and never compared.
 
 use super::columns::{ColumnMapping, ColumnSource};
 use crate::agent::error::Result;
@@ -7,7 +7,7 @@ use crate::remote::Connection;
 
 const STEADY: &str = include_str!("../../../sql/check/steady.sql");
 
-/// Whether what fills a column says the same of a row at any time.
+/// Whether what fills a column always gives the same value for a row.
 pub fn is_steady(source: &mut Connection, table: &str, pair: &ColumnMapping) -> Result<bool> {
     let ColumnSource::Expression(_) = &pair.source else { return Ok(true) };
     let view = format!(

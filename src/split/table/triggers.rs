@@ -1,5 +1,5 @@
-//! The triggers of a split on its tables. Invariant: writers wait for a moment at most,
-//! however many partitions a table has, and for one table at a time.
+//! The triggers of a split on its tables. Invariant: writers wait for a moment at most, however many partitions a
+//! table has, and for one table at a time.
 
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
@@ -17,15 +17,15 @@ use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident, text_array};
 use crate::split::table::SplitTable;
 
-/// Creates what tables have not, few triggers in a transaction, because CREATE TRIGGER
-/// waits for open writers and stalls new ones. Those for rows are the partitioned table's
-/// own: the server clones them to the partitions that there are and to those that come.
-/// TRUNCATE fires no clone, so each leaf has a trigger for it.
+/// Creates the missing triggers of tables, few in a transaction, because CREATE TRIGGER waits for open writers and
+/// blocks new ones. Those for rows are the partitioned table's own: the server clones them to existing and future
+/// partitions. TRUNCATE fires no clone, so each leaf has a trigger for it.
 pub fn install(connection: &mut Connection, plan: &Plan, tables: &[SplitTable], side: Side) -> Result<()> {
     install_and(connection, plan, tables, side, || Ok(()))
 }
 
-/// The same, with what is done after each message: some tables are done by then, others not.
+/// Creates them; `done` is called after each message, when the triggers of some tables exist and those of others do
+/// not.
 pub fn install_and(
     connection: &mut Connection,
     plan: &Plan,
@@ -47,7 +47,7 @@ pub fn install_and(
     create_missing(connection, &groups, done)
 }
 
-/// What a table of the split is to have, by transactions.
+/// Returns the triggers that a table of the split must have, by transactions.
 fn of_table<'a>(
     plan: &Plan,
     table: &'a SplitTable,
@@ -95,8 +95,8 @@ fn of_table<'a>(
         .collect()
 }
 
-/// Creates what tables have not of a redirect's triggers: those of a partitioned table
-/// one by one. `done`: after each message.
+/// Creates the missing triggers of a redirect: those of a partitioned table one by one. `done` is called after each
+/// message.
 pub fn install_redirect(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -116,7 +116,7 @@ pub fn install_redirect(
     create_missing(connection, &groups, done)
 }
 
-/// The same of a key guard's, whose look-up for the column is there.
+/// Creates the missing triggers of a key guard, whose look-up for the column exists.
 pub fn install_standing(
     connection: &mut Connection,
     guard: &KeyGuard,
@@ -132,12 +132,12 @@ pub fn install_standing(
     create_missing(connection, &Group::of(shape, &Arrival::ALL, wanted), || Ok(()))
 }
 
-/// A trigger that a table is to have.
+/// A trigger that a table must have.
 struct WantedTrigger<'a> {
     trigger: String,
     function: &'a str,
-    /// That its condition is to read: another column may have got the name, or a partition's clone
-    /// have been disabled.
+    /// The column that its condition must read: another column may have got the name, or a partition's clone may have
+    /// been disabled.
     column: Option<&'a str>,
     statement: String,
 }
@@ -150,7 +150,8 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// All of a table in one, of a partitioned one each by itself: its partitions get it in the same moment.
+    /// Returns all of a table's triggers as one group; those of a partitioned table are separate groups, since each
+    /// also locks its partitions.
     fn of<T: Copy>(
         shape: &'a TableShape,
         all: &[T],
@@ -167,7 +168,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Creates those of the triggers that tables have not, each group in one transaction.
+/// Creates the missing triggers of tables, each group in one transaction.
 fn create_missing(
     connection: &mut Connection,
     groups: &[Group<'_>],
@@ -195,19 +196,19 @@ fn create_missing(
     with_short_locks(connection, TableLock::ShareRowExclusive, &missing, alone, done)
 }
 
-/// What a table has of a trigger.
+/// The state of a trigger of a table.
 enum FoundTrigger {
-    /// It is there, with its function, and fires always.
+    /// It exists, with its function, and fires always.
     Whole,
-    /// It is to be created; tables, with triggers in its place.
+    /// It must be created; the list has tables and triggers in its place.
     Others(Vec<(String, String)>),
 }
 
-/// Triggers that are looked for in one query.
+/// The greatest number of triggers that are searched in one query.
 const MOST_LOOKED_FOR: usize = 1000;
 
-/// Looks at each group's table and its partitions, for each trigger that is wanted. A partition's own
-/// trigger of the name would keep the server from cloning.
+/// Checks each group's table and its partitions, for each wanted trigger. A partition's own trigger of the name would
+/// keep the server from cloning.
 fn look_up(connection: &mut Connection, groups: &[Group<'_>]) -> Result<Vec<FoundTrigger>> {
     let all: Vec<(&str, &WantedTrigger<'_>)> =
         groups.iter().flat_map(|group| group.wanted.iter().map(|wanted| (group.oid, wanted))).collect();
@@ -249,14 +250,15 @@ fn look_up_some(
     Ok(found)
 }
 
-/// How the lock on a table is come by.
+/// How the lock on a table is taken.
 type TakeLock = fn(&mut Connection, TableLock, &str, &str) -> Result<()>;
 
-/// Statements that make triggers of a table, in one transaction. Work that keeps others waiting makes one attempt.
+/// Runs statements that create triggers of a table, in one transaction. Work that keeps others waiting makes one
+/// attempt.
 pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
     let locked: TakeLock = if session::is_hasty() { with_short_lock_once } else { with_short_lock };
     match locked(connection, TableLock::ShareRowExclusive, statements, table) {
-        // A session of the worker before was faster: look again.
+        // A session of the earlier worker was faster: check again.
         Err(SplitError::Remote(error)) if error.is("42710") => {
             Err(SplitError::Retry(format!("the previous worker's triggers on {table}")))
         }
@@ -264,14 +266,14 @@ pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Res
     }
 }
 
-/// Drops a side's triggers, one table a transaction, several in a message. Clones go with what they were made of.
+/// Drops a side's triggers, one table per transaction, several in a message. Clones are dropped with their originals.
 pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     let called = "starts_with(f.proname, $1)";
     drop_called(connection, called, &agent::trigger_functions(split, side), "")
 }
 
-/// Drops a redirect's triggers, each table's only while nothing has left: who puts keys in
-/// waits for the lock, and finds afterwards what is missing.
+/// Drops a redirect's triggers, each table's only while nothing has left: a session that enters keys waits for the
+/// lock, and then finds what is missing.
 pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     drop_called(connection, OF_LOOK_UP, &redirect.function(), &left::require_empty(redirect))
 }
@@ -281,7 +283,7 @@ pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()
     drop_called(connection, OF_LOOK_UP, &guard.function(), "")
 }
 
-/// Schemas and names of the tables that have all of a key guard's triggers.
+/// Returns schemas and names of the tables that have all of a key guard's triggers.
 pub fn guarded_tables(connection: &mut Connection, guard: &KeyGuard) -> Result<Vec<(String, String)>> {
     let rows = connection.query(
         &format!(
@@ -300,8 +302,7 @@ pub fn guarded_tables(connection: &mut Connection, guard: &KeyGuard) -> Result<V
     Ok(tables.collect())
 }
 
-/// Drops those of tables that are no tables of its keyspace any more, since somebody has given them
-/// other names.
+/// Drops the triggers of tables that are no longer in the keyspace, since somebody has renamed them.
 pub fn drop_strays(connection: &mut Connection, guard: &KeyGuard, tables: &[&TableShape]) -> Result<()> {
     let oids = tables.iter().filter_map(|shape| shape.oid.as_deref()?.parse::<u32>().ok());
     let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
@@ -315,20 +316,20 @@ pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<
     Ok(connection.query(&any, &[Some(&redirect.function())])?.scalar() == Some("t"))
 }
 
-/// Whether a trigger `t` is a redirect's or a key guard's, by the look-up $1 that its
-/// condition calls: the function is one for all of them.
+/// SQL condition: a trigger `t` is a redirect's or a key guard's, by the look-up $1 that its condition calls. All of
+/// them share one trigger function.
 const OF_LOOK_UP: &str = "t.oid = ANY (ARRAY(
     SELECT d.objid FROM pg_proc l CROSS JOIN LATERAL (SELECT d.classid, d.objid FROM pg_depend d
                                                        WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = l.oid OFFSET 0) d
      WHERE l.proname = $1 AND l.pronamespace = to_regnamespace('shardmaster_agent') AND d.classid = 'pg_trigger'::regclass))";
 
-/// Drops the triggers that call the agent's functions, whatever they are called: whoever owns
-/// a table can give its triggers other names, and ours to others.
+/// Drops the triggers that call the agent's functions, whatever their names are: the owner of a table can rename its
+/// triggers.
 pub fn drop_called(connection: &mut Connection, called: &str, function: &str, first: &str) -> Result<()> {
     drop_under(with_short_lock, connection, (called, function), first)
 }
 
-/// The same with one attempt for each table: others are waiting.
+/// Drops them with one attempt for each table: others are waiting.
 pub fn drop_called_once(connection: &mut Connection, called: &str, function: &str) -> Result<()> {
     drop_under(with_short_lock_once, connection, (called, function), "")
 }
@@ -369,7 +370,7 @@ fn drop_under(
     let lock = TableLock::AccessExclusive;
     let alone = |connection: &mut Connection, on: &OnTable| {
         match locked(connection, lock, &on.statements, &on.table) {
-            // Dropped meanwhile, with its table.
+            // The trigger was dropped meanwhile, with its table.
             Err(SplitError::Remote(error)) if error.is("42P01") => Ok(()),
             other => other,
         }

@@ -1,7 +1,8 @@
-//! Slices that are compared at the same time, by the step's sessions and by those of the streams that see what it sees.
+//! Slices that are compared at the same time, by the step's sessions and by those of the streams that see what it
+//! sees.
 //!
-//! Invariant: as of slices one behind the other. They are the ones that would come next, and they are noted in that order,
-//! each behind all that come before it; what lies behind one that is not known to be compared is forgotten.
+//! Invariant: as of slices one behind the other. They are the ones that would come next, and they are noted in that
+//! order, each behind all that come before it; what lies behind one that is not known to be compared is forgotten.
 
 use super::position::{ReadSide, VerifyPosition};
 use super::ranges::{self, Range};
@@ -26,18 +27,18 @@ use crate::split::injection_points::{self, reach};
 use crate::split::table::SplitTable;
 use std::time::Instant;
 
-/// Tables that one pair of sessions is asked about in one message.
+/// The greatest number of tables that one pair of sessions is asked about in one message.
 const MOST_TOGETHER: usize = 32;
-/// What it takes to ask about one, as if it were bytes of it.
+/// The cost of asking about one table, expressed in bytes of it.
 const TO_ASK: i64 = 64 << 10;
 
-/// How many pairs there are.
+/// Returns the number of pairs.
 fn lanes(engine: &Engine) -> usize {
     engine.streams.held + 1
 }
 
-/// The small tables that come first, each lane some of them. False: there are none for more than one lane, or
-/// the first one is not the same on both sides.
+/// Compares the small tables that come first, some of them in each lane. Returns false if there are none for more than
+/// one lane, or the first one differs between both sides.
 pub fn small_ones(engine: &mut Engine, run: &mut Run) -> Result<bool> {
     let lanes = lanes(engine);
     if lanes < 2 {
@@ -84,7 +85,7 @@ pub fn small_ones(engine: &mut Engine, run: &mut Run) -> Result<bool> {
     Ok(is_any)
 }
 
-/// How many of the first tables each lane gets, of these sizes, so that all have about as much to do.
+/// Returns how many of the first tables each lane gets, of these sizes, so that all have about as much to do.
 fn groups(sizes: &[i64], lanes: usize, most: i64) -> Vec<usize> {
     let limit = most.saturating_mul(i64::try_from(lanes).unwrap_or(1));
     let mut sum = 0_i64;
@@ -110,7 +111,8 @@ fn groups(sizes: &[i64], lanes: usize, most: i64) -> Vec<usize> {
     groups
 }
 
-/// The next ranges of a table's key; the bytes of their rows. None: they are compared one by one.
+/// Compares the next ranges of a table's key and returns the bytes of their rows. Returns None if they are compared
+/// one by one.
 pub fn ranges(
     engine: &mut Engine,
     run: &mut Run,
@@ -164,7 +166,7 @@ fn next_ranges(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: 
     Ok(planned)
 }
 
-/// Of each range what was compared, if both sides have the same there.
+/// Returns for each range what was compared, if both sides are equal there.
 fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<Option<SideSize>>> {
     let conditions: Vec<[String; 2]> =
         planned.iter().map(|range| range.conditions(engine, position)).collect();
@@ -190,7 +192,7 @@ fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<O
     Ok(sizes)
 }
 
-/// The rows of ranges that are not the same on both sides, each in its lane.
+/// Compares the rows of ranges that differ between both sides, each in its lane.
 fn rows_of(
     engine: &mut Engine,
     position: usize,
@@ -226,7 +228,8 @@ fn rows_of(
     Ok(all)
 }
 
-/// The next blocks of a table, of one side; the bytes of their rows. None: they are compared one by one.
+/// Compares the next blocks of a table, of one side, and returns the bytes of their rows. Returns None if they are
+/// compared one by one.
 pub fn blocks(
     engine: &mut Engine,
     run: &mut Run,
@@ -257,7 +260,7 @@ pub fn blocks(
     note(run, table, behind.zip(compared.into_iter().map(Some)))
 }
 
-/// Spans of blocks of the side that is being read, each with the position behind it.
+/// Returns spans of blocks of the side that is being read, each with the position behind it.
 fn next_spans(
     engine: &mut Engine,
     run: &Run,
@@ -269,7 +272,7 @@ fn next_spans(
     let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
     let (session, shape, by) = match at.read {
-        // What the target has more, its clients may have inserted since.
+        // Rows that only the target has may have been inserted by its clients since.
         ReadSide::Target if when == When::AfterCutover => return Ok(spans),
         ReadSide::Target => (target, &table.target, &table.target_by),
         ReadSide::Source | ReadSide::Ranges => (reader, &table.source, &table.source_by),
@@ -291,14 +294,14 @@ fn next_spans(
     Ok(spans)
 }
 
-/// Whether all lanes have what a comparison of a table's rows needs.
+/// Prepares all lanes for a comparison of a table's rows. Returns whether they have what it needs.
 fn are_prepared(engine: &mut Engine, run: &mut Run, of: (&Verification, usize), when: When) -> Result<bool> {
     let held = engine.streams.held;
     Ok(prepare(engine, run, of, when)? && prepare_streams(engine, held, of, when)?)
 }
 
-/// Notes what was compared, each with the position behind it (None: the table's end), as far as all of it is
-/// known; its bytes. None: nothing is.
+/// Notes what was compared, each with the position behind it (None for the table's end), as far as all of it is known,
+/// and returns its bytes. Returns None if nothing is known.
 fn note(
     run: &mut Run,
     table: &Verification,
@@ -347,9 +350,9 @@ mod tests {
     fn small_tables_are_shared_out_in_their_order() {
         assert_eq!(groups(&[10; 6], 3, 1000), [2, 2, 2]);
         assert_eq!(groups(&[10; 7], 3, 1000), [3, 3, 1]);
-        // One that is as big as all others.
+        // The first table is as big as all others.
         assert_eq!(groups(&[10 << 20, 1, 1, 1], 2, 16 << 20), [1, 3]);
-        // What does not fit is left, with all behind it.
+        // A table that does not fit is left out, with all behind it.
         assert_eq!(groups(&[1, 1, 17 << 20, 1], 2, 16 << 20), [1, 1]);
         assert_eq!(groups(&[17 << 20, 1], 2, 16 << 20), Vec::<usize>::new());
         assert_eq!(groups(&[0; 100], 2, 16 << 20), [32, 32]);

@@ -1,8 +1,8 @@
-//! Comparison by streams, once the step that brings the target to S is committed: its windows are seen by all sessions
-//! of the target then, and nothing but the next step writes there.
+//! Comparison by streams, once the step that brings the target to S is committed: all sessions of the target see its
+//! windows then, and only the next step writes there.
 //!
-//! Invariant: each session of the target has the worker's generation and the tables locked from before the step lets go
-//! of them, and each reader S. So what they see of either side is what the step has left.
+//! Invariant: each session of the target has the worker's generation and the tables locked from before the step lets
+//! go of them, and each reader S. So what they see of either side is what the step has left.
 
 use super::walk;
 use crate::agent::error::Result;
@@ -13,8 +13,7 @@ use crate::split::engine::verification::Run;
 use crate::split::engine::verification::When;
 use crate::split::reads;
 
-/// Within a step, when the target stands where S does: whether streams are to compare. Else the step
-/// has done so itself.
+/// Returns whether streams are to compare, within a step whose target is at S. Otherwise the step has compared itself.
 pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<bool> {
     let is_rest = std::mem::take(&mut engine.streams.rest);
     match engine.verification.as_ref().is_some_and(|run| !run.tables.is_empty()) {
@@ -28,13 +27,13 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<bool> {
     Ok(engine.streams.held > 0)
 }
 
-/// Once it is committed.
+/// Compares once the step is committed.
 pub fn run(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     if held::begin_again(engine)? {
         compare(engine, progress)?;
         engine.target.run("ROLLBACK")?;
     } else {
-        // The next step compares by itself.
+        // The next step compares alone.
         engine.streams.rest = true
     }
     held::let_go(engine)?;

@@ -1,5 +1,5 @@
-//! What clients of the target have changed since it opened, as its guard has noted it: by that
-//! a row may differ from the source's, which is frozen.
+//! What clients of the target have changed since it opened, as its guard has noted it: by these changes a row may
+//! differ from the source's, which is frozen.
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
@@ -15,11 +15,11 @@ use crate::split::table::SplitTable;
 
 /// The log of one table's changes.
 pub struct Changes {
-    /// Its table on the target.
+    /// The log's table on the target.
     pub log: String,
     /// The leaves that the target had when it opened.
     leaves: Vec<String>,
-    /// The table that it opened, by oid; None: nobody has noted it.
+    /// The oid of the table that it opened. `None` if it was not noted.
     opened: Option<String>,
     /// Bounds of partitions that clients have emptied.
     emptied: Vec<String>,
@@ -39,8 +39,8 @@ impl Changes {
         }
     }
 
-    /// Which partitions of the target clients have emptied: in the transaction, with the table locked,
-    /// in which their rows are found missing.
+    /// Reads which partitions of the target clients have emptied: in the transaction, with the table locked, in which
+    /// their rows are found missing.
     pub fn look(&mut self, plan: &Plan, target: &mut Connection, table: &SplitTable) -> Result<()> {
         if table.target.leaves().len() < 2 {
             return Ok(());
@@ -53,8 +53,8 @@ impl Changes {
         Ok(())
     }
 
-    /// The target's table is the one that it opened. Another one of its name lost its rows by
-    /// nothing that the log of the first one tells.
+    /// Returns a condition that the target's table is the one that it opened. Another one of its name may lack rows
+    /// for reasons that the log of the first one does not contain.
     pub fn are_of(&self, table: &SplitTable) -> String {
         match &self.opened {
             Some(oid) => format!("to_regclass({}) = {}::oid", literal(&table.target.name), literal(oid)),
@@ -62,14 +62,14 @@ impl Changes {
         }
     }
 
-    /// Whether some changes were not noted: the log was too long.
+    /// Returns a condition that some changes were not noted, because the log was too long.
     pub fn are_incomplete(&self) -> String {
         format!("EXISTS (SELECT 1 FROM {} g WHERE g.k1 IS NULL AND g.op = 'O')", self.log)
     }
 
-    /// The row of a key `k` may be missing: it was deleted, was given another key, or went with
-    /// all others of its partition, which has the bound that it had. Where the key does not tell which one that was, it counts if all
-    /// were emptied, and none has left the table, with rows that came back to it perhaps.
+    /// Returns a condition that the row of a key `k` may be missing: it was deleted, was given another key, or was
+    /// removed with all others of its partition, which has its earlier bound. If the key does not determine which
+    /// partition that was, it counts if all were emptied, and none has left the table and perhaps returned with rows.
     pub fn explain_absence(&self, table: &SplitTable) -> String {
         format!(
             "({} AND (EXISTS (SELECT 1 FROM {log} g WHERE {} AND g.op <> 'C')
@@ -86,7 +86,7 @@ impl Changes {
         )
     }
 
-    /// The key `k` is one of a partition that was emptied.
+    /// Returns a condition that the key `k` belongs to a partition that was emptied.
     fn was_in_emptied(&self, table: &SplitTable) -> String {
         if self.emptied.is_empty() {
             return "false".to_owned();
@@ -100,7 +100,7 @@ impl Changes {
         format!("EXISTS (SELECT 1 FROM (SELECT {}) x WHERE {})", named.join(", "), bounds.join(" OR "))
     }
 
-    /// It may be missing, or is there and may have other values.
+    /// Returns a condition that the row may be missing, or may have other values.
     pub fn explain(&self, plan: &Plan, table: &SplitTable) -> String {
         format!(
             "({} OR EXISTS (SELECT 1 FROM {} g WHERE {})

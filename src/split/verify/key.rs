@@ -1,5 +1,5 @@
-//! The key by which the target notes what its clients change: that of the installation. Another
-//! one of now finds other rows by it, or none.
+//! The key by which the target notes what its clients change: that of the installation. Another key would find other
+//! rows by it, or none.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::TableShape;
@@ -16,18 +16,18 @@ pub fn is_as_noted(target: &mut Connection, plan: &Plan, table: &SplitTable) -> 
     Ok(noted.scalar().is_none_or(|noted| noted == changed::key_of(&table.target)))
 }
 
-/// An expression: the key that the target has noted for a table.
+/// Returns an expression: the key that the target has noted for a table.
 fn noted(plan: &Plan, table: &SplitTable) -> String {
     let log = literal(&changed::qualified(plan.id, table.policy.ordinal));
     format!("obj_description(to_regclass({log}), 'pg_class')")
 }
 
-/// An expression: whether it is that of now.
+/// Returns an expression: whether it is the current key.
 pub fn still_noted(plan: &Plan, table: &SplitTable) -> String {
     format!("coalesce({} = {}, true)", noted(plan, table), literal(&changed::key_of(&table.target)))
 }
 
-/// Refuses to compare rows where it has another.
+/// Refuses to compare rows if the table has another key.
 pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &SplitTable) -> Result<()> {
     if is_as_noted(target, plan, table)? {
         return Ok(());
@@ -47,7 +47,7 @@ pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &SplitTable
     ))))
 }
 
-/// The same of some tables.
+/// Refuses to compare rows if one of some tables has another key.
 pub fn require_all_as_noted(target: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
     let noted: Vec<String> = tables.iter().map(|table| still_noted(plan, table)).collect();
     if noted.is_empty() || target.run(&format!("SELECT {}", noted.join(" AND ")))?.scalar() == Some("t") {

@@ -1,6 +1,6 @@
-//! Verification: both sides of a split compared row by row, while clients write. A slice of a
-//! table is compared within a step, when the target stands exactly where the step's snapshot
-//! of the source does: so what differs is wrong, and nothing is held longer than a step.
+//! Verification: both sides of a split compared row by row, while clients write. A slice of a table is compared within
+//! a step, when the target is exactly at the step's snapshot of the source: so a difference is an error, and nothing
+//! is locked longer than a step.
 
 mod abreast;
 pub mod beside;

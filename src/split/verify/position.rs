@@ -1,10 +1,10 @@
-//! Where a comparison goes on: the rows of the source are looked for on the target, partition
-//! by partition, and then the other way round. A partition that comes meanwhile is neither
-//! missed nor read twice, whatever its number.
+//! The position where a comparison continues: the rows of the source are looked for on the target, partition by
+//! partition, and then the other way round. A partition that is added meanwhile is neither missed nor read twice,
+//! whatever its number.
 
 use serde::{Deserialize, Serialize};
 
-/// Whose rows are looked for on the other side.
+/// The side whose rows are looked for on the other one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadSide {
@@ -18,22 +18,22 @@ pub enum ReadSide {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct VerifyPosition {
     pub read: ReadSide,
-    /// Leaves of this side that are done, by oid.
+    /// The finished leaves of this side, by oid.
     pub done: Vec<String>,
     /// The leaf that is being read, by oid.
     pub leaf: Option<String>,
-    /// Its next block.
+    /// The leaf's next block.
     pub block: i64,
     /// The file that this is a block of.
     #[serde(default)]
     pub file: Option<String>,
-    /// The key up to which ranges are done; none: from the first on.
+    /// The key up to which ranges are done; empty for the first range.
     #[serde(default)]
     pub after: Vec<String>,
 }
 
 impl VerifyPosition {
-    /// As it was stored; what cannot be read begins anew.
+    /// Parses a stored position. One that cannot be read begins anew.
     pub fn parse(text: &str) -> VerifyPosition {
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -42,7 +42,7 @@ impl VerifyPosition {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The leaf to go on with, of those that there are; None: this side is done.
+    /// Returns the leaf to continue with, of those that exist, or None if this side is done.
     pub fn next_leaf(&mut self, leaves: &[String]) -> Option<String> {
         let goes_on = self.leaf.take().filter(|leaf| leaves.contains(leaf));
         if goes_on.is_none() {
@@ -52,15 +52,15 @@ impl VerifyPosition {
         self.leaf.clone()
     }
 
-    /// The leaf is in this file. False: what was read of it was of another one, so nobody knows
-    /// which of its rows were.
+    /// Notes the file of the leaf. Returns false if what was read was of another file, so that it is unknown which
+    /// rows were read.
     pub fn is_of(&mut self, file: Option<String>) -> bool {
         let is_same = self.block == 0 || self.file == file;
         self.file = file;
         is_same
     }
 
-    /// The leaf was read up to a block; None: to its end.
+    /// Notes that the leaf was read up to a block, or to its end if `to` is None.
     pub fn passed(&mut self, to: Option<i64>) {
         match to {
             Some(block) => self.block = block,
@@ -71,7 +71,7 @@ impl VerifyPosition {
         }
     }
 
-    /// The other side is next; false: there is none left.
+    /// Turns to the other side. Returns false if none is left.
     pub fn turn(&mut self) -> bool {
         let is_first = self.read == ReadSide::Source;
         if is_first {
@@ -97,7 +97,7 @@ mod tests {
         while let Some(leaf) = position.next_leaf(&leaves) {
             seen.push((leaf, position.block));
             position.passed((position.block < 10).then_some(position.block + 10));
-            // What is stored between two slices is all there is.
+            // Only what is stored between two slices is kept.
             position = VerifyPosition::parse(&position.to_text());
         }
         let expected = [("7", 0), ("7", 10), ("3", 0), ("3", 10)];
@@ -111,7 +111,7 @@ mod tests {
         let mut position = VerifyPosition::default();
         assert_eq!(position.next_leaf(&oids(&["5", "9"])).as_deref(), Some("5"));
         position.passed(Some(4));
-        // It was detached; an older table was attached.
+        // The leaf was detached; an older table was attached.
         assert_eq!(position.next_leaf(&oids(&["2", "9"])).as_deref(), Some("2"));
         assert_eq!(position.block, 0);
         position.passed(None);

@@ -1,11 +1,11 @@
-//! Both sides of a table at once, a range of its key after the other: each server makes a sum of the
-//! checksums of its rows there, and only where these differ are the rows compared.
+//! Comparison of both sides of a table at once, one range of its key after the other: each server sums the checksums
+//! of its rows there, and only if these differ are the rows compared.
 //!
 //! Invariant: the ranges are (-, a], (a, b], .., (z, +), with bounds that the source has named, and behind its last
 //! row the target. On the source each row is in one of them. On the target, whose order may be another one, it is in
-//! at least one: it lies behind the beginning and before the end, so there is a range at whose beginning
-//! it lies behind the bound and at whose end it does not. So where each range has the same rows on
-//! both sides, the tables have; an order that differs shows as a difference, and rows are compared.
+//! at least one: it lies behind the beginning and before the end, so there is a range at whose beginning it lies
+//! behind the bound and at whose end it does not. So where each range has the same rows on both sides, the tables
+//! have; an order that differs shows as a difference, and rows are compared.
 
 use super::position::VerifyPosition;
 use super::rows::{self, Sides, SliceResult};
@@ -19,17 +19,17 @@ use crate::split::engine::scope_size;
 use crate::split::engine::verification::When;
 use crate::split::table::SplitTable;
 
-/// Keys of the first range, and bytes of it where rows are wide; keys of the smallest and of the largest.
+/// The number of keys of the first range, its bytes if rows are wide, and the number of keys of the smallest range.
 const FIRST_KEYS: i64 = 50_000;
 const FIRST_BYTES: i64 = 32 << 20;
 pub const LEAST_KEYS: i64 = 2_000;
 pub const MOST_KEYS: i64 = 1 << 22;
-/// How far the order of the key has to be that of the blocks where a table is not in memory: a
-/// range reads each of its blocks once then.
+/// The least correlation between the orders of the key and of the blocks, if a table is not in memory: a range then
+/// reads each of its blocks once.
 const LEAST_CORRELATION: f64 = 0.9;
-/// How much bigger the target's table may be than the source's.
+/// How many times bigger the target's table may be than the source's.
 const MOST_MORE: i64 = 2;
-/// What its texts are ordered by.
+/// Query for the order of its texts.
 const ORDER: &str = include_str!("../../../sql/agent/order.sql");
 /// Types whose values one server reads as another has written them.
 const TYPES: [&str; 9] = [
@@ -43,12 +43,12 @@ const TYPES: [&str; 9] = [
     "timestamp without time zone",
     "timestamp with time zone",
 ];
-/// An index of the key finds a range, whatever statistics say. Back to what a session has with the
-/// next statement.
+/// Settings that make an index of the key find a range, whatever statistics show. The next constant restores the
+/// session's settings.
 pub const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;";
 pub const AS_BEFORE: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on";
 
-/// Whether a table is compared by ranges of its key: where that reads each block about once.
+/// Whether a table is compared by ranges of its key: this must read each block about once.
 pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
     let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
@@ -58,19 +58,19 @@ pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
     if has_texts(&table.source) && (table.encoding.is_some() || !have_one_order(reader, target, table)?) {
         return Ok(false);
     }
-    // A range is cut by keys of the source alone: of a target that has far more, all may lie in one.
+    // Only the source's keys bound a range: if the target has far more rows, all of them may be in one.
     if whole::bytes(target, &table.target)? > whole::bytes(reader, &table.source)?.saturating_mul(MOST_MORE) {
         return Ok(false);
     }
-    // An index finds the rows of the scope, of which a range of keys would pass most over.
+    // An index finds the rows of the scope; a range of keys would skip most rows.
     if scope_size::is_small(reader, &table.source.name, &table.source_by, &plan.scope)? {
         return Ok(false);
     }
     is_in_order(reader, &table.source)
 }
 
-/// How many keys a table's first range has: of wide rows, which mostly lie apart from their table, few. Of one that
-/// was never analysed nobody knows how wide its rows are.
+/// Returns how many keys a table's first range has: few if rows are wide, as these are mostly stored out of line.
+/// Without statistics the width of the rows is unknown.
 pub fn first_keys(engine: &mut Engine, position: usize) -> Result<i64> {
     let Engine { reader, tables, .. } = engine;
     let leaves: Vec<String> = tables[position].source.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
@@ -83,7 +83,7 @@ pub fn first_keys(engine: &mut Engine, position: usize) -> Result<i64> {
     Ok(keys.clamp(LEAST_KEYS, FIRST_KEYS))
 }
 
-/// Without partitions: one that comes has keys of ranges that are done.
+/// Whether a table is plain, without partitions: a new partition could have keys of finished ranges.
 fn is_plain(shape: &TableShape) -> bool {
     let is_plain = |name: &String| {
         shape.column(name).is_some_and(|column| column.builtin && TYPES.contains(&column.base.as_str()))
@@ -96,8 +96,8 @@ fn has_texts(shape: &TableShape) -> bool {
     shape.key().iter().filter_map(|name| shape.column(name)).any(|column| is_text(&column.base))
 }
 
-/// Both sides order texts in one way. In two, a row of the target would lie between the bounds of
-/// many ranges, and be read with each.
+/// Whether both sides order texts in one way. Otherwise a row of the target would lie between the bounds of many
+/// ranges, and be read with each.
 fn have_one_order(reader: &mut Connection, target: &mut Connection, table: &SplitTable) -> Result<bool> {
     let of = |session: &mut Connection, shape: &TableShape| -> Result<Option<String>> {
         let order = session.query(ORDER, &[shape.oid.as_deref()])?;
@@ -106,8 +106,8 @@ fn have_one_order(reader: &mut Connection, target: &mut Connection, table: &Spli
     Ok(of(reader, &table.source)? == of(target, &table.target)?)
 }
 
-/// The table is in memory, or its rows lie as its keys are ordered. What the source says of it: a
-/// copy has written them in the same order.
+/// Whether the table is in memory, or its rows lie in the order of its keys. The source's statistics suffice: a copy
+/// has written the rows in the same order.
 fn is_in_order(reader: &mut Connection, shape: &TableShape) -> Result<bool> {
     let room = reader
         .count("the size of a server's buffers", "SELECT pg_size_bytes(current_setting('shared_buffers'))")?;
@@ -131,12 +131,12 @@ fn is_in_order(reader: &mut Connection, shape: &TableShape) -> Result<bool> {
 /// The bounds of a range: keys behind one and up to another, as texts.
 pub struct Range {
     pub after: Vec<String>,
-    /// None: to the end.
+    /// `None` if the range has no end.
     pub to: Option<Vec<String>>,
 }
 
 impl Range {
-    /// The next one, of so many keys of the source; where it has no more of them, of the target, to whose end
+    /// Returns the next range, of this many keys of the source; if it has no more of them, of the target, at whose end
     /// clients may have added any number since the cutover.
     pub fn next(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: i64) -> Result<Range> {
         let Engine { reader, target, tables, .. } = engine;
@@ -149,7 +149,7 @@ impl Range {
         Ok(Range { to, ..begins })
     }
 
-    /// The key that many rows of a side behind its beginning.
+    /// Returns the key of a side that is this many rows behind the beginning.
     fn key_at(&self, side: &mut Connection, shape: &TableShape, keys: i64) -> Result<Option<Vec<String>>> {
         let columns: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
         let texts: Vec<String> =
@@ -166,7 +166,7 @@ impl Range {
         Ok(row.map(|row| row.into_iter().map(Option::unwrap_or_default).collect()))
     }
 
-    /// The rows `t` of a side that are in it.
+    /// Returns the condition for rows `t` of a side that are in the range.
     fn condition(&self, shape: &TableShape) -> String {
         let columns: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
         let bound = |values: &[String], operator: &str| {
@@ -187,14 +187,14 @@ impl Range {
         if both.is_empty() { "true".to_owned() } else { both.join(" AND ") }
     }
 
-    /// The same of the scope alone.
+    /// Returns these conditions with the scope, for both sides.
     pub fn conditions(&self, engine: &Engine, position: usize) -> [String; 2] {
         let (table, scope) = (&engine.tables[position], &engine.plan.scope);
         [(&table.source, &table.source_by), (&table.target, &table.target_by)]
             .map(|(shape, by)| format!("{} AND {}", self.condition(shape), scope.filter(by, "t")))
     }
 
-    /// What was compared, if both sides have the same there.
+    /// Returns what was compared, if both sides are equal there.
     pub fn compare(&self, engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
         let conditions = self.conditions(engine, position);
         let outcome = whole::of_rows(engine, position, &conditions, [BY_INDEX, BY_INDEX])?;
@@ -206,8 +206,8 @@ impl Range {
         Ok(outcome)
     }
 
-    /// Its rows, one by one: those of the source on the target, and before the cutover those of the
-    /// target on the source.
+    /// Compares its rows one by one: those of the source on the target, and before the cutover those of the target on
+    /// the source.
     pub fn compare_rows(
         &self,
         engine: &mut Engine,
@@ -231,7 +231,7 @@ impl Range {
     }
 }
 
-/// As a type of the server's own is called in its schema.
+/// Returns the name of one of the server's own types in its schema.
 fn type_name(base: &str) -> &str {
     match base {
         "smallint" => "int2",

@@ -1,6 +1,5 @@
-//! Rows that were found to differ come over again: their keys are entered in the queue of
-//! changes, as if a client had written to them. The next window brings them, whatever state
-//! they are in by then.
+//! Rows that were found to differ are copied again: their keys are entered in the queue of changes, as if a client had
+//! written to them. The next window copies them, whatever state they are in by then.
 
 use crate::agent::error::Result;
 use crate::agent::state::queue;
@@ -9,10 +8,10 @@ use crate::remote::quote::literal;
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 
-/// Keys that are entered in one transaction.
+/// The number of keys that are entered in one transaction.
 const BATCH: i64 = 1000;
 
-/// Enters some of the keys that are left.
+/// Enters some of the remaining keys.
 pub fn run(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     let Some(repair) = transaction(|| verification::to_repair(id, BATCH)) else { return Ok(()) };

@@ -1,14 +1,13 @@
-//! Rows of a slice compared with those of the other side.
+//! Comparison of the rows of a slice with those of the other side.
 //!
-//! First their checksums: the keys of a slice of the source go to the target, each with the
-//! checksum of its row, and are looked for there. Only where one is not found do the rows of
-//! the slice cross the network, into a table whose columns are the target's: what is compared
-//! then is what the target makes of the source's values. So neither a wider type nor another
-//! encoding or byte order of the servers counts as a difference, and a checksum never decides
-//! alone that a row differs.
+//! Checksums are compared first: the keys of a slice of the source are sent to the target, each with the checksum of
+//! its row, and are looked for there. Only if one is not found are the rows of the slice sent, into a table whose
+//! columns are the target's: what is compared then is what the target makes of the source's values. So neither a wider
+//! type nor another encoding or byte order of the servers counts as a difference, and a checksum never decides alone
+//! that a row differs.
 //!
-//! Rows are compared as their output functions write them, in the settings of a worker's
-//! sessions: what a dump would show.
+//! Rows are compared as their output functions write them, in the settings of a worker's sessions: what a dump would
+//! show.
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
@@ -24,21 +23,21 @@ use crate::split::table::SplitTable;
 use crate::split::table::columns::{ColumnMapping, ColumnSource};
 use crate::split::table::computed;
 
-/// Of a row as text, `r.x`. Of its bytes, whatever a collation calls equal.
+/// The checksum of a row as text, `r.x`, by its bytes, whatever a collation treats as equal.
 pub const CHECKSUM: &str = "pg_catalog.hashtextextended(r.x COLLATE pg_catalog.\"C\", 0)";
-/// In bytes.
+/// The length in bytes.
 pub const LENGTH: &str = "pg_catalog.octet_length(r.x)";
 
-/// Differing rows of one slice that are told apart; the others are counted.
+/// The number of differing rows of one slice that are reported; the others are only counted.
 const MOST_TOLD: i64 = 1000;
 
-/// What has come of a slice.
+/// The result of a slice.
 #[derive(Debug, Default)]
 pub struct SliceResult {
     pub rows: i64,
     pub bytes: i64,
     pub differing: i64,
-    /// Of these, at most so many as are kept.
+    /// The differing rows, at most as many as are kept.
     pub found: Vec<RowDifference>,
 }
 
@@ -51,11 +50,11 @@ impl SliceResult {
     }
 }
 
-/// Bytes of a value above which its digest stands for it: a row as text has room for 1 GB, in
-/// which a bytea takes twice its size, and a text with quotes in it up to that.
+/// The size of a value in bytes above which its digest replaces it: a row as text has room for 1 GB, in which a bytea
+/// takes twice its size, and a text with quotes in it up to that.
 const LONG: u32 = 1 << 20;
 
-/// A value as it is compared.
+/// Returns SQL for a value as it is compared.
 fn value(expression: &str, column: Option<&Column>) -> String {
     let digest = match column.map(|column| column.base.as_str()) {
         Some("bytea") => format!("pg_catalog.sha256({expression})"),
@@ -67,8 +66,8 @@ fn value(expression: &str, column: Option<&Column>) -> String {
     format!("CASE WHEN pg_catalog.octet_length({expression}) > {LONG} THEN {digest} ELSE {expression} END")
 }
 
-/// A row of the source as the target should have it. By its output functions, of which a cast
-/// might be somebody's own.
+/// Returns SQL for a row of the source as the target should have it, by its output functions: a cast could be
+/// user-defined.
 fn row_of_source(table: &SplitTable) -> String {
     let values: Vec<String> = table
         .compared()
@@ -83,12 +82,12 @@ fn row_of_source(table: &SplitTable) -> String {
     format!("ROW({})::pg_catalog.text", values.join(", "))
 }
 
-/// The same of a row of the target.
+/// Returns SQL for a row of the target.
 fn row_of_target(table: &SplitTable) -> String {
     row_of(table, |_, pair| format!("t.{}", ident(&pair.target)))
 }
 
-/// And of one that has come over, in the target's types.
+/// Returns SQL for a copied row, in the target's types.
 fn row_that_came(table: &SplitTable) -> String {
     row_of(table, |n, _| format!("k.c{n}"))
 }
@@ -101,12 +100,13 @@ fn row_of(table: &SplitTable, name: impl Fn(usize, &ColumnMapping) -> String) ->
     format!("ROW({})::pg_catalog.text", values.join(", "))
 }
 
-/// An error over rows of a table some of whose columns are computed, by whoever has said how.
+/// Returns an error over rows of a table without values, if some of its columns are computed by an operator's
+/// expression.
 pub fn without_values(error: RemoteError, table: &SplitTable) -> RemoteError {
     computed::without_values(error, &table.source.name, &table.policy)
 }
 
-/// A row `t` of a side as text.
+/// Returns SQL for a row `t` of a side as text.
 pub fn of_side(table: &SplitTable, side: Side) -> String {
     match side {
         Side::Source => row_of_source(table),
@@ -114,7 +114,7 @@ pub fn of_side(table: &SplitTable, side: Side) -> String {
     }
 }
 
-/// A key's columns, under the names that the agent's tables have for them.
+/// Returns a key's columns, under the names that the agent's tables have for them.
 fn keys(shape: &[String], names: &[String]) -> String {
     let columns: Vec<String> =
         shape.iter().zip(names).map(|(column, key)| format!("t.{} AS {key}", ident(column))).collect();
@@ -129,8 +129,8 @@ pub struct Sides<'a> {
     pub target: &'a mut Connection,
 }
 
-/// What the source's session needs for the rows of a table that the target has. A transaction
-/// that only reads may write to a temporary table, not create it.
+/// Creates what the source's session needs for the rows of a table that the target has. A read-only transaction may
+/// write to a temporary table, but not create it.
 pub fn prepare_source(source: &mut Connection, table: &SplitTable) -> Result<()> {
     source.run("DROP TABLE IF EXISTS pg_temp.verify_keys")?;
     source.run(&format!(
@@ -141,7 +141,7 @@ pub fn prepare_source(source: &mut Connection, table: &SplitTable) -> Result<()>
     Ok(())
 }
 
-/// And the target's for those that the source has.
+/// Creates what the target's session needs for the rows that the source has.
 pub fn prepare_target(target: &mut Connection, table: &SplitTable) -> Result<()> {
     let names = queue::keys(&table.source);
     target.run("DROP TABLE IF EXISTS pg_temp.verify_keys, pg_temp.verify_rows")?;
@@ -157,13 +157,13 @@ pub fn prepare_target(target: &mut Connection, table: &SplitTable) -> Result<()>
     Ok(())
 }
 
-/// What comes over of a row that is compared: the compared columns, as `c1`, ..., and of its key
-/// what is not among them. There may be as many as a table can have.
+/// The columns that are sent for a compared row: the compared columns, as `c1`, ..., and the columns of its key that
+/// are not among them. There may be as many as a table can have.
 struct Brought<'a> {
     table: &'a SplitTable,
-    /// Of each column of the key its name in that table.
+    /// The name of each key column in that table.
     keys: Vec<String>,
-    /// Those of them that no compared column is.
+    /// The key columns that are not compared columns.
     alone: Vec<(String, &'a str, &'a str)>,
 }
 
@@ -183,7 +183,7 @@ impl Brought<'_> {
         Brought { table, keys, alone }
     }
 
-    /// Columns of the target's table, by the names that they have here.
+    /// Returns the columns of the target's table, by the names that they have here.
     fn columns(&self, of: impl Fn(&str) -> String) -> String {
         let compared =
             (1..).zip(self.table.compared()).map(|(n, pair)| format!("{} AS c{n}", of(&pair.target)));
@@ -191,13 +191,13 @@ impl Brought<'_> {
         compared.chain(alone).collect::<Vec<_>>().join(", ")
     }
 
-    /// What fills them, of a row `t` of the source.
+    /// Returns what fills them, from a row `t` of the source.
     fn selected(&self) -> String {
         let alone = self.alone.iter().map(|(_, from, _)| format!("t.{}", ident(from)));
         self.table.compared().map(ColumnMapping::select).chain(alone).collect::<Vec<_>>().join(", ")
     }
 
-    /// The rows, with their keys under the names that the agent's tables have for them.
+    /// Returns the rows, with their keys under the names that the agent's tables have for them.
     fn rows(&self) -> String {
         let names = queue::keys(&self.table.source);
         let keys = names.iter().zip(&self.keys).filter(|(name, column)| name != column);
@@ -207,7 +207,7 @@ impl Brought<'_> {
 }
 
 impl Sides<'_> {
-    /// Brings keys and checksums of some rows of a leaf of the source to the target; how many.
+    /// Sends keys and checksums of some rows of a leaf of the source to the target, and returns their number.
     pub fn bring_keys(&mut self, leaf: &str, condition: &str, compares: bool) -> Result<u64> {
         let Sides { table, source, target, .. } = self;
         target.run(FORGET_ON_TARGET)?;
@@ -219,14 +219,14 @@ impl Sides<'_> {
         Ok(copied.rows)
     }
 
-    /// Which of these rows the target does not have as it would take them; `unless` is a
-    /// condition over their keys `k` under which that is nothing to be told.
+    /// Compares: returns which of these rows the target does not have as it would store them. `unless` is a condition
+    /// over their keys `k` under which a difference is not reported.
     fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<SliceResult> {
         let answer = self.target.run_unbounded(&looked(self.plan, self.table, unless))?;
         self.tell(&answer, (leaf, condition), unless)
     }
 
-    /// What the target has answered to that, and of rows that it does not have which they are.
+    /// Evaluates the target's answer, and determines which rows it does not have.
     pub fn tell(
         &mut self,
         answer: &Rows,
@@ -252,7 +252,7 @@ impl Sides<'_> {
         Ok(compared)
     }
 
-    /// The rows themselves, into a table with the target's columns.
+    /// Sends the rows themselves, into a table with the target's columns.
     fn bring_rows(&mut self, leaf: &str, condition: &str) -> Result<()> {
         let Sides { table, source, target, .. } = self;
         let format = table.text_format();
@@ -269,12 +269,12 @@ impl Sides<'_> {
     }
 }
 
-/// What empties the tables of keys.
+/// The statement that empties the target's table of keys.
 pub const FORGET_ON_TARGET: &str = "TRUNCATE pg_temp.verify_keys";
-/// TRUNCATE is not for a transaction that only reads.
+/// The statement for the source: TRUNCATE is not permitted in a read-only transaction.
 pub const FORGET_ON_SOURCE: &str = "DELETE FROM pg_temp.verify_keys";
 
-/// Keys and checksums of some rows of a leaf of the source, for the target.
+/// Returns the COPY of keys and checksums of some rows of a leaf of the source, for the target.
 pub fn keys_from_source(
     table: &SplitTable,
     leaf: &str,
@@ -284,7 +284,7 @@ pub fn keys_from_source(
     keys_piece(table, &keys_of_source(table, leaf, condition, compares))
 }
 
-/// Keys of some rows of a leaf of the target, for the source.
+/// Returns the COPY of keys of some rows of a leaf of the target, for the source.
 pub fn keys_from_target(table: &SplitTable, leaf: &str, condition: &str) -> CopyPiece<'static> {
     let keys = keys(table.target.key(), &queue::keys(&table.source));
     keys_piece(table, &format!("SELECT {keys} FROM ONLY {leaf} t WHERE {condition}"))
@@ -300,7 +300,7 @@ fn keys_piece(table: &SplitTable, query: &str) -> CopyPiece<'static> {
     }
 }
 
-/// Asks the target about keys that are there.
+/// Returns the query to the target about the sent keys.
 pub fn looked(plan: &Plan, table: &SplitTable, unless: &str) -> String {
     format!(
         "SELECT {}, count(*), coalesce(sum(length), 0)::bigint FROM pg_temp.verify_keys k",
@@ -308,7 +308,7 @@ pub fn looked(plan: &Plan, table: &SplitTable, unless: &str) -> String {
     )
 }
 
-/// An aggregate over keys `k` with their checksums: of how many the target has no row as the source has it.
+/// Returns an aggregate over keys `k` with their checksums: for how many the target has no row equal to the source's.
 pub fn suspects(table: &SplitTable, scope: &str, unless: &str) -> String {
     format!(
         "count(*) FILTER (WHERE NOT EXISTS (
@@ -320,8 +320,8 @@ pub fn suspects(table: &SplitTable, scope: &str, unless: &str) -> String {
     )
 }
 
-/// A query for the keys of some rows of a leaf of the source, with the checksums and the lengths of the rows.
-/// Keys alone where rows are not compared: they may be such as have no text.
+/// Returns a query for the keys of some rows of a leaf of the source, with the checksums and the lengths of the rows.
+/// If rows are not compared, it returns only keys: the rows may have no text form.
 pub fn keys_of_source(table: &SplitTable, leaf: &str, condition: &str, compares: bool) -> String {
     let names = queue::keys(&table.source);
     format!(
@@ -333,7 +333,7 @@ pub fn keys_of_source(table: &SplitTable, leaf: &str, condition: &str, compares:
     )
 }
 
-/// Rows of a leaf of the source, each looked for on the target.
+/// Compares rows of a leaf of the source, each looked for on the target.
 pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &str) -> Result<SliceResult> {
     match sides.bring_keys(leaf, condition, true)? {
         0 => Ok(SliceResult::default()),
@@ -341,7 +341,7 @@ pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &st
     }
 }
 
-/// A query for rows that the target does not have as it would take them, and in what.
+/// Returns a query for rows that the target does not have as it would store them, and how they differ.
 fn differing(table: &SplitTable, scope: &str, unless: &str) -> String {
     let columns: Vec<String> = (1..)
         .zip(table.compared())
@@ -373,14 +373,14 @@ fn differing(table: &SplitTable, scope: &str, unless: &str) -> String {
     )
 }
 
-/// The values of a key `k`, each by its output function.
+/// Returns SQL for the values of a key `k`, each by its output function.
 fn texts(table: &SplitTable) -> String {
     let texts: Vec<String> =
         queue::keys(&table.source).iter().map(|key| format!("pg_catalog.format('%s', k.{key})")).collect();
     texts.join(", ")
 }
 
-/// Rows of a leaf of the target that the source does not have.
+/// Finds rows of a leaf of the target that the source does not have.
 pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<SliceResult> {
     let Sides { plan, table, source: reader, target } = sides;
     reader.run(FORGET_ON_SOURCE)?;
@@ -393,7 +393,7 @@ pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<S
     Ok(compared)
 }
 
-/// Asks the source which of the keys that are there it does not have.
+/// Returns the query to the source for the sent keys that it does not have.
 pub fn unknown_to_source(plan: &Plan, table: &SplitTable) -> String {
     format!(
         "ANALYZE pg_temp.verify_keys;
@@ -408,7 +408,7 @@ pub fn unknown_to_source(plan: &Plan, table: &SplitTable) -> String {
     )
 }
 
-/// Of each row the texts of its key, how many there are, and what is with it.
+/// Reads for each row the texts of its key and how it differs, and the number of rows.
 pub fn note(
     connection: &Connection,
     table: &SplitTable,

@@ -1,5 +1,5 @@
-//! Rows of several slices at the same time, each by a pair of sessions of its own. Where rows are told that differ, one
-//! slice behind the other: there are few of those.
+//! Comparison of rows of several slices at the same time, each by its own pair of sessions. Differing rows are
+//! reported one slice after the other: there are few of those.
 
 use super::rows::{self, Sides, SliceResult};
 use crate::agent::error::Result;
@@ -13,13 +13,13 @@ use crate::split::engine::stream::StreamSessions;
 
 /// Rows of one leaf.
 pub struct Slice {
-    /// Whose sessions compare them: 0 the step's, then the streams'.
+    /// The lane whose sessions compare them: 0 for the step's, then the streams'.
     pub lane: usize,
     pub leaf: String,
     pub condition: String,
 }
 
-/// Both sessions of some lanes, in their order: the step's, and those of the streams that see what it sees.
+/// Returns both sessions of some lanes, in their order: the step's, and those of the streams that see what it sees.
 pub fn pairs<'a>(
     (reader, target): (&'a mut Connection, &'a mut Connection),
     streams: &'a mut [StreamSessions],
@@ -30,7 +30,7 @@ pub fn pairs<'a>(
     all.filter(|(lane, _)| is_one(*lane)).map(|(_, pair)| pair).collect()
 }
 
-/// Rows of a table's leaves on the source, each looked for on the target.
+/// Compares rows of a table's leaves on the source, each looked for on the target.
 pub fn of_source(
     engine: &mut Engine,
     position: usize,
@@ -65,13 +65,13 @@ pub fn of_source(
     Ok(all)
 }
 
-/// Rows of its leaves on the target that the source does not have.
+/// Finds rows of its leaves on the target that the source does not have.
 pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Result<Vec<SliceResult>> {
     let Engine { plan, reader, target, streams, tables, .. } = engine;
     let table = &tables[position];
     let mut pairs = pairs((reader, target), &mut streams.open, |lane| is_in(slices, lane));
     ask(pairs.iter_mut().map(|(reader, _)| &mut **reader), |_| Some(rows::FORGET_ON_SOURCE.to_owned()))?;
-    // Here they come from the target.
+    // These are copied from the target.
     let lanes = pairs.iter_mut().zip(slices);
     let lanes = lanes
         .map(|((reader, target), slice)| Lane {
@@ -100,7 +100,7 @@ fn is_in(slices: &[Slice], lane: usize) -> bool {
     slices.iter().any(|slice| slice.lane == lane)
 }
 
-/// How many rows each lane has had, of one piece.
+/// Returns how many rows each lane has copied, of one piece.
 fn counts(
     copied: std::result::Result<Vec<Vec<Copied>>, FailedPiece>,
 ) -> std::result::Result<Vec<u64>, RemoteError> {

@@ -1,5 +1,6 @@
-//! Sequences of tables that were found alike: whether one has numbers of its own, on either side, and a row has one that it is
-//! yet to give out. It is told beside the table, and keeps nobody from a finish: no row is wrong.
+//! Sequences of tables that were found equal: whether one has numbers of its own, on either side, and a row has a
+//! number that it will give out later. This is reported beside the table, and does not block a finish: no row is
+//! wrong.
 
 use super::slice::position_of;
 use crate::agent::error::Result;
@@ -11,7 +12,7 @@ use crate::numbers::look;
 use crate::remote::quote::text_array;
 use crate::split::engine::Engine;
 
-/// Behind the cutover, while both sides' tables are locked.
+/// Checks them after the cutover, while both sides' tables are locked.
 pub fn look_at(engine: &mut Engine) -> Result<()> {
     let Some(mut run) = engine.verification.take() else { return Ok(()) };
     let done: Vec<(usize, usize)> = run

@@ -1,4 +1,4 @@
-//! What slices of a table have in common, whoever compares them.
+//! What all comparisons of slices share.
 
 use super::changes::Changes;
 use super::rows::{self, SliceResult};
@@ -12,7 +12,7 @@ use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::verification::Run;
 use crate::split::engine::verification::When;
 
-/// Blocks of the smallest slice, and of the largest.
+/// The numbers of blocks of the smallest slice, and of the largest.
 pub const LEAST_BLOCKS: i64 = 64;
 pub const MOST_BLOCKS: i64 = 1 << 16;
 
@@ -20,7 +20,7 @@ pub fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
     engine.tables.iter().position(|table| table.policy.ordinal == ordinal)
 }
 
-/// Before a step: what the sessions need for the rows of the table that is next, if they are to be compared.
+/// Creates before a step what the sessions need for the rows of the next table, if they are to be compared.
 pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
     let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
     let Some(position) = next.and_then(|ordinal| position_of(engine, ordinal)) else { return Ok(()) };
@@ -29,7 +29,7 @@ pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
         rows::prepare_source(reader, &tables[position])?;
         rows::prepare_target(target, &tables[position])?;
         run.prepared = next;
-        // Whether they are made for what the tables are is asked with the next look.
+        // The next observation checks whether they fit the tables as they are.
         seen.source.forget();
         seen.target.forget();
     }
@@ -43,9 +43,9 @@ pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// What the sessions need for a table's rows. Within a step before the cutover they can have it with
-/// the next one alone, since a transaction that only reads creates no table; behind it the target's
-/// session suffices, in a transaction that is rolled back. Whether it is there.
+/// Creates what the sessions need for a table's rows, and returns whether it exists. Within a step before the cutover
+/// it can be created only for the next step, since a read-only transaction creates no table; afterwards the target's
+/// session suffices, in a transaction that is rolled back.
 pub fn prepare(
     engine: &mut Engine,
     run: &mut Run,
@@ -64,7 +64,7 @@ pub fn prepare(
     Ok(true)
 }
 
-/// The same in the first streams.
+/// Creates it in the first streams.
 pub fn prepare_streams(
     engine: &mut Engine,
     count: usize,
@@ -85,7 +85,7 @@ pub fn prepare_streams(
     Ok(true)
 }
 
-/// Under which a row that the target does not have as the source does is nothing to be told.
+/// Returns the condition under which a row that differs on the target is not reported.
 pub fn unless(engine: &mut Engine, progress: &CopyProgress, position: usize, when: When) -> Result<String> {
     let Engine { plan, target, tables, .. } = engine;
     let table = &tables[position];
@@ -98,7 +98,7 @@ pub fn unless(engine: &mut Engine, progress: &CopyProgress, position: usize, whe
     Ok(changes.explain(plan, table))
 }
 
-/// Refuses to say which rows clients have changed where the log of them is too long.
+/// Refuses to decide which rows clients have changed if the log of them is too long.
 pub fn require_noted(target: &mut Connection, changes: &Changes) -> Result<()> {
     if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() != Some("t") {
         return Ok(());
@@ -110,7 +110,7 @@ pub fn require_noted(target: &mut Connection, changes: &Changes) -> Result<()> {
     .into())
 }
 
-/// What is stored of a table of which more rows are compared, and those that differ.
+/// Returns what is stored of a table after more rows were compared, and the differing rows.
 pub fn noted(
     table: Verification,
     compared: SliceResult,

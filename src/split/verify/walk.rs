@@ -1,8 +1,8 @@
-//! The comparison of a split's tables, a slice at a time.
+//! The comparison of a split's tables, one slice at a time.
 //!
-//! Invariant: what a table's position has passed was equal, or is counted and told, at a
-//! snapshot of the source at which the target stood. So a worker that begins anew goes on
-//! there; a table whose copy begins anew is compared from its beginning.
+//! Invariant: what a table's position has passed was equal, or is counted and told, at a snapshot of the source at
+//! which the target stood. So a worker that begins anew goes on there; a table whose copy begins anew is compared from
+//! its beginning.
 
 use super::changes::Changes;
 use super::position::{ReadSide, VerifyPosition};
@@ -29,12 +29,12 @@ use crate::split::engine::verification::Run;
 use crate::split::engine::verification::When;
 use std::time::Instant;
 
-/// Blocks of the first slice.
+/// The number of blocks of the first slice.
 const FIRST_BLOCKS: i64 = 256;
-/// Attempts to compare a table, in a row.
+/// The number of consecutive attempts to compare a table.
 const MOST_FAILURES: u32 = 5;
 
-/// Before a step: which tables are left, and what the sessions need for the next.
+/// Reads before a step which tables are left, and creates what the sessions need for the next one.
 pub fn begin(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     let tables = transaction(|| verification::outstanding(id));
@@ -47,7 +47,7 @@ pub fn begin(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// Before a step in which nothing is compared: what the sessions have is kept for the next.
+/// Prepares a step in which nothing is compared: what the sessions have is kept for the next one.
 pub fn rest(engine: &mut Engine) {
     if let Some(run) = engine.verification.as_mut() {
         run.tables.clear();
@@ -56,16 +56,15 @@ pub fn rest(engine: &mut Engine) {
     }
 }
 
-/// When the target stands where the step's snapshot does: slices, until half of the step's time is
-/// over, by the streams as well that see what it sees. What cannot be compared does not keep the
-/// split from following.
+/// Compares slices while the target is at the step's snapshot, until half of the step's time is over, also by the
+/// streams that see what it sees. If something cannot be compared, the split follows its source all the same.
 pub fn slices(engine: &mut Engine, progress: &CopyProgress, when: When) -> Result<()> {
     let Some(mut run) = engine.verification.take() else { return Ok(()) };
     let result = go_on(engine, &mut run, progress, when);
     let ordinal = run.tables.first().map_or(0, |table| table.ordinal);
     let ended = result.map_err(|error| {
         let text = error.to_string();
-        // By itself the next worker's first step may find the room that streams have not left.
+        // The next worker's first step, alone, may find the room that streams have not left.
         let may_pass = error.is_transient() || engine.streams.held > 0 && held::is_in_the_way(&error);
         run.failure = Some(FailedComparison { ordinal, text: text.clone(), may_pass });
         if error.is_transient() {
@@ -129,7 +128,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
         let Some(compared) = compared else { return Ok(()) };
         let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
         if when == When::AfterCutover && differing > known {
-            // It may have become so long since it was asked.
+            // The log may have become too long since it was asked.
             let changes = Changes::of(&engine.plan, progress, &engine.tables[position], position);
             require_noted(&mut engine.target, &changes)?;
         }
@@ -147,16 +146,16 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
     Ok(())
 }
 
-/// What is more than one step compares is compared by streams from the next one on.
+/// Requests streams for the following steps, if there is more than one step compares.
 fn wish(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     engine.streams.wished = held::wanted(engine, progress, held::Locks::OfAllTables)?.saturating_sub(1);
     Ok(())
 }
 
-/// Tables that are compared in one message.
+/// The greatest number of tables that are compared in one message.
 const MOST_TOGETHER: usize = 32;
 
-/// The small tables that come first, several at a time, as long as both sides have the same.
+/// Compares the small tables that come first, several at a time, as long as both sides are equal.
 fn small_ones(engine: &mut Engine, run: &mut Run, began: Instant) -> Result<()> {
     let mut together = Together::up_to(MOST_TOGETHER);
     while began.elapsed() < guc::step_time() / 2 {
@@ -192,8 +191,8 @@ fn small_ones(engine: &mut Engine, run: &mut Run, began: Instant) -> Result<()> 
     Ok(())
 }
 
-/// The next blocks of a table; returns the bytes of their rows. None: the sessions do not have the
-/// tables yet that this needs.
+/// Compares the next blocks of a table and returns the bytes of their rows. Returns None if the sessions do not have
+/// the tables yet that this needs.
 fn blocks_of(
     engine: &mut Engine,
     run: &mut Run,
@@ -207,7 +206,7 @@ fn blocks_of(
     slice(engine, run, (table, position), (when, &unless)).map(Some)
 }
 
-/// The next range of a table's key, as above.
+/// Compares the next range of a table's key, with the same result.
 fn range(
     engine: &mut Engine,
     run: &mut Run,
@@ -242,7 +241,7 @@ fn range(
     Ok(Some(bytes))
 }
 
-/// The next blocks of a table; returns the bytes of their rows.
+/// Compares the next blocks of a table; returns the bytes of their rows.
 fn slice(
     engine: &mut Engine,
     run: &mut Run,
@@ -250,7 +249,7 @@ fn slice(
     (when, unless): (When, &str),
 ) -> Result<i64> {
     let mut at = VerifyPosition::parse(&table.position);
-    // What the target has more, its clients may have inserted since.
+    // Rows that only the target has may have been inserted by its clients since.
     let is_whole = when == When::AfterCutover && at.read == ReadSide::Target;
     let oids = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.oid.clone()).collect::<Vec<_>>();
     let shape = match at.read {
@@ -292,7 +291,7 @@ fn slice(
     Ok(bytes)
 }
 
-/// Blocks of a leaf, from one on, of so many; where they end, None: at the leaf's end.
+/// Compares `size` blocks of a leaf, beginning at `from`. Returns where they end, or None at the leaf's end.
 fn compare(
     engine: &mut Engine,
     position: usize,
@@ -317,7 +316,7 @@ fn compare(
     Ok((compared, span.to))
 }
 
-/// The next table cannot be compared.
+/// Records that the next table cannot be compared.
 pub fn give_up(engine: &mut Engine, text: String) {
     if let Some(run) = engine.verification.as_mut()
         && let Some(table) = run.tables.first()
@@ -326,9 +325,9 @@ pub fn give_up(engine: &mut Engine, text: String) {
     }
 }
 
-/// After a step, or a look behind the cutover: what it has found, if it came to its end.
-/// `failures`: how often in a row one has not, because of a comparison; in the end it is given
-/// up, and the split follows its source without.
+/// Records what a step, or a check after the cutover, has found, if it came to its end. `failures` counts consecutive
+/// steps that failed because of a comparison; in the end the comparison is aborted, and the split follows its source
+/// without it.
 pub fn record(engine: &mut Engine, ended: Option<Ended>, failures: &mut u32) {
     let id = engine.plan.id;
     let Some(run) = engine.verification.as_mut() else { return };
@@ -357,6 +356,6 @@ pub fn record(engine: &mut Engine, ended: Option<Ended>, failures: &mut u32) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Committed,
-    /// And the copy of a table begins again.
+    /// The step was committed, and the copy of a table begins again.
     CopyRestarted,
 }

@@ -1,5 +1,5 @@
-//! A small table at once: how many rows there are, and the sum of their checksums. If both
-//! sides say the same, every row has its like; if not, its rows are compared.
+//! Comparison of a small table at once: the number of rows, and the sum of their checksums. If both sides agree, every
+//! row has its equal; if not, its rows are compared.
 
 use super::rows::{self, CHECKSUM, LENGTH};
 use crate::agent::error::Result;
@@ -16,11 +16,11 @@ use crate::split::engine::Engine;
 use crate::split::engine::scope_size;
 use crate::split::table::SplitTable;
 
-/// Bytes of a table that are read at once, unless the rate limit lets less through in a step.
+/// The greatest number of bytes of a table that are read at once, unless the rate limit permits less in a step.
 const SMALL: i64 = 16 << 20;
-/// Rows of it, where the table itself is bigger.
+/// The greatest number of its rows, if the table itself is bigger.
 const FEW_ROWS: i64 = 100_000;
-/// Partitions of which each is asked for its plan.
+/// The greatest number of partitions that are each asked for a plan.
 const FEW_LEAVES: usize = 8;
 
 /// Rows and bytes of a side.
@@ -30,9 +30,8 @@ pub struct SideSize {
     pub bytes: i64,
 }
 
-/// Whether both sides can be read within a step: they are small, or a few rows of them have come
-/// over, which an index finds. What the planner expects says little of a target whose rows
-/// have just come.
+/// Whether both sides can be read within a step: they are small, or a few rows of them were copied, which an index
+/// finds. The planner's estimates are useless for a target whose rows were just copied.
 pub fn is_small(engine: &mut Engine, position: usize, progress: &TableProgress) -> Result<bool> {
     let most = most();
     let Engine { plan, reader, target, tables, .. } = engine;
@@ -46,7 +45,7 @@ pub fn is_small(engine: &mut Engine, position: usize, progress: &TableProgress) 
         && are_found(target, &table.target, &table.target_by, &plan.scope)?)
 }
 
-/// Bytes of tables that are read at once.
+/// Returns the number of bytes of tables that are read at once.
 pub fn most() -> i64 {
     let in_a_step = |rate| (rate as f64 * guc::step_time().as_secs_f64()) as i64;
     guc::max_copy_rate().map_or(SMALL, |rate| SMALL.min(in_a_step(rate)))
@@ -56,7 +55,7 @@ pub fn bytes(connection: &mut Connection, shape: &TableShape) -> Result<i64> {
     Ok(connection.count("the size of a table", &format!("SELECT {}", sum_of_leaves(shape)))?)
 }
 
-/// The rest of a query, for the bytes of a table.
+/// Returns the rest of a query, for the bytes of a table.
 fn sum_of_leaves(shape: &TableShape) -> String {
     let oids: Vec<String> = shape.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
     format!(
@@ -78,8 +77,7 @@ fn are_found(connection: &mut Connection, shape: &TableShape, by: &Column, scope
     Ok(true)
 }
 
-/// How many of the tables, from the first on, are small enough to be read with the others before them, on both
-/// sides.
+/// Returns how many of the tables, from the first on, are small enough to be read together, on both sides.
 pub fn small_together(engine: &mut Engine, positions: &[usize]) -> Result<usize> {
     let most = most();
     let mut read = 0_i64;
@@ -90,7 +88,7 @@ pub fn small_together(engine: &mut Engine, positions: &[usize]) -> Result<usize>
     Ok(sizes(engine, positions)?.into_iter().take_while(is_within).count())
 }
 
-/// Bytes of some tables, of both sides together.
+/// Returns the bytes of some tables, of both sides together.
 pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
     let Engine { reader, target, tables, .. } = engine;
     let query = |of: fn(&SplitTable) -> &TableShape| {
@@ -113,8 +111,8 @@ pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
     here.rows.iter().zip(&there.rows).map(both).collect()
 }
 
-/// What was compared of each of some tables, if both sides have the same; each side is asked in one message.
-/// None of them where that fails: the walk over each knows of which it is said.
+/// Returns what was compared of each of some tables, if both sides are equal; each side is asked in one message. If
+/// that fails, no table counts as compared: the comparison of each table alone shows which one the error belongs to.
 pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<Option<SideSize>>> {
     if positions.is_empty() {
         return Ok(Vec::new());
@@ -126,7 +124,7 @@ pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<
     read_together((reader, target), positions.len(), answers)
 }
 
-/// The message that asks a side for the sums of some tables.
+/// Returns the message that asks a side for the sums of some tables.
 pub fn together(scope: &Scope, tables: &[SplitTable], positions: &[usize], side: Side) -> String {
     let each = |(number, position): (usize, &usize)| {
         let table = &tables[*position];
@@ -140,7 +138,7 @@ pub fn together(scope: &Scope, tables: &[SplitTable], positions: &[usize], side:
     format!("SAVEPOINT together; {} ORDER BY 1", all.join(" UNION ALL "))
 }
 
-/// What both sides have answered to it, for so many tables.
+/// Reads the answers of both sides, for this many tables.
 pub fn read_together(
     (reader, target): (&mut Connection, &mut Connection),
     count: usize,
@@ -152,7 +150,7 @@ pub fn read_together(
                 Ok(same(sum(reader, here.get(1..))?, sum(target, there.get(1..))?))
             };
             let mut all = here.rows.iter().zip(&there.rows).map(same).collect::<Result<Vec<_>>>()?;
-            // A server that says less has not compared the rest.
+            // A server that returns fewer rows has not compared the rest.
             all.resize_with(count, || None);
             Ok(all)
         }
@@ -169,7 +167,7 @@ pub fn read_together(
     }
 }
 
-/// What was compared, if both sides have the same.
+/// Returns what was compared, if both sides are equal.
 pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
     let table = &engine.tables[position];
     let scope = &engine.plan.scope;
@@ -177,8 +175,8 @@ pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<SideSize>>
     of_rows(engine, position, &conditions, ["", ""])
 }
 
-/// The same of the rows `t` of the source and of the target for which a condition holds; after
-/// some settings of each. The servers work at the same time.
+/// Returns this for the rows `t` of the source and of the target that satisfy a condition, after some settings of
+/// each. The servers work at the same time.
 pub fn of_rows(
     engine: &mut Engine,
     position: usize,
@@ -195,17 +193,17 @@ pub fn of_rows(
     for (session, query) in [&mut *reader, &mut *target].into_iter().zip(queries) {
         session.send(&query).map_err(|error| rows::without_values(error, table))?;
     }
-    // Both are taken in, whatever the one says: each is asked for more.
+    // Both answers are received, whatever the first one is: both sessions are used further.
     let answers = reader.finish_both(target);
     read(table, (&*reader, &*target), answers)
 }
 
-/// For what `of_rows` reads of a side's rows `t` for which a condition holds.
+/// Returns the query of `of_rows` for a side's rows `t` that satisfy a condition.
 pub fn question(table: &SplitTable, side: Side, condition: &str) -> String {
     format!("SELECT {}", sums(table, side, condition))
 }
 
-/// What both sides have answered to it.
+/// Reads the answers of both sides.
 pub fn read(
     table: &SplitTable,
     (reader, target): (&Connection, &Connection),
@@ -217,7 +215,7 @@ pub fn read(
     Ok(same(sum(reader, Some(&source))?, sum(target, Some(&there))?))
 }
 
-/// The rest of a query, for what `sum` reads of the rows `t` of a side for which a condition holds.
+/// Returns the rest of a query, for what `sum` reads of the rows `t` of a side that satisfy a condition.
 fn sums(table: &SplitTable, side: Side, condition: &str) -> String {
     let row = rows::of_side(table, side);
     let name = match side {
@@ -236,7 +234,7 @@ fn same(here: Sum, there: Sum) -> Option<SideSize> {
     (here.0.rows == there.0.rows && here.1 == there.1).then_some(here.0)
 }
 
-/// How many rows there are, and the sum of their checksums, which the order does not change.
+/// Reads how many rows there are, and the sum of their checksums, which does not depend on the order.
 fn sum(connection: &Connection, row: Option<&[Option<String>]>) -> Result<Sum> {
     let cell = |n: usize| row?.get(n)?.as_deref();
     let size = SideSize {
