@@ -46,7 +46,7 @@ pub unsafe fn create_wait_event_set(events: c_int) -> *mut pg_sys::WaitEventSet 
 /// # Safety
 /// In a transaction, and the object exists.
 pub unsafe fn owns(role: pg_sys::Oid, class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
         return if class == pg_sys::DatabaseRelationId {
@@ -65,7 +65,7 @@ pub unsafe fn owns(role: pg_sys::Oid, class: pg_sys::Oid, object: pg_sys::Oid) -
 /// In a transaction, and the function exists.
 pub unsafe fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
         let result = pg_sys::pg_proc_aclcheck(function, role, mode);
@@ -130,7 +130,7 @@ pub unsafe fn index_beginscan(
 /// # Safety
 /// A valid string node.
 pub unsafe fn string_value(node: *mut pg_sys::Node) -> *mut c_char {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         #[cfg(any(feature = "pg13", feature = "pg14"))]
         return (*node.cast::<pg_sys::Value>()).val.str_;

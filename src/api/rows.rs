@@ -51,7 +51,7 @@ unsafe impl<R: RowType> RetAbi for RowSet<R> {
     type Ret = <SetTable<R> as RetAbi>::Ret;
 
     unsafe fn check_fcinfo_and_prepare(fcinfo: pg_sys::FunctionCallInfo) -> CallCx {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe {
             if (*(*fcinfo).flinfo).fn_extra.is_null() {
                 check::<R>(fcinfo).unwrap_or_report();
@@ -65,27 +65,27 @@ unsafe impl<R: RowType> RetAbi for RowSet<R> {
     }
 
     unsafe fn box_ret_in_fcinfo(fcinfo: pg_sys::FunctionCallInfo, ret: Self::Ret) -> pg_sys::Datum {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe { SetTable::<R>::box_ret_in_fcinfo(fcinfo, ret) }
     }
 
     unsafe fn fill_fcinfo_fcx(&self, fcinfo: pg_sys::FunctionCallInfo) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe { self.0.fill_fcinfo_fcx(fcinfo) }
     }
 
     unsafe fn move_into_fcinfo_fcx(self, fcinfo: pg_sys::FunctionCallInfo) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe { self.0.move_into_fcinfo_fcx(fcinfo) }
     }
 
     unsafe fn ret_from_fcinfo_fcx(fcinfo: pg_sys::FunctionCallInfo) -> Self::Ret {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe { SetTable::<R>::ret_from_fcinfo_fcx(fcinfo) }
     }
 
     unsafe fn finish_call_fcinfo(fcinfo: pg_sys::FunctionCallInfo) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe { SetTable::<R>::finish_call_fcinfo(fcinfo) }
     }
 }

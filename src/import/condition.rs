@@ -113,7 +113,7 @@ fn is_comparable(one: pg_sys::Oid, other: pg_sys::Oid) -> bool {
 /// # Safety
 /// A node of a plan that is being made.
 unsafe fn is_a(node: *mut pg_sys::Node, tag: pg_sys::NodeTag) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     !node.is_null() && unsafe { (*node).type_ } == tag
 }
 
@@ -123,7 +123,7 @@ impl QueryColumns<'_> {
     /// # Safety
     /// A condition of a query that is being planned.
     pub unsafe fn condition(&self, node: *mut pg_sys::Node) -> Option<ImportCondition> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe { self.within(node, DEEPEST) }
     }
 

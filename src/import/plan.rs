@@ -27,7 +27,7 @@ const ROW: f64 = 0.1;
 /// # Safety
 /// Called by the planner, with what it gives.
 pub unsafe fn estimate(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::RelOptInfo) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let tuples = Some((*relation).tuples).filter(|tuples| *tuples > 0.0).unwrap_or(ROWS);
         let inner = pg_sys::JoinType::JOIN_INNER;
@@ -142,7 +142,7 @@ impl ImportPlan {
     /// # Safety
     /// A plan's list that `into_list` has made.
     pub unsafe fn from_list(list: *mut pg_sys::List) -> Option<ImportPlan> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe {
             let node = PgList::<pg_sys::Node>::from_pg(list).get_ptr(0)?;
             let text = CStr::from_ptr(crate::majors::string_value(node));

@@ -63,7 +63,7 @@ impl Scan {
     /// # Safety
     /// Called by the executor with a scan of ours that begins; what is made lives in its memory.
     pub unsafe fn begin(node: *mut pg_sys::ForeignScanState) -> Result<Scan, Failure> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe {
             let scan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
             let plan = ImportPlan::from_list((*scan).fdw_private).ok_or(ImportError::NoPlan)?;
@@ -111,7 +111,7 @@ impl Scan {
     /// Called by the executor for a row of the node.
     pub unsafe fn next(&mut self, node: *mut pg_sys::ForeignScanState) -> Result<bool, Failure> {
         if matches!(self.state, ScanState::New) {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller keeps the promise above.
             let values = unsafe { self.evaluated(node) };
             self.state = ScanState::Running(Box::new(self.ask(&values)?));
         }
@@ -121,7 +121,7 @@ impl Scan {
                 if self.compared.is_new(number) {
                     require_alike(&self.columns, running.shard(number), &row)?;
                 }
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller keeps the promise above.
                 unsafe { self.fill((*node).ss.ss_ScanTupleSlot, &row) };
                 Ok(true)
             }
@@ -269,7 +269,7 @@ fn require_alike(columns: &[ScanColumn], shard: &str, row: &ShardRow) -> Result<
 /// # Safety
 /// A description of the table.
 unsafe fn columns_of(plan: &ImportPlan, description: pg_sys::TupleDesc) -> Vec<ScanColumn> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     let description = unsafe { pgrx::PgTupleDesc::from_pg_copy(description) };
     let is_needed = |number: i16| plan.columns.contains(&0) || plan.columns.contains(&number);
     let mut columns = Vec::new();
@@ -301,7 +301,7 @@ impl QueryValue {
     /// # Safety
     /// An expression of a scan, and its context.
     unsafe fn of(state: *mut pg_sys::ExprState, context: *mut pg_sys::ExprContext) -> QueryValue {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe {
             let kind = pg_sys::exprType((*state).expr.cast());
             let mut is_null = false;

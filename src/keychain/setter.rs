@@ -54,7 +54,7 @@ pub fn may_be_here() -> bool {
 /// # Safety
 /// In a transaction that has not failed.
 pub unsafe fn may() -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let may = [pg_sys::GetOuterUserId(), pg_sys::GetSessionUserId()]
             .into_iter()

@@ -112,7 +112,7 @@ fn is_error(report: &pg_sys::ErrorData) -> bool {
 /// # Safety
 /// A report of the server's.
 unsafe fn is_secret(report: &pg_sys::ErrorData) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let statement = bytes(pg_sys::debug_query_string);
         if std::ptr::eq(pg_sys::debug_query_string, UNNAMED.as_ptr())
@@ -137,6 +137,6 @@ unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe { CStr::from_ptr(text) }.to_bytes()
 }

@@ -58,7 +58,7 @@ pub unsafe fn of(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Rc<Native
     if let Some(known) = known {
         return known;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     let entry = Rc::new(unsafe { find(function, data) });
     KNOWN.with_borrow_mut(|(as_of, known)| {
         if *as_of != entry.as_of || known.len() >= MOST {

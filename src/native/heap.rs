@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 /// # Safety
 /// An open relation.
 pub unsafe fn is_plain_from(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let row = &*(*relation).rd_rel;
         let has = |(at, of): (usize, &pg_sys::Oid)| {

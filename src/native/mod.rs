@@ -102,7 +102,7 @@ unsafe fn of_row(function: pg_sys::Oid, data: &pg_sys::TriggerData, event: Nativ
 /// # Safety
 /// As above.
 unsafe fn queue(entry: &NativeEntry, event: NativeEvent, new: NativeRow, old: NativeRow) -> Option<i64> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         if !is_ordinary() {
             return None;

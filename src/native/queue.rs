@@ -175,7 +175,7 @@ unsafe fn with<R>(
     lock: pg_sys::LOCKMODE,
     body: impl FnOnce(pg_sys::Relation) -> R,
 ) -> R {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let relation = pg_sys::relation_open(relation, lock);
         let result = body(relation);
@@ -189,7 +189,7 @@ unsafe fn with<R>(
 /// # Safety
 /// An open relation.
 unsafe fn is_plain(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let row = &*(*relation).rd_rel;
         let shape = &*(*relation).rd_att;

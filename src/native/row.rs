@@ -57,7 +57,7 @@ impl Form {
     /// # Safety
     /// A value of such a type, which lives as long as what is returned.
     pub unsafe fn bytes<'a>(self, value: pg_sys::Datum) -> Option<&'a [u8]> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe {
             match self {
                 Form::Fixed(length) => Some(std::slice::from_raw_parts(value.cast_mut_ptr::<u8>(), length)),
@@ -79,7 +79,7 @@ impl Form {
     pub unsafe fn same(self, a: pg_sys::Datum, b: pg_sys::Datum) -> Option<bool> {
         match self {
             Form::ByValue => Some(a == b),
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller keeps the promise above.
             Form::Fixed(_) | Form::Varying | Form::Other => unsafe { Some(self.bytes(a)? == self.bytes(b)?) },
         }
     }

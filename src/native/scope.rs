@@ -45,7 +45,7 @@ impl ColumnKind {
     /// # Safety
     /// A value of this kind, which lives as long as what is returned.
     pub unsafe fn key<'a>(self, value: pg_sys::Datum) -> Option<Key<'a>> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe {
             match self {
                 ColumnKind::SmallInt => Some(Key::BigInt((value.value() as i16).into())),
@@ -114,7 +114,7 @@ pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<KeySet> 
     if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
         return known;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     let set = Rc::new(unsafe { read(table, buckets) });
     KNOWN.with_borrow_mut(|known| known.insert(key, Rc::clone(&set)));
     set

@@ -107,7 +107,7 @@ impl RecordShape {
     /// # Safety
     /// A description of a row, which lives as long as this.
     pub unsafe fn of(description: pg_sys::TupleDesc, reports: bool) -> Result<RecordShape, Failure> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         let (meta, description) = unsafe {
             (pg_sys::TupleDescGetAttInMetadata(description), PgTupleDesc::from_pg_copy(description))
         };

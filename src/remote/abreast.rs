@@ -1,5 +1,5 @@
-//! Several COPYs at the same time, each between two sessions of its own: while the servers of one are at work, the others go
-//! on. One loop forwards for all of them; of each so much is in memory here as of one alone.
+//! Several COPYs at the same time, each between two sessions of its own: while the servers of one are busy, the others
+//! continue. One loop forwards for all of them; each takes as much memory here as a single one.
 
 use super::connection::{Connection, IN_ALL};
 use super::copy::{Copied, CopyPiece, CopyRow, NextPiece, Outgoing, Which, next};
@@ -11,14 +11,14 @@ use pq_sys as pq;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Where rows go from and to, one piece behind the other, of which each side is asked in one message.
+/// The source and the target of rows, copied one piece after the other; each side is asked in one message.
 pub struct Lane<'a> {
     pub source: &'a mut Connection,
     pub target: &'a mut Connection,
     pub pieces: Vec<CopyPiece<'a>>,
 }
 
-/// Which piece of which lane has failed.
+/// The piece that has failed, and its lane.
 #[derive(Debug)]
 pub struct FailedPiece {
     pub lane: usize,
@@ -26,10 +26,10 @@ pub struct FailedPiece {
     pub error: RemoteError,
 }
 
-/// What each piece of each lane has moved. After an error all sessions may be in the middle of something: the caller
-/// closes them, and none of what they have brought may be committed.
+/// Returns what each piece of each lane has moved. After an error all sessions may be in the middle of something: the
+/// caller closes them, and none of what they have copied may be committed.
 pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, FailedPiece> {
-    // Each may have a row of this length at hand.
+    // Each may hold a row of this length.
     let count = lanes.len();
     let mut all = Vec::new();
     for (lane, asked) in lanes.into_iter().enumerate() {
@@ -57,7 +57,7 @@ pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, FailedPiec
     }
 }
 
-/// What a lane waits for, of each side.
+/// What a lane waits for, on each side.
 #[derive(Clone, Copy, Default)]
 struct Needs {
     source: Option<Ready>,
@@ -66,7 +66,7 @@ struct Needs {
 
 fn wait(all: &[RunningLane<'_>], waiting: &[(usize, Needs)]) -> Result<(), FailedPiece> {
     let mut sessions: Vec<(&Connection, Ready)> = Vec::new();
-    // The one that has been still for the longest time ends the wait.
+    // The session that has been silent for the longest time ends the wait.
     let (mut left, mut first) = (Duration::MAX, 0);
     for (lane, needs) in waiting {
         let running = &all[*lane];
@@ -84,22 +84,22 @@ fn wait(all: &[RunningLane<'_>], waiting: &[(usize, Needs)]) -> Result<(), Faile
     })
 }
 
-/// One lane on its way.
+/// A running lane.
 struct RunningLane<'a> {
     source: &'a mut Connection,
     target: &'a mut Connection,
     pieces: VecDeque<CopyPiece<'a>>,
     copied: Vec<Copied>,
     now: Now,
-    /// When something has come last, and when a row or an answer was complete.
+    /// When something has arrived last, and when a row or an answer was complete.
     heard: Instant,
     moved: Instant,
     received: Received,
-    /// Lanes that are at work beside it, and it.
+    /// The number of lanes that run at the same time, including this one.
     lanes: usize,
 }
 
-/// What the piece that comes first is at.
+/// What the first piece is doing.
 enum Now {
     /// Both sides begin.
     Starts {
@@ -107,22 +107,22 @@ enum Now {
         target: bool,
     },
     Moves(MovingLane),
-    /// The source has given all, and says how many rows.
+    /// The source has sent everything, and reports the number of rows.
     Given(MovingLane, Option<u64>),
-    /// The target is to be told that this was all.
+    /// The target must be told that this was all.
     Ends(MovingLane, u64),
-    /// It says how many rows it has.
+    /// The target reports the number of rows it has.
     Taken(MovingLane, u64, Option<u64>),
 }
 
 struct MovingLane {
     outgoing: Outgoing,
     bytes: u64,
-    /// A long row of which so many bytes are handed on.
+    /// A long row of which this many bytes were sent on.
     long: Option<(CopyRow, usize)>,
 }
 
-/// What of an answer is there.
+/// The available part of an answer.
 enum AtHand {
     Result(Option<QueryResult>),
     Later(Ready),
@@ -155,7 +155,8 @@ impl<'a> RunningLane<'a> {
         self.pieces.front().map_or(Duration::MAX, |piece| piece.bounds.stall)
     }
 
-    /// As far as it comes without waiting; what it waits for. None: everything has moved.
+    /// Continues as far as possible without waiting, and returns what it waits for. Returns None if everything has
+    /// moved.
     fn go_on(&mut self) -> Result<Option<Needs>, RemoteError> {
         while !self.pieces.is_empty() {
             if let Some(needs) = self.advance()? {
@@ -172,7 +173,7 @@ impl<'a> RunningLane<'a> {
         Ok(None)
     }
 
-    /// One move of the first piece; what it needs before the next one.
+    /// Makes one move of the first piece, and returns what it needs before the next one.
     fn advance(&mut self) -> Result<Option<Needs>, RemoteError> {
         let Some(piece) = self.pieces.front_mut() else { return Ok(None) };
         let now = std::mem::replace(&mut self.now, Now::Starts { source: false, target: false });
@@ -222,7 +223,7 @@ impl<'a> RunningLane<'a> {
             self.target.require_time()?;
             let began = Instant::now();
             self.target.consume()?;
-            // Whatever it answers meanwhile is no row of the source's.
+            // Whatever the target answers meanwhile is no row of the source's.
             if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes as u64))
             {
                 let row = bounds.map_or(0, |bounds| bounds.row);
@@ -248,7 +249,7 @@ fn of_target(ready: Ready) -> Option<Needs> {
     Some(Needs { source: None, target: Some(ready) })
 }
 
-/// Both sides say that their COPY has begun.
+/// Waits until both sides report that their COPY has begun.
 fn start(
     (source, target): (&mut Connection, &mut Connection),
     (piece, lanes): (&CopyPiece<'_>, usize),
@@ -265,7 +266,7 @@ fn start(
                 AtHand::Result(Some(result)) => match result.status() {
                     ResultStatus::Copy => *has = true,
                     ResultStatus::Failed => return Err(result.error(session.shard())),
-                    // Of what comes before it.
+                    // This result belongs to a statement before it.
                     ResultStatus::Rows => {}
                 },
                 AtHand::Result(None) => {
@@ -281,7 +282,7 @@ fn start(
     Ok((Now::Starts { source: source_has, target: target_has }, Some(needs)))
 }
 
-/// Rows, until the source has no more at hand or the target is to take what there is.
+/// Forwards rows, until the source has no more available or the target must first receive what there is.
 fn forward(
     source: &mut Connection,
     target: &mut Connection,
@@ -328,7 +329,7 @@ fn forward(
     }
 }
 
-/// The source's word on how many rows there were.
+/// Reads the source's number of rows.
 fn given(source: &mut Connection, moving: MovingLane, rows: Option<u64>, which: Which) -> LaneStep {
     match answered(source, rows, which)? {
         Ok(rows) => Ok((Now::Ends(moving, rows), None)),
@@ -347,7 +348,7 @@ fn end(target: &mut Connection, moving: MovingLane, sent: u64) -> LaneStep {
 
 type Waits = (Now, Option<Needs>);
 
-/// The target's word; it has to be the same.
+/// Reads the target's number of rows, which must be the same.
 fn taken(
     target: &mut Connection,
     (moving, sent, rows): (MovingLane, u64, Option<u64>),
@@ -363,7 +364,7 @@ fn taken(
     }
 }
 
-/// How many rows a COPY had that has ended. Of the last one of a message all is taken.
+/// Returns how many rows a COPY had that has ended. After the last one of a message everything is received.
 fn answered(
     session: &mut Connection,
     mut rows: Option<u64>,
@@ -384,22 +385,22 @@ fn answered(
     }
 }
 
-/// The next result, without waiting for it.
+/// Returns the next result, without waiting for it.
 fn at_hand(session: &mut Connection) -> Result<AtHand, RemoteError> {
     if !flushed(session)? {
         return Ok(AtHand::Later(Ready::ReadOrWrite));
     }
-    // SAFETY: a live connection.
+    // SAFETY: the connection is live.
     if unsafe { pq::PQisBusy(session.raw()) } == 1 {
         return Ok(AtHand::Later(Ready::Read));
     }
-    // SAFETY: as above; it cannot block.
+    // SAFETY: the connection is live, and the call cannot block.
     let result = unsafe { pq::PQgetResult(session.raw()) };
     Ok(AtHand::Result(std::ptr::NonNull::new(result).map(QueryResult)))
 }
 
 fn flushed(session: &mut Connection) -> Result<bool, RemoteError> {
-    // SAFETY: a live connection.
+    // SAFETY: the connection is live.
     match unsafe { pq::PQflush(session.raw()) } {
         0 => Ok(true),
         1 => Ok(false),
@@ -407,9 +408,9 @@ fn flushed(session: &mut Connection) -> Result<bool, RemoteError> {
     }
 }
 
-/// Why a session takes no more, as far as its server has said it.
+/// Returns why a session takes no more, as far as its server has reported it.
 fn refused(session: &mut Connection) -> RemoteError {
-    // SAFETY: a live connection; what cannot be had without waiting is not asked for.
+    // SAFETY: the connection is live; a result is only read if this does not block.
     let result = unsafe {
         match pq::PQisBusy(session.raw()) {
             0 => std::ptr::NonNull::new(pq::PQgetResult(session.raw())).map(QueryResult),

@@ -1,7 +1,6 @@
-//! Sessions whose server ends a transaction that nothing comes for. A worker that is frozen, or
-//! whose link is gone, keeps nobody waiting on a shard for longer; one that works, on the other
-//! side say, asks such a session for nothing every now and then while it waits, which is a sign
-//! of life.
+//! Sessions whose server ends a transaction that receives nothing. A frozen worker, or one whose connection is gone,
+//! thus keeps its locks on a shard only for that time. A worker that is busy, for example on the other side, sends
+//! such a session empty queries now and then while it waits, as signs of life.
 
 use super::flood;
 use pq_sys as pq;
@@ -10,26 +9,27 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// Bytes of an answer to nothing: a few settings that the server reports anew may stand beside it.
+/// The greatest number of bytes of an answer to an empty query: it may include a few settings that the server reports
+/// anew.
 pub(super) const MOST: usize = 8 << 10;
 
-/// A session that is kept, or whose last sign of life is not answered.
+/// A session that is kept alive, or whose last sign of life is not answered.
 struct KeptSession {
     raw: NonNull<pq::PGconn>,
-    /// Its last sign of life; none is given more often than `every`, or none at all.
+    /// The time of its last sign of life, and the least interval between two, or none if it is not kept alive.
     last: Instant,
     every: Option<Duration>,
     sign: Sign,
 }
 
-/// What has become of a sign of life.
+/// The state of a sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sign {
-    /// None was given, or its answer is there.
+    /// None was sent, or its answer was received.
     Answered,
-    /// So many bytes have come of the answer.
+    /// This many bytes of the answer have arrived.
     Asked(usize),
-    /// What has come is no answer to nothing: nothing more is taken of it.
+    /// What has arrived is no answer to an empty query: no more of it is read.
     Wrong,
 }
 
@@ -37,7 +37,7 @@ thread_local! {
     static KEPT: RefCell<Vec<KeptSession>> = const { RefCell::new(Vec::new()) };
 }
 
-/// From now on, as often as that.
+/// Keeps a session alive from now on, at this interval.
 pub(super) fn keep(raw: NonNull<pq::PGconn>, every: Duration) {
     KEPT.with_borrow_mut(|all| match all.iter_mut().find(|kept| kept.raw == raw) {
         Some(kept) => (kept.last, kept.every) = (Instant::now(), Some(every)),
@@ -45,7 +45,8 @@ pub(super) fn keep(raw: NonNull<pq::PGconn>, every: Duration) {
     });
 }
 
-/// Its server ends it where nothing comes. An answer that is still to come is taken all the same.
+/// Stops keeping a session alive: its server ends its transaction if nothing comes. An outstanding answer is received
+/// all the same.
 pub(super) fn forget(raw: NonNull<pq::PGconn>) {
     KEPT.with_borrow_mut(|all| {
         all.iter_mut().filter(|kept| kept.raw == raw).for_each(|kept| kept.every = None);
@@ -53,13 +54,13 @@ pub(super) fn forget(raw: NonNull<pq::PGconn>) {
     });
 }
 
-/// The session is about to be closed.
+/// Removes a session that is about to be closed.
 pub(super) fn remove(raw: NonNull<pq::PGconn>) {
     KEPT.with_borrow_mut(|all| all.retain(|kept| kept.raw != raw));
 }
 
-/// Gives a sign of life in all sessions whose transaction is idle for long. What is being waited
-/// for is not idle.
+/// Sends a sign of life in all sessions whose transaction is idle for long. A session that is being waited for is not
+/// idle.
 pub(super) fn sign() {
     KEPT.with_borrow_mut(|all| {
         for kept in all.iter_mut() {
@@ -72,7 +73,7 @@ pub(super) fn sign() {
     });
 }
 
-/// Takes what has come of an answer to nothing. It is to be complete before anything is asked.
+/// Receives what has arrived of an answer to an empty query. It must be complete before anything is asked.
 pub(super) fn answer(raw: NonNull<pq::PGconn>) -> Sign {
     KEPT.with_borrow_mut(|all| {
         let Some(kept) = all.iter_mut().find(|kept| kept.raw == raw) else { return Sign::Answered };
@@ -87,12 +88,12 @@ impl KeptSession {
     fn ask(&mut self) {
         self.last = Instant::now();
         let raw = self.raw.as_ptr();
-        // SAFETY: a live connection: it is removed before it is closed. No function here blocks.
+        // SAFETY: the connection is live: it is removed before it is closed. No function here blocks.
         unsafe {
             if pq::PQtransactionStatus(raw) != pq::PGTransactionStatusType::PQTRANS_INTRANS {
                 return;
             }
-            // No statement: it takes no snapshot and no lock.
+            // An empty query takes no snapshot and no lock.
             if pq::PQsendQuery(raw, c"".as_ptr()) == 1 {
                 self.sign = Sign::Asked(0);
             }
@@ -100,7 +101,7 @@ impl KeptSession {
         }
     }
 
-    /// Of what has been asked for nothing.
+    /// Receives the answer to an empty query.
     fn take(&mut self) {
         self.last = Instant::now();
         let Sign::Asked(before) = self.sign else { return };
@@ -118,7 +119,7 @@ impl KeptSession {
     }
 }
 
-/// Of an answer.
+/// How much of an answer was received.
 enum TakenAnswer {
     All,
     Some,
@@ -126,11 +127,11 @@ enum TakenAnswer {
 }
 
 /// # Safety
-/// A live connection that has been asked for nothing.
+/// The connection is live and has been sent an empty query.
 unsafe fn take_in(raw: *mut pq::PGconn) -> TakenAnswer {
     use pq::ExecStatusType as E;
-    // SAFETY: as the caller promises; PQgetResult is called only when it does not block. A session
-    // that has ended has nothing more to say; its next statement tells.
+    // SAFETY: the caller keeps the promise above; PQgetResult is called only when it does not block. A session that
+    // has ended returns nothing more; its next statement reports that.
     unsafe {
         pq::PQflush(raw);
         if pq::PQconsumeInput(raw) == 0 {
@@ -146,7 +147,7 @@ unsafe fn take_in(raw: *mut pq::PGconn) -> TakenAnswer {
             }
             let status = pq::PQresultStatus(result);
             pq::PQclear(result);
-            // Each of these is the result again and again.
+            // PQgetResult returns each of these again and again.
             if matches!(status, E::PGRES_COPY_IN | E::PGRES_COPY_OUT | E::PGRES_COPY_BOTH) {
                 return TakenAnswer::Wrong;
             }
@@ -155,19 +156,20 @@ unsafe fn take_in(raw: *mut pq::PGconn) -> TakenAnswer {
     }
 }
 
-/// Bytes that a socket has to be read, up to one more than an answer to nothing may have.
+/// Returns the number of bytes that can be read from a socket, up to one more than an answer to an empty query may
+/// have.
 ///
 /// # Safety
-/// A socket of a live connection, which does not block.
+/// The socket belongs to a live connection, and does not block.
 unsafe fn arrived(socket: c_int) -> usize {
     unsafe extern "C" {
         fn recv(socket: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize;
     }
-    /// They stay where they are.
+    /// The bytes stay in the socket.
     const PEEK: c_int = 2;
     let mut buffer = [0_u8; MOST + 1];
-    // SAFETY: as the caller promises; the buffer is of the length that is said.
+    // SAFETY: the caller keeps the promise above; the buffer has the given length.
     let length = unsafe { recv(socket, buffer.as_mut_ptr().cast(), buffer.len(), PEEK) };
-    // An end or an error is the session's own to find.
+    // The session itself finds an end or an error.
     usize::try_from(length).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! What a session is asked, and how the answer is taken in: piece by piece, within its time and
-//! up to the memory that one may take.
+//! The questions to a session, and how the answer is received: piece by piece, within its time limit and its memory
+//! limit.
 
 use super::connection::{Connection, IN_ALL, to_c};
 use super::error::RemoteError;
@@ -11,44 +11,44 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// Statements of one message whose rows are kept.
+/// The greatest number of statements of one message whose rows are kept.
 const MOST_ANSWERS: usize = 8;
-/// What takes as long as its tables are big.
+/// The limit for statements whose duration depends on the size of their tables.
 pub const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Connection {
-    /// Runs one or several statements without parameters; the rows of the last.
+    /// Runs one or several statements without parameters; returns the rows of the last.
     pub fn run(&mut self, sql: &str) -> Result<Rows, RemoteError> {
         self.send(sql)?;
         self.finish()
     }
 
-    /// The same for a statement that may take longer than others.
+    /// Runs such statements with their own time limit.
     pub fn run_within(&mut self, sql: &str, timeout: Duration) -> Result<Rows, RemoteError> {
         self.send(sql)?;
         self.finish_within(timeout)
     }
 
-    /// The same for one that takes as long as its tables are big. It ends with the caller's
-    /// cancel; that the server's host is gone, keepalives tell.
+    /// Runs such statements without a time limit, if their duration depends on the size of their tables. They end when
+    /// the caller is cancelled; keepalives notice if the server's host is gone.
     pub fn run_unbounded(&mut self, sql: &str) -> Result<Rows, RemoteError> {
         self.send(sql)?;
         self.finish_within(FOR_EVER)
     }
 
-    /// The answers of two sessions to such ones. Each is taken in when it comes: a session whose
-    /// answer nobody has taken counts as one at work, and would be given no sign of life while the
-    /// other is waited for.
+    /// Receives the answers of two sessions to statements without a time limit. Each is received when it comes: a
+    /// session whose answer was not received counts as busy, and would get no sign of life while the other one is
+    /// waited for.
     pub fn finish_both(&mut self, other: &mut Connection) -> [Result<Rows, RemoteError>; 2] {
         let mut answers = Connection::finish_all(&mut [self, other], FOR_EVER).into_iter();
         std::array::from_fn(|_| answers.next().unwrap_or_else(|| Ok(Rows::default())))
     }
 
-    /// The same of several, as long as one of them is heard of within some time.
+    /// Receives the answers of several sessions, as long as one of them sends something within some time.
     pub fn finish_all(sessions: &mut [&mut Connection], timeout: Duration) -> Vec<Result<Rows, RemoteError>> {
         let mut answers: Vec<_> = sessions.iter().map(|_| Ok(Rows::default())).collect();
         let mut waits_for = vec![Some(Ready::ReadOrWrite); sessions.len()];
-        // A piece now and then does not make a wait one without an end.
+        // Occasional pieces must not make the wait endless.
         let all = timeout.saturating_mul(IN_ALL);
         let until = Instant::now().checked_add(all);
         loop {
@@ -98,8 +98,7 @@ impl Connection {
         Ok(answers.map(|(answer, question)| question.as_ref().map(|_| answer)).collect())
     }
 
-    /// Sends statements and returns at once; `finish` takes the answer. So two
-    /// servers work at the same time.
+    /// Sends statements and returns at once; `finish` receives the answer. So two servers work at the same time.
     pub fn send(&mut self, sql: &str) -> Result<(), RemoteError> {
         self.require_kept()?;
         let sql = to_c(sql);
@@ -114,15 +113,14 @@ impl Connection {
         self.finish()
     }
 
-    /// Sends it and returns at once, as `send` does.
+    /// Sends such a statement and returns at once, like `send`.
     pub fn send_query(&mut self, sql: &str, params: &[Option<&str>]) -> Result<(), RemoteError> {
         self.require_kept()?;
         let sql = to_c(sql);
         let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
         let values: Vec<*const c_char> =
             texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
-        // SAFETY: the arrays outlive the call; NULL types, lengths and formats mean
-        // inferred types and text.
+        // SAFETY: the arrays outlive the call; NULL types, lengths and formats mean inferred types and text.
         let sent = unsafe {
             pq::PQsendQueryParams(
                 self.raw(),
@@ -138,14 +136,14 @@ impl Connection {
         if sent == 1 { Ok(()) } else { Err(self.last_error()) }
     }
 
-    /// One that a session runs again and again, under a name: the first time.
+    /// Prepares a statement that a session runs repeatedly, under a name, if it is not prepared yet.
     pub fn prepare(&mut self, name: &'static str, sql: &str) -> Result<(), RemoteError> {
         self.require_kept()?;
         if self.prepared.contains(&name) {
             return Ok(());
         }
         let (c_name, sql) = (to_c(name), to_c(sql));
-        // SAFETY: the texts outlive the call; no types: they are inferred.
+        // SAFETY: the texts outlive the call; no types are given, so they are inferred.
         let sent =
             unsafe { pq::PQsendPrepare(self.raw(), c_name.as_ptr(), sql.as_ptr(), 0, std::ptr::null()) };
         if sent != 1 {
@@ -156,7 +154,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Another one in the place of what was prepared under its name.
+    /// Replaces the statement that was prepared under a name.
     pub fn prepare_anew(&mut self, name: &'static str, sql: &str) -> Result<(), RemoteError> {
         if let Some(position) = self.prepared.iter().position(|known| *known == name) {
             self.prepared.remove(position);
@@ -165,14 +163,14 @@ impl Connection {
         self.prepare(name, sql)
     }
 
-    /// Several statements in one message; the rows of each that gives rows. Of a server that sends more
-    /// answers than it was asked for no more are kept.
+    /// Runs several statements in one message; returns the rows of each that gives rows. If a server sends more
+    /// answers than it was asked for, they are not kept.
     pub fn run_for_each(&mut self, sql: &str) -> Result<Vec<Rows>, RemoteError> {
         self.send(sql)?;
         self.finish_for_each()
     }
 
-    /// The same of what was sent.
+    /// Receives the answers to such a message that was sent.
     pub fn finish_for_each(&mut self) -> Result<Vec<Rows>, RemoteError> {
         self.collect(self.timeout, |all: &mut Vec<Rows>, next| {
             if next.has_columns && all.len() < MOST_ANSWERS {
@@ -181,7 +179,8 @@ impl Connection {
         })
     }
 
-    /// Statements in one message; how many rows each has touched. An error comes with the number of its statement.
+    /// Runs statements in one message; returns how many rows each has affected. An error comes with the number of its
+    /// statement.
     pub fn run_counted(
         &mut self,
         statements: &[&str],
@@ -201,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// The answer to what was sent: the rows of the last statement, or its error.
+    /// Receives the answer to what was sent: the rows of the last statement, or its error.
     pub fn finish(&mut self) -> Result<Rows, RemoteError> {
         self.finish_within(self.timeout)
     }
@@ -210,7 +209,7 @@ impl Connection {
         self.collect(timeout, |last, next| *last = next)
     }
 
-    /// What is kept of the answers to the statements of a message, or their error.
+    /// Returns what is kept of the answers to the statements of a message, or their error.
     pub(super) fn collect<T: Default>(
         &mut self,
         timeout: Duration,
@@ -229,15 +228,14 @@ impl Connection {
         })
     }
 
-    /// Adds the part of the answer that has arrived to `last`, without waiting. Returns what
-    /// to wait for next on the socket; None: the answer is complete.
+    /// Adds the part of the answer that has arrived to `last`, without waiting. Returns what to wait for next on the
+    /// socket, or None if the answer is complete.
     pub(super) fn go_on_answering(
         &mut self,
         last: &mut Result<Rows, RemoteError>,
     ) -> Result<Option<Ready>, RemoteError> {
         self.take_in()?;
-        // SAFETY: a live connection; PQgetResult is called only
-        // when it cannot block.
+        // SAFETY: the connection is live; PQgetResult is called only when it cannot block.
         if unsafe { pq::PQflush(self.raw()) } == 1 {
             return Ok(Some(Ready::ReadOrWrite));
         }
@@ -255,15 +253,14 @@ impl Connection {
         Ok(Some(Ready::Read))
     }
 
-    /// The next result of the running statement; None when there are no more.
+    /// Returns the next result of the running statement, or None if there are no more.
     pub(super) fn next_result(&mut self, timeout: Duration) -> Result<Option<QueryResult>, RemoteError> {
-        // Results that have come already are waited for by nothing.
+        // The time is checked first, since results that have arrived already involve no wait.
         if let Err(error) = self.require_time() {
             return Err(self.give_up(error));
         }
         loop {
-            // SAFETY: a live connection; PQgetResult is called
-            // only when it cannot block.
+            // SAFETY: the connection is live; PQgetResult is called only when it cannot block.
             let unsent = match unsafe { pq::PQflush(self.raw()) } {
                 0 => false,
                 1 => true,
@@ -283,14 +280,14 @@ impl Connection {
         }
     }
 
-    /// Reads the part of an answer that has arrived, up to the memory that one may take.
+    /// Reads the part of an answer that has arrived, up to the memory limit.
     fn take_in(&mut self) -> Result<(), RemoteError> {
         let began = Instant::now();
         self.consume()?;
         self.bound_answer(began)
     }
 
-    /// The number that a query gives.
+    /// Returns the number that a query gives.
     pub fn count(&mut self, what: &str, sql: &str) -> Result<i64, RemoteError> {
         let rows = self.run(sql)?;
         number::count(self.shard(), what, rows.scalar())

@@ -1,5 +1,5 @@
-//! Small questions to several shards beside each other, within one deadline: for figures
-//! that somebody at a terminal waits for.
+//! Small questions to several shards at the same time, within one deadline: for figures that an operator at a terminal
+//! waits for.
 
 use super::connection::Connection;
 use super::error::RemoteError;
@@ -14,13 +14,13 @@ pub type ShardAnswer = Result<Rows, RemoteError>;
 pub struct Ask {
     /// The shard's key, for messages.
     pub shard: String,
-    /// How it is reached, or why it is not.
+    /// The connection parameters, or why there are none.
     pub params: Result<Params, RemoteError>,
     pub questions: Vec<String>,
 }
 
-/// Asks all shards; for each of them an answer to each question. What has not come within
-/// the time is an error, and its session is closed. An interrupt unwinds.
+/// Asks all shards; returns for each of them an answer to each question. An answer that has not come within the time
+/// is an error, and its session is closed. An interrupt unwinds.
 pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<ShardAnswer>> {
     let deadline = Instant::now() + within;
     let mut sessions: Vec<AskSession> = asks.into_iter().map(|ask| AskSession::start(ask, within)).collect();
@@ -32,7 +32,7 @@ pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<ShardAnswer>> {
             }
         }
         let sockets: Vec<(i32, Ready)> = waiting.iter().map(|(_, socket)| *socket).collect();
-        // What comes without an end keeps none of them waiting.
+        // An endless answer must not keep the others waiting.
         if sockets.is_empty() || Instant::now() >= deadline {
             break;
         }
@@ -58,7 +58,7 @@ struct AskSession {
     questions: Vec<String>,
     answers: Vec<ShardAnswer>,
     stage: AskStage,
-    /// Files among them are read while it connects.
+    /// These include files that are read while it connects.
     _params: Params,
 }
 
@@ -66,7 +66,7 @@ enum AskStage {
     Open {
         connection: Box<Connection>,
         waits_for: Ready,
-        /// Of the question that runs; None: still connecting.
+        /// The answers to the running question. `None` while connecting.
         answer: Option<ShardAnswer>,
     },
     Ended(Option<RemoteError>),
@@ -87,14 +87,14 @@ impl AskSession {
         AskSession { shard: ask.shard, questions: ask.questions, answers: Vec::new(), stage, _params: params }
     }
 
-    /// Does what can be done now that the socket is ready.
+    /// Continues now that the socket is ready.
     fn go_on(&mut self) {
         if let Err(ended) = self.try_to_go_on() {
             self.stage = AskStage::Ended(ended);
         }
     }
 
-    /// An error: the session ends, with or without a reason.
+    /// Continues. An error means that the session ends, with or without a reason.
     fn try_to_go_on(&mut self) -> Result<(), Option<RemoteError>> {
         let AskStage::Open { connection, waits_for, answer } = &mut self.stage else { return Ok(()) };
         let next = match answer {
@@ -114,7 +114,7 @@ impl AskSession {
         Ok(())
     }
 
-    /// What was not answered has the reason why.
+    /// Returns the answers; a question without an answer gets the reason why.
     fn end(mut self, within: Duration) -> Vec<ShardAnswer> {
         let reason = match self.stage {
             AskStage::Ended(Some(error)) => error,

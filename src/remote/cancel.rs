@@ -1,6 +1,6 @@
-//! Asking a server to end a statement. libpq connects for it, and waits for the server to close
-//! that connection, without looking at the clock or at interrupts: a server that hangs, or was
-//! broken into, would keep this process for as long as it likes. So another thread does it.
+//! Asking a server to end a statement. libpq connects for this, and waits for the server to close that connection,
+//! without a time limit and without checking for interrupts: a server that hangs, or was compromised, could block this
+//! process for any time. So another thread does it.
 
 use pq_sys as pq;
 use std::ffi::{c_char, c_int};
@@ -8,36 +8,36 @@ use std::ptr::NonNull;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long it is waited for, so that a process that is about to end has asked.
+/// How long the thread is waited for, so that the request is sent before a process ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Given away to the thread, which alone uses and frees it.
+/// A cancel request that is given to the thread, which alone uses and frees it.
 struct CancelRequest(NonNull<pq::PGcancel>);
 
-// SAFETY: it is a copy of what a connection knows of its server, with nothing of the connection
-// in it; PQcancel may be called from a signal handler.
+// SAFETY: it is a copy of what a connection knows of its server, and contains nothing of the connection; PQcancel may
+// be called from a signal handler.
 unsafe impl Send for CancelRequest {}
 
 impl CancelRequest {
     fn ask(self) {
         let mut problem: [c_char; 256] = [0; 256];
-        // SAFETY: a live request; the text is of the length that is said.
+        // SAFETY: the request is live; the text has the given length.
         unsafe { pq::PQcancel(self.0.as_ptr(), problem.as_mut_ptr(), 256) };
     }
 }
 
 impl Drop for CancelRequest {
     fn drop(&mut self) {
-        // SAFETY: the last use of it.
+        // SAFETY: this is its last use.
         unsafe { pq::PQfreeCancel(self.0.as_ptr()) };
     }
 }
 
-/// Of a session among many, in a process that goes on: the next one is not kept waiting by it.
+/// The limit for one session among many, in a process that continues: the next one must not wait for it.
 const AMONG_MANY: Duration = Duration::from_millis(20);
 
-/// Returns when the server has been asked, or after a moment: the thread goes on waiting, and
-/// ends with this process.
+/// Returns when the server has been asked, or after a moment: the thread continues to wait, and ends with this
+/// process.
 pub(super) fn send(request: NonNull<pq::PGcancel>, is_one_of_many: bool) {
     let request = CancelRequest(request);
     let (done, is_done) = mpsc::channel();
@@ -52,7 +52,7 @@ pub(super) fn send(request: NonNull<pq::PGcancel>, is_one_of_many: bool) {
     }
 }
 
-/// As large as any system's sigset_t.
+/// This is as large as any system's sigset_t.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 struct SignalSet([u8; 128]);
@@ -67,8 +67,8 @@ const SET_MASK: c_int = 2;
 #[cfg(not(target_os = "linux"))]
 const SET_MASK: c_int = 3;
 
-/// The signals that this thread takes; put back when dropped. A thread that is begun meanwhile
-/// takes none: the server's handlers are for its own.
+/// The signals that this thread takes, restored when dropped. A thread that is started meanwhile takes none: the
+/// server's handlers are for its own threads.
 struct Signals(SignalSet);
 
 impl Signals {
@@ -85,7 +85,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // SAFETY: the set that was there before.
+        // SAFETY: this is the earlier set.
         unsafe { pthread_sigmask(SET_MASK, &self.0, std::ptr::null_mut()) };
     }
 }

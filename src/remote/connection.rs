@@ -13,14 +13,14 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// A shard that does not answer for so long is named where an operator looks.
+/// A shard that does not answer for this long is named where an operator looks.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Times the timeout: what comes of an answer meanwhile, a piece now and then or notices alone,
-/// does not have the rest waited for without an end.
+/// A multiple of the timeout that limits the whole answer: occasional pieces, or only notices, must not make the wait
+/// endless.
 pub(super) const IN_ALL: u32 = 10;
 
-/// What a worker says while it waits for an answer; what it said before comes back after.
+/// The status of a worker while it waits for an answer; the earlier status returns afterwards.
 #[derive(Default)]
 struct Silence {
     before: Option<StatusScope>,
@@ -44,23 +44,23 @@ pub struct Connection {
     /// The shard's key, for messages.
     shard: String,
     pub(super) timeout: Duration,
-    /// Past it no answer is waited for, whatever the timeout.
+    /// The time past which no answer is waited for, whatever the timeout is.
     deadline: Option<Instant>,
-    /// The same of the answer that is waited for, which has so long in all.
+    /// The limit of the answer that is waited for: its deadline and its total time.
     in_all: Option<(Instant, Duration)>,
-    /// When it was last asked whether anybody wants its answers.
+    /// When it was last checked whether its answers are still wanted.
     asked: Cell<Instant>,
-    /// Statements that the server has a plan of, by their names.
+    /// The names of statements that the server has prepared.
     pub(super) prepared: Vec<&'static str>,
-    /// Why the session was given up: its answer did not come in time.
+    /// Why the session was closed: its answer did not come in time.
     lost: Option<RemoteError>,
     received: Received,
     pub(super) rows: FloodRoom,
-    /// How often its transaction is given a sign of life while others are waited for.
+    /// How often its transaction gets a sign of life while others are waited for.
     kept_alive: Option<Duration>,
-    /// Which running server it is on, as that said when the session began.
+    /// The running server that it is on, as reported when the session began.
     instance: Option<String>,
-    /// It may have been told not to notice that nobody is there any more.
+    /// Whether code of others may have told it not to notice that the client is gone.
     runs_what_others_write: bool,
 }
 
@@ -71,11 +71,11 @@ impl Connection {
         params: &[(&str, &str)],
         timeout: Duration,
     ) -> Result<Connection, RemoteError> {
-        // SAFETY: counts the descriptor with the server's own; given back in Drop.
+        // SAFETY: this counts the descriptor with the server's own; Drop releases it.
         if !unsafe { pgrx::pg_sys::AcquireExternalFD() } {
             return Err(RemoteError::connection(shard, "too many open files for another connection"));
         }
-        // Secrets are among them, of which libpq makes copies of its own.
+        // They include secrets, of which libpq makes copies of its own.
         let texts: Vec<(CString, Zeroizing<CString>)> =
             params.iter().map(|(k, v)| (to_c(k), Zeroizing::new(to_c(v)))).collect();
         let mut keywords: Vec<*const c_char> = texts.iter().map(|(k, _)| k.as_ptr()).collect();
@@ -85,7 +85,7 @@ impl Connection {
         // SAFETY: both arrays are NULL-terminated and outlive the call.
         let raw = unsafe { pq::PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) };
         let Some(raw) = NonNull::new(raw) else {
-            // SAFETY: counted above.
+            // SAFETY: the descriptor was counted above.
             unsafe { ReleaseExternalFD() };
             return Err(RemoteError::connection(shard, "out of memory"));
         };
@@ -104,20 +104,20 @@ impl Connection {
             instance: None,
             runs_what_others_write: false,
         };
-        // From the first message on: libpq itself would write them into this server's log.
-        // SAFETY: a live connection; the function lives as long as the library.
+        // This is set before the first message, since libpq itself would write notices into this server's log.
+        // SAFETY: the connection is live; the function lives as long as the library.
         unsafe {
             pq::PQsetNoticeProcessor(connection.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
         }
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         match unsafe { pq::PQstatus(connection.raw.as_ptr()) } {
             pq::ConnStatusType::CONNECTION_BAD => Err(connection.last_error()),
             _ => Ok(connection),
         }
     }
 
-    /// The next move of connecting, once the socket is ready; what it is to be ready for
-    /// then. None: the session is open.
+    /// Makes the next move of connecting, once the socket is ready. Returns what to wait for then, or None if the
+    /// session is open.
     pub(super) fn go_on_connecting(&mut self) -> Result<Option<Ready>, RemoteError> {
         let began = Instant::now();
         // SAFETY: raw is a live connection that this owns.
@@ -152,8 +152,8 @@ impl Connection {
         &self.shard
     }
 
-    /// Bounds every wait from here on by a moment; None: by the timeouts alone. Up to a deadline
-    /// nothing keeps its transaction alive: it is to end by itself.
+    /// Bounds every wait from here on by a deadline, or only by the timeouts if None. With a deadline nothing keeps
+    /// its transaction alive: it must end automatically.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
         match self.kept_alive {
@@ -162,22 +162,22 @@ impl Connection {
         }
     }
 
-    /// Its server ends a transaction for which nothing comes: it is asked for nothing as often as
-    /// that while others are waited for.
+    /// Keeps a session alive whose server ends a transaction that receives nothing: empty queries are sent at this
+    /// interval while others are waited for.
     pub fn keep_alive(&mut self, every: Duration) {
         self.kept_alive = Some(every);
         alive::keep(self.raw, every);
     }
 
-    /// Until when something that begins now may take so long.
+    /// Returns the time at which something ends that begins now with this timeout.
     fn until(&self, timeout: Duration) -> Instant {
         let by_timeout = Instant::now() + timeout;
         let by_deadline = self.deadline.map_or(by_timeout, |deadline| deadline.min(by_timeout));
         self.in_all.map_or(by_deadline, |(until, _)| until.min(by_deadline))
     }
 
-    /// Has the answers that a body waits for come within some timeouts, from the first one's
-    /// beginning to the last one's end.
+    /// Limits the answers that a body waits for to a multiple of the timeout, from the beginning of the first one to
+    /// the end of the last one.
     pub(super) fn in_all<T>(
         &mut self,
         timeout: Duration,
@@ -190,8 +190,8 @@ impl Connection {
         outcome
     }
 
-    /// What comes without an end ends no wait later than it would without it, and does not keep
-    /// anybody from saying that it is not wanted.
+    /// Checks the time limits, so that an endless answer prolongs no wait, and checks whether the answer is still
+    /// wanted.
     pub(super) fn require_time(&self) -> Result<(), RemoteError> {
         let now = Instant::now();
         match (self.in_all, self.deadline) {
@@ -211,13 +211,12 @@ impl Connection {
         if wanted::is_wanted(&self.shard) { Ok(()) } else { Err(RemoteError::not_wanted(&self.shard)) }
     }
 
-    /// Waits until the socket is ready, and says so where that takes long. A shard that
-    /// stays silent is an error.
+    /// Waits until the socket is ready, and reports a long wait. A shard that stays silent is an error.
     pub(super) fn wait_ready(&self, ready: Ready, timeout: Duration) -> Result<(), RemoteError> {
         Connection::wait_any(&[(self, ready)], timeout)
     }
 
-    /// The same for one of several.
+    /// Waits until one of several sockets is ready.
     pub(super) fn wait_any(sessions: &[(&Connection, Ready)], timeout: Duration) -> Result<(), RemoteError> {
         sessions.iter().try_for_each(|(session, _)| session.require_time())?;
         let began = Instant::now();
@@ -248,47 +247,47 @@ impl Connection {
         Ok(())
     }
 
-    /// Its transaction ends where nothing comes, also while this worker works elsewhere.
+    /// Lets its transaction end automatically if nothing comes, also while this worker works elsewhere.
     pub fn end_by_itself(&mut self) {
         self.kept_alive = None;
         alive::forget(self.raw);
     }
 
-    /// As PQserverVersion: 150020 for 15.20.
+    /// Returns PQserverVersion: 150020 for 15.20.
     pub fn server_version(&self) -> i32 {
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         unsafe { pq::PQserverVersion(self.raw.as_ptr()) }
     }
 
-    /// The role that has logged in.
+    /// Returns the role that has logged in.
     pub fn user(&self) -> String {
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         let user = unsafe { pq::PQuser(self.raw.as_ptr()) };
         if user.is_null() {
             return String::new();
         }
-        // SAFETY: libpq's own text, which is there as long as the connection.
+        // SAFETY: this is libpq's own text, which lives as long as the connection.
         unsafe { CStr::from_ptr(user) }.to_string_lossy().into_owned()
     }
 
-    /// That of its database, as the server has told when the session began.
+    /// Returns the encoding of its database, as the server has reported when the session began.
     pub fn server_encoding(&self) -> Option<&str> {
-        // SAFETY: a live connection, and a name that ends with a zero.
+        // SAFETY: the connection is live, and the name ends with a zero.
         let encoding = unsafe { pq::PQparameterStatus(self.raw.as_ptr(), c"server_encoding".as_ptr()) };
-        // SAFETY: libpq's own text, which is there until it takes the next answer.
+        // SAFETY: this is libpq's own text, which lives until it receives the next answer.
         (!encoding.is_null()).then(|| unsafe { CStr::from_ptr(encoding) })?.to_str().ok()
     }
 
-    /// A session whose answer did not come in time still waits for it: no other question
-    /// may be asked, and the reason stays the first one. An answer to a sign of life is taken
-    /// before, which has its time and its bounds like any other.
+    /// Requires a usable session. One whose answer did not come in time still waits for it: no other question may be
+    /// asked, and the error stays the first one. An answer to a sign of life is received first, within time and memory
+    /// limits like any other.
     pub(super) fn require_kept(&mut self) -> Result<(), RemoteError> {
         let (began, until) = (Instant::now(), self.until(self.timeout));
         while self.lost.is_none() {
             let problem = match alive::answer(self.raw) {
                 Sign::Answered => break,
                 Sign::Wrong => RemoteError::wrong_sign(&self.shard, alive::MOST),
-                // What comes without an end ends no wait later.
+                // An endless answer must not prolong the wait.
                 Sign::Asked(_) if Instant::now() >= until => {
                     RemoteError::no_answer(&self.shard, waited(began, self.timeout))
                 }
@@ -306,11 +305,11 @@ impl Connection {
         self.lost.clone().map_or(Ok(()), Err)
     }
 
-    /// Ends a statement that nobody waits for any more. From PostgreSQL 14 on its server
-    /// notices by itself that the session is gone.
+    /// Cancels a statement that is no longer wanted. From PostgreSQL 14 on its server notices that the session is
+    /// gone.
     fn cancel(&self) {
-        // SAFETY: a live connection; the request is made of it, used
-        // once and freed. It goes over a connection of its own.
+        // SAFETY: the connection is live; the request is made of it, used once and freed. It is sent over a connection
+        // of its own.
         unsafe {
             let runs =
                 pq::PQtransactionStatus(self.raw.as_ptr()) == pq::PGTransactionStatusType::PQTRANS_ACTIVE;
@@ -324,21 +323,21 @@ impl Connection {
         }
     }
 
-    /// Gives the session up. Its server sees the end of it, and stops working for it.
+    /// Closes the session's socket. Its server notices this, and stops working for it.
     pub(super) fn give_up(&mut self, error: RemoteError) -> RemoteError {
         unsafe extern "C" {
             fn shutdown(socket: c_int, how: c_int) -> c_int;
         }
         const BOTH_WAYS: c_int = 2;
-        // SAFETY: a system call on the socket of a live connection; libpq finds it closed.
+        // SAFETY: this is a system call on the socket of a live connection; libpq finds it closed.
         unsafe { shutdown(self.socket(), BOTH_WAYS) };
         self.lost = Some(error.clone());
         error
     }
 
-    /// Whether a transaction is open, be it one that an error has ended.
+    /// Whether a transaction is open, including one that an error has aborted.
     pub(super) fn is_in_transaction(&self) -> bool {
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         let status = unsafe { pq::PQtransactionStatus(self.raw.as_ptr()) };
         matches!(
             status,
@@ -347,7 +346,7 @@ impl Connection {
     }
 
     pub(super) fn socket(&self) -> i32 {
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         unsafe { pq::PQsocket(self.raw.as_ptr()) }
     }
 
@@ -355,9 +354,9 @@ impl Connection {
         self.raw.as_ptr()
     }
 
-    /// Reads what has arrived. Notifications, for which no session asks, give it up.
+    /// Reads what has arrived. A notification, which no session asks for, closes the session.
     pub(super) fn consume(&mut self) -> Result<(), RemoteError> {
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
             return Err(self.last_error());
         }
@@ -365,14 +364,14 @@ impl Connection {
     }
 
     fn require_silence(&mut self) -> Result<(), RemoteError> {
-        // SAFETY: a live connection, which is open.
+        // SAFETY: the connection is live and open.
         if unsafe { flood::is_notified(self.raw.as_ptr()) } {
             return Err(self.give_up(RemoteError::notified(&self.shard)));
         }
         Ok(())
     }
 
-    /// Gives the session up when more has arrived than its answers may hold.
+    /// Closes the session if more has arrived than its answers may hold.
     pub(super) fn bound_answer(&mut self, began: Instant) -> Result<(), RemoteError> {
         let most = flood::MOST.saturating_add(self.rows.room());
         if self.received.is_too_much(began, most) {
@@ -381,9 +380,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The connection's own error, for when no result carries one.
+    /// Returns the connection's own error, if no result has one.
     pub(super) fn last_error(&self) -> RemoteError {
-        // SAFETY: a live connection; the text is copied.
+        // SAFETY: the connection is live; the text is copied.
         let message = unsafe { CStr::from_ptr(pq::PQerrorMessage(self.raw.as_ptr())) };
         let message = message.to_string_lossy();
         let message = if message.trim().is_empty() { "connection lost" } else { &message };
@@ -398,9 +397,9 @@ unsafe extern "C" {
 impl Drop for Connection {
     fn drop(&mut self) {
         alive::remove(self.raw);
-        // SAFETY: the last use of the connection. PQfinish does not call the server
-        // that this runs in; ReleaseExternalFD only counts, raises nothing, and is called
-        // as it is: a session of a client lives on after an error, and would open no more.
+        // SAFETY: this is the last use of the connection. PQfinish does not call the server that this runs in;
+        // ReleaseExternalFD only counts and raises nothing. It is called directly: a client's session survives an
+        // error, and could otherwise open no more connections.
         unsafe {
             self.cancel();
             pq::PQfinish(self.raw.as_ptr());
@@ -409,17 +408,16 @@ impl Drop for Connection {
     }
 }
 
-/// How long an answer was waited for: where a deadline came before the timeout, to the tenth of
-/// a second.
+/// Returns how long an answer was waited for: if a deadline came before the timeout, to the tenth of a second.
 fn waited(began: Instant, timeout: Duration) -> Duration {
     let tenths = began.elapsed().as_millis() / 100;
     Duration::from_millis(u64::try_from(tenths * 100).unwrap_or(0)).min(timeout)
 }
 
-/// A C string, cut at the first NUL: the server would not accept one.
+/// Returns a C string, truncated at the first NUL: the server would not accept one.
 pub(super) fn to_c(text: &str) -> CString {
     CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
 }
 
-/// Notices of a shard are not news for this server's log.
+/// Ignores notices of a shard, which do not belong into this server's log.
 unsafe extern "C" fn ignore_notice(_arg: *mut c_void, _message: *const c_char) {}

@@ -32,17 +32,17 @@ impl From<ConninfoError> for Failure {
     }
 }
 
-/// What a connection string says: the keywords that have a value, in libpq's order.
-/// Defaults and services are not resolved.
+/// The contents of a connection string: the keywords that have a value, in libpq's order. Defaults and services are
+/// not resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conninfo(Vec<(String, String)>);
 
-/// What is secret wherever it is written; the last three are those of libpq 18.
+/// Keywords whose values are always secret; the last three are those of libpq 18.
 const SECRETS: [&str; 5] =
     ["password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
-/// What a client gets to know. A list of what is kept: a keyword that a later libpq
-/// adds may be a path or a secret.
+/// The keywords that a client gets. It is a list of what is kept: a keyword that a later libpq adds may contain a path
+/// or a secret.
 const FOR_CLIENTS: [&str; 21] = [
     "host",
     "hostaddr",
@@ -68,7 +68,7 @@ const FOR_CLIENTS: [&str; 21] = [
 ];
 
 impl Conninfo {
-    /// Reads a string as libpq does.
+    /// Parses a string as libpq does.
     pub fn parse(text: &str) -> Result<Conninfo, ConninfoError> {
         let invalid = || ConninfoError::Invalid { detail: None };
         let text_c = CString::new(text).map_err(|_| invalid())?;
@@ -78,7 +78,7 @@ impl Conninfo {
         Ok(Conninfo(options))
     }
 
-    /// Reads a string that is to be stored: one with a password in it is refused.
+    /// Parses a string that is to be stored: one with a password in it is refused.
     pub fn parse_without_secret(text: &str) -> Result<Conninfo, ConninfoError> {
         Conninfo::parse(text)?.without_secret()
     }
@@ -93,17 +93,17 @@ impl Conninfo {
         }
     }
 
-    /// A keyword's value; an empty one counts as not given, as for libpq.
+    /// Returns a keyword's value; an empty one counts as not given, as for libpq.
     pub fn get(&self, keyword: &str) -> Option<&str> {
         self.0.iter().find(|(k, v)| k == keyword && !v.is_empty()).map(|(_, v)| v.as_str())
     }
 
-    /// Keywords and their values, as they were given.
+    /// Returns keywords and their values, as they were given.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(keyword, value)| (keyword.as_str(), value.as_str()))
     }
 
-    /// The same with another value of a keyword; an empty one takes it out.
+    /// Returns a copy with another value of a keyword; an empty one removes the keyword.
     pub fn with(mut self, keyword: &str, value: &str) -> Conninfo {
         self.0.retain(|(known, _)| known != keyword);
         if !value.is_empty() {
@@ -112,13 +112,13 @@ impl Conninfo {
         self
     }
 
-    /// As keyword=value pairs.
+    /// Returns it as keyword=value pairs.
     pub fn text(&self) -> String {
         let given = self.0.iter().filter(|(_, value)| !value.is_empty());
         given.map(|(keyword, value)| format!("{keyword}={}", quote(value))).collect::<Vec<_>>().join(" ")
     }
 
-    /// The pairs whose keywords are none of these.
+    /// Returns the pairs without those of these keywords.
     pub fn without(&self, keywords: &[&str]) -> Conninfo {
         let others = self
             .0
@@ -127,19 +127,19 @@ impl Conninfo {
         Conninfo(others.cloned().collect())
     }
 
-    /// Where it leads to: the host, or its address.
+    /// Returns where it leads to: the host, or its address.
     pub fn host(&self) -> Option<&str> {
         self.get("host").or_else(|| self.get("hostaddr"))
     }
 
-    /// The port; None where it is not one number (one for each of several hosts).
+    /// Returns the port, or None if it is not one number (there may be one for each of several hosts).
     pub fn port(&self) -> Option<i32> {
         self.get("port").and_then(|port| port.parse().ok())
     }
 
-    /// The same place for a client: without the mover's user, secrets, file paths and
-    /// session options. A service stays where nothing else says which server it is:
-    /// without it the client would silently reach its own default server.
+    /// Returns the same place for a client: without the mover's user, secrets, file paths and session options. A
+    /// service stays if nothing else determines the server: without it the client would silently reach its own default
+    /// server.
     pub fn for_client(&self) -> String {
         let service_only = self.host().is_none();
         let kept = self.0.iter().filter(|(keyword, value)| {
@@ -150,9 +150,9 @@ impl Conninfo {
     }
 }
 
-/// The user of a connection string that names none, as of the environment or the server's account.
+/// Returns the user of a connection string that names none, from the environment or the server's account.
 pub fn default_user() -> Option<String> {
-    // SAFETY: allocated for us, freed below; neither blocks nor calls into the server.
+    // SAFETY: the list is allocated for us and freed below; the call neither blocks nor calls into the server.
     let options = unsafe { pq_sys::PQconndefaults() };
     (!options.is_null())
         .then(|| take_options(options))?
@@ -161,7 +161,7 @@ pub fn default_user() -> Option<String> {
         .map(|(_, user)| user)
 }
 
-/// A value as libpq's keyword/value syntax wants it.
+/// Returns a value in libpq's keyword/value syntax.
 pub fn quote(value: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && c != '\'' && c != '\\';
     if !value.is_empty() && value.chars().all(plain) {
@@ -170,18 +170,18 @@ pub fn quote(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// libpq's message repeats parts of the string, which may be parts of a password.
+/// Whether a text may contain parts of a password: libpq's messages repeat parts of the string.
 fn may_hold_secret(text: &str) -> bool {
     let uri = text.starts_with("postgresql://") || text.starts_with("postgres://");
     let text = text.to_ascii_lowercase();
     uri || ["pass", "secret", "scram"].iter().any(|word| text.contains(word))
 }
 
-/// The error is libpq's message, where it gave one.
+/// Parses with libpq. The error is libpq's message, if it gave one.
 fn parse_with_libpq(text: &CStr) -> Result<Vec<(String, String)>, Option<String>> {
     let mut message: *mut c_char = std::ptr::null_mut();
-    // SAFETY: the text is NUL-terminated and outlives the call; the function neither
-    // blocks nor calls into the server. The message, if any, is ours to free.
+    // SAFETY: the text is NUL-terminated and outlives the call; the function neither blocks nor calls into the server.
+    // The message, if any, is ours to free.
     let options = unsafe { pq_sys::PQconninfoParse(text.as_ptr(), &mut message) };
     if options.is_null() {
         return Err(take_message(message));
@@ -189,11 +189,11 @@ fn parse_with_libpq(text: &CStr) -> Result<Vec<(String, String)>, Option<String>
     Ok(take_options(options))
 }
 
-/// Those that have a value. Frees the list.
+/// Returns those options that have a value, and frees the list.
 fn take_options(options: *mut pq_sys::PQconninfoOption) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    // SAFETY: the list ends with an entry whose keyword is NULL; its strings are
-    // NUL-terminated and live until PQconninfoFree, which nothing comes before.
+    // SAFETY: the list ends with an entry whose keyword is NULL; its strings are NUL-terminated and live until
+    // PQconninfoFree, which is called last.
     unsafe {
         let mut option = options;
         while !(*option).keyword.is_null() {
@@ -212,7 +212,7 @@ fn take_message(message: *mut c_char) -> Option<String> {
     if message.is_null() {
         return None;
     }
-    // SAFETY: a NUL-terminated string that libpq allocated for us, freed once.
+    // SAFETY: this is a NUL-terminated string that libpq allocated for us, freed once.
     let text = unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().trim_end().to_owned();
         pq_sys::PQfreemem(message.cast());
@@ -234,7 +234,7 @@ mod tests {
             assert!(conninfo("x").without_secret().is_err(), "{keyword}");
             assert!(conninfo("").without_secret().is_ok(), "{keyword}");
             assert_eq!(conninfo("x").for_client(), "");
-            // An older libpq repeats what it does not know.
+            // An older libpq repeats keywords that it does not know.
             assert!(super::may_hold_secret(&format!("{}='sEcret", keyword.to_uppercase())), "{keyword}");
         }
     }

@@ -1,6 +1,5 @@
-//! COPY from one shard straight into another: buffers are forwarded untouched, and nothing is
-//! collected but single rows. A row arrives as a whole, however long it is: libpq buffers it and
-//! returns a copy, which is sent on in pieces.
+//! COPY from one shard directly into another: buffers are forwarded unchanged, and only single rows are collected. A
+//! row arrives as a whole, however long it is: libpq buffers it and returns a copy, which is sent on in pieces.
 
 use super::connection::{Connection, IN_ALL};
 use super::error::RemoteError;
@@ -12,10 +11,10 @@ use pq_sys as pq;
 use std::ffi::c_char;
 use std::time::{Duration, Instant};
 
-/// Bytes handed to libpq before the target is waited for. Waiting earlier makes
-/// the two servers take turns; Citus measured 8 MB as the best.
+/// Bytes passed to libpq before the target is waited for. Waiting earlier makes the two servers take turns; Citus
+/// measured 8 MB as the best.
 const UNSENT_LIMIT: usize = 8 << 20;
-/// However many go at the same time.
+/// The least value of this limit, however many COPYs run at the same time.
 const LEAST_UNSENT: usize = 1 << 20;
 
 /// What a pipe has moved.
@@ -25,28 +24,28 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// How long and how much.
+/// The limits of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Time in which one of the sides makes progress.
+    /// The time in which one of the sides must make progress.
     pub stall: Duration,
-    /// Bytes; None: as many as there are.
+    /// The greatest number of bytes. `None` if unlimited.
     pub bytes: Option<u64>,
-    /// Bytes of one row, as COPY writes it.
+    /// The greatest number of bytes of one row, as COPY writes it.
     pub row: u64,
 }
 
-/// What else a copy takes of this process while it waits for a row.
+/// The memory that a copy takes in this process in addition to a row.
 const BESIDE: u64 = 64 << 20;
 
 impl Bounds {
-    /// More of a row has arrived than one may have.
+    /// Whether more of a row has arrived than one may have.
     pub(super) fn is_passed_by(self, received: &mut Received, began: Instant) -> bool {
         received.is_too_much(began, self.row + BESIDE)
     }
 
-    /// The same where so many rows may be on their way: while one comes, libpq keeps the room for others, and the
-    /// copies that it gave away are still handed on.
+    /// Whether this is exceeded if this many rows may be in transit: while one arrives, libpq keeps the buffers for
+    /// others, and the copies that it has returned are still sent on.
     pub(super) fn are_passed_by(self, received: &mut Received, began: Instant, rows: u64) -> bool {
         let each = self.row.saturating_mul(2).saturating_add(BESIDE);
         received.is_too_much(began, each.saturating_mul(rows))
@@ -54,29 +53,29 @@ impl Bounds {
 }
 
 impl Bounds {
-    /// Of a copy that brings over whatever there is. A server that sorts or waits for
-    /// its disk sends nothing for long; a link that is cut is noticed earlier by the system.
+    /// Returns the limits of an unlimited copy. A server that sorts or waits for its disk sends nothing for long; the
+    /// system notices a lost connection earlier.
     pub fn unlimited() -> Bounds {
         Bounds { stall: guc::remote_timeout() * 10, bytes: None, row: guc::max_row_bytes() }
     }
 }
 
-/// What looks at bytes on their way.
+/// A function that checks the bytes of a copy.
 pub type CopyLook<'a> = Box<dyn FnMut(&[u8]) -> Result<(), RemoteError> + 'a>;
 
 /// One COPY from the source into the target.
 pub struct CopyPiece<'a> {
-    /// COPY .. TO STDOUT, on the source.
+    /// The COPY .. TO STDOUT, on the source.
     pub out: String,
-    /// COPY .. FROM STDIN, on the target, with what comes before it.
+    /// The COPY .. FROM STDIN, on the target, with the statements before it.
     pub into: String,
     pub bounds: Bounds,
-    /// What looks at each piece of bytes before the target gets it.
+    /// The check of each piece of bytes before the target gets it.
     pub look: Option<CopyLook<'a>>,
 }
 
 impl CopyPiece<'_> {
-    /// A row has come behind so many bytes: whether it may go on. How many bytes it is with this one.
+    /// Checks whether a row may be sent on that came after this many bytes. Returns the bytes including this row.
     pub(super) fn admit(
         &mut self,
         source: &mut Connection,
@@ -99,9 +98,9 @@ impl CopyPiece<'_> {
     }
 }
 
-/// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN, with what comes
-/// before it) on the target, and carries either side's failure to the other. Gives up at the bounds.
-/// After an error both sessions may be in the middle of something: the caller closes them.
+/// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN, with the statements before it) on the
+/// target, and passes either side's failure to the other. It is aborted at the limits. After an error both sessions
+/// may be in the middle of something: the caller closes them.
 pub fn pipe(
     source: &mut Connection,
     out: &str,
@@ -121,9 +120,9 @@ pub fn pipe_one(
     Ok(copied.into_iter().next().unwrap_or_default())
 }
 
-/// Several, one behind the other, of which each side is asked in one message: beside what all of them wait for, each
-/// waits for one answer. For few rows: a source that has given all waits for the target, without a sign of life.
-/// An error comes with the number of its piece.
+/// Runs several COPYs one after the other; each side is asked in one message, so that each COPY waits for only one
+/// answer besides what all of them wait for. This is for few rows: a source that has sent everything waits for the
+/// target, without a sign of life. An error comes with the number of its piece.
 pub fn pipe_all(
     source: &mut Connection,
     target: &mut Connection,
@@ -134,7 +133,7 @@ pub fn pipe_all(
     }
     let message =
         |of: &dyn Fn(&CopyPiece<'_>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
-    // Both at once: neither has to wait for the other to begin.
+    // Both are sent at once, so that neither waits for the other to begin.
     source.send(&message(&|piece| piece.out.clone())).map_err(|error| (0, error))?;
     target.send(&message(&|piece| piece.into.clone())).map_err(|error| (0, error))?;
     let mut all = Vec::new();
@@ -172,8 +171,8 @@ fn next_piece(
             Ok(Copied { rows, bytes })
         }
         Err(Broken::Source(error)) => {
-            // Without this the target would take the end of the connection, or
-            // worse an ordinary end, for the end of the data.
+            // Without this the target would take the end of the connection, or worse an ordinary end, for the end of
+            // the data.
             let _ = end(target, Some("the source failed"), stall, Which::Last);
             Err(error)
         }
@@ -181,7 +180,7 @@ fn next_piece(
     }
 }
 
-/// What the source has given away.
+/// What the source has sent.
 struct Sent {
     rows: u64,
     bytes: u64,
@@ -206,20 +205,20 @@ fn begun(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError
                 while connection.next_result(stall)?.is_some() {}
                 return Err(error);
             }
-            // Of what comes before it.
+            // This result belongs to a statement before it.
             ResultStatus::Rows => {}
         }
     }
     Err(RemoteError::connection(connection.shard(), "no COPY was started"))
 }
 
-/// Bytes that are collected into one message to the target: libpq hands out a message
-/// for each row, and each message costs both it and the target.
+/// Bytes that are collected into one message to the target: libpq returns a message for each row, and each message
+/// costs time on both sides.
 const MESSAGE: usize = 32 << 10;
-/// A longer one is handed on in pieces of this size.
+/// A longer row is sent on in pieces of this size.
 const PIECE: usize = 256 << 10;
 
-/// What libpq has given away of a COPY, freed once.
+/// A buffer that libpq has returned for a COPY, freed once.
 pub(super) struct CopyRow {
     buffer: *mut c_char,
     length: usize,
@@ -227,19 +226,19 @@ pub(super) struct CopyRow {
 
 impl CopyRow {
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: libpq's own buffer of this length, which lives as long as this.
+        // SAFETY: this is libpq's own buffer of this length, which lives as long as this.
         unsafe { std::slice::from_raw_parts(self.buffer.cast::<u8>(), self.length) }
     }
 }
 
 impl Drop for CopyRow {
     fn drop(&mut self) {
-        // SAFETY: given away by libpq; the last use of it.
+        // SAFETY: libpq has returned it; this is its last use.
         unsafe { pq::PQfreemem(self.buffer.cast()) };
     }
 }
 
-/// What comes next of a COPY.
+/// The next part of a COPY.
 pub(super) enum NextPiece {
     Row(CopyRow),
     /// Nothing has arrived yet.
@@ -250,8 +249,7 @@ pub(super) enum NextPiece {
 
 pub(super) fn next(source: &mut Connection) -> NextPiece {
     let mut buffer: *mut c_char = std::ptr::null_mut();
-    // SAFETY: a live connection in COPY state; the buffer is libpq's, of the length that it
-    // returns.
+    // SAFETY: the connection is live and in COPY state; the buffer is libpq's, of the length that it returns.
     match unsafe { pq::PQgetCopyData(source.raw(), &mut buffer, 1) } {
         length @ 1.. => NextPiece::Row(CopyRow { buffer, length: usize::try_from(length).unwrap_or(0) }),
         0 => NextPiece::Wait,
@@ -270,7 +268,7 @@ fn forward(
     let mut bytes = 0_u64;
     let mut outgoing = Outgoing::new(bounds, 1);
     let mut received = Received::default();
-    // For a row, whatever else comes meanwhile.
+    // The limit is for one row, whatever else arrives meanwhile.
     let (mut waited, most) = (Duration::ZERO, bounds.stall.saturating_mul(IN_ALL));
     loop {
         match next(source) {
@@ -302,17 +300,17 @@ fn forward(
     }
 }
 
-/// What goes to the target. Short rows are collected, long ones go as they are.
+/// What is sent to the target. Short rows are collected, long ones are sent as they are.
 pub(super) struct Outgoing {
     bounds: Bounds,
     message: Vec<u8>,
-    /// Bytes that libpq has been handed since it was last waited for, and how many it may be.
+    /// Bytes that libpq has been given since it was last waited for, and their limit.
     unsent: usize,
     most: usize,
 }
 
 impl Outgoing {
-    /// One of so many at the same time, which share the memory that one may take.
+    /// Returns one of this many at the same time, which share the memory limit.
     pub(super) fn new(bounds: Bounds, lanes: usize) -> Outgoing {
         let most = (UNSENT_LIMIT / lanes.max(1)).max(LEAST_UNSENT);
         Outgoing { bounds, message: Vec::with_capacity(2 * MESSAGE), unsent: 0, most }
@@ -337,7 +335,7 @@ impl Outgoing {
         self.empty(target)
     }
 
-    /// Where too much is unsent, waits until it has left.
+    /// Waits until the unsent bytes have left, if they are too many.
     fn empty(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
         if self.is_full() {
             flush(target, self.bounds)?;
@@ -351,13 +349,13 @@ impl Outgoing {
         row.len() < MESSAGE
     }
 
-    /// Collects a short row, and hands over what there is once it is a message.
+    /// Collects a short row, and sends what there is once it is a message.
     pub(super) fn collect(&mut self, target: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
         self.message.extend_from_slice(row);
         if self.message.len() >= MESSAGE { self.hand_over(target) } else { Ok(()) }
     }
 
-    /// Hands over what was collected.
+    /// Sends what was collected.
     pub(super) fn hand_over(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
         if !self.message.is_empty() {
             put(target, &self.message, self.bounds)?;
@@ -367,8 +365,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Hands over a piece of a long row, because what libpq holds unsent it moves in memory with each piece that leaves.
-    /// Where one message ends and the next begins means nothing to COPY. Up to where.
+    /// Sends a piece of a long row, because libpq moves its unsent bytes in memory with each piece that leaves.
+    /// Message boundaries have no meaning to COPY. Returns the end of the piece.
     pub(super) fn hand_on(
         &mut self,
         target: &mut Connection,
@@ -382,7 +380,7 @@ impl Outgoing {
         Ok(to)
     }
 
-    /// The target is to be waited for.
+    /// Whether the target must be waited for.
     pub(super) fn is_full(&self) -> bool {
         self.unsent >= self.most
     }
@@ -394,21 +392,20 @@ impl Outgoing {
 
 fn put(target: &mut Connection, bytes: &[u8], bounds: Bounds) -> Result<(), RemoteError> {
     let length = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
-    // SAFETY: a live connection in COPY state; libpq copies the bytes.
+    // SAFETY: the connection is live and in COPY state; libpq copies the bytes.
     match unsafe { pq::PQputCopyData(target.raw(), bytes.as_ptr().cast(), length) } {
         1 => Ok(()),
         _ => Err(target_error(target, bounds.stall)),
     }
 }
 
-/// Nothing to read from the source: meanwhile the target takes what is unsent. Returns when
-/// it began to read.
+/// Waits for the source while the target receives what is unsent. Returns when reading began.
 fn wait_for_data(
     source: &mut Connection,
     target: &mut Connection,
     stall: Duration,
 ) -> Result<Instant, Broken> {
-    // SAFETY: live connections.
+    // SAFETY: both connections are live.
     let unsent = match unsafe { pq::PQflush(target.raw()) } {
         0 => false,
         1 => true,
@@ -438,7 +435,7 @@ fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
     let mut received = Received::default();
     let (from, all) = (Instant::now(), bounds.stall.saturating_mul(IN_ALL));
     loop {
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         match unsafe { pq::PQflush(target.raw()) } {
             0 => return Ok(()),
             1 if from.elapsed() > all => {
@@ -450,9 +447,9 @@ fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
                     return Err(target.give_up(error));
                 }
                 let began = Instant::now();
-                // A target that fails says so while it is written to.
+                // A target that fails reports it while it is written to.
                 target.consume()?;
-                // Whatever it answers meanwhile is no row of the source's.
+                // Whatever the target answers meanwhile is no row of the source's.
                 if bounds.is_passed_by(&mut received, began) {
                     return Err(RemoteError::flooded(target.shard(), bounds.row));
                 }
@@ -462,7 +459,7 @@ fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
     }
 }
 
-/// Ends the target's COPY, as complete or with the reason why it is not; the rows.
+/// Ends the target's COPY, as complete or with the reason why it is not, and returns its rows.
 fn end(
     target: &mut Connection,
     failure: Option<&str>,
@@ -471,15 +468,15 @@ fn end(
 ) -> Result<u64, RemoteError> {
     let text = failure.map(super::connection::to_c);
     let message = text.as_ref().map_or(std::ptr::null(), |t| t.as_ptr());
-    // SAFETY: a live connection in COPY IN state.
+    // SAFETY: the connection is live and in COPY IN state.
     if unsafe { pq::PQputCopyEnd(target.raw(), message) } == -1 {
         return Err(target_error(target, stall));
     }
     done(target, stall, which)
 }
 
-/// The rows of a COPY that has ended. Of the last one of a message all is taken, and of one that has failed, which is
-/// the last by that.
+/// Returns the rows of a COPY that has ended. After the last one of a message everything is received, and also after
+/// one that has failed, since no other follows then.
 pub(super) fn done(session: &mut Connection, timeout: Duration, which: Which) -> Result<u64, RemoteError> {
     session.in_all(timeout, |session| {
         let mut rows = 0;
@@ -497,7 +494,7 @@ pub(super) fn done(session: &mut Connection, timeout: Duration, which: Which) ->
     })
 }
 
-/// What the target has to say after it refused data.
+/// Returns the target's error after it refused data.
 fn target_error(target: &mut Connection, stall: Duration) -> RemoteError {
     match target.next_result(stall) {
         Ok(Some(result)) if matches!(result.status(), ResultStatus::Failed) => result.error(target.shard()),

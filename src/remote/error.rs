@@ -1,4 +1,4 @@
-//! What went wrong on a shard, with the shard's name.
+//! Errors on a shard, with the shard's name.
 
 use super::params::Params;
 use crate::clean;
@@ -6,33 +6,33 @@ use crate::error::{Failure, SqlState};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Who the mover is could not be shown, or was not believed.
+/// The SQLSTATE if the mover's identity could not be proven.
 const NO_CREDENTIAL: SqlState = SqlState(*b"28P01");
 
-/// An error reported by a shard, or by the way to it.
+/// An error reported by a shard, or by the connection to it.
 #[derive(Clone, Debug, Error)]
 #[error("shard \"{shard}\": {message}")]
 pub struct RemoteError {
     /// The shard's key.
     pub shard: String,
-    /// The server's SQLSTATE; None when the connection itself failed.
+    /// The server's SQLSTATE. `None` if the connection itself failed.
     pub sqlstate: Option<SqlState>,
     pub message: String,
     pub detail: Option<String>,
     pub hint: Option<String>,
-    /// The constraint that a row has broken.
+    /// The constraint that a row has violated.
     pub constraint: Option<String>,
 }
 
-/// What helps where the server itself names nothing.
+/// Returns a hint for an error for which the server itself gives none.
 pub fn hint_of(sqlstate: Option<&str>) -> Option<String> {
     (sqlstate == Some("25006")).then(|| {
         "The server accepts no writes. Name the primary in the shard's connection string, or several hosts with target_session_attrs=read-write. Also see default_transaction_read_only there.".to_owned()
     })
 }
 
-/// What helps where no session comes to be, by words of the message: libpq gives no SQLSTATE, and a server
-/// that speaks another language is told of by the last of these alone.
+/// Returns a hint for a failed connection, by words of the message: libpq gives no SQLSTATE, and messages of a server
+/// in another language only match the last of these.
 fn hint_of_connection(message: &str) -> String {
     const HINTS: &[(&[&str], &str)] = &[
         (
@@ -95,7 +95,7 @@ impl RemoteError {
 
     pub fn no_answer(shard: &str, within: Duration) -> RemoteError {
         if within.is_zero() {
-            // Whoever had no time left has not waited for it.
+            // A caller without any time left has not waited for it.
             return RemoteError::connection(shard, "the deadline had passed before it could be asked");
         }
         let message = format!("no answer within {} s", within.as_secs_f64());
@@ -103,20 +103,20 @@ impl RemoteError {
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }
     }
 
-    /// The same within the time that a caller has said.
+    /// Returns the error of an answer that did not come within the time that a caller has set.
     pub fn no_answer_to_caller(shard: &str, within: Duration) -> RemoteError {
         let hint = "Its pg_stat_activity shows whether a session is there and what it waits for. Or wait longer, for example timeout => '1 h'.";
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::no_answer(shard, within) }
     }
 
-    /// No session can be opened without it; it may come.
+    /// Returns the error if no session can be opened without a credential, which may be added later.
     pub fn no_credential(shard: &str, message: &str, hint: &str) -> RemoteError {
         let hint = Some(hint.to_owned());
         RemoteError { sqlstate: Some(NO_CREDENTIAL), hint, ..RemoteError::connection(shard, message) }
     }
 
-    /// Of a session that began with a credential of the keychain: it may be set anew at any moment,
-    /// while the shard already knows the new one.
+    /// Adapts the error of a session that began with a credential of the keychain: it may be set anew at any moment,
+    /// while the shard already has the new one.
     pub fn of_credential(mut self, alias: &str) -> RemoteError {
         if self.sqlstate.is_none() && self.is_refusal() {
             self.sqlstate = Some(NO_CREDENTIAL);
@@ -128,7 +128,7 @@ impl RemoteError {
         self
     }
 
-    /// Of a session that is being opened: what answers may say what it was shown.
+    /// Removes secrets from the error of a session that is being opened: answers may contain what it was given.
     pub fn concealing(mut self, params: &Params) -> RemoteError {
         self.message = params.conceal(&self.message);
         self.detail = self.detail.map(|text| params.conceal(&text));
@@ -136,13 +136,12 @@ impl RemoteError {
         self
     }
 
-    /// Of a shard whose answer helps nobody by now.
+    /// Returns the error of a shard whose answer is no longer wanted.
     pub fn not_wanted(shard: &str) -> RemoteError {
         RemoteError::connection(shard, "the caller no longer waits for it")
     }
 
-    /// Says what was asked, where nothing else does: the connection is gone, or the answer
-    /// did not come in time.
+    /// Adds what was asked, if nothing else shows it: the connection is gone, or the answer did not come in time.
     pub fn asked(mut self, question: &str) -> RemoteError {
         if self.sqlstate.is_none() || self.is("57014") || self.is_lock_timeout() {
             self.message = format!("{question}: {}", self.message);
@@ -150,14 +149,14 @@ impl RemoteError {
         self
     }
 
-    /// Rows that are not what was sent: trying again would not help.
+    /// Returns the error of rows that are not what was sent: trying again would not help.
     pub fn of_data(shard: &str, message: String) -> RemoteError {
         let hint = "Something on the target removes rows. Check its triggers and rules.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
-    /// Rows that the source should not have given.
+    /// Returns the error of rows that the source should not have sent.
     pub fn stray(shard: &str, message: String, detail: String, hint: String) -> RemoteError {
         let sqlstate = Some(SqlState::parse("SM006"));
         let message = clean::message(&message);
@@ -169,7 +168,7 @@ impl RemoteError {
         }
     }
 
-    /// A number that no shard comes to.
+    /// Returns the error of a number that no honest shard reports.
     pub fn no_number(shard: &str, what: &str, text: &str) -> RemoteError {
         let message = clean::message(&format!("{what} cannot be {text}"));
         let hint = "No split has written that number. Find out who has changed the tables of schema shardmaster_agent there, or what that server is, before anything else.".to_owned();
@@ -177,7 +176,7 @@ impl RemoteError {
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
-    /// An answer of another form than the question's: asking again would not help.
+    /// Returns the error of an answer in a form that does not fit the question: asking again would not help.
     pub fn unreadable(shard: &str, error: impl std::fmt::Display) -> RemoteError {
         let message = clean::message(&format!("unexpected answer: {error}"));
         let hint = "This is not how a PostgreSQL server answers. Find out what the shard's connection string leads to.".to_owned();
@@ -185,14 +184,14 @@ impl RemoteError {
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
-    /// More than a copy may bring over at once.
+    /// Returns the error of more bytes than a copy may copy at once.
     pub fn too_large(shard: &str, limit: u64) -> RemoteError {
         let message = format!("more than {} MB of changed rows", limit >> 20);
         let sqlstate = Some(SqlState::parse("54000"));
         RemoteError { sqlstate, ..RemoteError::connection(shard, message) }
     }
 
-    /// A row that is longer than one may be.
+    /// Returns the error of a row that is longer than permitted.
     pub fn row_too_long(shard: &str, limit: u64) -> RemoteError {
         let message = format!("a row of more than {} MB", limit >> 20);
         let hint = "Raise shardmaster.max_row_size, of which a worker needs twice as much memory. Or make the row shorter. Then resume the split with the call that it stopped in.".to_owned();
@@ -200,7 +199,7 @@ impl RemoteError {
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
-    /// Says whose row it was: too long, or with a value that the other server does not take.
+    /// Adds the table of a row that was too long, or had a value that the other server does not accept.
     pub fn of_table(mut self, table: &str) -> RemoteError {
         let is_of_value = self.sqlstate.is_some_and(|state| state.0.starts_with(b"22"));
         if is_of_value || self.sqlstate == Some(SqlState::ROW_TOO_LONG) {
@@ -209,7 +208,7 @@ impl RemoteError {
         self
     }
 
-    /// More than any question of this library is answered with.
+    /// Returns the error of an answer that is longer than that to any question of this library.
     pub fn flooded(shard: &str, limit: u64) -> RemoteError {
         let message = format!("an answer of more than {} MB", limit >> 20);
         let hint = "No answer that a split needs is as long. Find out who has changed the tables of schema shardmaster_agent there.".to_owned();
@@ -217,7 +216,7 @@ impl RemoteError {
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
-    /// What no session asks for: none listens.
+    /// Returns the error of a notification, which no session asks for.
     pub fn notified(shard: &str) -> RemoteError {
         let hint = "No session of a split listens. Something that runs with the mover's rights does, or a pooler has shared its session.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
@@ -225,7 +224,7 @@ impl RemoteError {
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
-    /// What comes in the place of an answer to an empty query.
+    /// Returns the error of something other than an answer to an empty query.
     pub fn wrong_sign(shard: &str, limit: usize) -> RemoteError {
         let message = format!("an invalid answer to an empty query, or one longer than {} kB", limit >> 10);
         let hint = "A PostgreSQL server returns nothing for an empty query. Find out what answers in the server's place."
@@ -238,19 +237,18 @@ impl RemoteError {
         self.sqlstate.is_some_and(|state| state.as_str() == code)
     }
 
-    /// A lock that was not granted in time.
+    /// Whether it is a lock that was not granted in time.
     pub fn is_lock_timeout(&self) -> bool {
         self.is("55P03") || self.is("40P01")
     }
 
-    /// What the server has said of the question itself, and would say again.
+    /// Whether it is the server's verdict on the question itself, which it would repeat.
     pub fn is_verdict(&self) -> bool {
         self.sqlstate.is_some() && !self.is_transient()
     }
 
-    /// What may pass by itself: a lost connection, a server that starts or stops or is a
-    /// standby that is not promoted yet, a conflict, a lock or statement timeout, too many
-    /// connections.
+    /// Whether the error may go away without action: a lost connection, a server that starts or stops or is a standby
+    /// that is not promoted yet, a conflict, a lock or statement timeout, too many connections.
     pub fn is_transient(&self) -> bool {
         let Some(state) = self.sqlstate else { return !self.is_refusal() };
         let code = state.as_str();
@@ -263,9 +261,9 @@ impl RemoteError {
             || self.lacks_extension()
     }
 
-    /// The hash of an extension that has been dropped: the next session takes the agent's. A
-    /// function that a value names, as one of type regprocedure does, comes by no other session:
-    /// it stands in quotes, in whatever language.
+    /// Whether it is the missing hash of an extension that has been dropped: the next session uses the agent's. A
+    /// missing function that a value names, for example of type regprocedure, is not meant: another session does not
+    /// help, and its name is in quotes, in any language.
     fn lacks_extension(&self) -> bool {
         const ARGUMENTS: [&str; 3] = ["bigint", "text", "uuid"];
         let behind = ARGUMENTS
@@ -277,9 +275,8 @@ impl RemoteError {
         self.is("42883") && !before.ends_with("shardmaster_agent") && !is_quoted
     }
 
-    /// libpq reports what a server refuses during the start of a connection without
-    /// a SQLSTATE; credentials and names that are wrong do not become right by
-    /// trying again.
+    /// Whether it is a refusal. libpq reports what a server refuses during the start of a connection without a
+    /// SQLSTATE; wrong credentials and names do not become right by trying again.
     fn is_refusal(&self) -> bool {
         ["password", "authentication", "no pg_hba.conf entry", "does not exist", "definition of service"]
             .iter()

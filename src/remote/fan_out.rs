@@ -1,5 +1,5 @@
-//! Several shards at once: sessions that are opened, asked and read beside each other by one process.
-//! Rows are taken as they come, so none are collected, however many there are.
+//! Several shards at once: one process opens, asks and reads their sessions at the same time. Rows are passed on as
+//! they arrive, so none are collected, however many there are.
 
 use super::connection::Connection;
 use super::error::RemoteError;
@@ -14,46 +14,46 @@ use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// What else a row takes of this process while it arrives.
+/// The memory that a row takes in this process in addition while it arrives.
 const BESIDE: u64 = 64 << 20;
 
 /// One shard of several.
 struct ShardLane {
     shard: String,
     stage: FanOutStage,
-    /// Files among them are read while it connects.
+    /// These include files that are read while it connects.
     params: Params,
     /// How long it may still be waited for.
     left: Duration,
-    /// The host that is connected to, and how long it may still say nothing before the next one is tried.
+    /// The current host of the connection, and how long it may stay silent before the next one is tried.
     host: (Current, Duration),
-    /// Of the row that arrives; None: none has been waited for since the last one.
+    /// What has arrived of the current row. `None` if none was waited for since the last one.
     received: Option<Received>,
 }
 
 enum FanOutStage {
     Connecting(Box<Connection>, Ready),
     Idle(Box<Connection>),
-    /// None: the answer is complete.
+    /// What it waits for. `None` if the answer is complete.
     Asked(Box<Connection>, Option<Ready>, Rows),
-    /// None: what has arrived is not all looked at.
+    /// What it waits for. `None` if not all that has arrived was read.
     Streams(Box<Connection>, Option<Ready>),
-    /// A reason is given away once.
+    /// The reason, which is returned once.
     Gone(Option<RemoteError>),
 }
 
 /// What a shard is asked.
 pub enum Question {
-    /// Statements without anybody else's words in them.
+    /// Statements without any text of other authors.
     Own(String),
-    /// A single statement: the server takes no second one behind it.
+    /// A single statement: the server accepts no second one after it.
     Single(String),
 }
 
-/// What comes next of all streams.
+/// The next result of all streams.
 pub enum NextRow {
     Row(ShardRow),
-    /// There are no more rows; of what columns they were, as a row without values.
+    /// There are no more rows; this is a row without values that has their columns.
     Columns(ShardRow),
     End,
     Failed(RemoteError),
@@ -64,35 +64,35 @@ pub struct ShardRow(QueryResult);
 
 impl ShardRow {
     pub fn columns(&self) -> usize {
-        // SAFETY: a live result.
+        // SAFETY: the result is live.
         usize::try_from(unsafe { pq::PQnfields(self.raw()) }).unwrap_or(0)
     }
 
-    /// A value as it came, whatever it is; None: NULL.
+    /// Returns a value as it was received. Returns None if it is NULL.
     pub fn value(&self, column: usize) -> Option<&CStr> {
         let column = i32::try_from(column).ok()?;
-        // SAFETY: a live result of one row; a column that it does not have is NULL for libpq. The text ends with
-        // a NUL and lives as long as the result.
+        // SAFETY: the result is live and has one row; libpq returns NULL for a column that it does not have. The text
+        // ends with a NUL and lives as long as the result.
         unsafe {
             (pq::PQgetisnull(self.raw(), 0, column) == 0)
                 .then(|| CStr::from_ptr(pq::PQgetvalue(self.raw(), 0, column)))
         }
     }
 
-    /// A column's name, as the shard calls it.
+    /// Returns a column's name on the shard.
     pub fn name(&self, column: usize) -> Option<&CStr> {
         let column = i32::try_from(column).ok()?;
-        // SAFETY: as above; NULL where there is no such column.
+        // SAFETY: the result is live; the name is NULL if there is no such column.
         unsafe {
             let name = pq::PQfname(self.raw(), column);
             (!name.is_null()).then(|| CStr::from_ptr(name))
         }
     }
 
-    /// The number of a column's type on its server.
+    /// Returns the number of a column's type on its server.
     pub fn type_number(&self, column: usize) -> u32 {
         let column = i32::try_from(column).unwrap_or(i32::MAX);
-        // SAFETY: as above; 0 where there is no such column.
+        // SAFETY: the result is live; the number is 0 if there is no such column.
         unsafe { pq::PQftype(self.raw(), column) }
     }
 
@@ -113,9 +113,9 @@ impl ShardRow {
 /// Shards that are asked together.
 pub struct FanOut {
     lanes: Vec<ShardLane>,
-    /// How long each of them is waited for, in all.
+    /// How long each of them is waited for, in total.
     patience: Duration,
-    /// Whose rows are taken.
+    /// The lane whose rows are read next.
     at: usize,
 }
 
@@ -127,7 +127,7 @@ impl FanOut {
         FanOut { lanes, patience, at: 0 }
     }
 
-    /// The server's version, as PQserverVersion has it, of a session that is open.
+    /// Returns PQserverVersion of an open session.
     pub fn version(&self, lane: usize) -> Option<i32> {
         match &self.lanes.get(lane)?.stage {
             FanOutStage::Idle(session) => Some(session.server_version()),
@@ -143,8 +143,8 @@ impl FanOut {
         }
     }
 
-    /// Asks each lane its question, of those that have one; the rows of the last statement of each. A lane that fails
-    /// is gone: `failures` says why.
+    /// Asks each lane its question, if it has one; returns the rows of the last statement of each. A lane that fails
+    /// is gone: `failures` returns the reason.
     pub fn ask(&mut self, questions: Vec<Option<Question>>) -> Vec<Option<Rows>> {
         for (lane, question) in self.lanes.iter_mut().zip(questions) {
             lane.ask(question);
@@ -160,14 +160,14 @@ impl FanOut {
         self.lanes.iter_mut().map(ShardLane::take_answer).collect()
     }
 
-    /// Ends a session of which it is known why.
+    /// Ends a session whose reason is known to the caller.
     pub fn leave(&mut self, lane: usize) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.stage = FanOutStage::Gone(None);
         }
     }
 
-    /// Why lanes are gone, of those of which it was not said yet.
+    /// Returns why lanes are gone, for those whose reason was not returned yet.
     pub fn failures(&mut self) -> Vec<(usize, RemoteError)> {
         let reason = |(number, lane): (usize, &mut ShardLane)| match &mut lane.stage {
             FanOutStage::Gone(reason) => reason.take().map(|error| (number, error)),
@@ -176,16 +176,16 @@ impl FanOut {
         self.lanes.iter_mut().enumerate().filter_map(reason).collect()
     }
 
-    /// Sends each lane that is left its statement, whose rows `next` gives.
+    /// Sends each remaining lane its statement, whose rows `next` returns.
     pub fn stream(&mut self, statements: &[String]) {
         for (lane, statement) in self.lanes.iter_mut().zip(statements) {
             lane.stream(statement);
         }
     }
 
-    /// The next row of whichever lane has one, or that a lane has no more; None: none of them has.
+    /// Returns the next row of any lane, or that a lane has no more. Returns None if no lane has anything left.
     pub fn next(&mut self) -> Option<(usize, NextRow)> {
-        // To ask for the time costs as much as a short row.
+        // The time is read late: this costs as much as a short row.
         let mut since = None;
         loop {
             let (count, patience) = (self.lanes.len(), self.patience);
@@ -202,8 +202,9 @@ impl FanOut {
         }
     }
 
-    /// Waits for those that something is waited for, and goes on with what has come; false: there is none. `since`: when the last
-    /// such wait was over. What is done with what comes takes time, too, and may be without an end.
+    /// Waits for lanes that something is expected from, and continues with what has arrived. Returns false if there is
+    /// none. `since`: when the last such wait was over. The caller's work with rows takes time, too, possibly without
+    /// end.
     fn wait(&mut self, since: &mut Instant) -> bool {
         let waiting: Vec<(usize, i32, Ready)> =
             self.lanes.iter().enumerate().filter_map(|(number, lane)| lane.waits_for(number)).collect();
@@ -236,7 +237,7 @@ impl ShardLane {
             started.map_err(|error| error.concealing(&params)).map(|session| (session, params))
         });
         let (stage, params) = match started {
-            // libpq asks to behave as if the first poll had said "writing".
+            // libpq requires behaving as if the first poll had returned "writing".
             Ok((session, params)) => (FanOutStage::Connecting(Box::new(session), Ready::ReadOrWrite), params),
             Err(error) => (FanOutStage::Gone(Some(error)), Params::default()),
         };
@@ -252,10 +253,10 @@ impl ShardLane {
         lane
     }
 
-    /// Each host has a time of its own, as in `Connection::open`.
+    /// Notes the current host: each has a time limit of its own, as in `Connection::open`.
     fn note_host(&mut self) {
         let FanOutStage::Connecting(session, _) = &self.stage else { return };
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         let (hosts, current) = unsafe { (Hosts::of(session.raw()), Current::of(session.raw())) };
         if current != self.host.0 {
             let most = guc::remote_timeout();
@@ -263,10 +264,10 @@ impl ShardLane {
         }
     }
 
-    /// A host that is silent is left out, where there are others.
+    /// Leaves out a silent host, if there are others.
     fn leave_host(&mut self) -> Result<(), RemoteError> {
         let FanOutStage::Connecting(session, _) = &self.stage else { return Ok(()) };
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         let (hosts, current) = unsafe { (Hosts::of(session.raw()), Current::of(session.raw())) };
         let Some(others) = hosts.without(&current) else {
             self.host.1 = self.left;
@@ -294,7 +295,7 @@ impl ShardLane {
         Some((number, session.socket(), ready?))
     }
 
-    /// A lane whose time is over says so, unless something has come of it that was waited for: notices are no answer.
+    /// Ends a lane whose time is over, unless something expected has arrived: notices are no answer.
     fn has_waited(&mut self, waited: Duration, patience: Duration, is_ready: bool) {
         self.left = self.left.saturating_sub(waited);
         if is_ready {
@@ -315,12 +316,12 @@ impl ShardLane {
         }
     }
 
-    /// Whether something is waited for that is no row of a stream.
+    /// Whether something is waited for that is not a row of a stream.
     fn is_to_answer(&self) -> bool {
         matches!(self.stage, FanOutStage::Connecting(..) | FanOutStage::Asked(_, Some(_), _))
     }
 
-    /// Does what can be done now that the socket is ready.
+    /// Continues now that the socket is ready.
     fn go_on(&mut self) -> Result<(), RemoteError> {
         match std::mem::replace(&mut self.stage, FanOutStage::Gone(None)) {
             FanOutStage::Connecting(mut session, _) => {
@@ -352,7 +353,7 @@ impl ShardLane {
         Ok(())
     }
 
-    /// Reads what has arrived of a row, up to the length that one may have.
+    /// Reads what has arrived of a row, up to the permitted length.
     fn take_in(&mut self, session: &mut Connection) -> Result<(), RemoteError> {
         let received = self.received.get_or_insert_default();
         let began = Instant::now();
@@ -398,7 +399,7 @@ impl ShardLane {
         self.stage = match std::mem::replace(&mut self.stage, FanOutStage::Gone(None)) {
             FanOutStage::Idle(mut session) => match session.send_query(statement, &[]) {
                 Ok(()) => {
-                    // SAFETY: a live connection with a statement sent and nothing of its answer taken.
+                    // SAFETY: the connection is live, with a statement sent and nothing of its answer received.
                     unsafe { pq::PQsetSingleRowMode(session.raw()) };
                     FanOutStage::Streams(session, Some(Ready::ReadOrWrite))
                 }
@@ -408,7 +409,7 @@ impl ShardLane {
         };
     }
 
-    /// What has arrived already; None: nothing.
+    /// Returns what has arrived already, or None if nothing has.
     fn next(&mut self, patience: Duration) -> Option<NextRow> {
         match &mut self.stage {
             FanOutStage::Gone(reason) => reason.take().map(NextRow::Failed),
@@ -448,7 +449,7 @@ enum Arrived {
 }
 
 fn next_of(session: &mut Connection) -> Result<Arrived, RemoteError> {
-    // SAFETY: a live connection.
+    // SAFETY: the connection is live.
     match unsafe { pq::PQflush(session.raw()) } {
         0 => {}
         1 => return Ok(Arrived::Wait(Ready::ReadOrWrite)),
@@ -469,7 +470,7 @@ fn next_of(session: &mut Connection) -> Result<Arrived, RemoteError> {
             ResultStatus::Copy => return Err(RemoteError::unreadable(session.shard(), "a COPY")),
             ResultStatus::Rows => {}
         }
-        // SAFETY: a live result.
+        // SAFETY: the result is live.
         match unsafe { pq::PQresultStatus(result.0.as_ptr()) } {
             pq::ExecStatusType::PGRES_SINGLE_TUPLE => {}
             pq::ExecStatusType::PGRES_TUPLES_OK => return Ok(Arrived::Columns(ShardRow(result))),

@@ -1,29 +1,28 @@
-//! A bound on how much of this server's memory a shard may take. Rows of tables come by COPY, in
-//! pieces; everything else that is asked for is small. libpq buffers an answer and keeps some of
-//! it as long as the session, without telling how much, so the size of this process is measured.
+//! A bound on how much of this server's memory a shard may use. Rows of tables arrive by COPY, in pieces; all other
+//! answers are small. libpq buffers an answer and keeps some of it as long as the session, without reporting how much,
+//! so the size of this process is measured.
 
 use pq_sys as pq;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Bytes of an answer, and of all that a session's answers leave behind.
+/// The greatest number of bytes of an answer, and of all that a session's answers leave behind.
 pub const MOST: u64 = 256 << 20;
 
-/// A read of the socket that takes longer than that has brought megabytes: all of a long
-/// answer may come in one.
+/// A read of the socket that takes longer than this may have read megabytes: a long answer may arrive at once.
 const LONG: Duration = Duration::from_millis(2);
-/// Reads between two looks, however short they are and whatever they are of.
+/// The number of reads between two measurements, however short they are.
 const READS: u32 = 64;
 
 thread_local! {
-    /// Bytes of the longest row that each session of this process has brought, together.
+    /// The bytes of the longest rows that the sessions of this process have read, in total.
     static ROWS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What has arrived in a session, or in a part of one.
 pub struct Received {
     reads: u32,
-    /// Bytes of this process before it.
+    /// The bytes of this process before it.
     before: Option<u64>,
 }
 
@@ -34,7 +33,7 @@ impl Default for Received {
 }
 
 impl Received {
-    /// Called after each read of the socket; true: it has become too much.
+    /// Returns whether it has become too much. It is called after each read of the socket.
     pub fn is_too_much(&mut self, began: Instant, most: u64) -> bool {
         self.reads = self.reads.wrapping_add(1);
         if began.elapsed() < LONG && !self.reads.is_multiple_of(READS) {
@@ -44,10 +43,10 @@ impl Received {
     }
 }
 
-/// What long rows take beside, which is no answer: libpq keeps the room for a session's longest
-/// one, and gives a copy away.
+/// The memory for long rows, which do not count as answers: libpq keeps the buffer for a session's longest row, and
+/// returns a copy.
 pub struct FloodRoom {
-    /// Those of all sessions, when this one began.
+    /// The value of all sessions when this one began.
     before: u64,
     longest: u64,
 }
@@ -59,7 +58,7 @@ impl Default for FloodRoom {
 }
 
 impl FloodRoom {
-    /// Bytes of a row of a COPY.
+    /// Notes the bytes of a row of a COPY.
     pub fn has_come(&mut self, length: u64) {
         if length > self.longest {
             ROWS.set(ROWS.get() + (length - self.longest));
@@ -67,7 +66,8 @@ impl FloodRoom {
         }
     }
 
-    /// Bytes that this process may have more, since the session began, by rows of all sessions.
+    /// Returns the bytes by which this process may have grown since the session began, because of rows of all
+    /// sessions.
     pub fn room(&self) -> u64 {
         ROWS.get().saturating_sub(self.before).saturating_mul(2)
     }
@@ -79,14 +79,13 @@ impl Drop for FloodRoom {
     }
 }
 
-/// Whether a notification has come, which is freed. No session ever asks for any, and libpq
-/// would keep them all.
+/// Whether a notification has come, which is freed. No session ever asks for any, and libpq would keep them all.
 ///
 /// # Safety
-/// A live connection, which is open.
+/// The connection is live and open.
 pub unsafe fn is_notified(raw: *mut pq::PGconn) -> bool {
     let mut is_any = false;
-    // SAFETY: as the caller promises; each is given away, and freed once.
+    // SAFETY: the caller keeps the promise above; each notification is returned to us, and freed once.
     unsafe {
         loop {
             let notification = pq::PQnotifies(raw);
@@ -99,7 +98,7 @@ pub unsafe fn is_notified(raw: *mut pq::PGconn) -> bool {
     }
 }
 
-/// Bytes of memory that this process shares with nobody; None: the system does not tell.
+/// Returns the bytes of memory that this process shares with no other. Returns None if the system does not report it.
 fn private() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = sizes.split(' ').skip(1).map(str::parse::<u64>);
@@ -107,5 +106,5 @@ fn private() -> Option<u64> {
     Some(resident.saturating_sub(shared) * PAGE)
 }
 
-/// Of the systems that have /proc; where pages are larger, the bound is as well.
+/// The page size of the systems that have /proc; if pages are larger, the bound is as well.
 const PAGE: u64 = 4096;

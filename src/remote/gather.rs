@@ -1,5 +1,5 @@
-//! What several COPYs of one message give, as far as it is not much: with all of it at hand the other side is told in one
-//! message, too.
+//! The results of several COPYs of one message, as far as they are small: with all of them available the other side is
+//! also sent one message.
 
 use super::connection::{Connection, IN_ALL};
 use super::copy::{Bounds, NextPiece, Which, done, next, started};
@@ -8,15 +8,15 @@ use super::flood::Received;
 use super::wait::Ready;
 use std::time::{Duration, Instant};
 
-/// What has come of each.
+/// The result of each.
 pub enum Gathered {
     /// Its bytes.
     All(Vec<Vec<u8>>),
-    /// How many bytes; they were more than is kept.
+    /// The numbers of bytes, which were more than are kept.
     TooMuch(Vec<usize>),
 }
 
-/// An error comes with the number of its COPY.
+/// Runs the COPYs. An error comes with the number of its COPY.
 pub fn gather(
     source: &mut Connection,
     outs: &[String],
@@ -37,7 +37,7 @@ pub fn gather(
 
 struct KeptRows {
     all: Vec<Vec<u8>>,
-    /// Of all that has come.
+    /// The bytes of all that has arrived.
     bytes: usize,
     most: usize,
     bounds: Bounds,

@@ -1,22 +1,21 @@
-//! The hosts of a connection string. libpq goes to the next one when a host refuses, but
-//! a host that is silent it leaves to whoever waits: then that one is left out and the
-//! others are tried again.
+//! The hosts of a connection string. libpq tries the next one when a host refuses, but it leaves the handling of a
+//! silent host to its caller: that host is then left out and the others are tried again.
 
 use super::connection::to_c;
 use pq_sys as pq;
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
-/// What libpq knows of where it connects to, services and defaults resolved.
+/// What libpq knows of its destination, with services and defaults resolved.
 pub struct Hosts {
     hosts: Vec<String>,
     addresses: Vec<String>,
     ports: Vec<String>,
-    /// For each host; None: the string says nothing.
+    /// The timeout of each host. `None` if the string sets none.
     pub timeout: Option<Duration>,
 }
 
-/// Which host a connection is at.
+/// The current host of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Current {
     host: String,
@@ -25,21 +24,21 @@ pub struct Current {
 
 impl Current {
     /// # Safety
-    /// A live connection.
+    /// The connection is live.
     pub unsafe fn of(raw: *mut pq::PGconn) -> Current {
         let text = |text: *const c_char| {
             if text.is_null() {
                 String::new()
             } else {
-                // SAFETY: libpq's own, NUL-terminated.
+                // SAFETY: this is libpq's own text, NUL-terminated.
                 unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
             }
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         unsafe { Current { host: text(pq::PQhost(raw)), port: text(pq::PQport(raw)) } }
     }
 
-    /// For messages.
+    /// Returns the host for messages.
     pub fn text(&self) -> String {
         format!("{} port {}", self.host, self.port)
     }
@@ -47,24 +46,24 @@ impl Current {
 
 impl Hosts {
     /// # Safety
-    /// A live connection, begun or not.
+    /// The connection is live, whether begun or not.
     pub unsafe fn of(raw: *mut pq::PGconn) -> Hosts {
         let list = |text: Option<String>| -> Vec<String> {
             text.filter(|t| !t.is_empty()).map_or(Vec::new(), |t| t.split(',').map(str::to_owned).collect())
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the promise above.
         let get = |keyword| unsafe { option(raw, keyword) };
         let seconds = get("connect_timeout").and_then(|t| t.trim().parse::<u64>().ok());
         Hosts {
             hosts: list(get("host")),
             addresses: list(get("hostaddr")),
             ports: list(get("port")),
-            // As libpq: 0 is none, and less than two seconds is two.
+            // As in libpq, 0 means none, and less than two seconds means two.
             timeout: seconds.filter(|s| *s > 0).map(|s| Duration::from_secs(s.max(2))),
         }
     }
 
-    /// The parameters that name all hosts but one; None: no other is left.
+    /// Returns the parameters that name all hosts but one, or None if no other is left.
     pub fn without(&self, silent: &Current) -> Option<Vec<(&'static str, String)>> {
         let count = self.hosts.len().max(self.addresses.len());
         let at = |list: &[String], index: usize| list.get(index).cloned().unwrap_or_default();
@@ -96,11 +95,11 @@ impl Hosts {
 }
 
 /// # Safety
-/// A live connection.
+/// The connection is live.
 unsafe fn option(raw: *mut pq::PGconn, keyword: &str) -> Option<String> {
     let keyword = to_c(keyword);
-    // SAFETY: as the caller promises; the list ends with an entry without a keyword, its
-    // strings live until it is freed, once.
+    // SAFETY: the caller keeps the promise above; the list ends with an entry without a keyword, and its strings live
+    // until it is freed, once.
     unsafe {
         let options = pq::PQconninfo(raw);
         if options.is_null() {

@@ -1,16 +1,16 @@
-//! Many statements in few messages: each message is a way there and back, whatever it asks for.
+//! Many statements in few messages: each message costs a round trip, whatever it contains.
 
 use super::connection::Connection;
 use super::error::RemoteError;
 use super::result::Rows;
 use std::time::{Duration, Instant};
 
-/// Bytes of statements that are sent in one message, but for a single one that is longer.
+/// The greatest number of bytes of statements in one message, except for a single longer one.
 const MESSAGE: usize = 256 << 10;
 
 impl Connection {
-    /// Runs statements that give nothing to be read, in their order. In a transaction that is open, since
-    /// they may go in several messages.
+    /// Runs statements that return nothing, in their order. It needs an open transaction, since they may be sent in
+    /// several messages.
     pub fn run_all(&mut self, statements: impl IntoIterator<Item = String>) -> Result<(), RemoteError> {
         let mut message = String::new();
         for statement in statements {
@@ -24,7 +24,7 @@ impl Connection {
         if message.is_empty() { Ok(()) } else { self.run(&message).map(drop) }
     }
 
-    /// Several statements in one message; what each of them has come to.
+    /// Runs several statements in one message; returns the result of each.
     pub fn run_each(&mut self, statements: &[String], timeout: Duration) -> Result<Vec<Rows>, RemoteError> {
         if statements.is_empty() {
             return Ok(Vec::new());
@@ -39,8 +39,8 @@ impl Connection {
         Ok(answers)
     }
 
-    /// Runs transactions, each with its BEGIN and its COMMIT, in one message. Of one that fails none that is
-    /// behind it is begun: how many were committed, and the error. The session is in the failed one then.
+    /// Runs transactions, each with its BEGIN and its COMMIT, in one message. If one fails, those after it are not
+    /// begun: the error comes with the number of committed ones. The session is then in the failed one.
     pub fn run_transactions(&mut self, transactions: &[String]) -> Result<(), (usize, RemoteError)> {
         self.send(&transactions.join(";\n")).map_err(|error| (0, error))?;
         let mut committed = 0;
@@ -57,15 +57,15 @@ impl Connection {
     }
 }
 
-/// How many things of a kind are done together: one at first, twice as many each time as long as that
-/// takes little, half as many where it takes long.
+/// The number of things of a kind that are done together: one at first, twice as many each time as long as that is
+/// quick, half as many if it takes long.
 pub struct Together {
     count: usize,
     most: usize,
     began: Instant,
 }
 
-/// Of what is done together: so long at most it takes until others are looked after again.
+/// The longest time for things that are done together, before others are served again.
 const LITTLE: Duration = Duration::from_secs(1);
 
 impl Together {
@@ -73,13 +73,13 @@ impl Together {
         Together { count: 1, most, began: Instant::now() }
     }
 
-    /// How many are done now.
+    /// Returns how many are done now.
     pub fn begin(&mut self) -> usize {
         self.began = Instant::now();
         self.count
     }
 
-    /// They are done.
+    /// Notes that they are done.
     pub fn end(&mut self) {
         self.count = next(self.count, self.began.elapsed()).min(self.most);
     }

@@ -1,4 +1,4 @@
-//! libpq: the only networking. Everything that touches a shard goes through here.
+//! libpq: the only networking. All communication with shards goes through here.
 
 pub mod abreast;
 mod alive;
@@ -31,8 +31,8 @@ pub use connection::Connection;
 pub use error::RemoteError;
 pub use many::Together;
 
-/// As PQserverVersion has it: 150020 for 15.20.
+/// Returns PQlibVersion in the form of PQserverVersion: 150020 for 15.20.
 pub fn library_version() -> i32 {
-    // SAFETY: a constant of the library.
+    // SAFETY: this returns a constant of the library.
     unsafe { pq_sys::PQlibVersion() }
 }

@@ -1,15 +1,15 @@
-//! Numbers in a shard's answers. A server that was broken into may give any: one that the
-//! arithmetic here cannot bear, or that nothing honest comes to, is an error with its name.
+//! Numbers in a shard's answers. A compromised server may report any: a number that would overflow here, or that no
+//! honest server reports, is an error with its name.
 
 use super::error::RemoteError;
 
-/// More rows, bytes, steps, microseconds since 1970 or workers than any shard will see. What is
-/// summed over tables goes by `sum`, since a split may have any number of them.
+/// More rows, bytes, steps, microseconds since 1970 or workers than any shard will see. Sums over tables use `sum`,
+/// since a split may have any number of them.
 pub const MOST: i64 = 1 << 53;
-/// A table has no more blocks.
+/// The greatest number of blocks of a table.
 pub const MOST_BLOCKS: i64 = u32::MAX as i64;
 
-/// What a shard has counted. `what` says what it is of.
+/// Parses what a shard has counted. `what` names it in errors.
 pub fn count(shard: &str, what: &str, cell: Option<&str>) -> Result<i64, RemoteError> {
     let text = cell.unwrap_or("nothing");
     match text.parse() {
@@ -18,12 +18,12 @@ pub fn count(shard: &str, what: &str, cell: Option<&str>) -> Result<i64, RemoteE
     }
 }
 
-/// Of what shards have counted: past the largest number it stays there.
+/// Returns the sum of what shards have counted, limited to the largest number.
 pub fn sum(numbers: impl Iterator<Item = i64>) -> i64 {
     numbers.fold(0, i64::saturating_add)
 }
 
-/// The blocks of a table.
+/// Parses the number of blocks of a table.
 pub fn blocks(shard: &str, cell: Option<&str>) -> Result<i64, RemoteError> {
     const WHAT: &str = "the blocks of a table";
     match count(shard, WHAT, cell)? {

@@ -1,4 +1,4 @@
-//! Connecting: host after host, each with its own time, as long as somebody wants it.
+//! Connecting: host after host, each with its own time limit, as long as the session is wanted.
 
 use super::connection::Connection;
 use super::error::RemoteError;
@@ -9,15 +9,14 @@ use super::wanted;
 use std::time::{Duration, Instant};
 
 impl Connection {
-    /// Connects; every wait ends at the timeout or with an interrupt, and where nobody wants it
-    /// any more. Of several hosts each has its own timeout, that of
-    /// the connection string where it has one.
+    /// Connects; every wait ends at the timeout, with an interrupt, or when the session is no longer wanted. Each of
+    /// several hosts has its own timeout: that of the connection string if it sets one.
     pub fn open(shard: &str, params: &Params, timeout: Duration) -> Result<Connection, RemoteError> {
         let mut hosts_left: Vec<(&'static str, String)> = Vec::new();
         loop {
-            // What comes last counts.
+            // Later parameters override earlier ones.
             let mut connection = Connection::start(shard, &params.with(&hosts_left), timeout)?;
-            // SAFETY: a live connection.
+            // SAFETY: the connection is live.
             let hosts = unsafe { Hosts::of(connection.raw()) };
             let own = hosts.timeout.map_or(timeout, |own| own.min(timeout));
             let Some(silent) = connection.finish_connecting(own)? else { return Ok(connection) };
@@ -28,17 +27,18 @@ impl Connection {
         }
     }
 
-    /// None: the session is there. Otherwise the host that has not answered in time.
+    /// Completes the connection. Returns None if the session is open, otherwise the host that has not answered in
+    /// time.
     fn finish_connecting(&mut self, timeout: Duration) -> Result<Option<Current>, RemoteError> {
-        // SAFETY: a live connection.
+        // SAFETY: the connection is live.
         let mut current = unsafe { Current::of(self.raw()) };
         let mut deadline = Instant::now() + timeout;
-        // libpq asks to behave as if the first poll had said "writing".
+        // libpq requires behaving as if the first poll had returned "writing".
         let mut ready = Some(Ready::ReadOrWrite);
         while let Some(wanted) = ready {
             let is_ready =
                 wait::for_socket(self.socket(), wanted, deadline.min(Instant::now() + wanted::ASK));
-            // Also where something comes all the time.
+            // This is also checked if something arrives all the time.
             self.require_wanted(Instant::now())?;
             if Instant::now() >= deadline {
                 return Ok(Some(current));

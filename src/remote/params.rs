@@ -1,17 +1,17 @@
-//! What libpq is told to connect: keywords, secrets among them, and files that nobody else sees.
+//! The parameters of a libpq connection: keywords, including secrets, and files that no other process sees.
 
 use super::secret_file::SecretFile;
 use zeroize::Zeroizing;
 
-/// Bytes of a secret below which a text has it by chance.
+/// The least length of a secret that is removed from texts: a shorter one may occur by chance.
 const SHORTEST: usize = 4;
 
-/// As they are given to libpq, in their order: what comes last counts. Values are wiped from memory
-/// with them, and the files are gone.
+/// The parameters as given to libpq, in their order: later ones override earlier ones. When they are dropped, their
+/// values are wiped from memory, and the files are removed.
 #[derive(Default)]
 pub struct Params {
     list: Vec<(String, Zeroizing<String>)>,
-    /// Opened by libpq while it connects.
+    /// Files that libpq opens while it connects.
     files: Vec<SecretFile>,
 }
 
@@ -20,7 +20,7 @@ impl Params {
         self.list.push((keyword.to_owned(), Zeroizing::new(value.to_owned())));
     }
 
-    /// A keyword whose value is the path of a file with this content.
+    /// Adds a keyword whose value is the path of a file with this content.
     pub fn push_file(&mut self, keyword: &str, content: &str) -> std::io::Result<()> {
         let file = SecretFile::new(content.as_bytes())?;
         self.push(keyword, &file.path());
@@ -28,12 +28,12 @@ impl Params {
         Ok(())
     }
 
-    /// Without the last one.
+    /// Removes the last parameter.
     pub fn pop(&mut self) {
         self.list.pop();
     }
 
-    /// A text of the other side, without the secrets that it was shown: it may repeat them.
+    /// Returns a text of the other side without the secrets that it was given: it may repeat them.
     pub fn conceal(&self, text: &str) -> String {
         let is_secret = |keyword: &str| matches!(keyword, "password" | "sslpassword");
         let secrets =
@@ -42,14 +42,14 @@ impl Params {
         without_file(&text)
     }
 
-    /// With more behind, for libpq.
+    /// Returns the parameters with more after them, for libpq.
     pub(super) fn with<'a>(&'a self, more: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
         let own = self.list.iter().map(|(keyword, value)| (keyword.as_str(), value.as_str()));
         own.chain(more.iter().map(|(keyword, value)| (*keyword, value.as_str()))).collect()
     }
 }
 
-/// libpq says which file it has read a password from, which is the business of nobody who may look at a split.
+/// Removes the file that libpq has read a password from, since users who may look at a split must not see it.
 fn without_file(text: &str) -> String {
     const BEFORE: &str = "password retrieved from file \"";
     let Some((before, behind)) = text.split_once(BEFORE) else { return text.to_owned() };

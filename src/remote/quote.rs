@@ -1,41 +1,41 @@
 //! Quoting for statements that a shard runs.
 
-/// An identifier, always quoted.
+/// Returns an identifier, always quoted.
 pub fn ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// An identifier, quoted where its letters ask for it: for people, and for what reads names without knowing keywords.
-/// Whatever a server's settings and version are, the same for the same name.
+/// Returns an identifier, quoted only if its letters require it: for people, and for code that reads names without
+/// knowing keywords. The result does not depend on a server's settings or version.
 pub fn ident_as_needed(name: &str) -> String {
     let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
     let is_plain = name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit());
     if is_plain { name.to_owned() } else { ident(name) }
 }
 
-/// A text literal, which every server reads alike: a session pins standard_conforming_strings by its first message, and that is
-/// read whole before it is.
+/// Returns a text literal that every server reads alike: a session pins standard_conforming_strings by its first
+/// message, which the server parses completely before that setting applies.
 pub fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
 
-/// Identifiers, each with a prefix, separated by commas.
+/// Returns identifiers, each with a prefix, separated by commas.
 pub fn idents(prefix: &str, names: &[String]) -> String {
     names.iter().map(|n| format!("{prefix}{}", ident(n))).collect::<Vec<_>>().join(", ")
 }
 
-/// A literal of an array of texts.
+/// Returns a literal of an array of texts.
 pub fn array_literal(items: &[String]) -> String {
     literal(&text_array(items))
 }
 
-/// The text form of an array, for a parameter.
+/// Returns the text form of an array, for a parameter.
 pub fn text_array(items: &[String]) -> String {
     array_of(items.iter().map(|item| Some(item.as_str())))
 }
 
-/// The same where some may be NULL.
+/// Returns the text form of an array whose items may be NULL.
 pub fn array_of<'a>(items: impl Iterator<Item = Option<&'a str>>) -> String {
     let items: Vec<String> = items
         .map(|item| match item {
@@ -52,7 +52,7 @@ mod tests {
     use crate::properties::hold;
     use proptest::prelude::*;
 
-    /// What a server reads between two quotes, and what is left behind them.
+    /// Returns what a server reads between two quotes, and what follows them.
     fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
         let mut rest = text.strip_prefix(quote)?;
         let mut read = String::new();
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(written, wanted);
     }
 
-    /// The items of an array's text form, as the server reads it.
+    /// Returns the items of an array's text form, as the server reads it.
     fn items_of(text: &str) -> Option<Vec<Option<String>>> {
         let mut rest = text.strip_prefix('{')?.strip_suffix('}')?;
         let mut items = Vec::new();
@@ -112,7 +112,7 @@ mod tests {
         hold(text(), |text| {
             let (name, value) = (ident(&text), literal(&text));
             prop_assert_eq!(unquoted(&name, '"'), Some((text.clone(), "")));
-            // With backslashes that escape, in an E literal, whatever the server's settings.
+            // Backslashes are escaped in an E literal, whatever the server's settings are.
             let plain = value.strip_prefix('E').unwrap_or(&value);
             prop_assert_eq!(value.starts_with('E'), text.contains('\\'));
             let escaped = text.replace('\\', "\\\\");

@@ -1,4 +1,4 @@
-//! What a shard has answered: rows of small queries, or an error.
+//! The answers of a shard: rows of small queries, or an error.
 
 use super::error::{RemoteError, hint_of};
 use super::number::MOST;
@@ -12,20 +12,20 @@ use std::ptr::NonNull;
 #[derive(Debug, Default)]
 pub struct Rows {
     pub rows: Vec<Vec<Option<String>>>,
-    /// It is of a statement that gives rows, even if there were none.
+    /// Whether the statement returns rows, even if there were none.
     pub has_columns: bool,
-    /// Rows that a command touched, from its tag.
+    /// The number of rows that a command affected, from its tag.
     pub affected: u64,
 }
 
 impl Rows {
-    /// The first column of the first row.
+    /// Returns the first column of the first row.
     pub fn scalar(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
     }
 }
 
-/// What a result is.
+/// The kind of a result.
 pub(super) enum ResultStatus {
     Rows,
     Copy,
@@ -38,7 +38,7 @@ pub(super) struct QueryResult(pub(super) NonNull<pq::PGresult>);
 impl QueryResult {
     pub(super) fn status(&self) -> ResultStatus {
         use pq::ExecStatusType as E;
-        // SAFETY: a live result.
+        // SAFETY: the result is live.
         match unsafe { pq::PQresultStatus(self.0.as_ptr()) } {
             E::PGRES_COMMAND_OK | E::PGRES_TUPLES_OK | E::PGRES_EMPTY_QUERY | E::PGRES_SINGLE_TUPLE => {
                 ResultStatus::Rows
@@ -48,7 +48,7 @@ impl QueryResult {
         }
     }
 
-    /// The rows of a small query, or its error; the outer error is for what neither is.
+    /// Returns the rows of a small query, or its error; the outer error is for any other result.
     pub(super) fn answer(&self, shard: &str) -> Result<Result<Rows, RemoteError>, RemoteError> {
         match self.status() {
             ResultStatus::Rows => Ok(Ok(self.rows())),
@@ -60,7 +60,7 @@ impl QueryResult {
     pub(super) fn affected(&self) -> u64 {
         // SAFETY: as above.
         let tag = unsafe { CStr::from_ptr(pq::PQcmdTuples(self.0.as_ptr())) };
-        // Bounded, so that sums of them fit, whatever the server writes into the tag.
+        // The number is bounded, so that sums of them do not overflow, whatever the server writes into the tag.
         tag.to_str().ok().and_then(|t| t.parse().ok()).map_or(0, |rows: u64| rows.min(MOST.unsigned_abs()))
     }
 
@@ -107,7 +107,7 @@ impl QueryResult {
 
 impl Drop for QueryResult {
     fn drop(&mut self) {
-        // SAFETY: the last use of the result.
+        // SAFETY: this is the last use of the result.
         unsafe { pq::PQclear(self.0.as_ptr()) };
     }
 }

@@ -1,5 +1,5 @@
-//! A file in memory, for what libpq takes from files alone: a certificate's key has a path while
-//! libpq connects, on no disk, and for this process's own account only.
+//! A file in memory, for what libpq only reads from files: a certificate's key has a path while libpq connects, on no
+//! disk, and only for this process's own account.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -11,8 +11,8 @@ pub struct SecretFile(File);
 impl SecretFile {
     pub fn new(content: &[u8]) -> Result<SecretFile> {
         let mut file = in_memory()?;
-        // As libpq asks of a key: nobody else's to read.
-        // SAFETY: a system call with an open descriptor.
+        // libpq requires that no other user can read a key.
+        // SAFETY: this is a system call with an open descriptor.
         if unsafe { libc::fchmod(file.as_raw_fd(), 0o600) } != 0 {
             return Err(Error::last_os_error());
         }
@@ -20,14 +20,15 @@ impl SecretFile {
         Ok(SecretFile(file))
     }
 
-    /// Opens at its beginning, each time. No other process has this descriptor.
+    /// Returns the path, which opens the file at its beginning each time. No other process has this descriptor.
     pub fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 }
 
-/// The C library reads a file through a buffer that it frees as it is. What is allocated as zeros takes
-/// the places that are free, those first that fit; one after the other, so that pieces are found, too.
+/// The C library reads a file through a buffer that it frees without wiping. Zeroed allocations of these sizes
+/// overwrite free memory, best fits first; each size is allocated in turn, so that parts of the buffer are reached,
+/// too.
 impl Drop for SecretFile {
     fn drop(&mut self) {
         for size in [4 << 10, 2 << 10, 1 << 10, 512, 128] {
@@ -39,7 +40,7 @@ impl Drop for SecretFile {
 
 #[cfg(target_os = "linux")]
 fn in_memory() -> Result<File> {
-    // SAFETY: a system call; the descriptor that it returns is nobody else's.
+    // SAFETY: this is a system call; the descriptor that it returns has no other owner.
     unsafe {
         let descriptor = libc::memfd_create(c"shardmaster".as_ptr(), libc::MFD_CLOEXEC);
         if descriptor < 0 { Err(Error::last_os_error()) } else { Ok(File::from_raw_fd(descriptor)) }

@@ -1,24 +1,24 @@
-//! The only place where SQL is made of a template: in one pass, from values that say what they are. Names of tables and
-//! columns, keys and texts come from people who would like to write code for the mover, or for an operator.
+//! The only place where SQL is made of a template: in one pass, from values with explicit kinds. Names of tables and
+//! columns, keys and texts may come from people who want to inject code for the mover, or for an operator.
 //!
-//! A place is `{name}`. What is filled in is not looked at again, and braces around anything else stay. In a comment
-//! nothing is filled in: a line break in a name would end it.
+//! A placeholder is `{name}`. What is filled in is not scanned again, and braces around anything else stay. Nothing is
+//! filled in within a comment: a line break in a name would end it.
 
 use super::quote::{array_literal, ident, literal};
 
-/// What a place is filled with.
+/// What a placeholder is filled with.
 #[derive(Clone, Debug)]
 pub enum TemplateValue {
-    /// A name of ours, or a part of one: letters, digits and underscores.
+    /// A name of this extension, or a part of one: letters, digits and underscores.
     Word(String),
     Number(i128),
-    /// A name of somebody's: an identifier.
+    /// A name from outside: an identifier.
     Name(String),
-    /// A text of somebody's: a literal.
+    /// A text from outside: a literal.
     Text(String),
     /// Texts: the literal of an array.
     Texts(Vec<String>),
-    /// SQL that is made of these, or of nothing that anybody could choose.
+    /// SQL that is made of these, or of nothing that anybody outside could choose.
     Sql(String),
 }
 
@@ -50,7 +50,7 @@ impl TemplateValue {
     fn written(&self) -> String {
         match self {
             TemplateValue::Word(text) if is_word(text) => text.clone(),
-            // No word of ours: then it is somebody's, and stands for nothing else than a name.
+            // It is not a word of this extension: then it comes from outside, and can only be a name.
             TemplateValue::Word(text) | TemplateValue::Name(text) => ident(text),
             TemplateValue::Number(number) => number.to_string(),
             TemplateValue::Text(text) => literal(text),
@@ -59,7 +59,7 @@ impl TemplateValue {
         }
     }
 
-    /// Within quotes of the template's.
+    /// Returns the value within quotes of the template.
     fn within(&self, quote: char) -> String {
         let plain = match self {
             TemplateValue::Word(text)
@@ -81,7 +81,7 @@ fn is_word(text: &str) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum TemplatePiece<'a> {
     Sql(&'a str),
-    /// Begins with `--` or `/*`.
+    /// A comment, which begins with `--` or `/*`.
     Comment(&'a str),
     /// A literal or a quoted name, with its quotes.
     Quoted(char, &'a str),
@@ -111,7 +111,7 @@ pub fn fill(template: &str, values: &[(&str, TemplateValue)]) -> String {
     let mut number = 0;
     loop {
         let text = whole(number);
-        // Also where it is made of what stands around it.
+        // This includes a quote that is composed of a value and the text around it.
         let closes = |of: &&String| {
             let tag = tag(of, number);
             plain.contains(&tag)
@@ -124,7 +124,7 @@ pub fn fill(template: &str, values: &[(&str, TemplateValue)]) -> String {
     }
 }
 
-/// Puts a value in a statement in the place of a mark, outside of comments and quotes: there it is somebody's text.
+/// Replaces a mark in a statement by a value, outside of comments and quotes, in texts from outside.
 pub fn put(statement: &str, mark: &str, value: &TemplateValue) -> String {
     let put = |piece: &TemplatePiece<'_>| match piece {
         TemplatePiece::Sql(text) => text.replace(mark, &value.written()),
@@ -135,7 +135,7 @@ pub fn put(statement: &str, mark: &str, value: &TemplateValue) -> String {
     pieces(statement).iter().map(put).collect()
 }
 
-/// A dollar quote with a number: `$$` becomes `$body1$`.
+/// Returns a dollar quote with a number: `$$` becomes `$body1$`.
 fn tag(tag: &str, number: usize) -> String {
     let name = tag.trim_matches('$');
     match number {
@@ -168,8 +168,8 @@ fn fill_in(text: &str, values: &[(&str, TemplateValue)], write: impl Fn(&Templat
     filled
 }
 
-/// Templates are ours: their literals are plain ones, and their comments are not nested. What the server quotes is read the
-/// same: it doubles quotes.
+/// Divides a template. Templates are our own: their literals are plain ones, and their comments are not nested. Texts
+/// that the server quotes are read in the same way: it doubles quotes.
 fn pieces(template: &str) -> Vec<TemplatePiece<'_>> {
     let mut pieces = Vec::new();
     let (mut from, mut at) = (0, 0);
@@ -213,7 +213,7 @@ fn pieces(template: &str) -> Vec<TemplatePiece<'_>> {
     pieces
 }
 
-/// A dollar quote at the beginning of a text.
+/// Returns a dollar quote at the beginning of a text.
 fn dollar(text: &str) -> Option<&str> {
     let end = text.get(1..)?.find('$')? + 1;
     let name = &text[1..end];

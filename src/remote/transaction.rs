@@ -1,25 +1,27 @@
-//! A transaction on a shard, which nobody else's can be taken for, and what has become of it.
+//! A transaction on a shard, identified so that no other can be taken for it, and its outcome.
 
 use super::quote::literal;
 
-/// Which server this is, and since which take-over: another one may not have what this one has.
+/// SQL for the server and its timeline: another server may not have what this one has.
 pub const IDENTITY: &str = "(SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()),
     pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
 
-/// How far its log is on its disk.
+/// SQL for the position up to which its log is on its disk.
 pub const FLUSHED: &str = "pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text";
 
-/// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash
-/// no other one is given it. It waits for the disk and for standbys, also for what others have committed before.
+/// Statements whose commit flushes everything before it in the log, including the number of the other transaction:
+/// after a crash no other transaction is given that number. It waits for the disk and for standbys, also for earlier
+/// commits of others.
 pub const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
     SELECT pg_catalog.pg_current_xact_id(), pg_catalog.pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
 
-/// `committed`, `aborted` or `in progress`, of a transaction by its number.
+/// Returns SQL for the status of a transaction by its number: `committed`, `aborted` or `in progress`.
 pub fn status(xid: &str) -> String {
     format!("pg_catalog.pg_xact_status({}::pg_catalog.xid8)", literal(xid))
 }
 
-/// By its number, as long as the server is this one, has not failed over and has this much of its log.
+/// A transaction by its number, valid as long as the server is this one, has not failed over and has this much of its
+/// log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     pub xid: String,
@@ -28,25 +30,25 @@ pub struct Transaction {
     pub flushed: String,
 }
 
-/// As its server says.
+/// The outcome of a transaction, as its server reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionFate {
     Committed,
     Aborted,
     InProgress,
-    /// The server has crashed before anything was written of it: it will never have been.
+    /// The server has crashed before anything of it was written: it will never be committed.
     NotGiven,
-    /// It is too long ago.
+    /// The transaction is too old.
     Forgotten,
-    /// It is another server, has failed over, or has a disk of before.
+    /// The server is another one, has failed over, or has an older disk.
     OtherServer,
 }
 
 impl Transaction {
-    /// What is to be selected of its server: four columns, for `fate`.
+    /// Returns the four columns to select on its server, for `fate`.
     pub fn columns(&self) -> String {
         let (xid, status, flushed) = (literal(&self.xid), status(&self.xid), literal(&self.flushed));
-        // Of a number that is not given yet nothing can be asked.
+        // The status of a number that is not given out yet cannot be queried.
         format!(
             "{IDENTITY}, CASE WHEN {xid}::pg_catalog.xid8 OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
                               THEN coalesce({status}, 'forgotten') ELSE 'not given' END,
@@ -54,7 +56,7 @@ impl Transaction {
         )
     }
 
-    /// None: the answer is of another form.
+    /// Returns the outcome, or None if the answer has another form.
     pub fn fate(&self, cells: &[Option<&str>]) -> Option<TransactionFate> {
         let [Some(system), Some(timeline), Some(status), Some(is_behind)] = cells else { return None };
         let is_it = *system == self.system_identifier && *timeline == self.timeline && *is_behind == "f";

@@ -1,9 +1,9 @@
-//! What is asked in a transaction of which nothing stays: in one of its own, or in a part of the one that is open.
+//! Queries in a transaction that is rolled back: in one of its own, or in a subtransaction of the open one.
 
 use super::{Connection, RemoteError};
 
 impl Connection {
-    /// Undoes all that a body does, an error of its as well: what was open before goes on.
+    /// Undoes all that a body does, also after an error: an open transaction continues.
     pub fn undone<T, E: From<RemoteError>>(
         &mut self,
         body: impl FnOnce(&mut Connection) -> Result<T, E>,
@@ -15,7 +15,7 @@ impl Connection {
         };
         self.run(begin)?;
         let outcome = body(self);
-        // The first reason is the one to be told.
+        // The first error is the one to be returned.
         let ended = self.run(end);
         let value = outcome?;
         ended?;

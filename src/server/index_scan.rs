@@ -287,7 +287,7 @@ impl TextIndex {
 /// # Safety
 /// In a transaction; the caller pops the snapshot.
 unsafe fn begin_statement() {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         if pg_sys::GetTopTransactionIdIfAny() != pg_sys::TransactionId::INVALID {
             pg_sys::CommandCounterIncrement();
@@ -314,7 +314,7 @@ fn oid(name: &CStr) -> Option<pg_sys::Oid> {
 /// # Safety
 /// An open relation.
 unsafe fn is_plain(relation: pg_sys::Relation) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let row = &*(*relation).rd_rel;
         row.relkind == pg_sys::RELKIND_RELATION as std::ffi::c_char

@@ -141,7 +141,7 @@ const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmast
 /// # Safety
 /// A valid list of pointers, which is not changed meanwhile.
 unsafe fn items<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let length = if list.is_null() { 0 } else { (*list).length };
         (0..length).map(|i| pg_sys::list_nth(list, i).cast()).collect()
@@ -166,6 +166,6 @@ unsafe fn strings(list: *mut pg_sys::List) -> Vec<String> {
 /// # Safety
 /// A valid list of role specifications, in a transaction.
 unsafe fn role_ids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe { items(list).into_iter().map(|role| pg_sys::get_rolespec_oid(role, false)).collect() }
 }

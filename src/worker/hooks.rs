@@ -176,6 +176,6 @@ unsafe fn template(create: &pg_sys::CreatedbStmt) -> Option<*mut c_char> {
 /// # Safety
 /// In a transaction, and the object exists.
 unsafe fn owns(class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps the promise above.
     unsafe { majors::owns(pg_sys::GetUserId(), class, object) }
 }

@@ -1,4 +1,4 @@
-//! Every template of `sql/`, each of its places filled with what nobody should be called.
+//! Every template of `sql/`, each of its placeholders filled with hostile names.
 
 use super::{TemplatePiece, TemplateValue, fill, name, number, pieces, put, sql, text, texts, word};
 use std::fs;
@@ -39,7 +39,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Those in folders: the files beside these are run as they are, as the extension's own scripts.
+/// Returns the templates in folders: the files beside these are run as they are, as the extension's own scripts.
 fn templates() -> Vec<(String, String)> {
     let mut found = Vec::new();
     files(&root().join("sql"), ".sql", &mut found);
@@ -50,7 +50,7 @@ fn templates() -> Vec<(String, String)> {
     named.filter(|(path, _)| !path.contains("/released/") && !path.contains("/comments/")).collect()
 }
 
-/// The places of a template, each once.
+/// Returns the placeholders of a template, each once.
 fn places(template: &str) -> Vec<&str> {
     let mut found: Vec<&str> = template
         .match_indices('{')
@@ -65,7 +65,7 @@ fn places(template: &str) -> Vec<&str> {
     found
 }
 
-/// What the server reads, comments left out; bodies of functions are read as well.
+/// What the server reads, without comments; bodies of functions are read as well.
 #[derive(Debug, PartialEq, Eq, Clone)]
 enum Token {
     Word(String),
@@ -99,7 +99,7 @@ fn tokens(text: &str) -> Vec<Token> {
             found.push(if first == '"' { Token::Name(read) } else { Token::Literal(read) });
             rest = after;
         } else if rest.starts_with("E'") {
-            // With backslashes that escape, each of which is written twice.
+            // Backslashes are escaped, so each is written twice.
             let (read, after) = quoted(&rest[1..], '\'');
             assert!(!read.replace("\\\\", "").contains('\\'), "{text}");
             found.push(Token::Literal(read.replace("\\\\", "\\")));
@@ -133,12 +133,12 @@ fn dollar(text: &str) -> Option<&str> {
     is_name.then(|| &text[..=end])
 }
 
-/// What somebody's text becomes, as a value of each kind; and what it stands for where it is no name of ours.
+/// Returns a text from outside as a value of each kind.
 fn kinds(of: &str) -> [TemplateValue; 3] {
     [name(of), text(of), texts([of, of])]
 }
 
-/// As a template reads with a harmless text: the tokens are the same ones but for those with the text in them.
+/// Whether a template is read as with a harmless text: the tokens are the same except for those with the text in them.
 fn same_but_for(harmless: &[Token], hostile: &[Token], mark: &str) -> bool {
     harmless.len() == hostile.len()
         && harmless.iter().zip(hostile).all(|pair| match pair {
@@ -156,7 +156,7 @@ fn no_text_of_anybody_becomes_sql_in_any_template() {
         for place in places(&template) {
             for hostile in HOSTILE {
                 for (before, after) in kinds(MARK).into_iter().zip(kinds(hostile)) {
-                    // All other places as they often are.
+                    // All other placeholders have usual values.
                     let others: Vec<&str> =
                         places(&template).into_iter().filter(|other| *other != place).collect();
                     let with = |value: TemplateValue| {
@@ -187,7 +187,7 @@ fn quotes_of_templates_are_plain_ones() {
                     let is_plain = comment.strip_prefix("/*").is_none_or(|inner| !inner.contains("/*"));
                     assert!(is_plain, "{path}: a comment in a comment");
                 }
-                // A backslash before a quote would be read otherwise.
+                // A backslash before a quote would be read differently.
                 (TemplatePiece::Sql(before), TemplatePiece::Quoted(_, quoted)) => {
                     let word =
                         before.rsplit(|c: char| !c.is_alphanumeric() && c != '&').next().unwrap_or_default();
@@ -225,7 +225,7 @@ fn sql_is_filled_here_alone() {
                 wrong.push(format!("{shown}: {begins}"));
             }
         }
-        // A template is written into nothing else.
+        // A template is not modified in any other way.
         let squeezed: String = code.split_whitespace().collect();
         if squeezed.contains(".sql\").replace") || squeezed.contains(".sql\")+") {
             wrong.push(format!("{shown}: a template's text is changed"));
@@ -250,11 +250,11 @@ fn values_are_what_they_say() {
         ("w", word("x_1")),
     ];
     assert_eq!(fill("{n} {t} {l} {i} {w}_y", &values), "\"a\"\"b\" 'a''b' '{\"a\",\"b''\"}' -7 x_1_y");
-    // Within quotes of the template's, as a part of what these hold.
+    // Within quotes of the template a value is a part of their contents.
     assert_eq!(fill("'{t} {i}' \"{n}\"", &values), "'a''b -7' \"a\"\"b\"");
-    // In comments not at all.
+    // Comments are not filled.
     assert_eq!(fill("-- {t}\n/* {n} */ {i}", &values), "-- {t}\n/* {n} */ -7");
-    // What is no word is a name, and no part of one.
+    // A text that is no word is quoted as a name, and not used as a part of one.
     assert_eq!(fill("{w}", &[("w", word("a b"))]), "\"a b\"");
 }
 
@@ -266,7 +266,7 @@ fn no_name_closes_a_function() {
         fill(body, &[("name", sql("a$agent$ b $agent1$"))]),
         "AS $agent2$ a$agent$ b $agent1$ $agent2$"
     );
-    // Also where it is made of what stands around it.
+    // This includes a quote that is composed of a value and the text around it.
     assert_eq!(fill("$agent$ $agen{t}$ $agent$", &[("t", sql("t"))]), "$agent1$ $agent$ $agent1$");
     assert_eq!(fill("DO $$ {t} $$", &[("t", text("$$ x"))]), "DO $body1$ '$$ x' $body1$");
 }
