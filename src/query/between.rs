@@ -1,4 +1,4 @@
-//! What is between two shards: rows that two shards have by a split, of which one answers.
+//! Rows that two shards have because of a split, of which only one shard answers.
 
 use crate::catalog::split;
 use crate::catalog::split_state::IS_OVER;
@@ -11,35 +11,35 @@ use crate::remote::template::{TemplateValue, fill, text, texts};
 use crate::server::sql;
 use std::collections::HashMap;
 
-/// A table of which a shard has rows that another one answers for.
+/// A table with rows on a shard that another shard answers for.
 pub struct Hidden {
     pub schema: String,
     pub name: String,
     pub shard_by: String,
-    /// Of each split that has put them there, or left them.
+    /// The scope of each split that has put them there, or left them.
     pub scopes: Vec<(i64, Scope)>,
 }
 
-/// All of it, as committed at one moment.
+/// All such tables, as committed at one moment.
 pub struct Between {
-    /// By shard.
+    /// The tables by shard.
     pub hidden: HashMap<String, Vec<Hidden>>,
-    /// Another text whenever it has been anything else in between.
+    /// A text that changes whenever anything has changed.
     pub mark: String,
 }
 
 /// A split whose rows two shards have, or may have.
 struct MovingSplit {
     id: i64,
-    /// Of which side they are not.
+    /// The side that does not answer for them.
     side: String,
-    /// A key that somebody has routed by hand meanwhile, and where to.
+    /// A key that was routed by hand meanwhile, and its shard.
     astray: Option<(String, String)>,
 }
 
-/// A reverse split that rests copies nothing, and once it has decided, the split that it takes back counts for nothing.
-/// A plan that has not been started is on no shard. What an end has left on a shard that was given up for lost is there
-/// until it is cleaned up.
+/// Returns the splits whose rows two shards may have. An idle reverse split copies nothing, and once it has decided,
+/// the split that it reverses does not count. A plan that was not started is on no shard. What a split has left on a
+/// shard that was declared lost stays there until it is cleaned up.
 fn moving() -> Vec<MovingSplit> {
     sql::read_latest(
         &format!(
@@ -79,7 +79,8 @@ fn moving() -> Vec<MovingSplit> {
     )
 }
 
-/// What no list of splits tells: that one has come and gone in between, or that one which was rolled back has run again.
+/// Returns what a list of splits does not show: a split that was created and removed in between, or a rolled-back one
+/// that ran again.
 fn counted() -> String {
     sql::read_latest(
         "SELECT pg_catalog.concat_ws(' ', (SELECT max(id) FROM shardmaster.split_plan),
@@ -92,7 +93,7 @@ fn counted() -> String {
     .unwrap_or_default()
 }
 
-/// As committed by now.
+/// Returns the tables as committed by now.
 pub fn now() -> Result<Between, Failure> {
     let counted = counted();
     let moving = moving();
@@ -137,7 +138,7 @@ fn hide(hidden: &mut HashMap<String, Vec<Hidden>>, moving: &MovingSplit) -> Resu
     Ok(())
 }
 
-/// Which of the tables a session reads by their plain names, and how; a query.
+/// Returns a query for the tables that a session reads by their plain names, and their columns.
 pub fn columns_question(tables: &[Hidden]) -> String {
     fill(
         include_str!("../../sql/query/columns.sql"),
@@ -153,7 +154,7 @@ fn list(tables: &[Hidden], of: fn(&Hidden) -> &String) -> TemplateValue {
     texts(tables.iter().map(of))
 }
 
-/// Those that a session reads by their plain names, with the type of their key and their columns.
+/// Returns those that a session reads by their plain names, with the type of their key and their columns.
 fn by_plain_names<'a>(
     tables: &'a [Hidden],
     columns: &'a Rows,
@@ -165,7 +166,7 @@ fn by_plain_names<'a>(
     })
 }
 
-/// Those that a session sees through `shadows`.
+/// Returns those that a session sees through `shadows`.
 pub fn seen<'a>(tables: &'a [Hidden], columns: &'a Rows) -> Vec<&'a Hidden> {
     by_plain_names(tables, columns).map(|(table, ..)| table).collect()
 }
@@ -175,15 +176,17 @@ pub fn lacks_columns(columns: &Rows) -> bool {
     columns.rows.iter().any(|row| row.last().and_then(Option::as_deref) == Some("t"))
 }
 
-/// How a session reads a table: with its schema, so that none of the same name elsewhere is read in its place.
+/// Returns the name by which a session reads a table: with its schema, so that none of the same name elsewhere is read
+/// instead.
 pub fn name_of(table: &TableName, namespace: &str, seen: &[&Hidden]) -> String {
     let schema = table.schema.as_deref().unwrap_or(namespace);
     let is_seen = seen.iter().any(|hidden| hidden.schema == schema && hidden.name == table.name);
     format!("{}.{}", ident(if is_seen { "pg_temp" } else { schema }), ident(&table.name))
 }
 
-/// Statements by which a session sees these tables, by their plain names, without the rows that its shard does not answer
-/// for. One that its plain name does not stand for keeps what it has, and `reads_past` finds whoever reads it.
+/// Returns statements by which a session sees these tables, by their plain names, without the rows that its shard does
+/// not answer for. A table that its plain name does not refer to stays visible, and `reads_past` finds statements that
+/// read it.
 pub fn shadows(tables: &[Hidden], columns: &Rows) -> String {
     let (mut functions, mut views) = (Vec::new(), Vec::new());
     for (table, base, readable) in by_plain_names(tables, columns) {
@@ -206,8 +209,8 @@ pub fn shadows(tables: &[Hidden], columns: &Rows) -> String {
     format!("BEGIN; {}; COMMIT", [path, functions, views].concat().join(";\n"))
 }
 
-/// What a statement, of which `ASKED` is a view, reads beside the shadows: rows that are not this shard's could be among it.
-/// A query; no rows: nothing.
+/// Returns a query for what a statement, with the view `ASKED`, reads besides the shadows: this could include rows
+/// that are not this shard's. No rows mean that it reads nothing else.
 pub fn reads_past(tables: &[Hidden]) -> String {
     let splits: Vec<String> = splits(tables).iter().map(i64::to_string).collect();
     fill(
@@ -220,7 +223,7 @@ pub fn reads_past(tables: &[Hidden]) -> String {
     )
 }
 
-/// In their order.
+/// Returns the splits in their order.
 pub fn splits(tables: &[Hidden]) -> Vec<i64> {
     let mut all: Vec<i64> =
         tables.iter().flat_map(|table| table.scopes.iter().map(|(split, _)| *split)).collect();
@@ -229,11 +232,11 @@ pub fn splits(tables: &[Hidden]) -> Vec<i64> {
     all
 }
 
-/// The view that a statement becomes before it runs, to see what it reads.
+/// The view that is made of a statement before it runs, to determine what it reads.
 pub const ASKED: &str = "shardmaster_asked";
 
-/// Whether a statement may say ONLY of a table, which no view can tell: the end of FETCH FIRST 10 ROWS ONLY, with nothing
-/// but blanks between its words, says nothing of one.
+/// Whether a statement may contain ONLY for a table, which no view shows. The end of FETCH FIRST 10 ROWS ONLY, with
+/// only blanks between its words, does not count.
 pub fn says_only(statement: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let lower = statement.to_lowercase();

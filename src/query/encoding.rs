@@ -1,16 +1,17 @@
-//! Letters of a statement that a shard's encoding lacks. No row there has them, so what is compared with a literal that has some
-//! is compared with one that no row has either. Where such a literal is anything else than compared the statement stays as it is, and
-//! the shard says what it lacks.
+//! Characters of a statement that a shard's encoding lacks. No row there contains them, so a literal with such
+//! characters in a comparison is replaced by one that no row contains either. If such a literal is used otherwise, the
+//! statement stays as it is, and the shard reports the missing character.
 
 use crate::remote::quote::literal;
 use std::collections::BTreeSet;
 
-/// Letters that not every encoding has.
+/// Returns characters that not every encoding has.
 pub fn letters(text: &str) -> BTreeSet<char> {
     text.chars().filter(|letter| !letter.is_ascii()).collect()
 }
 
-/// Has a session say which of the letters its database lacks: their numbers, with blanks between them. Each is tried by itself.
+/// Returns a query for those of the characters that the database lacks: their numbers, separated by blanks. Each is
+/// tried separately.
 pub fn question(letters: &BTreeSet<char>) -> String {
     let hex = |letter: &char| {
         let mut bytes = [0; 4];
@@ -38,20 +39,20 @@ pub fn question(letters: &BTreeSet<char>) -> String {
     )
 }
 
-/// What it has said.
+/// Reads the answer.
 pub fn answer(text: &str) -> BTreeSet<char> {
     text.split_whitespace().filter_map(|number| char::from_u32(number.parse().ok()?)).collect()
 }
 
-/// In the place of these letters: nothing that a row has. Letters and digits alone, so that it means the same in a pattern and in
-/// an array.
+/// Returns a replacement for these characters that no row contains. It has only letters and digits, so that it means
+/// the same in a pattern and in an array.
 pub fn nothing() -> String {
     use std::hash::BuildHasher;
     let random = || std::collections::hash_map::RandomState::new().hash_one(0_u8);
     format!("shardmaster{:016x}{:016x}", random(), random())
 }
 
-/// Everywhere: of statements in which literals are compared and no more.
+/// Replaces them everywhere, for statements in which literals are only compared.
 pub fn replaced(text: &str, lacks: &BTreeSet<char>, nothing: &str) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut was_lacking = false;
@@ -67,7 +68,7 @@ pub fn replaced(text: &str, lacks: &BTreeSet<char>, nothing: &str) -> String {
     replaced
 }
 
-/// In literals that are compared, and in comments; None: some are elsewhere.
+/// Replaces them in compared literals, and in comments. Returns None if some are elsewhere.
 pub fn compared(statement: &str, lacks: &BTreeSet<char>, nothing: &str) -> Option<String> {
     let mut reader = StatementReader { text: statement, at: 0 };
     let (mut written, mut before, mut lists) =
@@ -99,7 +100,7 @@ pub fn compared(statement: &str, lacks: &BTreeSet<char>, nothing: &str) -> Optio
     Some(written)
 }
 
-/// Whether a literal behind these is compared with something, and nothing else is made of it.
+/// Whether a literal after these tokens is only compared with something.
 fn is_compared(before: [EncodedToken; 2], is_list: bool) -> bool {
     match before {
         [_, EncodedToken::Compares] => true,
@@ -136,7 +137,8 @@ impl<'a> StatementReader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Something else is made of the literal: it is an operand of another operator, or is cast to what is no text.
+    /// Whether the literal is used otherwise: as an operand of another operator, or with a cast to a type that is not
+    /// text.
     fn makes_more(&self) -> bool {
         let mut ahead = StatementReader { text: self.text, at: self.at };
         while let Some((token, text)) = ahead.next() {
@@ -161,7 +163,7 @@ impl<'a> StatementReader<'a> {
     }
 }
 
-/// The bytes of `text`, if a cast is to that.
+/// Returns the length of `text`, if a cast is to that type.
 fn text_type(kind: &str) -> Option<usize> {
     let name = kind.trim_start();
     let name = name.strip_prefix("pg_catalog.").unwrap_or(name);
@@ -172,7 +174,7 @@ fn text_type(kind: &str) -> Option<usize> {
 
 const OPERATORS: &str = "+-*/<>=~!@#%^&|`?";
 
-/// The first token and its bytes; None: there is nothing.
+/// Returns the first token and its length, or None at the end.
 fn token_of(rest: &str) -> Option<(EncodedToken, usize)> {
     let first = rest.chars().next()?;
     let while_of = |is: &dyn Fn(char) -> bool| rest.find(|c| !is(c)).unwrap_or(rest.len());
@@ -216,7 +218,8 @@ fn token_of(rest: &str) -> Option<(EncodedToken, usize)> {
     })
 }
 
-/// With both quotes; two of them are one, and with backslashes one behind these.
+/// Returns the length with both quotes; a doubled quote stands for one, and with backslashes also one after a
+/// backslash.
 fn quoted(rest: &str, quote: char, has_backslashes: bool) -> usize {
     let mut letters = rest.char_indices().skip(1).peekable();
     while let Some((at, letter)) = letters.next() {
@@ -232,7 +235,7 @@ fn quoted(rest: &str, quote: char, has_backslashes: bool) -> usize {
     rest.len()
 }
 
-/// A comment may have others in it.
+/// Returns the length of a comment, which may contain others.
 fn comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while let Some(left) = rest.get(at..).filter(|left| !left.is_empty()) {
@@ -250,7 +253,7 @@ fn comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// `$tag$ .. $tag$`; None: it begins none.
+/// Returns the length of `$tag$ .. $tag$`, or None if it begins none.
 fn dollar(rest: &str) -> Option<usize> {
     let end = rest.get(1..)?.find('$')? + 2;
     let tag = rest.get(..end)?;

@@ -1,4 +1,4 @@
-//! Why a question to all shards is not asked.
+//! Why a query of all shards is refused.
 
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::literal;

@@ -1,4 +1,4 @@
-//! As whom a role is connected to the shards: never as the mover, whose rights are for splits.
+//! The users that a role is connected to the shards as: never the mover, whose rights are for splits.
 
 use super::error::QueryError;
 use crate::agent::session;
@@ -13,7 +13,7 @@ use crate::remote::params::Params;
 use pgrx::pg_sys;
 use std::time::Duration;
 
-/// What of an endpoint says who the mover is.
+/// The keywords of an endpoint that determine the mover's identity.
 const OF_MOVER: [&str; 7] =
     ["user", "password", "passfile", "sslcert", "sslkey", "sslpassword", "require_auth"];
 
@@ -21,7 +21,7 @@ fn invalid(argument: &str, problem: &str) -> Failure {
     Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
 }
 
-/// One shard, or all for which nothing else is said.
+/// Returns one shard, or None for all that have no login of their own.
 fn named(shard_key: Option<&str>) -> Result<Option<Shard>, Failure> {
     let Some(key) = shard_key else { return Ok(None) };
     let found = shard::by_key(key)?;
@@ -72,8 +72,7 @@ pub fn list() -> Vec<ListedLogin> {
     stored::list()
 }
 
-/// Whoever came to be the mover, by another connection string of the shard, is refused as well.
-/// Returns who the mover is.
+/// Refuses the mover's user, also if another connection string of the shard determines it. Returns the mover's user.
 fn require_no_mover(shard: &Shard, username: &str) -> Result<String, Failure> {
     let Some(mover) = session::mover(shard)? else {
         return Err(QueryError::UnknownMover(shard.shard_key.clone()).into());
@@ -85,7 +84,7 @@ fn require_no_mover(shard: &Shard, username: &str) -> Result<String, Failure> {
     Err(QueryError::IsMover { username: username.to_owned(), shard }.into())
 }
 
-/// The role whose logins the caller has: its own, or those of the only one whose rights it has.
+/// Returns the role whose logins the caller uses: its own, or those of the only one whose rights it has.
 pub fn role_of(caller: &Caller) -> Result<(pg_sys::Oid, String), Failure> {
     let mut roles = stored::roles_of(caller);
     match (roles.pop(), roles.is_empty()) {
@@ -99,26 +98,26 @@ pub fn role_of(caller: &Caller) -> Result<(pg_sys::Oid, String), Failure> {
     }
 }
 
-/// How a shard is reached by a role.
+/// How a role reaches a shard.
 pub struct Entrance {
     /// The shard, with the login's credential in the place of the mover's.
     pub shard: Shard,
     pub username: String,
-    /// Whom nobody asks as.
+    /// The mover's user, which is never used.
     pub mover: String,
-    /// Namespaces of other shards of its database: no name without a schema means anything there.
+    /// Namespaces of other shards of its database: they are not in the search_path.
     pub others: Vec<String>,
 }
 
-/// With what libpq is told, or why it is not.
+/// An entrance with libpq's parameters, or why there are none.
 pub type LoginWay = (Entrance, Result<Params, RemoteError>);
 
-/// What has to be run for its credential is waited for as long as the shard is.
+/// Returns how a role reaches a shard. A command for its credential is waited for as long as the shard is.
 pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) -> Result<LoginWay, Failure> {
     known(role, shard).map(|entrance| way(entrance, &role.1, limit))
 }
 
-/// What the master knows of it.
+/// Returns what the master knows of it.
 pub fn known((role, name): &(pg_sys::Oid, String), shard: &Shard) -> Result<Entrance, Failure> {
     let Some(login) = stored::of(*role, shard) else {
         return Err(QueryError::NoLoginFor(name.clone(), shard.shard_key.clone()).into());
@@ -128,7 +127,7 @@ pub fn known((role, name): &(pg_sys::Oid, String), shard: &Shard) -> Result<Entr
     Ok(Entrance { shard: as_login(shard, &login)?, username: login.username, mover, others })
 }
 
-/// With what has to be run for its credential: in no transaction of a worker's.
+/// Adds the parameters, which may run a command for the credential: it is not called in a transaction of a worker.
 pub fn way(entrance: Entrance, role: &str, limit: Duration) -> LoginWay {
     let params = session::parameters_within(&entrance.shard, &format!("query of {role}"), Some(limit));
     (entrance, params)

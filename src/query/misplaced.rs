@@ -1,5 +1,5 @@
-//! Rows that a shard has and that no route leads to: all shards count theirs by key, and the routes are those of the very
-//! version that held when the shards took their snapshots.
+//! Rows on a shard that no route leads to: all shards count their rows by key, and the routes are those of the version
+//! that was valid when the shards took their snapshots.
 
 use super::between::{self, Hidden};
 use super::error::QueryError;
@@ -18,26 +18,26 @@ use std::time::Duration;
 
 /// How often routing may change before all shards have their snapshots.
 const TRIES: u32 = 10;
-/// Keys whose routes are looked up at once, and their bytes: fewer where they are long.
+/// The greatest number of keys whose routes are looked up at once, and of their bytes.
 const BATCH: usize = 1000;
 const BATCH_BYTES: usize = 8 << 20;
 
 pub struct MisplacedQuery<'a> {
     pub keyspace: &'a str,
-    /// None: all active ones.
+    /// `None` for all active shards.
     pub shards: Option<&'a [String]>,
-    /// How long each shard is waited for, in all.
+    /// How long each shard is waited for, in total.
     pub timeout: Duration,
 }
 
-/// Rows of one key in one table of a shard.
+/// The rows of one key in one table of a shard.
 pub struct Count {
     pub shard: String,
     pub table: String,
-    /// As the shard has it; None: NULL.
+    /// The key as the shard has it. `None` if it is NULL.
     pub key: Option<String>,
     pub rows: i64,
-    /// Where its route leads; None: nowhere.
+    /// The shard that its route leads to. `None` if it is not routed.
     pub routed_to: Option<String>,
 }
 
@@ -46,8 +46,8 @@ pub struct Counts {
     running: RunningQuery,
     keyspace: Keyspace,
     version: i64,
-    /// Shards that may be in one database, by each of them, where they have not said it: what is in a schema of its own they
-    /// have together.
+    /// For each shard, others that may be in the same database if they have not reported it: they share tables in a
+    /// schema of their own.
     together: HashMap<String, Vec<String>>,
 }
 
@@ -96,7 +96,8 @@ impl MisplacedQuery<'_> {
     }
 }
 
-/// No table of the same name elsewhere is read in a table's place. What a session sees without hidden rows has its plain name.
+/// Returns the statement. No table of the same name elsewhere is read instead of a table. A table that a session sees
+/// without hidden rows has its plain name.
 fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden], missing: &[usize]) -> String {
     let of_table = |policy: &TablePolicy| {
         let (table, column) = (&policy.table_name, ident(&policy.shard_by));
@@ -119,7 +120,8 @@ fn name_of(table: &str) -> TableName {
     TableName::parse(table).unwrap_or_else(|| TableName { schema: None, name: table.to_owned() })
 }
 
-/// A table that a shard has not has no rows there, and keeps none of the others from being counted.
+/// Warns of missing tables: a table that a shard lacks has no rows there, and does not keep the others from being
+/// counted.
 fn warn_of_missing(running: &RunningQuery, policies: &[TablePolicy]) {
     for (shard, missing) in running.missing() {
         let names: Vec<&str> = missing
@@ -141,7 +143,8 @@ pub(super) fn no_tables(keyspace: &str) -> Failure {
         .hint("shard_table_add() adds tables.")
 }
 
-/// A shard that has not all of a keyspace's tables, or not as the others have them: its server knows nothing of keyspaces.
+/// Adapts the error of a shard that does not have all of a keyspace's tables, or not like the others: its server knows
+/// nothing of keyspaces.
 fn lacking(failure: Failure) -> Failure {
     let lacks = [SqlState::parse("42P01"), SqlState::parse("42703"), SqlState::parse("3F000")];
     match failure.hint {
@@ -152,7 +155,7 @@ fn lacking(failure: Failure) -> Failure {
     }
 }
 
-/// And not in each shard's namespace.
+/// Whether the table is in a schema of its own, and not in each shard's namespace.
 fn is_in_a_schema(table: &str) -> bool {
     TableName::parse(table).is_some_and(|table| table.schema.is_some())
 }
@@ -168,7 +171,7 @@ fn together() -> HashMap<String, Vec<String>> {
 }
 
 impl Counts {
-    /// The next ones that are not where their key's route leads; None: all shards have answered.
+    /// Returns the next counts that are not on the shard of their key's route, or None once all shards have answered.
     pub fn next(&mut self) -> Result<Option<Vec<Count>>, Failure> {
         let (mut counts, mut bytes) = (Vec::new(), 0);
         while counts.len() < BATCH && bytes < BATCH_BYTES {
@@ -199,7 +202,7 @@ impl Counts {
         }
     }
 
-    /// A value that is no key of the keyspace's type is one that no route leads to.
+    /// Looks up the routes. A value that is no key of the keyspace's type has none.
     fn route(&self, counts: &mut [Count]) {
         let key_type = self.keyspace.key_type();
         let key_of = |count: &Count| Some(key_type.of_value(count.key.as_deref()?)?.into_owned());
@@ -220,7 +223,7 @@ impl Counts {
             is_in_a_schema(&count.table)
                 && match (here, there) {
                     (Some(here), Some(there)) => here == there,
-                    // One that was not asked may be anywhere.
+                    // A shard that was not asked may be anywhere.
                     _ => self.together.get(&count.shard).is_some_and(|others| others.contains(routed_to)),
                 }
         };

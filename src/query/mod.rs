@@ -1,4 +1,4 @@
-//! What is asked of all shards at once: as whom, what each of them leaves out, and its rows.
+//! Queries of all shards at once: the logins, what each shard leaves out, and the rows.
 
 pub mod between;
 mod encoding;

@@ -1,4 +1,4 @@
-//! What a session begins with that asks for a role of the master.
+//! The first message of a session that queries for a role of the master.
 
 use super::error::QueryError;
 use super::login::Entrance;
@@ -8,12 +8,12 @@ use crate::remote::quote::{array_literal, ident, literal};
 use crate::remote::result::Rows;
 use crate::server::sql;
 
-/// What the caller's session reads texts by, and names.
+/// The settings by which the caller's session reads texts and names.
 pub struct Manners {
-    /// Whose tables unqualified names are, before all others.
+    /// The schema in which unqualified names are searched first.
     first_schema: Option<String>,
     time_zone: String,
-    /// As of `DateStyle`, without its form.
+    /// The order in `DateStyle`, without its format.
     date_order: String,
 }
 
@@ -37,10 +37,10 @@ impl Manners {
     }
 }
 
-/// Texts come in a form that every setting of the caller's reads alike. What else a role has for settings stays: a
-/// timeout or a limit of memory is there on purpose. Unqualified names are those of the shard's tables first, and none of
-/// another shard's: what a shard lacks would be read, or changed, on that one. The server's own functions and operators come before
-/// those of whoever owns the database, who may say otherwise by a setting of it.
+/// Returns the message. Texts come in a form that all settings of the caller read alike. Other settings of the role
+/// stay: a timeout or a memory limit is there on purpose. Unqualified names are searched first among the shard's
+/// tables, and never in another shard's: what a shard lacks would otherwise be read, or changed, on that one. The
+/// server's own functions and operators come before those of the database's owner, who may set another order.
 pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, version: i32) -> String {
     let shard = &entrance.shard;
     let schemas = manners.first_schema.iter().chain(schemas).map(|schema| ident(schema));
@@ -73,7 +73,7 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
     )
 }
 
-/// What the shard has said of it; its encoding.
+/// Checks the shard's answer and returns its encoding.
 pub fn require(entrance: &Entrance, answer: &Rows) -> Result<String, Failure> {
     let cells: Vec<&str> =
         answer.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or_default()).collect();

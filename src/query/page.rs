@@ -1,6 +1,6 @@
-//! One page of the rows of all shards, in order: each shard gives its own first ones behind the last page, and the first of
-//! all of them are the next page. Invariant: no row is left out between two pages, so that what cannot be told apart by the
-//! order, or is ordered otherwise by this server than by the shards, is an error.
+//! One page of the rows of all shards, in order: each shard returns its own first rows after the last page, and the
+//! first of all of them are the next page. Invariant: no row is left out between two pages, so that what cannot be
+//! told apart by the order, or is ordered otherwise by this server than by the shards, is an error.
 
 use super::error::QueryError;
 use super::run::{Query, QueryEvent};
@@ -13,15 +13,15 @@ use pgrx::pg_sys;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 
-/// Most rows of a page: it is put together before its first row is given.
+/// The greatest number of rows of a page: it is completed before its first row is returned.
 pub const MOST: usize = 10_000;
 
-/// As many pages are put together of what has come.
+/// The number of pages that are kept of the rows that have arrived.
 const KEPT: usize = 4;
-/// Bytes of a page and the row behind it, and half of what is put together.
+/// The greatest number of bytes of a page and the row after it, and half of what is kept.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Types that every server orders alike, with their names; a text only by its bytes.
+/// Types that every server orders alike, with their names; texts only by their bytes.
 const ORDERED: [(u32, &str); 11] = [
     (20, "int8"),
     (21, "int2"),
@@ -36,13 +36,13 @@ const ORDERED: [(u32, &str); 11] = [
     (25, "text"),
 ];
 const TEXT: u32 = 25;
-/// varchar is compared as the text that it is.
+/// varchar is compared as text.
 const VARCHAR: u32 = 1043;
-/// Encodings whose bytes are in the order of the characters' numbers.
+/// Encodings whose bytes have the order of the characters' numbers.
 const BY_NUMBER: [&str; 3] = ["UTF8", "LATIN1", "SQL_ASCII"];
 
 fn server_encoding() -> String {
-    // SAFETY: a constant of the server by its number.
+    // SAFETY: this returns a constant of the server by its number.
     let name = unsafe { CStr::from_ptr(pg_sys::GetDatabaseEncodingName()) };
     name.to_string_lossy().into_owned()
 }
@@ -55,7 +55,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Reads `column [COLLATE "C"] [ASC | DESC]`.
+    /// Parses `column [COLLATE "C"] [ASC | DESC]`.
     pub fn parse(text: &str) -> Order {
         let text = text.trim();
         let without = |text: &str, word: &str| -> Option<String> {
@@ -96,14 +96,14 @@ pub struct Page<'a> {
     pub rows: usize,
 }
 
-/// A row with what it is ordered by.
+/// A row with the values that it is ordered by.
 struct Placed {
     values: Vec<String>,
     row: CString,
 }
 
 impl Placed {
-    /// What is ordered is there some times while it is.
+    /// Returns its bytes. Values exist several times while they are ordered.
     fn bytes(&self) -> usize {
         self.row.as_bytes().len() + 4 * self.values.iter().map(String::len).sum::<usize>()
     }
@@ -115,7 +115,7 @@ pub struct PageWords {
     pub then: String,
 }
 
-/// One row more than a page has: whether the next one is another one than the last.
+/// Returns these texts. One row more than a page is requested, to check that it differs from the last one.
 pub fn words(order: &[Order], after: Option<&[String]>, rows: usize) -> PageWords {
     let columns = |text: &dyn Fn(&Order) -> String| order.iter().map(text).collect::<Vec<_>>().join(", ");
     let plain = |order: &Order| format!("answer.{}", ident(&order.column));
@@ -136,7 +136,8 @@ pub fn words(order: &[Order], after: Option<&[String]>, rows: usize) -> PageWord
     }
 }
 
-/// Rows behind these values. In one direction all: as rows are compared, which an index can answer.
+/// Returns the condition for rows after these values. If all columns have one direction, it is a row comparison, which
+/// an index can serve.
 fn behind(order: &[Order], values: &[String]) -> String {
     let all: Vec<(&Order, String)> =
         order.iter().zip(values).map(|(order, value)| (order, literal(value))).collect();
@@ -155,7 +156,7 @@ fn behind(order: &[Order], values: &[String]) -> String {
 }
 
 impl Page<'_> {
-    /// The rows, as JSON.
+    /// Returns the rows, as JSON.
     pub fn run(&self) -> Result<Vec<CString>, Failure> {
         let mut running = self.query.begin()?;
         let (mut found, mut bytes) = (Vec::new(), 0);
@@ -170,7 +171,7 @@ impl Page<'_> {
                     found.push(placed);
                 }
             }
-            // However many shards there are, and however long their rows, some pages are kept.
+            // Only some pages are kept, however many shards there are, and however long their rows are.
             if found.len() >= KEPT * (self.rows + 1) || bytes > 2 * MOST_BYTES {
                 found = self.first_of(found, &types, self.rows + 1).0;
                 bytes = found.iter().map(Placed::bytes).sum();
@@ -196,7 +197,7 @@ impl Page<'_> {
         }
     }
 
-    /// All shards have a column of one type, which all of them order alike: a text by the bytes that it has there.
+    /// Requires that all shards have a column of one type, which all of them order alike: a text by its bytes there.
     fn compare_types(
         &self,
         shard: &str,
@@ -223,7 +224,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// So many of them in order, with their ranks.
+    /// Returns the first ones in order, with their ranks.
     fn first_of(
         &self,
         found: Vec<Placed>,
@@ -236,7 +237,7 @@ impl Page<'_> {
         first.filter_map(|(rank, at)| Some((found.get_mut(at)?.take()?, rank))).unzip()
     }
 
-    /// The rank and the number of each row, in order; what is equal has one rank.
+    /// Returns the rank and the number of each row, in order; equal rows have one rank.
     fn ranks(&self, found: &[Placed], types: &BTreeMap<usize, u32>) -> Vec<(i64, usize)> {
         let mut lists: Vec<Vec<String>> = vec![Vec::new(); self.order.len()];
         for placed in found {

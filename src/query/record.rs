@@ -1,4 +1,4 @@
-//! Rows of shards as values of this server: texts that its own input functions read, as whoever asks.
+//! Rows of shards as values of this server: texts that its own input functions read, as the calling role.
 
 use super::error::QueryError;
 use crate::error::Failure;
@@ -9,46 +9,46 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
 
-/// What a shard is named as that has not answered, in either form of rows.
+/// The name of a shard's error report, in either form of rows.
 pub const ERROR: &str = "shard_error";
 
-/// Types up to this number are the server's own, and have the same number everywhere.
+/// Types below this number are the server's own, and have the same number everywhere.
 const BUILTIN: u32 = 16_384;
-/// text, varchar, char(n) and name are texts alike.
+/// text, varchar, char(n) and name are all texts.
 const TEXTS: [u32; 4] = [25, 1043, 1042, 19];
 
-/// By what the input functions of this server read a text otherwise than it was sent.
+/// Settings with which this server's input functions read a text as it was sent.
 pub const AS_SENT: [(&CStr, &CStr); 3] =
     [(c"array_nulls", c"on"), (c"xmloption", c"content"), (c"lc_monetary", c"C")];
 
-/// A text of a shard in this server's encoding. What is not valid there is an error of the server.
+/// Returns a text of a shard in this server's encoding. An invalid text is an error of the server.
 ///
 /// # Safety
-/// In a transaction. The text lives as long as both the current memory context and what it was given.
+/// A transaction is open. The text lives as long as both the current memory context and the argument.
 pub unsafe fn to_server(text: &CStr) -> *mut c_char {
     let length = i32::try_from(text.to_bytes().len()).unwrap_or(i32::MAX);
     let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
-    // SAFETY: as the caller promises; the text is not written to.
+    // SAFETY: the caller keeps the promise above; the text is not written to.
     unsafe { pg_sys::pg_any_to_server(text.as_ptr(), length, utf8) }
 }
 
-/// A value of `jsonb` by its text, made where it is returned.
+/// A value of `jsonb` by its text, made when it is returned.
 pub enum Json {
     Row(ShardRow),
     Text(CString),
 }
 
 impl Json {
-    /// As jsonb's input function reads it.
+    /// Returns the value as jsonb's input function reads it.
     ///
     /// # Safety
-    /// In a transaction.
+    /// A transaction is open.
     pub unsafe fn datum(&self) -> Option<pg_sys::Datum> {
         let text = match self {
             Json::Row(row) => row.value(0)?,
             Json::Text(text) => text,
         };
-        // SAFETY: as the caller promises; the function takes a C string.
+        // SAFETY: the caller keeps the promise above; the function takes a C string.
         unsafe {
             let text = to_server(text);
             pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(pg_sys::Datum::from(text))])
@@ -56,7 +56,7 @@ impl Json {
     }
 }
 
-/// Why a shard has not answered, as JSON.
+/// Returns why a shard has not answered, as JSON.
 pub fn report(shard: &str, failure: &Failure) -> CString {
     let failure = failure.cleaned();
     let value = json!({
@@ -69,7 +69,7 @@ pub fn report(shard: &str, failure: &Failure) -> CString {
     CString::new(value.to_string()).unwrap_or_default()
 }
 
-/// Shards that were seen, by their numbers: asked for each row.
+/// The shards that were seen, by their numbers; this is checked for each row.
 #[derive(Default)]
 pub struct SeenShards(Vec<bool>);
 
@@ -96,16 +96,16 @@ pub struct RecordShape {
     columns: Vec<(u32, String)>,
     meta: *mut pg_sys::AttInMetadata,
     reports: bool,
-    /// Of each shard by its number, whether its columns were compared with the declared ones.
+    /// For each shard by its number, whether its columns were compared with the declared ones.
     compared: SeenShards,
     first: Option<First>,
-    /// Shards that have them in another order: where each declared one is.
+    /// Shards with another order of columns: the position of each declared one.
     orders: HashMap<usize, Vec<usize>>,
 }
 
 impl RecordShape {
     /// # Safety
-    /// A description of a row, which lives as long as this.
+    /// The description of a row lives as long as this.
     pub unsafe fn of(description: pg_sys::TupleDesc, reports: bool) -> Result<RecordShape, Failure> {
         // SAFETY: the caller keeps the promise above.
         let (meta, description) = unsafe {
@@ -128,12 +128,12 @@ impl RecordShape {
         Ok(shape)
     }
 
-    /// Of the statement, without that of errors.
+    /// Returns the number of the statement's columns, without that of errors.
     fn count(&self) -> usize {
         self.columns.len() - usize::from(self.reports)
     }
 
-    /// A row of a shard, the number of which says whether its columns were seen before.
+    /// Returns a row of a shard, whose number shows whether its columns were checked before.
     pub fn row(
         &mut self,
         (number, shard): (usize, &str),
@@ -146,15 +146,15 @@ impl RecordShape {
         let mut values: Vec<*mut c_char> = Vec::with_capacity(self.columns.len());
         for column in 0..self.count() {
             let at = order.and_then(|order| order.get(column).copied()).unwrap_or(column);
-            // SAFETY: in a transaction; the row outlives the tuple's making.
+            // SAFETY: a transaction is open; the row outlives the making of the tuple.
             values.push(row.value(at).map_or(std::ptr::null_mut(), |text| unsafe { to_server(text) }));
         }
         values.resize(self.columns.len(), std::ptr::null_mut());
-        // SAFETY: as many values as columns.
+        // SAFETY: there are as many values as columns.
         Ok(unsafe { pg_sys::BuildTupleFromCStrings(self.meta, values.as_mut_ptr()) })
     }
 
-    /// The row of a shard that has not answered.
+    /// Returns the row of a shard that has not answered.
     pub fn failed(&self, shard: &str, failure: &Failure) -> pg_sys::HeapTuple {
         let report = report(shard, failure);
         let mut values: Vec<*mut c_char> = vec![std::ptr::null_mut(); self.columns.len()];
@@ -186,10 +186,11 @@ impl RecordShape {
         Ok(())
     }
 
-    /// Where a shard's columns have the names of the declared ones, they are these by their names, whatever order they are in.
-    /// Otherwise they are the declared ones by their positions, and all shards have the same ones; None: by their positions.
+    /// Returns the order of a shard's columns. If they have the names of the declared ones, they are matched by name,
+    /// in any order. Otherwise they are the declared ones by position, and all shards must have the same ones; then it
+    /// returns None.
     fn other_order(&mut self, shard: &str, row: &ShardRow) -> Result<Option<Vec<usize>>, Failure> {
-        // SAFETY: in a transaction; the name outlives the text that is made of it.
+        // SAFETY: a transaction is open; the name outlives the text that is made of it.
         let here = |name: &CStr| unsafe { CStr::from_ptr(to_server(name)).to_string_lossy().into_owned() };
         let names: Vec<String> =
             (0..row.columns()).map(|column| row.name(column).map(here).unwrap_or_default()).collect();
@@ -211,7 +212,7 @@ impl RecordShape {
     }
 }
 
-/// Where each declared column is among these; None: one has another name, or a name is there twice.
+/// Returns the position of each declared column among these. Returns None if a name is missing or repeated.
 fn by_names<'a>(declared: impl Iterator<Item = &'a str>, names: &[String]) -> Option<Vec<usize>> {
     declared
         .map(|declared| {
@@ -221,14 +222,14 @@ fn by_names<'a>(declared: impl Iterator<Item = &'a str>, names: &[String]) -> Op
         .collect()
 }
 
-/// The shard that was heard of first.
+/// The shard that answered first.
 struct First {
     names: Vec<String>,
     shard: String,
     is_by_names: bool,
 }
 
-/// Whether a shard's columns are of the declared types, or of such as are read as these.
+/// Requires that a shard's columns have the declared types, or types that can be read as these.
 pub fn require_alike(declared: &[u32], shard: &str, row: &ShardRow) -> Result<(), Failure> {
     for (column, declared) in declared.iter().enumerate() {
         let found = row.type_number(column);
@@ -239,10 +240,10 @@ pub fn require_alike(declared: &[u32], shard: &str, row: &ShardRow) -> Result<()
     Ok(())
 }
 
-/// Types of which a text is another one by a cast than as they are sent: blanks at the end, and how much is written out.
+/// Types whose text differs between a cast and the sent form: trailing blanks, and abbreviations.
 const OTHERWISE_CAST: [u32; 4] = [16, 142, 869, 1042];
 
-/// The same where shards have compared texts that the columns were cast to.
+/// Requires this for shards that have compared columns cast to text.
 pub fn require_cast_alike(declared: &[u32], shard: &str, row: &ShardRow) -> Result<(), Failure> {
     require_alike(declared, shard, row)?;
     for (column, declared) in declared.iter().enumerate() {
@@ -260,8 +261,8 @@ fn other_type(shard: &str, column: usize, found: u32, declared: u32) -> Failure 
     QueryError::OtherType { shard, column, found, declared }.into()
 }
 
-/// Whether values of one are read as the other: of types that are nobody's own, whose numbers differ from server to server,
-/// their texts tell.
+/// Whether values of one type are read as the other: for types that are not the server's own, whose numbers differ
+/// from server to server, their texts decide.
 fn is_alike(found: u32, declared: u32) -> bool {
     found == declared
         || found >= BUILTIN
@@ -271,7 +272,7 @@ fn is_alike(found: u32, declared: u32) -> bool {
 }
 
 fn type_name(number: u32) -> String {
-    // SAFETY: in a transaction; a number that is no type's has a name, too.
+    // SAFETY: a transaction is open; a number without a type has a name, too.
     unsafe {
         let text = pg_sys::format_type_be(number.into());
         CStr::from_ptr(text).to_string_lossy().into_owned()

@@ -1,5 +1,5 @@
-//! A statement that all shards run at once. Each key is answered for by one shard: what a split has on two is left out on
-//! the one that does not answer, and where that has changed before all shards had their snapshots, they are asked again.
+//! A statement that all shards run at once. One shard answers for each key: what a split has on two shards is left out
+//! on the one that does not answer. If this changes before all shards have their snapshots, they are asked again.
 
 use super::between::{self, Between, Hidden};
 use super::encoding;
@@ -21,68 +21,70 @@ use pgrx::pg_sys;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How often splits may change what is where before all shards have their snapshots.
+/// How often splits may change the places of rows before all shards have their snapshots.
 const TRIES: u32 = 10;
 
 /// What all shards run.
 #[derive(Clone, Copy)]
 pub enum Statement<'a> {
-    /// A caller's.
+    /// A caller's statement.
     Given(&'a str),
-    /// One for a shard's namespace, that names tables with their schemas, but for those that the shard's session sees without
-    /// the rows that its shard does not answer for, by their plain names.
+    /// A statement for a shard's namespace that names tables with their schemas, except those that the shard's session
+    /// sees by their plain names without the rows that its shard does not answer for.
     Made(&'a dyn Fn(&str, &[&Hidden]) -> String),
-    /// The same over these tables, of which a shard may lack some: it is told which, by their positions.
+    /// Such a statement over these tables, of which a shard may lack some: it gets the positions of these.
     Over(&'a [TableName], &'a OverTables<'a>),
 }
 
-/// A statement for a namespace, by what its session sees otherwise, and by positions of tables that are missing.
+/// A statement for a namespace, by the tables that its session sees without hidden rows, and by positions of missing
+/// tables.
 pub type OverTables<'a> = dyn Fn(&str, &[&Hidden], &[usize]) -> String + 'a;
 
 pub struct Query<'a> {
     pub statement: Statement<'a>,
     /// What each row is, of `FROM (statement) AS answer`.
     pub select: &'a str,
-    /// What comes behind that.
+    /// What follows that.
     pub then: &'a str,
     pub keyspace: &'a str,
-    /// Whose tables unqualified names are, before those of each shard's namespace.
+    /// The schema in which unqualified names are searched before each shard's namespace.
     pub first_schema: Option<&'a str>,
-    /// None: all active ones.
+    /// `None` for all active shards.
     pub shards: Option<&'a [String]>,
-    /// How long each shard is waited for, in all.
+    /// How long each shard is waited for, in total.
     pub timeout: Duration,
-    /// A shard that fails is a row, and no error.
+    /// A failed shard is a row, and no error.
     pub reports: bool,
-    /// Rows that policies of a table would keep from the login are an error (42501), and each shard says which database it is.
+    /// Rows that policies of a table would hide from the login are an error (42501), and each shard reports which
+    /// database it is.
     pub whole: bool,
 }
 
-/// Statements run, and rows come.
+/// Running statements, whose rows arrive.
 pub struct RunningQuery {
     sessions: QuerySessions,
-    /// Which database each of them is, where that was asked.
+    /// The database of each of them, if that was asked.
     databases: Vec<Option<String>>,
-    /// Of what columns the rows of shards were that have no more.
+    /// The columns of shards that have no more rows.
     columns: Vec<(usize, ShardRow)>,
-    /// Positions of tables that each of them lacks, where some may be missing.
+    /// Positions of tables that each of them lacks, if some may be missing.
     missing: Vec<Vec<usize>>,
-    /// Letters of the statement that each one's encoding lacks.
+    /// Characters of the statement that each one's encoding lacks.
     letters: Vec<BTreeSet<char>>,
-    /// What no row has.
+    /// A text that no row contains.
     nothing: String,
 }
 
-/// What comes of it.
+/// The next result.
 pub enum QueryEvent {
-    /// Of the shard with this number.
+    /// A row of the shard with this number.
     Row(usize, ShardRow),
     /// A shard that has failed, with or without rows before.
     Failed(String, Failure),
 }
 
 impl Query<'_> {
-    /// Returns once all shards have their snapshots and work.
+    /// Begins the query. Returns once all shards have their snapshots and work.
     pub fn begin(&self) -> Result<RunningQuery, Failure> {
         for _ in 0..TRIES {
             if let Some(running) = self.attempt()? {
@@ -92,7 +94,7 @@ impl Query<'_> {
         Err(QueryError::Restless(TRIES).into())
     }
 
-    /// None: a split has changed what is where meanwhile.
+    /// Tries once. Returns None if a split has changed the places of rows meanwhile.
     fn attempt(&self) -> Result<Option<RunningQuery>, Failure> {
         let QueryTargets { shards: ways, schemas, manners, between } = self.prepare()?;
         let sessions = QuerySessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
@@ -129,7 +131,7 @@ impl Query<'_> {
         Caller::as_owner(|caller| {
             keyspace::find(self.keyspace)?;
             let role = login::role_of(caller)?;
-            // Before the shards: one that comes later has nothing.
+            // This is read before the shards: one that is added later has nothing.
             let between = between::now()?;
             let shards = chosen(self.shards)?;
             let shards = shards
@@ -140,7 +142,7 @@ impl Query<'_> {
         })
     }
 
-    /// `seen`: of those that a shard has hidden rows of, tables that its session sees without these.
+    /// Returns the statement. `seen`: tables that a shard has hidden rows of, and that its session sees without these.
     fn statement(&self, namespace: &str, seen: &[&Hidden], missing: &[usize]) -> String {
         match self.statement {
             Statement::Given(text) => {
@@ -151,13 +153,13 @@ impl Query<'_> {
         }
     }
 
-    /// The statement on lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes
-    /// of it.
+    /// Returns the text with the statement on lines of its own, so that a comment at its end ends there. Whatever it
+    /// contains, the result is only a query.
     fn text(&self, statement: &str) -> String {
         format!("SELECT {} FROM (\n{statement}\n) AS answer{}", self.select, self.then)
     }
 
-    /// Whether it may say ONLY of a table.
+    /// Whether it may contain ONLY for a table.
     fn says_only(&self) -> bool {
         matches!(self.statement, Statement::Given(text) if between::says_only(text))
     }
@@ -165,13 +167,13 @@ impl Query<'_> {
 
 struct QueryTargets {
     shards: Vec<LoginWay>,
-    /// Of tables that are in a schema of their own.
+    /// The schemas of tables that are in a schema of their own.
     schemas: Vec<String>,
     manners: Manners,
     between: Between,
 }
 
-/// Those that are named, or else all active ones.
+/// Returns the named shards, or else all active ones.
 pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
     let all = || shard::all().into_iter().filter(Shard::holds_rows);
     let Some(names) = names else { return Ok(all().filter(Shard::is_active).collect()) };
@@ -188,7 +190,7 @@ pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
         if !shard.is_active() {
             return Err(QueryError::Disabled(shard.shard_key).into());
         }
-        // Named twice, it is asked once.
+        // If it is named twice, it is asked once.
         if shards.iter().all(|known| known.id != shard.id) {
             shards.push(shard);
         }
@@ -196,7 +198,7 @@ pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
     Ok(shards)
 }
 
-/// Schemas of tables of a keyspace that are in one of their own.
+/// Returns the schemas of a keyspace's tables that are in one of their own.
 pub fn schemas_of(keyspace: &str) -> Vec<String> {
     let names = table_policy::all(keyspace)
         .into_iter()
@@ -207,7 +209,7 @@ pub fn schemas_of(keyspace: &str) -> Vec<String> {
     schemas
 }
 
-/// Before anything of a call is looked at, by its own name.
+/// Requires a suitable session, before anything of a call is checked; errors have the function's name.
 pub fn require_fit(function: &'static str) -> Result<(), Failure> {
     // SAFETY: these read the state of the server and of the transaction.
     let (is_standby, is_restricted) =
@@ -225,8 +227,8 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
 }
 
 impl RunningQuery {
-    /// Rows that a shard has and does not answer for are not seen by its session. A statement that could see them all the
-    /// same is refused. Returns what each of them is to run.
+    /// Hides rows that a shard does not answer for from its session. A statement that could see them all the same is
+    /// refused. Returns what each of them must run.
     fn hide(&mut self, query: &Query<'_>, between: &Between) -> Result<Vec<String>, Failure> {
         let shards = self.sessions.shards().iter();
         let hidden: Vec<Option<&Vec<Hidden>>> =
@@ -245,7 +247,7 @@ impl RunningQuery {
         })?;
         let seen = |number| read(number).map(|(tables, columns)| between::seen(tables, columns));
         let texts = self.texts(query, |number| seen(number).unwrap_or_default());
-        // All of it: what rows are ordered by may be a function of the whole row.
+        // The view contains all of it: rows may be ordered by a function of the whole row.
         let view = |text: &String| {
             format!("CREATE TEMP VIEW {} AS SELECT 1 AS one FROM ({text}) AS asked", between::ASKED)
         };
@@ -254,8 +256,8 @@ impl RunningQuery {
         Ok(texts)
     }
 
-    /// A column that the login may not read is an error of the server, as without a split, and not one that there is not. The
-    /// server says so of a statement that it only explains.
+    /// Makes a column that the login may not read the server's own error, as without a split, and not the error of a
+    /// missing column. The server reports this for a statement that it only explains.
     fn require_readable(&mut self, query: &Query<'_>, columns: &[Option<Rows>]) -> Result<(), Failure> {
         let lacks = |number: usize| columns.get(number)?.as_ref().filter(|rows| between::lacks_columns(rows));
         if (0..columns.len()).all(|number| lacks(number).is_none()) {
@@ -299,13 +301,13 @@ impl RunningQuery {
         Ok(())
     }
 
-    /// The first query of a transaction takes its snapshot.
+    /// Takes the snapshots: the first query of a transaction takes its snapshot.
     fn take_snapshots(&mut self) -> Result<(), Failure> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1";
         self.sessions.ask(|_| Some(Question::Own(begin.to_owned()))).map(drop)
     }
 
-    /// What comes next; None: all shards have answered.
+    /// Returns what comes next, or None once all shards have answered.
     pub fn next(&mut self) -> Option<QueryEvent> {
         loop {
             match self.sessions.fan.next()? {
@@ -324,12 +326,12 @@ impl RunningQuery {
         }
     }
 
-    /// Of what columns the rows of shards were that have no more of them, or had none.
+    /// Returns the columns of shards that have no more rows, or had none.
     pub fn take_columns(&mut self) -> Vec<(usize, ShardRow)> {
         std::mem::take(&mut self.columns)
     }
 
-    /// Which letters of the statement each shard's encoding lacks.
+    /// Determines which characters of the statement each shard's encoding lacks.
     fn look_for_letters(&mut self, query: &Query<'_>) -> Result<(), Failure> {
         let questions: Vec<Option<String>> = self
             .sessions
@@ -354,7 +356,8 @@ impl RunningQuery {
         Ok(())
     }
 
-    /// As the shard can read it: no row has what is compared with letters that its encoding lacks.
+    /// Returns the statement as the shard can read it: no row contains what is compared with characters that its
+    /// encoding lacks.
     fn readable(&self, query: &Query<'_>, number: usize, statement: String) -> String {
         let Some(lacks) = self.letters.get(number).filter(|lacks| !lacks.is_empty()) else {
             return statement;
@@ -366,7 +369,7 @@ impl RunningQuery {
         }
     }
 
-    /// Which of the tables each shard has not.
+    /// Determines which of the tables each shard lacks.
     fn look_for(&mut self, tables: &[TableName]) -> Result<(), Failure> {
         let questions: Vec<String> = self
             .sessions
@@ -396,7 +399,7 @@ impl RunningQuery {
         Ok(())
     }
 
-    /// Shards with the positions of tables that they have not.
+    /// Returns the shards with the positions of tables that they lack.
     pub fn missing(&self) -> impl Iterator<Item = (&str, &[usize])> {
         let shards = self.sessions.shards().iter().zip(&self.missing);
         shards.map(|(entrance, missing)| (entrance.shard.shard_key.as_str(), missing.as_slice()))
@@ -406,7 +409,7 @@ impl RunningQuery {
         self.sessions.reports()
     }
 
-    /// Which database a shard is, by its name; None: it was not asked.
+    /// Returns the database of a shard by its name, or None if it was not asked.
     pub fn database(&self, shard: &str) -> Option<&str> {
         let number = self.sessions.shards().iter().position(|entrance| entrance.shard.shard_key == shard)?;
         self.databases.get(number)?.as_deref()

@@ -1,4 +1,4 @@
-//! Sessions of a role's logins on several shards, which are asked beside each other.
+//! Sessions of a role's logins on several shards, which are asked at the same time.
 
 use super::login::{Entrance, LoginWay};
 use super::opening::{self, Manners};
@@ -11,9 +11,9 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use std::time::Duration;
 
-/// Asks a session to end; a row for as long as it is there.
+/// Returns a query that asks a session to end; it gives a row for as long as the session exists.
 pub fn end_of(backend: &ShardBackend) -> String {
-    // When a session of others began is not shown: to end it is refused to whoever may not.
+    // The begin of other users' sessions is hidden: ending one is refused to a role without the right.
     format!(
         "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
           WHERE pid OPERATOR(pg_catalog.=) {} AND usename::pg_catalog.text OPERATOR(pg_catalog.=) {}
@@ -24,23 +24,23 @@ pub fn end_of(backend: &ShardBackend) -> String {
     )
 }
 
-/// Encodings that take every letter, or what they are given.
+/// Encodings that take every character, or any bytes.
 const WIDE: [&str; 2] = ["UTF8", "SQL_ASCII"];
 
 pub struct QuerySessions {
     shards: Vec<Entrance>,
     pub(super) fan: FanOut,
-    /// A shard that fails is left out, and no error.
+    /// A failed shard is left out, and is no error.
     reports: bool,
-    /// Whose session is not one that may be used, of those of which it was not said yet.
+    /// Shards whose session may not be used, if this was not reported yet.
     refused: Vec<(usize, Failure)>,
-    /// Those whose encoding may lack letters.
+    /// Those whose encoding may lack characters.
     narrow: Vec<usize>,
 }
 
 impl QuerySessions {
-    /// Opens one on each shard, for that long in all. Unqualified names are those of the shard's tables first, then of
-    /// `schemas`.
+    /// Opens one on each shard, within a total time. Unqualified names are searched first among the shard's tables,
+    /// then in `schemas`.
     pub fn open(
         ways: Vec<LoginWay>,
         schemas: &[String],
@@ -57,7 +57,7 @@ impl QuerySessions {
         }
     }
 
-    /// The same, where a shard that is another one than it should be is left out, too, and no error.
+    /// Opens them; a shard that is not the expected one is also left out, without an error.
     pub fn open_each(
         ways: Vec<LoginWay>,
         manners: &Manners,
@@ -80,7 +80,7 @@ impl QuerySessions {
         sessions
     }
 
-    /// Those that are refused are gone.
+    /// Begins the sessions. Refused ones are closed.
     fn begin(&mut self, schemas: &[String], manners: &Manners) -> Result<(), Failure> {
         let messages: Vec<Option<String>> = self
             .shards
@@ -105,12 +105,12 @@ impl QuerySessions {
                 }
             }
         }
-        // The first one is given away first.
+        // The first one is returned first.
         self.refused.reverse();
         Ok(())
     }
 
-    /// Asks each shard its question, of those that have one.
+    /// Asks each shard its question, if it has one.
     pub fn ask(
         &mut self,
         question: impl Fn(usize) -> Option<Question>,
@@ -121,7 +121,7 @@ impl QuerySessions {
         Ok(answers)
     }
 
-    /// Of those that have failed: the first one is an error, unless they are to be reported.
+    /// Checks for failed shards: the first one is an error, unless failures are reported.
     fn require_answers(&mut self) -> Result<(), Failure> {
         if self.reports {
             return Ok(());
@@ -135,7 +135,7 @@ impl QuerySessions {
     pub(super) fn failure(&self, number: usize, error: RemoteError) -> (String, Failure) {
         let shard = error.shard.clone();
         let error = match self.shards.get(number) {
-            // What refuses a session says no SQLSTATE.
+            // An error that refuses a session has no SQLSTATE.
             Some(entrance) if error.sqlstate.is_none() => credential::refused(&entrance.shard, error),
             _ => error,
         };
@@ -151,8 +151,8 @@ impl QuerySessions {
         (shard, failure.hint(hint))
     }
 
-    /// Of those that have failed since it was asked last, where failures are reported: which one, why, and whether the
-    /// server itself has said so.
+    /// Returns shards that have failed since the last call, if failures are reported: which one, why, and whether the
+    /// server itself has reported the error.
     pub fn failures(&mut self) -> Vec<(usize, Failure, bool)> {
         let refused = std::mem::take(&mut self.refused);
         let found = self.fan.failures();
@@ -164,7 +164,7 @@ impl QuerySessions {
         refused.chain(found.into_iter().map(reason)).collect()
     }
 
-    /// Whether a shard's encoding may lack letters.
+    /// Whether a shard's encoding may lack characters.
     pub(super) fn is_narrow(&self, number: usize) -> bool {
         self.narrow.contains(&number)
     }

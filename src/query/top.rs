@@ -1,5 +1,5 @@
-//! Which keys of a shard have most rows or bytes, or are written to most: from its tables and its statistics, by pages that
-//! are chosen at random. So a table of any size takes as long as one of some dozens of megabytes.
+//! The keys of a shard with most rows or bytes, or most writes: from its tables and its statistics, by randomly chosen
+//! pages. So a table of any size takes as long as one of some dozens of megabytes.
 
 use super::login::{self, LoginWay};
 use super::misplaced::no_tables;
@@ -18,14 +18,14 @@ use crate::remote::result::Rows;
 use crate::remote::template::{fill, name, number, sql, word};
 use std::time::Duration;
 
-/// Pages of all tables of a shard that are read at most.
+/// The greatest number of pages of all tables of a shard that are read.
 const MOST_PAGES: f64 = 8192.0;
-/// Pages of each table that are read at least, where it has so many.
+/// The least number of pages of each table that are read, if it has so many.
 const LEAST_PAGES: f64 = 128.0;
-/// Rows of a table, those that were written last, by which its writes are shared out.
+/// The number of rows of a table, the last written ones, by which its writes are attributed.
 const YOUNGEST: usize = 2000;
 
-/// By what keys are put in order.
+/// The order of the keys.
 #[derive(Clone, Copy)]
 pub enum TopOrder {
     Rows,
@@ -57,15 +57,15 @@ impl TopOrder {
 
 pub struct TopQuery<'a> {
     pub keyspace: &'a str,
-    /// None: all active ones, of which one that does not answer is reported.
+    /// `None` for all active shards; one that does not answer is then reported.
     pub shard: Option<&'a str>,
     pub most: usize,
     pub by: TopOrder,
-    /// How long each shard is waited for, in all.
+    /// How long each shard is waited for, in total.
     pub timeout: Duration,
 }
 
-/// A key of a shard, and where its route leads.
+/// A key of a shard, and the shard of its route.
 pub struct Top {
     pub shard: String,
     pub found: KeyEstimate,
@@ -139,7 +139,8 @@ impl TopQuery<'_> {
         }
     }
 
-    /// A server stops by itself when nobody waits any more; rows that a policy hides are an error, and no smaller number.
+    /// Returns the settings. The server stops automatically when the client is gone; rows that a policy hides are an
+    /// error, and not just not counted.
     fn settings(&self) -> String {
         format!(
             "SET search_path = pg_catalog, pg_temp; SET row_security = off; SET default_transaction_read_only = on;
@@ -148,7 +149,7 @@ impl TopQuery<'_> {
         )
     }
 
-    /// Each table gets as many pages of all as it is of their size.
+    /// Returns the question. Each table gets its share of the pages by its size.
     fn question(&self, policies: &[TablePolicy], namespace: &str, facts: &[TableFacts]) -> String {
         let all: f64 = facts.iter().map(|facts| facts.pages).sum();
         let table = |facts: &TableFacts| {
@@ -168,14 +169,14 @@ impl TopQuery<'_> {
         )
     }
 
-    /// Those that have most of all shards.
+    /// Returns the keys with most of all shards.
     fn chosen(&self, keyspace: &Keyspace, mut all: Vec<Top>) -> Vec<Top> {
         all.sort_by(|a, b| {
             let first = self.by.of(&b.found).cmp(&self.by.of(&a.found));
             first.then_with(|| (&a.shard, &a.found.key).cmp(&(&b.shard, &b.found.key)))
         });
         all.truncate(self.most);
-        // A text that is no key of the keyspace is one that no route leads to.
+        // A text that is no key of the keyspace has no route.
         let is_key = |top: &&mut Top| top.found.is_key;
         let keys: Vec<String> =
             all.iter().filter(|top| top.found.is_key).map(|top| top.found.key.clone()).collect();
@@ -190,7 +191,7 @@ impl TopQuery<'_> {
     }
 }
 
-/// As a statement names it that sees no schema of the shard's.
+/// Returns a table's name for a statement that searches no schema of the shard.
 fn qualified(policy: &TablePolicy, namespace: &str) -> Option<String> {
     let name = TableName::parse(&policy.table_name)?;
     let schema = name.schema.as_deref().unwrap_or(namespace);
@@ -213,7 +214,7 @@ fn table_question(policy: &TablePolicy, namespace: &str, facts: &TableFacts, par
     let page = if part < 1.0 {
         "(r.ctid::pg_catalog.text::pg_catalog.point)[0]"
     } else {
-        // All of it: there is no error to be estimated.
+        // All of it is read, so no error must be estimated.
         "NULL::pg_catalog.int8"
     };
     let column = ident(&policy.shard_by);
@@ -226,7 +227,7 @@ fn table_question(policy: &TablePolicy, namespace: &str, facts: &TableFacts, par
             ("payload", sql(facts.payload.as_str())),
             ("part", sql(format!("{part:.9}::pg_catalog.float8"))),
             ("percent", sql(format!("{:.7}", part * 100.0))),
-            // The same pages both times.
+            // The same pages are read both times.
             ("seed", number(1)),
             ("page", sql(page)),
             ("bytes", sql(format!("{:.0}::pg_catalog.float8", facts.bytes))),

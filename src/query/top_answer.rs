@@ -1,4 +1,4 @@
-//! What a shard says of its tables and keys. It may say anything.
+//! A shard's answers about its tables and keys, which may contain anything.
 
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 /// No table is bigger, and no counter higher.
 const MOST: f64 = number::MOST as f64;
 
-/// Of a table that is there.
+/// Facts about an existing table.
 pub struct TableFacts {
-    /// Its place among the tables of the keyspace.
+    /// Its position among the tables of the keyspace.
     pub number: usize,
     pub pages: f64,
     pub bytes: f64,
@@ -37,21 +37,21 @@ impl TableFacts {
     }
 }
 
-/// Of one key on a shard, estimated.
+/// The estimate for one key on a shard.
 pub struct KeyEstimate {
-    /// In the form of its keyspace, or as the shard has it where it is no key of that.
+    /// The key in the form of its keyspace, or as the shard has it if it is no key of that.
     pub key: String,
     pub is_key: bool,
     pub rows: i64,
-    /// It is not further away than this in 19 of 20 cases.
+    /// The true number is within this distance in 19 of 20 cases.
     pub rows_error: i64,
     pub bytes: i64,
     pub writes: i64,
-    /// Percent of the shard.
+    /// The percentage of the shard.
     pub share: f64,
 }
 
-/// Texts that are the same key are one.
+/// Reads the answer. Texts that are the same key are merged.
 pub fn read(shard: &str, rows: &Rows, key_type: KeyType) -> Result<Vec<KeyEstimate>, Failure> {
     let mut all: Vec<KeyEstimate> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();

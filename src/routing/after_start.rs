@@ -1,6 +1,7 @@
-//! Right after the server's start nobody knows whether this master was restored to a time before its shards moved keys: a write
-//! is routed, and a route changed, once each shard was asked for the decisions that it knows, which takes as long as to connect to them. A shard that
-//! does not answer, or a worker that does not start, keeps nobody waiting for longer than a few seconds.
+//! Right after the server's start it is unknown whether this master was restored to a time before its shards moved
+//! keys: a write is routed, and a route is changed, only once each shard was asked for the decisions that it knows,
+//! which takes as long as connecting to them. A shard that does not answer, or a worker that does not start, delays
+//! this by a few seconds at most.
 
 use super::RoutingError;
 use super::owner::as_owner;
@@ -12,7 +13,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// For each session, once. Whoever asks the shards gives each less than that.
+/// The limit for each session, once. The worker that asks the shards gives each of them less than that.
 const LONGEST: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -20,22 +21,22 @@ thread_local! {
     static IS_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The installation whose shards were asked, for the sessions to come: its database, and a table of it. A pooler that opens a
-/// session for each request would have each of them look.
-// SAFETY: named once in this library.
+/// The installation whose shards were asked, for later sessions: its database, and a table of it. Without it each
+/// session of a pooler that opens one for each request would check.
+// SAFETY: the name is used once in this library.
 static ASKED: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster asked") };
 
-/// At the server's start.
+/// Registers the shared memory, at the server's start.
 pub fn register() {
     pg_shmem_init!(ASKED);
 }
 
-/// An error where waiting cannot help. `key`: what is to be written.
+/// Waits until the shards were asked. It is an error if waiting cannot help. `key`: what is to be written.
 pub fn wait(key: &str) -> Result<(), RoutingError> {
     if IS_OVER.get() || !preload::preloaded() {
         return Ok(());
     }
-    // SAFETY: reads the state of the server.
+    // SAFETY: this reads the state of the server.
     if unsafe { pg_sys::RecoveryInProgress() } {
         return Ok(());
     }
@@ -46,7 +47,7 @@ pub fn wait(key: &str) -> Result<(), RoutingError> {
             ASKED.get().store(installation, Ordering::Release);
             break;
         }
-        // It would not see what they have said.
+        // The transaction's snapshot would not see the answers.
         if sql::keeps_its_snapshot() {
             return Err(RoutingError::Serialization(key.to_owned()));
         }
@@ -56,15 +57,15 @@ pub fn wait(key: &str) -> Result<(), RoutingError> {
     Ok(())
 }
 
-/// None: the catalog is one that keeps no decisions.
+/// Returns the installation, or None if the catalog stores no decisions.
 fn installation() -> Option<u64> {
     let relation = shard_decision::relation()?;
-    // SAFETY: the session's database.
+    // SAFETY: this is the session's database.
     let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
     Some(u64::from(database) << 32 | u64::from(relation))
 }
 
-/// Locks a keyspace whose routes are to change. Nobody waits for the shards behind that lock.
+/// Locks a keyspace whose routes are to change. The shards are waited for before that lock.
 pub fn lock(keyspace: &str) -> Result<LockedKeyspace, RoutingError> {
     wait(keyspace)?;
     Ok(keyspace::lock(keyspace)?)

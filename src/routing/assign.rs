@@ -9,7 +9,7 @@ use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
 use std::collections::HashSet;
 
-/// Keys in their canonical form; a NULL, none at all or one twice is an error.
+/// Returns keys in their canonical form. A NULL, no key at all or a repeated key is an error.
 pub fn canonical_keys(keyspace: &Keyspace, keys: Vec<Option<String>>) -> Result<Vec<String>, RoutingError> {
     let key_type = keyspace.key_type();
     let keys = keys
@@ -26,7 +26,7 @@ pub fn canonical_keys(keyspace: &Keyspace, keys: Vec<Option<String>>) -> Result<
     if twice.is_empty() { Ok(keys) } else { Err(RoutingError::DuplicateKeys(name_list(twice))) }
 }
 
-/// What a shard must be for keys to be routed to it.
+/// Requires what a shard must be for keys to be routed to it.
 pub fn check_takes_keys(shard: &Shard) -> Result<(), RoutingError> {
     if !shard.holds_rows() {
         return Err(RoutingError::HoldsNoRows { shard: shard.shard_key.clone(), kind: shard.kind.clone() });
@@ -37,7 +37,7 @@ pub fn check_takes_keys(shard: &Shard) -> Result<(), RoutingError> {
     }
 }
 
-/// What a split moves stays as it is until that ends.
+/// Refuses keys that a split moves until it ends.
 pub fn check_not_in_split(keyspace: &str, keys: &[String]) -> Result<(), RoutingError> {
     match in_use::split_of_keys(keyspace, keys) {
         Some((split, key)) => Err(RoutingError::KeyInSplit { key, split }),
@@ -45,8 +45,8 @@ pub fn check_not_in_split(keyspace: &str, keys: &[String]) -> Result<(), Routing
     }
 }
 
-/// Routes the keys to the shard, all in one version. Keys that are there already change
-/// nothing; if none changes, the version stays.
+/// Routes the keys to the shard, all in one version. Keys that are there already change nothing; if none changes, the
+/// version stays.
 pub fn assign(
     keys: Vec<Option<String>>,
     shard_key: &str,
@@ -57,12 +57,12 @@ pub fn assign(
     let keyspace = after_start::lock(keyspace)?;
     check_directory(&keyspace)?;
     let mut keys = canonical_keys(&keyspace, keys)?;
-    // Neighbours in the indexes one after the other.
+    // Neighbouring keys of the indexes are then written one after the other.
     keys.sort_unstable();
     route(&keyspace, keys, shard_key, force, reason)
 }
 
-/// Keys stand alone in a directory only.
+/// Requires a directory: other strategies do not route single keys.
 pub fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
     if keyspace.strategy.is_directory() { Ok(()) } else { Err(RoutingError::other_strategy(keyspace)) }
 }
@@ -97,7 +97,7 @@ pub fn route(
     replace(keyspace, &changed, (&changed, &targets), change)
 }
 
-/// Takes a key out of routing.
+/// Removes a key from routing.
 pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
     let keyspace = after_start::lock(keyspace)?;
     check_directory(&keyspace)?;

@@ -1,4 +1,4 @@
-//! How the mover may prove who it is: what an endpoint must have for each kind.
+//! How the mover may authenticate: what an endpoint must have for each kind.
 
 use crate::catalog::endpoint::Endpoint;
 use crate::catalog::keychain;
@@ -16,13 +16,13 @@ pub fn invalid(argument: &'static str, problem: String) -> Failure {
     TopologyError::Invalid { argument, problem }.into()
 }
 
-/// The kind of a credential, which stays until the transaction ends.
+/// Returns the kind of a credential, which does not change before the transaction ends.
 pub fn kind_of(alias: &str) -> Result<&'static CredentialKind, Failure> {
     keychain::lock_kind(alias).and_then(|name| kind::by_name(&name)).ok_or_else(|| unknown(alias))
 }
 
-/// Refuses an endpoint by which no session could be opened, or which would show a secret to whoever
-/// listens. Of shards that nothing connects to the names are taken as they are.
+/// Refuses an endpoint by which no session could be opened, or which would show a secret to a listener. For shards
+/// that nothing connects to, the names are accepted as they are.
 pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     let Some(kind) = kind::by_name(&endpoint.auth_kind) else {
         let problem = format!("\"{}\" is not one of {}", endpoint.auth_kind, kind::names());
@@ -65,8 +65,8 @@ fn require_way(way: SecretForm, conninfo: &Conninfo) -> Result<(), Failure> {
     }
     let mode = conninfo.get("sslmode");
     let is_proven = matches!(mode, Some("verify-ca" | "verify-full"));
-    // SCRAM is bound to the connection from `require` on. To go without is for somebody to say:
-    // whoever stands in between may ask for the password itself.
+    // SCRAM is bound to the connection from `require` on. Going without must be configured explicitly: an attacker in
+    // between may ask for the password itself.
     let is_said = is_proven || matches!(mode, Some("require" | "disable"));
     let problem = match way {
         SecretForm::Peer if !is_local(conninfo) => {
@@ -76,7 +76,7 @@ fn require_way(way: SecretForm, conninfo: &Conninfo) -> Result<(), Failure> {
             "kind \"password\" needs sslmode=verify-full, verify-ca or require; or disable on a trusted network"
         }
         SecretForm::Certificate if !is_proven => "kind \"mtls_cert\" needs sslmode=verify-full, or verify-ca",
-        // Whoever answers gets the token as it is.
+        // The answering server gets the token as it is.
         SecretForm::Token(_) if !is_proven && !is_local(conninfo) => {
             "a token is sent as plain text: its kind needs sslmode=verify-full, or verify-ca"
         }
@@ -86,14 +86,14 @@ fn require_way(way: SecretForm, conninfo: &Conninfo) -> Result<(), Failure> {
     Err(invalid("conninfo", problem.to_owned()))
 }
 
-/// Neither several nor an address alone, nor what a service or the environment has.
+/// Whether it is one host: neither several nor an address alone, nor what a service or the environment has.
 fn is_one_host(conninfo: &Conninfo) -> bool {
     let is_one = |keyword| conninfo.get(keyword).is_none_or(|value| !value.contains(','));
     conninfo.get("host").is_some_and(|host| !host.is_empty())
         && ["host", "hostaddr", "port"].into_iter().all(is_one)
 }
 
-/// Over sockets of this machine's files alone.
+/// Whether it uses only sockets in this machine's file system.
 fn is_local(conninfo: &Conninfo) -> bool {
     let is_socket = |host: &str| host.starts_with('/') || host.starts_with('@');
     conninfo.get("hostaddr").is_none()

@@ -10,15 +10,15 @@ use crate::error::Failure;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-/// Most buckets of a keyspace: each is a row, in every version that changes it.
+/// The greatest number of buckets of a keyspace: each is a row, in every version that changes it.
 pub const MAX_BUCKETS: u32 = 65_536;
 
-/// How many buckets the keyspace has.
+/// Returns how many buckets the keyspace has.
 pub fn count(keyspace: &Keyspace) -> Result<NonZeroU32, RoutingError> {
     keyspace.strategy.buckets().ok_or_else(|| RoutingError::other_strategy(keyspace))
 }
 
-/// The canonical names of buckets that a caller gives as text.
+/// Returns the canonical names of buckets that a caller gives as text.
 pub fn names(keyspace: &Keyspace, given: Vec<String>) -> Result<Vec<String>, RoutingError> {
     let buckets = count(keyspace)?;
     given
@@ -34,7 +34,7 @@ pub fn names(keyspace: &Keyspace, given: Vec<String>) -> Result<Vec<String>, Rou
         .collect()
 }
 
-/// A new keyspace's buckets, one after the other on the shards, in one version.
+/// Assigns a new keyspace's buckets to the shards in turn, in one version.
 pub fn assign_in_turn(keyspace: &LockedKeyspace, shards: &[String]) -> Result<(), Failure> {
     let buckets = count(keyspace)?.get();
     for shard_key in shards.iter().collect::<BTreeSet<_>>() {
@@ -42,7 +42,7 @@ pub fn assign_in_turn(keyspace: &LockedKeyspace, shards: &[String]) -> Result<()
     }
     let names: Vec<String> = (0..buckets).map(|bucket| bucket.to_string()).collect();
     let shards: Vec<String> = shards.iter().cycle().take(names.len()).cloned().collect();
-    // Where shards know more of a keyspace by this name it is made anew, to take that over.
+    // If shards know more of a keyspace of this name, it is created anew to take that over.
     let change = RoutingChange { reason: Some("keyspace added"), adopts: true, ..RoutingChange::default() };
     replace(keyspace, &[], (&names, &shards), change).map(|_| ())
 }

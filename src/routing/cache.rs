@@ -1,8 +1,7 @@
-//! Routes that this session has looked up before. A change of routing, keyspaces or
-//! shards, by whomever and on whichever server the master is, reaches every session as an
-//! invalidation of the table `shardmaster.routing_signal`, which its commit sends before
-//! the client is told. So what is here is what the tables say. Only good answers are kept:
-//! a key that a split holds back, or a disabled shard, is looked up each time.
+//! Routes that this session has looked up before. A change of routing, keyspaces or shards, on any server of the
+//! master, reaches every session as an invalidation of the table `shardmaster.routing_signal`, which its commit sends
+//! before the client gets its answer. So the cached routes are those of the tables. Only good answers are kept: a key
+//! that a split holds back, or a disabled shard, is looked up each time.
 
 use super::found::{FoundEntry, Intent};
 use super::signal;
@@ -16,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// Where an entry is read and written.
+/// The routes of an entry, for reads and for writes.
 #[derive(Default)]
 struct CachedRoutes([Option<Rc<FoundEntry>>; 2]);
 
@@ -30,32 +29,32 @@ impl CachedRoutes {
     }
 }
 
-/// What was found of a shard, whatever the entry.
+/// What was found of a shard, for any entry.
 struct OfShard {
     found: Rc<FoundEntry>,
-    /// All that ended before this transaction had been seen by then.
+    /// The result includes all transactions that ended before this one.
     as_of: Xid,
 }
 
 struct CachedKeyspace {
     strategy: Strategy,
     key_type: KeyType,
-    /// By key, as it was given.
+    /// Routes by key, as it was given.
     keys: HashMap<Box<str>, CachedRoutes>,
-    /// By bucket.
+    /// Routes by bucket.
     buckets: HashMap<u32, CachedRoutes>,
-    /// By the lower bound of a range, with the upper one.
+    /// Routes by the lower bound of a range, with the upper one.
     ranges: BTreeMap<Vec<u8>, (Vec<u8>, CachedRoutes)>,
-    /// By shard what is found of its entries, whatever number it has: few things, since readers may be sent elsewhere than
-    /// writers, and keys that a split moves elsewhere than others.
+    /// The distinct results for each shard's entries: there are few, since readers may be sent to another place than
+    /// writers, and keys that a split moves to another one than others.
     shards: HashMap<Box<str>, Vec<Rc<FoundEntry>>>,
-    /// By intent and shard, where that says all of an entry but its name.
+    /// The result by intent and shard, if it is the same for all entries except for the name.
     of_shards: [HashMap<Box<str>, OfShard>; 2],
 }
 
 thread_local! {
     static KEYSPACES: RefCell<HashMap<Box<str>, CachedKeyspace>> = RefCell::default();
-    /// Entries of all keyspaces; one with a long key counts as several.
+    /// The number of entries of all keyspaces; one with a long key counts as several.
     static SIZE: Cell<usize> = const { Cell::new(0) };
     static IS_STALE: Cell<bool> = const { Cell::new(true) };
     /// The table whose invalidation is the signal.
@@ -63,12 +62,12 @@ thread_local! {
     static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The table `shardmaster.routing_signal`; invalid while there is none.
+/// Returns the table `shardmaster.routing_signal`, or an invalid oid if there is none.
 pub fn signal_table() -> pg_sys::Oid {
     signal::table(c"routing_signal")
 }
 
-/// Called wherever the server reads invalidations, so it does nothing but remember.
+/// Handles an invalidation. It is called wherever the server reads invalidations, so it only sets a flag.
 #[pg_guard]
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, table: pg_sys::Oid) {
     if table == pg_sys::Oid::INVALID || table == SIGNAL.get() {
@@ -79,13 +78,13 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, table: pg_sys::
 /// Reads what other sessions have sent, and drops everything if routing is among it.
 fn refresh() {
     if !IS_REGISTERED.replace(true) {
-        // SAFETY: a function of this library, which is never unloaded.
+        // SAFETY: this is a function of this library, which is never unloaded.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::null()) };
     }
-    // SAFETY: called in a transaction, where the server does the same at every lock.
+    // SAFETY: this is called in a transaction, where the server does the same at every lock.
     unsafe { pg_sys::AcceptInvalidationMessages() };
     if IS_STALE.get() {
-        // Before anything is read: what comes in meanwhile makes it stale again.
+        // This is done before anything is read: an invalidation that comes meanwhile makes it stale again.
         KEYSPACES.with_borrow_mut(HashMap::clear);
         SIZE.set(0);
         SIGNAL.set(signal_table());
@@ -93,13 +92,13 @@ fn refresh() {
     }
 }
 
-/// Whether answers may be kept: a transaction that keeps its snapshot may see an old
-/// routing, which others must not get.
+/// Whether answers may be kept: a transaction that keeps its snapshot may see an old routing, which others must not
+/// get.
 fn is_usable() -> bool {
     guc::route_cache_size() > 0 && !sql::keeps_its_snapshot()
 }
 
-/// What was found for the key before.
+/// Returns what was found for the key before.
 pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEntry>> {
     if !is_usable() {
         return None;
@@ -108,8 +107,7 @@ pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEn
     KEYSPACES.with_borrow(|keyspaces| keyspaces.get(keyspace)?.routes(key, keyspace)?.of(intent).cloned())
 }
 
-/// What was found for the key before; `answer` gets it without a copy. None: to be
-/// looked up.
+/// Passes what was found for the key before to `answer`, without a copy. Returns None if it must be looked up.
 pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&FoundEntry) -> R) -> Option<R> {
     if !is_usable() {
         return None;
@@ -121,7 +119,7 @@ pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Fo
     })
 }
 
-/// What keys of a keyspace are, as far as this session knows; `get` has looked for changes.
+/// Returns strategy and key type of a keyspace, as far as this session knows; `get` has checked for changes.
 pub fn keyspace(name: &str) -> Option<(Strategy, KeyType)> {
     if !is_usable() || IS_STALE.get() {
         return None;
@@ -129,8 +127,8 @@ pub fn keyspace(name: &str) -> Option<(Strategy, KeyType)> {
     KEYSPACES.with_borrow(|keyspaces| keyspaces.get(name).map(|known| (known.strategy, known.key_type)))
 }
 
-/// What is known of an entry that leads to a shard and was written by a transaction. None: the shard is not known, or not since
-/// that transaction.
+/// Returns what is known of an entry that leads to a shard and was written by a transaction. Returns None if the shard
+/// is not known, or only from a time before that transaction ended.
 pub fn of_shard(shard: &str, intent: Intent, keyspace: &str, written_by: Xid) -> Option<Rc<FoundEntry>> {
     if IS_STALE.get() {
         return None;
@@ -154,7 +152,7 @@ impl CachedKeyspace {
         }
     }
 
-    /// Forgets entries, and not what is known of shards.
+    /// Forgets entries, but not what is known of shards.
     fn forget_entries(&mut self) {
         self.keys.clear();
         self.buckets.clear();
@@ -172,7 +170,7 @@ impl CachedKeyspace {
         }
     }
 
-    /// One copy of what is found, whoever is sent there.
+    /// Returns one shared copy of a result, whichever entry it is for.
     fn shared(&mut self, found: &Rc<FoundEntry>) -> Rc<FoundEntry> {
         let of_shard = self.shards.entry(found.shard_key.as_str().into()).or_default();
         if let Some(same) = of_shard.iter().find(|known| *known == found) {
@@ -189,8 +187,8 @@ impl CachedKeyspace {
         shared
     }
 
-    /// Where an answer belongs; the key is in its canonical form but for a directory,
-    /// which keeps it as it was given.
+    /// Returns the place of an answer. The key is in its canonical form, except for a directory, which keeps it as it
+    /// was given.
     fn routes_to_fill(&mut self, answer: CachedAnswer<'_>) -> Option<&mut CachedRoutes> {
         match self.strategy.slot(answer.key, answer.keyspace)? {
             Slot::Key(key) => Some(self.keys.entry(key.into()).or_default()),
@@ -203,22 +201,23 @@ impl CachedKeyspace {
     }
 }
 
-/// What was asked and found.
+/// A question and its answer.
 pub struct CachedAnswer<'a> {
     pub keyspace: &'a str,
     pub strategy: Strategy,
     pub key_type: KeyType,
     pub key: &'a str,
     pub intent: Intent,
-    /// Of a range.
+    /// The bounds of a range.
     pub span: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Bytes of a key for which an entry counts as one more.
+/// The number of bytes of a key for which an entry counts as one more.
 const BYTES: usize = 128;
 
 impl CachedAnswer<'_> {
-    /// A directory keeps a key as it was given, and a number may be given with any number of zeros.
+    /// Returns the size of an entry. Only a directory keeps keys as they were given, and a number may be given with
+    /// any number of zeros.
     fn size(&self) -> usize {
         match self.strategy {
             Strategy::Directory => 1 + self.key.len() / BYTES,
@@ -227,8 +226,8 @@ impl CachedAnswer<'_> {
     }
 }
 
-/// Keeps an answer that was read after the last `get`, unless routing has changed since. `as_of`: it goes for each entry of the
-/// shard, and all that ended before this transaction had been seen.
+/// Keeps an answer that was read after the last `get`, unless routing has changed since. `as_of`: the answer is valid
+/// for each entry of the shard, and includes all that ended before this transaction.
 pub fn keep(answer: CachedAnswer<'_>, found: &Rc<FoundEntry>, as_of: Option<Xid>) {
     if !is_usable() || IS_STALE.get() {
         return;

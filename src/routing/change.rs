@@ -1,5 +1,4 @@
-//! Routing changes, each under its keyspace's lock: a new version, or in place while a
-//! cutover is on its way.
+//! Routing changes, each under its keyspace's lock: a new version, or a change in place while a cutover is running.
 
 use super::{RoutingError, guarded, name_list};
 use crate::catalog::keyspace::{self, LockedKeyspace};
@@ -9,9 +8,9 @@ use crate::error::Failure;
 use crate::placement::tenants;
 use std::collections::BTreeSet;
 
-/// One new version: closes the entries of `old` keys and opens those of the `new` ones,
-/// given as keys and, in the same order, shards. Slots of shards with a capacity change
-/// hands with them. A shard that is guarded knows of them first. Returns the version.
+/// Creates one new version: closes the entries of `old` keys and opens those of the `new` ones, given as keys and, in
+/// the same order, shards. Slots of shards with a capacity are transferred with them. A guarded shard is told of them
+/// first. Returns the version.
 pub fn replace(
     keyspace: &LockedKeyspace,
     old: &[String],
@@ -19,7 +18,7 @@ pub fn replace(
     change: RoutingChange<'_>,
 ) -> Result<i64, Failure> {
     require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
-    // A split looks at its target itself, which it tells as it opens it, and may have decided.
+    // A split checks its target itself: it tells the target when it opens it, and may have decided.
     if change.split_id.is_none() {
         match change {
             RoutingChange { adopts: true, .. } => {}
@@ -35,7 +34,7 @@ pub fn replace(
     let next = keyspace::version(&keyspace.name) + 1;
     let version = change.version.map_or(next, |at_least| next.max(at_least));
     routing::insert_version(keyspace, old, new, version, &change);
-    // A split lets its keys in itself.
+    // A split admits its keys itself.
     if change.split_id.is_none() {
         redirect::assigned(keyspace, new.0, new.1);
     }
@@ -43,7 +42,7 @@ pub fn replace(
     Ok(version)
 }
 
-/// Rows may refer to rows that every shard is to have.
+/// Requires the reference tables on these shards: rows may refer to rows that every shard must have.
 fn require_filled(keyspace: &str, shards: &[String]) -> Result<(), RoutingError> {
     let shards: Vec<String> = shards.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
     match reference::unfilled(keyspace, &shards) {
@@ -52,15 +51,16 @@ fn require_filled(keyspace: &str, shards: &[String]) -> Result<(), RoutingError>
     }
 }
 
-/// What holds rows of a key on one shard for those of another one counts on its route to stay. A split gives no route to a key
-/// that is in no range, which holds all of the keyspace: it has fenced its writers by now, and waits for nobody.
+/// Refuses keys of runs that hold rows of a key on one shard for another one, since these rely on the key's route. A
+/// split does not route keys that are in no range, for which a run holds all of the keyspace: it has fenced its
+/// writers by now, and waits for nothing.
 fn require_not_held(
     keyspace: &str,
     old: &[String],
     new: &[String],
     or_all: bool,
 ) -> Result<(), RoutingError> {
-    // Mostly there is no run, and no need to ask for each entry.
+    // Mostly there is no run, so the entries need not be checked.
     if misplaced_run::of_keyspace(keyspace).is_none() {
         return Ok(());
     }
@@ -71,8 +71,8 @@ fn require_not_held(
     }
 }
 
-/// Cutover: writes of the keys are held back and will go to the target; reads go on at
-/// the source. In place, no version; calling it again changes nothing.
+/// Begins the change of a cutover: writes of the keys are held back and will go to the target; reads continue on the
+/// source. It changes the entries in place, without a version; a second call changes nothing.
 pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), RoutingError> {
     let keyspace = keyspace::lock(keyspace)?;
     outdated::require_current(&keyspace.name)?;
@@ -81,23 +81,24 @@ pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), R
     Ok(())
 }
 
-/// The cutover is aborted: writes go to the source again. In place, no version.
+/// Undoes this for an aborted cutover: writes go to the source again. It changes the entries in place, without a
+/// version.
 pub fn revert(keyspace: &str, keys: &[String], source: &str) -> Result<(), RoutingError> {
     let keyspace = keyspace::lock(keyspace)?;
     routing::set_back(&keyspace, keys, source);
     Ok(())
 }
 
-/// Reads of the keys go to a split's target, which follows the shard that has their rows; None: to
-/// that one again. In place, no version.
+/// Directs reads of the keys to a split's target, which follows the shard with their rows; None directs them back. It
+/// changes the entries in place, without a version.
 pub fn send_reads(keyspace: &str, keys: &[String], target: Option<&str>) -> Result<(), RoutingError> {
     let keyspace = keyspace::lock(keyspace)?;
     routing::set_reads(&keyspace, keys, target);
     Ok(())
 }
 
-/// The cutover's decision: the keys are read from and written to the target. Returns the
-/// new version, at least the given one.
+/// Makes the cutover's decision: the keys are read from and written to the target. Returns the new version, at least
+/// the given one.
 pub fn move_keys(
     keyspace: &str,
     keys: &[String],
@@ -141,7 +142,7 @@ mod tests {
         keys.iter().map(|key| (*key).to_owned()).collect()
     }
 
-    /// Shards a and b, keys x and y on a; returns the version.
+    /// Creates shards a and b, and keys x and y on a; returns the version.
     fn cluster() -> i64 {
         for name in ["a", "b"] {
             let new = NewShard {

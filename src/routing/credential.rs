@@ -1,4 +1,4 @@
-//! Credentials of shards come, change and go.
+//! Adding, changing and removing credentials of shards.
 
 use super::authentication::{invalid, unknown};
 use super::endpoint;
@@ -17,8 +17,8 @@ fn in_use(alias: &str, shards: &[String], why: &str) -> Failure {
     Failure::new(SqlState::IN_USE, text).hint(why)
 }
 
-/// `secret` is a JSON object. Makes a credential or puts another secret in the place of the one that there was: sessions that
-/// are opened from now on use it, those of splits with their next step.
+/// Adds a credential or replaces its secret; `secret` is a JSON object. Sessions that are opened from now on use it,
+/// those of splits with their next step.
 pub fn set(alias: &str, kind: &str, secret: &[u8], caller: &Caller) -> Result<(), Failure> {
     if let Some(problem) = name::problem(alias) {
         return Err(invalid("alias", problem));
@@ -39,14 +39,15 @@ pub fn set(alias: &str, kind: &str, secret: &[u8], caller: &Caller) -> Result<()
     Ok(())
 }
 
-/// The shards that use it; None: it has come meanwhile, from somebody else, and with shards perhaps.
+/// Stores a credential and returns the shards that use it. Returns None if another session has added it meanwhile,
+/// perhaps with shards.
 fn store(
     alias: &str,
     kind: &CredentialKind,
     secret: &Secret,
     caller: &Caller,
 ) -> Result<Option<Vec<String>>, Failure> {
-    // Before the credential, as whoever says where they are takes them.
+    // The shards are locked before the credential, in the same order as by sessions that change their endpoints.
     stored::lock_shards_with(alias);
     stored::begin_change();
     let before = stored::lock(alias);
@@ -67,8 +68,8 @@ fn store(
     Ok(Some(shards))
 }
 
-/// Below superuser nothing is set that the server would run or read, nor who the mover is: a shard
-/// may let some roles in without a proof, on its own sockets say.
+/// Requires a superuser for anything that the server would run or read, and for the mover's identity: a shard may
+/// admit some roles without a proof, for example on its own sockets.
 fn require_right(kind: &CredentialKind, secret: &Secret, caller: &Caller) -> Result<(), Failure> {
     let (what, hint) = if kind.acts_as_server() {
         (
@@ -114,7 +115,7 @@ pub fn drop(alias: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keeps it from being dropped; whoever may not know what there is learns that there is one.
+/// Keeps a credential from being dropped. A role that may not see credentials learns that it exists.
 pub fn hold(alias: &str, held_for: &str, caller: &Caller) -> Result<(), Failure> {
     if held_for.is_empty() {
         return Err(invalid("held_for", "it is empty".to_owned()));
@@ -124,8 +125,8 @@ pub fn hold(alias: &str, held_for: &str, caller: &Caller) -> Result<(), Failure>
     Ok(())
 }
 
-/// Seals all anew under the first of the keys; how many. One that cannot be opened keeps all of them
-/// as they are: whoever takes the old keys away by this call's word loses nothing by it.
+/// Encrypts all credentials anew under the first of the keys, and returns their number. If one cannot be decrypted,
+/// all of them stay as they are: removing the old keys after this call loses nothing.
 pub fn rotate() -> Result<i64, Failure> {
     stored::begin_rotation();
     let keys = master_key::all()?;

@@ -1,4 +1,4 @@
-//! What is said of where a shard is, when it comes and later on.
+//! The endpoint of a shard, when it is added and later on.
 
 use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
@@ -13,11 +13,10 @@ use crate::server::wake;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// Of an endpoint that says nothing else.
+/// The kind of an endpoint that names no other.
 const LIBPQ: &str = "libpq";
 
-/// What a caller has given; None: it stays. Of a text that may be missing an empty one takes it
-/// away.
+/// What a caller has given. A field that is `None` stays as it is; an empty text removes an optional value.
 #[derive(Debug, Default)]
 pub struct GivenEndpoint {
     pub conninfo: Option<String>,
@@ -41,8 +40,8 @@ impl GivenEndpoint {
         self.port.is_some() || texts.iter().any(|text| text.is_some())
     }
 
-    /// Whether a connection string comes of it, which is for superusers. The mover's own leads to
-    /// the server's account's database where it is empty; what clients get is then taken away.
+    /// Whether it results in a connection string, which only superusers may set. An empty string of the mover leads to
+    /// the database of the server's account; an empty string for clients removes theirs.
     fn leads_somewhere(&self) -> bool {
         let of_clients = [&self.client_conninfo, &self.read_conninfo];
         self.has_parts()
@@ -50,7 +49,7 @@ impl GivenEndpoint {
             || of_clients.iter().any(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
     }
 
-    /// The connection string that it makes of the one that there was.
+    /// Returns the connection string that results from the earlier one.
     fn conninfo_after(&self, before: Option<&str>) -> Result<Option<String>, Failure> {
         let before = self.conninfo.as_deref().or(before);
         if !self.has_parts() {
@@ -73,7 +72,7 @@ impl GivenEndpoint {
         Ok(Some(after.text()))
     }
 
-    /// A credential brings its own kind along; without one there is none.
+    /// Returns the kind that results: a credential brings its own kind; without a credential there is none.
     fn auth_kind_after(&self, kind: &str, before: &str) -> Result<String, Failure> {
         Ok(match (&self.auth_kind, self.credential_alias.as_deref()) {
             (Some(given), _) => given.clone(),
@@ -83,7 +82,7 @@ impl GivenEndpoint {
         })
     }
 
-    /// What becomes of the endpoint of a shard of some kind.
+    /// Returns the endpoint that results for a shard of some kind.
     pub fn applied_to(&self, kind: &str, before: &Endpoint) -> Result<Endpoint, Failure> {
         let text = |given: &Option<String>, before: &Option<String>| {
             given.clone().or_else(|| before.clone()).filter(|text| !text.is_empty())
@@ -100,7 +99,7 @@ impl GivenEndpoint {
     }
 }
 
-/// Of a shard that nothing was said of yet.
+/// Returns the endpoint of a shard for which nothing was configured yet.
 pub fn none() -> Endpoint {
     Endpoint {
         conninfo: None,
@@ -113,8 +112,7 @@ pub fn none() -> Endpoint {
     }
 }
 
-/// Says where a shard is from now on: the next session goes there, those of splits at their next
-/// step.
+/// Sets where a shard is from now on: the next session goes there, those of splits at their next step.
 pub fn set(shard_key: &str, given: &GivenEndpoint, caller: &Caller) -> Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     let before = endpoint::lock(&shard).unwrap_or_else(none);
@@ -142,7 +140,7 @@ pub fn set(shard_key: &str, given: &GivenEndpoint, caller: &Caller) -> Result<()
     Ok(())
 }
 
-/// What is at the new address may be of another day: the list of a guard is, too.
+/// Warns that the new address may have an older state, including the list of a guard.
 fn not_known(shard: &Shard, keyspace: &str) {
     let text = format!(
         "shard \"{}\" may have another guard of keyspace \"{keyspace}\" there, or none",
@@ -157,7 +155,7 @@ fn not_known(shard: &Shard, keyspace: &str) {
         .report(PgLogLevel::WARNING);
 }
 
-/// Rows are neither brought there nor taken from there, and nothing is prepared there.
+/// Requires that rows are neither copied to the shard nor from it, and that nothing is prepared there.
 pub fn require_not_held(shard_key: &str) -> Result<(), TopologyError> {
     if let Some(execution) = execution::open_on(shard_key) {
         return Err(TopologyError::InExecution { shard: shard_key.to_owned(), execution });
@@ -168,15 +166,15 @@ pub fn require_not_held(shard_key: &str) -> Result<(), TopologyError> {
     }
 }
 
-/// Whoever has to do with the shard is told.
+/// Notifies all that depend on the shard.
 pub fn changed(shard: &Shard) {
     place::forget_unused();
     event::topology_changed();
     in_use::splits_of_shard(&shard.shard_key).into_iter().for_each(wake::split_on_commit);
 }
 
-/// As dblink and postgres_fdw have it: a connection string without a password, and none is
-/// stored here, is for superusers; so is what the mover shows a server of itself.
+/// Requires a superuser, as dblink and postgres_fdw do, for a connection string without a password, since none is
+/// stored here, and for what the mover shows a server of itself.
 pub fn require_right(kind: &str, given: &GivenEndpoint, caller: &Caller) -> Result<(), Failure> {
     let shows = kind == POSTGRES && (given.auth_kind.is_some() || given.credential_alias.is_some());
     if (shows || given.leads_somewhere()) && !caller.is_superuser() {
@@ -211,7 +209,7 @@ pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     authentication::require(kind, endpoint)
 }
 
-/// Connection strings separated by semicolons. One within quotes is part of a value, as a quote is behind
+/// Splits a list of connection strings at semicolons. A semicolon within quotes is part of a value, like a quote after
 /// a backslash.
 pub fn split_list(list: &str) -> Result<Vec<String>, Failure> {
     let (mut parts, mut part) = (Vec::new(), String::new());

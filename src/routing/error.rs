@@ -1,4 +1,4 @@
-//! What can be wrong with a routing call.
+//! The errors of a routing call.
 
 use crate::catalog::keyspace::{Keyspace, UnknownKeyspace};
 use crate::catalog::outdated::{self, Outdated};
@@ -95,11 +95,11 @@ pub enum RoutingError {
     Serialization(String),
 }
 
-/// A table that is there, without the column: what the server itself raises.
+/// The SQLSTATE of a table without the column, as the server itself raises it.
 const UNDEFINED_COLUMN: SqlState = SqlState(*b"42703");
 
 impl RoutingError {
-    /// The call is for keyspaces of another strategy.
+    /// Returns the error of a call that is for keyspaces of another strategy.
     pub fn other_strategy(keyspace: &Keyspace) -> RoutingError {
         RoutingError::OtherStrategy { keyspace: keyspace.name.clone(), strategy: keyspace.strategy.name() }
     }
@@ -283,7 +283,7 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
     })
 }
 
-/// A key may be as long as a page.
+/// Returns a quoted key, shortened: a key may be as long as a page.
 fn quoted(name: &str) -> String {
     const SHOWN: usize = 100;
     match name.char_indices().nth(SHOWN) {
@@ -292,7 +292,7 @@ fn quoted(name: &str) -> String {
     }
 }
 
-/// Names for a message: quoted, the first ones.
+/// Returns the first of some names for a message, quoted.
 pub fn name_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     let mut names = names.into_iter();

@@ -1,4 +1,4 @@
-//! What a lookup index finds.
+//! The result of looking up a route.
 
 use super::RoutingError;
 use crate::catalog::shard::{self, ShardStatus};
@@ -23,8 +23,8 @@ impl Intent {
     }
 }
 
-/// The connection string that clients get: of a shard `s` and an entry `e` of routing. Readers of a key
-/// that a split moves stay with the primary: no standby is waited for at a cutover.
+/// The connection string for clients, of a shard `s` and a routing entry `e`. Readers of a key that a split moves stay
+/// with the primary: no standby is waited for at a cutover.
 macro_rules! client_conninfo {
     (read) => {
         "coalesce(CASE WHEN s.read_conninfo IS NOT NULL AND NOT EXISTS (
@@ -47,16 +47,16 @@ macro_rules! same_for_all {
 }
 pub(super) use {client_conninfo, same_for_all};
 
-/// Where a key is to be found.
+/// The place of a key.
 pub struct FoundRoute {
     pub shard_key: String,
     pub namespace: String,
     pub version: i64,
-    /// For clients; None: the connection that they have.
+    /// The connection string for clients. `None` if they use the connection that they have.
     pub conninfo: Option<String>,
 }
 
-/// What an entry and its shard say.
+/// The contents of an entry and its shard.
 #[derive(PartialEq, Eq)]
 pub struct FoundEntry {
     pub version: i64,
@@ -69,7 +69,7 @@ pub struct FoundEntry {
 }
 
 impl FoundEntry {
-    /// A split holds writes back.
+    /// Whether a split holds writes back.
     pub fn is_held(&self, intent: Intent) -> bool {
         self.disabled && intent == Intent::Write
     }

@@ -1,7 +1,6 @@
-//! Shards that refuse rows of keys which they never had are told of a key before a route leads
-//! there: what is refused wrongly would be locked out. In the caller's open transaction, with the
-//! keyspace locked. A shard that has been told and gets nothing after all lets in a key too many,
-//! which does no harm.
+//! Shards that refuse rows of keys which they never had are told of a key before a route leads there: otherwise the
+//! key would be refused wrongly. This happens in the caller's open transaction, with the keyspace locked. A shard that
+//! was told and gets nothing after all admits a key too many, which is harmless.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
@@ -20,12 +19,12 @@ use pgrx::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-/// For each shard: nobody else routes in the keyspace meanwhile, and a cutover waits. More for
-/// entries without number.
+/// The limit for each shard, during which no other session routes in the keyspace, and a cutover waits. It is longer
+/// for many entries.
 const PATIENCE: Duration = Duration::from_secs(10);
 const FOR_EACH_ENTRY: Duration = Duration::from_millis(1);
 
-/// Entries come to shards, in the same order, in the place of `old` ones.
+/// Tells guarded shards of entries that they get, in the same order, in the place of `old` ones.
 pub fn admit(
     keyspace: &LockedKeyspace,
     old: &[String],
@@ -64,7 +63,7 @@ pub fn admit(
     Ok(())
 }
 
-/// A shard that has come to the database of a guarded one, some of whose tables are its own as well.
+/// Returns the error for a shard that was added in the database of a guarded one and shares tables with it.
 fn shared(guard: &StandingGuard, shard: &Shard) -> Failure {
     let (shard, guarded) = (&shard.shard_key, &guard.shard_key);
     Failure::new(
@@ -78,7 +77,7 @@ fn shared(guard: &StandingGuard, shard: &Shard) -> Failure {
     ))
 }
 
-/// Nobody is locked out by a guard that is not there; but it guards nothing, either.
+/// Handles a missing guard: it refuses nothing wrongly, but it does not guard either.
 fn lost(guard: &StandingGuard) {
     if standing_guard::is_gone(guard) {
         let text =
@@ -89,7 +88,7 @@ fn lost(guard: &StandingGuard) {
     }
 }
 
-/// Without parts of ranges that are the shard's own already: cutting and joining asks nobody.
+/// Returns the new entries without parts of ranges that the shard has already: cutting and joining asks no shard.
 fn gained(
     keyspace: &LockedKeyspace,
     before: &HashMap<String, String>,
@@ -106,12 +105,12 @@ fn gained(
     names.into_iter().filter(|name| !is_own(name)).collect()
 }
 
-/// False: there is no guard of the keyspace there.
+/// Tells a shard. Returns false if there is no guard of the keyspace there.
 fn tell(shard: &Shard, keyspace: &LockedKeyspace, names: &[String]) -> Result<bool> {
     let limit = guc::remote_timeout().min(PATIENCE);
     let entries = u32::try_from(names.len()).unwrap_or(u32::MAX);
     let until = Instant::now() + limit + FOR_EACH_ENTRY * entries;
-    // Whoever else routes in the keyspace waits for this session's lock, and sees here for whom.
+    // Other sessions that route in the keyspace wait for this session's lock, and see here which shard it waits for.
     let _said = wait::instead_of_statement(&format!(
         "sending the routes of keyspace \"{}\" to the guard of shard \"{}\"",
         shard.shard_key, keyspace.name
@@ -123,7 +122,8 @@ fn tell(shard: &Shard, keyspace: &LockedKeyspace, names: &[String]) -> Result<bo
     standing::tell(&mut session, place, keyspace.strategy, names, keyspace.key_type)
 }
 
-/// `has_one`: it is known to have a guard. Another one may be where a guard is.
+/// Explains an error. `has_one`: the shard is known to have a guard. Another shard may be in the same place as a
+/// guard.
 fn explained(error: SplitError, shard: &Shard, keyspace: &str, has_one: bool) -> Failure {
     let is_away = matches!(&error, SplitError::Remote(error) if error.is_transient());
     let mut failure = error.into_failure();
@@ -150,7 +150,7 @@ fn explained(error: SplitError, shard: &Shard, keyspace: &str, has_one: bool) ->
     failure
 }
 
-/// Nobody remembers a guard any more that was given up without asking its shard.
+/// Warns about a guard that was removed without asking its shard, and is no longer recorded.
 pub fn is_left(shard: &str, keyspace: &str) {
     let text = format!(
         "shard \"{shard}\" may still refuse keys, because a guard of keyspace \"{keyspace}\" was removed by force"

@@ -1,4 +1,4 @@
-//! Writes that a split holds back: they wait for its cutover, and look again.
+//! Writes that a split holds back: they wait for its cutover, and check again.
 
 use super::RoutingError;
 use crate::guc;
@@ -6,7 +6,7 @@ use crate::server::retry::Backoff;
 use crate::server::{sql, wait};
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// The pauses between two checks.
 const PAUSE: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(10));
 
 /// How long a write has waited.
@@ -20,7 +20,7 @@ impl HeldWrite {
         HeldWrite { deadline: Instant::now() + guc::route_wait_timeout(), pause: PAUSE }
     }
 
-    /// Waits before the next look; an error where waiting cannot help. `key` is what is held back.
+    /// Waits before the next check. It is an error if waiting cannot help. `key` is what is held back.
     pub fn wait(&mut self, key: &str, keyspace: &str, version: i64) -> Result<(), RoutingError> {
         if sql::keeps_its_snapshot() {
             return Err(RoutingError::Serialization(key.to_owned()));

@@ -17,11 +17,11 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
 
-/// What the strategies take beside the type of their keys; a directory takes neither.
+/// The arguments of strategies besides the type of their keys; a directory takes neither.
 pub struct StrategyArguments {
-    /// Of a hash keyspace; None: as many as shards.
+    /// The number of buckets of a hash keyspace. `None` for as many as shards.
     pub buckets: Option<i32>,
-    /// Where its buckets are, in turn; None: on all active servers.
+    /// The shards of its buckets, in turn. `None` for all active servers.
     pub shards: Option<Vec<Option<String>>>,
 }
 
@@ -47,7 +47,7 @@ pub fn add(
     buckets::assign_in_turn(&keyspace, &plan.shards)
 }
 
-/// Nobody else gives the name to a keyspace before the transaction ends.
+/// Requires a new name. No other session gives the name to a keyspace before the transaction ends.
 pub fn require_new(name: &str) -> Result<(), RoutingError> {
     lookup::lock_names();
     match keyspace::find(name) {
@@ -92,7 +92,7 @@ fn no_order(key_type: KeyType) -> RoutingError {
     RoutingError::Invalid { argument: "key_type", problem }
 }
 
-/// How many buckets there are, and on which shards in turn.
+/// Returns how many buckets there are, and the shards that get them in turn.
 fn in_buckets(rest: StrategyArguments) -> Result<(NonZeroU32, Vec<String>), RoutingError> {
     let shards = match rest.shards {
         Some(shards) => shards
@@ -128,7 +128,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
         return Err(in_use(format!("table \"{}\" is in it", policy.table_name))
             .hint("Remove its tables with shard_table_drop()."));
     }
-    // Of the other strategies nothing can be taken out.
+    // In the other strategies nothing can be unassigned.
     let assigned = if keyspace.strategy.is_directory() { routing::any_current_key(name) } else { None };
     if let Some(key) = assigned {
         return Err(
@@ -174,8 +174,8 @@ pub fn parse_table(text: &str) -> Result<TableName, RoutingError> {
     })
 }
 
-/// In a shard that is a schema of this very database a split works with the rights of the
-/// extension's owner: nobody reads or fills a catalog by it, or a table of others.
+/// Checks the schema of a table. In a shard that is a schema of this very database a split works with the rights of
+/// the extension's owner: nobody may read or fill a catalog through it, or a table of another role.
 pub fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
     let Some(schema) = table.schema.as_deref() else { return Ok(()) };
     let is_ours = ["shardmaster", "shardmaster_agent", "information_schema"].contains(&schema);
@@ -193,7 +193,7 @@ pub fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
     .hint("The master's own database has a schema of this name, which may be a shard. Only its owner, or a superuser, may add its tables."))
 }
 
-/// A table as shard_table_add() is told of it.
+/// A table with the arguments of shard_table_add().
 pub struct NewTable<'a> {
     pub name: &'a str,
     pub shard_by: Option<&'a str>,
@@ -240,18 +240,19 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Before anything is locked: a shard may let them wait. What is wrong with the call itself is said first.
+/// Asks the shards about a table, before anything is locked, since a shard may be slow. Errors of the call itself come
+/// first.
 fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<SaidByShards, Failure> {
     let keyspace = keyspace::find(new.keyspace)?;
     check_schema(table, caller)?;
-    // Looked at again under its lock: what is in use now is not worth a question to a shard that hangs.
+    // This is checked again under its lock: if the keyspace is in use now, asking a slow shard is useless.
     let policy = parse_policy(new.policy)?;
     check_free_for(policy, &keyspace)?;
     let all = shard::all().into_iter();
     let (shards, column) = match policy {
         Policy::Sharded => (all.collect(), Some(shard_by(new)?)),
         Policy::Reference => (all.filter(|at| Some(&at.shard_key) == new.origin.as_ref()).collect(), None),
-        // Nobody but the application knows where it is.
+        // Only the application knows where the table is.
         Policy::Global => return Ok(SaidByShards::Fits),
     };
     let said = new_table::look(table, column.as_deref(), shards);
@@ -259,7 +260,7 @@ fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<
     Ok(said)
 }
 
-/// What is on one server stays there, whatever moves.
+/// Checks that the keyspace is free for a table of this policy. A table on one server stays there, whatever moves.
 fn check_free_for(policy: Policy, keyspace: &Keyspace) -> Result<(), Failure> {
     match policy {
         Policy::Sharded | Policy::Reference => check_not_planned(keyspace),
@@ -267,7 +268,7 @@ fn check_free_for(policy: Policy, keyspace: &Keyspace) -> Result<(), Failure> {
     }
 }
 
-/// A plan has the tables of the moment that it was made at.
+/// Refuses a planned keyspace: a plan has the tables of the moment of its creation.
 fn check_not_planned(keyspace: &Keyspace) -> Result<(), Failure> {
     check_not_in_use(keyspace).map_err(|error| match error {
         RoutingError::KeyspaceInSplit { split, .. } if in_use::is_planned(split) => {
@@ -295,7 +296,7 @@ fn shard_by(new: &NewTable<'_>) -> Result<String, Failure> {
     Ok(column)
 }
 
-/// The rows of such a table have no key.
+/// Requires that no key is given: the rows of such a table have none.
 fn require_no_key(new: &NewTable<'_>) -> Result<(), RoutingError> {
     let problem = || format!("a table with the policy \"{}\" has none", new.policy);
     match (new.shard_by, new.key_type) {
@@ -327,7 +328,7 @@ fn check_origin(new: &NewTable<'_>, policy: Policy) -> Result<(), Failure> {
     }
 }
 
-/// Of the shard-by column, where this database has the table.
+/// Returns the type of the shard-by column, if this database has the table.
 fn type_of(table: &TableName, column: &str) -> Result<Option<pg_sys::Oid>, RoutingError> {
     match table_policy::column_here(table, column) {
         ShardByColumn::TableUnknown => Ok(None),
@@ -338,9 +339,9 @@ fn type_of(table: &TableName, column: &str) -> Result<Option<pg_sys::Oid>, Routi
     }
 }
 
-/// The type that the caller says wins over the column's; the first that is known is the
-/// keyspace's for good. Where none is known (the table is on other servers alone) keys
-/// are taken as text, and a later table may still say better.
+/// Determines the key type. The caller's type overrides the column's; the first known type becomes the keyspace's
+/// permanently. If none is known (the table is only on other servers), keys are taken as text, and a later table may
+/// still determine it.
 fn settle_key_type(
     keyspace: &LockedKeyspace,
     given: Option<pg_sys::Oid>,
@@ -394,7 +395,7 @@ fn notice_unknown_type() {
     .report(PgLogLevel::NOTICE);
 }
 
-/// Keys that were assigned while they were text must be in the form that the type gives.
+/// Requires that keys which were assigned as text are in the canonical form of the type.
 fn check_keys_canonical(keyspace: &LockedKeyspace, key_type: KeyType) -> Result<(), RoutingError> {
     if key_type == KeyType::Text {
         return Ok(());
@@ -409,7 +410,7 @@ fn check_keys_canonical(keyspace: &LockedKeyspace, key_type: KeyType) -> Result<
     Ok(())
 }
 
-/// Splits that have not begun let it go, and move the other tables.
+/// Removes the table from splits that have not begun; they move the other tables.
 fn leave_plans(keyspace: &LockedKeyspace, table: &TableName) -> Result<(), Failure> {
     let holders = in_use::holders_of_table(&keyspace.name, &table.quoted());
     let in_split =

@@ -1,5 +1,5 @@
-//! The hot path: which shard holds a key. Takes no lock and no transaction id, so it
-//! works on a standby. What was found before comes from the cache.
+//! The hot path: looks up the shard of a key. It takes no lock and no transaction id, so it works on a standby.
+//! Earlier results come from the cache.
 
 use super::cache::{self, CachedAnswer};
 use super::found::{FoundEntry, FoundRoute, Intent, client_conninfo, same_for_all};
@@ -20,7 +20,7 @@ use pgrx::pg_sys;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// The shard_key alone.
+/// Returns only the shard_key.
 pub fn shard_of(key: &str, intent: Intent, keyspace: &str) -> Result<String, Failure> {
     if let Some(known) = known(key, intent, keyspace, |found| found.shard_key.clone()) {
         return Ok(known);
@@ -35,13 +35,13 @@ pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<FoundRoute, Fa
     }
 }
 
-/// What this session has found before; of a key of a lookup index by its owner.
+/// Returns what this session has found before; for a key of a lookup index, by its owner.
 fn known<R>(key: &str, intent: Intent, keyspace: &str, answer: impl Fn(&FoundEntry) -> R) -> Option<R> {
     cache::get(key, intent, keyspace, &answer)
         .or_else(|| owners::get(key, keyspace, |owner, of| cache::get(owner, intent, of, &answer)))
 }
 
-/// The owner of a key of a lookup index.
+/// Returns the owner of a key of a lookup index.
 pub fn owner(key: &str, lookup: &str) -> Result<String, RoutingError> {
     if let Some(known) = owners::get(key, lookup, |owner, _| Some(owner.to_owned())) {
         return Ok(known);
@@ -55,21 +55,21 @@ pub fn owner(key: &str, lookup: &str) -> Result<String, RoutingError> {
     })
 }
 
-/// One look: what the keyspace is like, and the entry where there is one.
+/// The result of one query: the keyspace, and the entry if there is one.
 struct RouteLook {
     key_type: KeyType,
     strategy: Strategy,
     found: Option<FoundEntry>,
-    /// Of a range.
+    /// The bounds of a range.
     span: Option<(Vec<u8>, Vec<u8>)>,
-    /// What is said of the shard goes for each entry that it has.
+    /// Whether what was found of the shard is valid for each of its entries.
     same_for_all: bool,
-    /// Shards know decisions that this master has lost.
+    /// Whether shards know decisions that this master has lost.
     is_outdated: bool,
 }
 
-/// The query joins the shard by one plain column: by an expression of the intent it
-/// would read every shard. `outdated` is false for readers.
+/// The query joins the shard by one plain column: with an expression of the intent it would read every shard.
+/// `outdated` is false for readers.
 macro_rules! lookup {
     ($intent:ident, $shard_column:literal, $entry:literal, $type:expr, $outdated:literal) => {
         Prepared::new(
@@ -96,8 +96,7 @@ macro_rules! lookup {
     };
 }
 
-/// The last range that begins at or before the key; whether the key is in it is seen
-/// when it is there.
+/// The query for the last range that begins at or before the key; whether the key is in it is checked on the result.
 macro_rules! by_position {
     ($intent:ident, $shard_column:literal, $outdated:literal) => {
         lookup!(
@@ -131,12 +130,12 @@ thread_local! {
             "EXISTS (SELECT FROM shardmaster.lost_decision l WHERE l.keyspace = k.name)"
         )
     };
-    /// By the catalog of a version that knows nothing of lost decisions.
+    /// These are for the catalog of a version without lost decisions.
     static WRITE_BEFORE: Prepared = const { lookup!(write, "e.write_shard", "e.key = $2", pg_sys::TEXTOID, "false") };
     static WRITE_RANGE_BEFORE: Prepared = const { by_position!(write, "e.write_shard", "false") };
 }
 
-/// The entry of this name.
+/// Looks up the entry of this name.
 fn look(name: &str, intent: Intent, keyspace: &str) -> Option<RouteLook> {
     let query = match intent {
         Intent::Read => &READ,
@@ -146,7 +145,7 @@ fn look(name: &str, intent: Intent, keyspace: &str) -> Option<RouteLook> {
     sql::read_prepared(query, &[keyspace.into(), name.into()], |row| from_row(&row)).into_iter().next()
 }
 
-/// The range in which a key is.
+/// Looks up the range that contains a key.
 fn look_in_ranges(key: &str, of: Ordered, intent: Intent, keyspace: &str) -> Option<RouteLook> {
     let query = match intent {
         Intent::Read => &READ_RANGE,
@@ -177,8 +176,8 @@ fn from_row(row: &Row<'_>) -> RouteLook {
     }
 }
 
-/// The key as given is looked up first, because it mostly is in its canonical form; its
-/// type is known only then. Returns the canonical form, too.
+/// Looks up a key. The key is tried as given first, because it mostly is in its canonical form; its type is known only
+/// then. Returns the canonical form, too.
 fn look_canonical<'a>(
     key: &'a str,
     intent: Intent,
@@ -195,7 +194,7 @@ fn look_canonical<'a>(
     Ok((canonical, found.ok_or_else(unknown_keyspace)?))
 }
 
-/// Asks the tables, as the role that owns them: for a key's own route, or else for that of its owner.
+/// Looks up the tables, as the role that owns them: a key's own route, or else that of its owner.
 fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, RoutingError> {
     if !owners::is_lookup(keyspace) {
         match find_routed(key, intent, keyspace) {
@@ -210,9 +209,9 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, Rou
     }
 }
 
-/// By what this session knows of the keyspace and of the shard, and what the entry itself says. It is the answer as of when
-/// the shard was last asked for, which stands until an invalidation comes, as that of a key that is known: the entry was the
-/// same then, which who has written it tells. None: the tables are to be asked.
+/// Answers from what this session knows of the keyspace and of the shard, and from the entry itself. The answer is
+/// valid as of when the shard was last looked up, which holds until an invalidation comes, like that of a known key:
+/// the entry was the same then, as its writer shows. Returns None if the tables must be queried.
 fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEntry>> {
     let (strategy, key_type) = cache::keyspace(keyspace)?;
     let canonical = key_type.canonical(key);
@@ -228,7 +227,8 @@ fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEntry>>
     Some(found)
 }
 
-/// A write waits while a split holds the key's writes back; each look has a new snapshot.
+/// Looks up a key's own route. A write waits while a split holds the key's writes back; each attempt has a new
+/// snapshot.
 fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, RoutingError> {
     if intent == Intent::Write {
         after_start::wait(key)?;

@@ -1,4 +1,4 @@
-//! Where to cut a range: in the middle of its keys, or of its rows.
+//! The point where to cut a range: in the middle of its keys, or of its rows.
 
 use super::{RoutingError, ranges};
 use crate::agent::error::SplitError;
@@ -14,12 +14,12 @@ use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
 
-/// Rows of a table that are looked at, about; of larger ones a sample of blocks.
+/// The approximate number of a table's rows that are read; for larger tables a sample of blocks is read.
 const SAMPLE: f64 = 200_000.0;
-/// Bytes of a key that is proposed.
+/// The greatest number of bytes of a proposed key.
 const LONGEST_KEY: usize = 1 << 20;
 
-/// A key at which both parts hold as much.
+/// Returns a key that divides the range into halves.
 pub fn propose(
     keyspace: &str,
     bounds: (Option<&str>, Option<&str>),
@@ -48,7 +48,7 @@ pub fn propose(
     })
 }
 
-/// The median of the shard-by columns, asked of the one shard that holds the range.
+/// Returns the median of the shard-by columns, asked of the one shard that holds the range.
 fn by_rows(
     keyspace: &Keyspace,
     of: Ordered,
@@ -80,7 +80,7 @@ fn by_rows(
     if tables.is_empty() {
         return Ok(None);
     }
-    // A query over them runs what they are made of, already while it is planned.
+    // A query over them runs their code, already while it is planned.
     let names = tables.iter().map(|(schema, name, _)| (schema.clone(), name.clone())).unzip();
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
     let rows = reading::within(&mut connection, names, &trusted_owner::of(&shard), |connection| {
@@ -103,13 +103,13 @@ fn by_rows(
             failure
         }
     })?;
-    // A shard that was broken into may say anything: no entry of routing has such a name.
+    // A compromised shard may return anything: no routing entry has such a long name.
     Ok(rows.scalar().filter(|key| key.len() <= LONGEST_KEY).map(str::to_owned))
 }
 
-/// Whoever asks for ever smaller ranges is shown every value of the column. So it holds keys,
-/// which operators work with, where a superuser has said so; what somebody of a lower level
-/// has named may be any column that the mover reads.
+/// Checks that the column may be shown: a caller who asks for ever smaller ranges sees every value of the column. If a
+/// superuser has named it, it holds keys, which operators may see; if another role has named it, it may be any column
+/// that the mover can read.
 fn check_shown(policies: &[TablePolicy], caller: &Caller) -> Result<(), Failure> {
     if caller.is_superuser() {
         return Ok(());
@@ -124,7 +124,7 @@ fn check_shown(policies: &[TablePolicy], caller: &Caller) -> Result<(), Failure>
     }
 }
 
-/// The shard-by column of the rows in the range.
+/// Returns the shard-by column of the rows in the range.
 fn sample(
     connection: &mut Connection,
     table: &str,

@@ -1,4 +1,4 @@
-//! From a key to its shards.
+//! Routing: from a key to its shards.
 
 pub mod after_start;
 pub mod assign;

@@ -1,4 +1,4 @@
-//! A table that is added: what its shards have said of it, for whoever adds it.
+//! A table that is being added: what its shards have reported, for the operator.
 
 use super::{RoutingError, name_list};
 use crate::agent::new_table::SaidByShards;
@@ -11,10 +11,10 @@ use pgrx::prelude::*;
 
 pub use crate::agent::new_table::look;
 
-/// Something else has the name, or the column is not there.
+/// The SQLSTATE if another kind of object has the name, or the column is missing.
 const WRONG_OBJECT: SqlState = SqlState(*b"42809");
 
-/// What no split could ever move is no table of a keyspace.
+/// Refuses a table that no split could ever move.
 pub fn require(said: &SaidByShards, table: &TableName, column: Option<&str>) -> Result<(), Failure> {
     match said {
         SaidByShards::Other { shard, kind } => {
@@ -30,7 +30,7 @@ pub fn require(said: &SaidByShards, table: &TableName, column: Option<&str>) -> 
     }
 }
 
-/// A table may come later: whoever has written its name wrong is told now.
+/// Warns if no shard has the table: it may be created later, but the name may also be wrong.
 pub fn tell(said: &SaidByShards, table: &TableName, keyspace: &str) {
     let table = table.quoted();
     match said {

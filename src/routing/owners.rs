@@ -1,5 +1,6 @@
-//! Owners of lookup indexes' keys: asked of the tables, and kept by the session as routes are. An owner that goes, or changes,
-//! invalidates the table `shardmaster.lookup_signal`; one that is new was kept by nobody, and tells nobody.
+//! Owners of lookup indexes' keys: read from the tables, and cached by the session like routes. An owner that is
+//! removed or changed invalidates the table `shardmaster.lookup_signal`; no session has cached a new one, so it sends
+//! no invalidation.
 
 use super::{RoutingError, signal};
 use crate::catalog::{lookup, lookup_entry};
@@ -10,18 +11,18 @@ use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-/// What is kept of a lookup index.
+/// What is cached of a lookup index.
 struct KeptOwners {
     of: Box<str>,
-    /// By key, as it was given.
+    /// Owners by key, as it was given.
     owners: HashMap<Box<str>, Box<str>>,
 }
 
 thread_local! {
-    /// Names of lookup indexes, so that none is taken for another keyspace first.
+    /// Names of lookup indexes, so that none is looked up as another keyspace first.
     static NAMES: RefCell<HashSet<Box<str>>> = RefCell::default();
     static LOOKUPS: RefCell<HashMap<Box<str>, KeptOwners>> = RefCell::default();
-    /// Of all of them; a long key counts as several.
+    /// The number of all cached owners; a long key counts as several.
     static SIZE: Cell<usize> = const { Cell::new(0) };
     static IS_STALE: Cell<bool> = const { Cell::new(true) };
     static SIGNAL: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::Oid::INVALID) };
@@ -32,7 +33,7 @@ pub fn signal_table() -> pg_sys::Oid {
     signal::table(c"lookup_signal")
 }
 
-/// Called wherever the server reads invalidations, so it does nothing but remember.
+/// Handles an invalidation. It is called wherever the server reads invalidations, so it only sets a flag.
 #[pg_guard]
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, table: pg_sys::Oid) {
     if table == pg_sys::Oid::INVALID || table == SIGNAL.get() {
@@ -40,13 +41,13 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, table: pg_sys::
     }
 }
 
-/// As for routes.
+/// Reads invalidations, as for routes.
 fn refresh() {
     if !IS_REGISTERED.replace(true) {
-        // SAFETY: a function of this library, which is never unloaded.
+        // SAFETY: this is a function of this library, which is never unloaded.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::null()) };
     }
-    // SAFETY: called in a transaction, where the server does the same at every lock.
+    // SAFETY: this is called in a transaction, where the server does the same at every lock.
     unsafe { pg_sys::AcceptInvalidationMessages() };
     if IS_STALE.get() {
         LOOKUPS.with_borrow_mut(HashMap::clear);
@@ -61,7 +62,7 @@ fn is_usable() -> bool {
     guc::route_cache_size() > 0 && !sql::keeps_its_snapshot()
 }
 
-/// The owner of a key that was found before, and the keyspace that it is of.
+/// Passes the cached owner of a key, and its keyspace, to `answer`.
 pub fn get<R>(key: &str, lookup: &str, answer: impl FnOnce(&str, &str) -> Option<R>) -> Option<R> {
     if !is_usable() {
         return None;
@@ -79,7 +80,7 @@ pub fn is_lookup(name: &str) -> bool {
     NAMES.with_borrow(|names| names.contains(name))
 }
 
-/// Bytes of a key for which it counts as one more.
+/// The number of bytes of a key for which it counts as one more.
 const BYTES: usize = 128;
 
 fn keep(key: &str, lookup: &str, owner: &Owner) {
@@ -103,14 +104,14 @@ fn keep(key: &str, lookup: &str, owner: &Owner) {
     });
 }
 
-/// To whom a key leads.
+/// The owner that a key leads to.
 pub struct Owner {
     pub key: String,
     /// The keyspace that it is a key of.
     pub of: String,
 }
 
-/// Asks the tables, whose owner the current user is by now.
+/// Reads the tables; the current user is their owner by now.
 pub fn find(key: &str, lookup_name: &str) -> Result<Owner, RoutingError> {
     let none = || RoutingError::UnknownKeyspace(lookup_name.into());
     let first = lookup_entry::owner(lookup_name, key).ok_or_else(none)?;
@@ -131,7 +132,7 @@ pub fn find(key: &str, lookup_name: &str) -> Result<Owner, RoutingError> {
         });
     };
     let owner = Owner { key: owner, of: known.of };
-    // A claim ends without a word.
+    // A claim ends without an invalidation, so it is not cached.
     if known.has_row {
         keep(key, lookup_name, &owner);
     }

@@ -1,4 +1,4 @@
-//! A new tenant gets its shard by placement's rules.
+//! A new tenant gets its shard by the rules of placement.
 
 use super::after_start;
 use super::assign::{canonical_keys, check_directory};
@@ -11,8 +11,8 @@ use crate::placement::choose::{self, PlacementStrategy};
 use crate::placement::tenants::logical_key;
 use crate::placement::{free_slots, shard as slots};
 
-/// Routes a new tenant to the shard that the strategy chooses; one that is routed
-/// already stays where it is. Returns the shard's key.
+/// Routes a new tenant to the shard that the strategy chooses; one that is routed already stays where it is. Returns
+/// the shard's key.
 pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Result<String, Failure> {
     let keyspace = after_start::lock(keyspace)?;
     check_directory(&keyspace)?;
@@ -23,8 +23,8 @@ pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Res
     let logical_key = logical_key(&keyspace.name, &keys[0]);
     choose::until_taken(POSTGRES, &logical_key, strategy, |choice| {
         slots::lock(choice.shard_id);
-        // What was chosen may have been taken, or closed, before the lock was ours; one that has not
-        // got the keyspace's reference tables yet is no choice.
+        // The chosen shard may have been filled, or closed, before the lock was taken; one that does not have the
+        // keyspace's reference tables yet cannot be chosen.
         let chosen = shard::by_id(choice.shard_id).filter(|shard| shard.takes_placement());
         let is_filled = |shard: &Shard| {
             reference::unfilled(&keyspace.name, std::slice::from_ref(&shard.shard_key)).is_none()

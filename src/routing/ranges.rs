@@ -1,5 +1,5 @@
-//! Ranges: assigning them, cutting them, joining them again. An entry's range never
-//! changes; others take its place, in one version.
+//! Ranges: assigning, cutting and joining them. An entry's range never changes; other entries replace it, in one
+//! version.
 
 use super::assign::{check_not_in_split, check_takes_keys};
 use super::change::replace;
@@ -11,12 +11,12 @@ use crate::error::Failure;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 
-/// What the keyspace's ranges are ordered by.
+/// Returns the type by which the keyspace's ranges are ordered.
 pub fn order(keyspace: &Keyspace) -> Result<Ordered, RoutingError> {
     keyspace.strategy.order().ok_or_else(|| RoutingError::other_strategy(keyspace))
 }
 
-/// Entries that end, and those that take their place.
+/// Entries that end, and those that replace them.
 #[derive(Default)]
 struct Exchange {
     old: Vec<String>,
@@ -62,7 +62,7 @@ pub fn assign(
     route_there(&wanted, of, there, shard_key).carry_out(&keyspace, change)
 }
 
-/// The same of what a shard says of a range, which may lead anywhere by now.
+/// Routes a range to the shard because of a shard's record; its parts may lead to any shard by now.
 pub fn adopt(
     keyspace: &LockedKeyspace,
     wanted: &Interval,
@@ -74,7 +74,7 @@ pub fn adopt(
     route_there(wanted, of, there, shard_key).carry_out(keyspace, change)
 }
 
-/// The range leads to the shard, and what is left of others to where it did.
+/// Returns the exchange that routes the interval to the shard; the rest of each range keeps its shard.
 fn route_there(wanted: &Interval, of: Ordered, there: Vec<RangeEntry>, shard_key: &str) -> Exchange {
     let mut exchange = Exchange::default();
     for entry in there {
@@ -101,8 +101,8 @@ pub fn covers(ranges: &[Interval], wanted: &Interval, of: Ordered) -> bool {
     left.is_empty()
 }
 
-/// Cuts ranges so that the interval is made of whole ones, and returns their names. What
-/// of it is not assigned, or not on the shard, is an error.
+/// Cuts ranges so that the interval is made of whole ones, and returns their names. It is an error if a part of it is
+/// not assigned, or not on the shard.
 pub fn carve(keyspace: &LockedKeyspace, wanted: &Interval, shard_key: &str) -> Result<Vec<String>, Failure> {
     let of = order(keyspace)?;
     let there = routing::ranges(&keyspace.name, of, wanted);
@@ -133,7 +133,7 @@ pub fn carve(keyspace: &LockedKeyspace, wanted: &Interval, shard_key: &str) -> R
     Ok(names)
 }
 
-/// Joins ranges of the interval that touch and live on the same shard.
+/// Joins adjacent ranges of the interval that are on the same shard.
 pub fn join(keyspace: &str, bounds: (Option<&str>, Option<&str>)) -> Result<i64, Failure> {
     let keyspace = after_start::lock(keyspace)?;
     let of = order(&keyspace)?;
@@ -143,7 +143,7 @@ pub fn join(keyspace: &str, bounds: (Option<&str>, Option<&str>)) -> Result<i64,
     let mut exchange = Exchange::default();
     let mut run: Vec<RangeEntry> = Vec::new();
     for entry in routing::ranges(&keyspace.name, of, &within) {
-        // What a split moves stays as it is, and what rows are brought to.
+        // Ranges that a split moves stay as they are, and those that rows are moved to.
         let is_free = !held.contains(&entry.name)
             && by_rows.iter().all(|other| other.as_ref().is_some_and(|other| *other != entry.name));
         let touches = run.last().is_some_and(|last| {

@@ -1,4 +1,4 @@
-//! Back to an old policy, as a new version that is equal to it.
+//! Rollback to an earlier routing, as a new version that is equal to it.
 
 use super::assign::check_takes_keys;
 use super::change::replace;
@@ -10,7 +10,7 @@ use crate::catalog::{in_use, routing_history};
 use crate::error::Failure;
 use std::collections::BTreeSet;
 
-/// Versions are read back to 0, the empty policy.
+/// Requires an existing version, or 0, the empty routing.
 pub fn check_version(keyspace: &Keyspace, version: i64) -> Result<(), RoutingError> {
     if (0..=keyspace::version(&keyspace.name)).contains(&version) {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::keys::interval::{Bound, Interval, KeySpan};
 use crate::server::sql;
 
-/// A part of the interval, and where it is to be found.
+/// A part of the interval, and its place.
 pub struct RangePart {
     pub lower: Bound,
     pub upper: Bound,
@@ -23,8 +23,7 @@ struct RangeLook {
     found: FoundEntry,
 }
 
-/// The parts in their order, cut at the interval's bounds. A write waits while a split
-/// holds one of them back.
+/// Returns the parts in their order, cut at the interval's bounds. A write waits while a split holds one of them back.
 pub fn route(
     bounds: (Option<&str>, Option<&str>),
     intent: Intent,

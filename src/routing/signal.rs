@@ -1,11 +1,11 @@
-//! Tables of which nothing is read: that they are invalidated tells all sessions what to forget.
+//! Tables that are not read: their invalidation tells all sessions what to forget.
 
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
-/// One of them; invalid while there is none.
+/// Returns the oid of such a table, or an invalid oid if there is none.
 pub fn table(name: &CStr) -> pg_sys::Oid {
-    // SAFETY: look-ups in the system cache with NUL-terminated names.
+    // SAFETY: this reads the system cache with NUL-terminated names.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
         if schema == pg_sys::Oid::INVALID {

@@ -1,4 +1,4 @@
-//! Shards come, change and go.
+//! Adding, changing and removing shards.
 
 use super::endpoint::{self, GivenEndpoint};
 use super::guarded;
@@ -19,7 +19,7 @@ use crate::words::some_of;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
-/// Returns the new shard's id.
+/// Adds a shard and returns its id.
 pub fn add(new: NewShard, given: &GivenEndpoint, caller: &Caller) -> Result<i64, Failure> {
     check_new(&new)?;
     endpoint::require_right(&new.kind, given, caller)?;
@@ -45,7 +45,7 @@ pub fn add(new: NewShard, given: &GivenEndpoint, caller: &Caller) -> Result<i64,
     Ok(id)
 }
 
-/// Adds a shard for each connection string of a list; their names.
+/// Adds a shard for each connection string of a list, and returns their names.
 pub fn add_many(list: &str, prefix: &str, caller: &Caller) -> Result<Vec<String>, Failure> {
     let mut added = Vec::new();
     for text in endpoint::split_list(list)? {
@@ -70,7 +70,7 @@ pub fn add_many(list: &str, prefix: &str, caller: &Caller) -> Result<Vec<String>
     Ok(added)
 }
 
-/// The first of `prefix` and a number that no shard has.
+/// Returns the first name of `prefix` and a number that no shard has.
 fn next_name(prefix: &str) -> String {
     let is_free = |shard_key: &String| shard::by_key(shard_key).is_err();
     (0..).map(|n: u32| format!("{prefix}{n}")).find(is_free).unwrap_or_default()
@@ -87,8 +87,8 @@ fn check_new(new: &NewShard) -> Result<(), Failure> {
     Ok(check_capacity(new.capacity)?)
 }
 
-/// A schema of this very database, where splits move rows with the rights of the extension's
-/// owner: nobody gains a table by it.
+/// Checks a schema of this very database, where splits move rows with the rights of the extension's owner: nobody may
+/// gain a table by it.
 fn check_local(namespace: &str, caller: &Caller) -> Result<(), Failure> {
     if namespace == "shardmaster" || namespace == "information_schema" || namespace.starts_with("pg_") {
         return Err(invalid("namespace", "it is a schema of the server or of this extension").into());
@@ -99,7 +99,7 @@ fn check_local(namespace: &str, caller: &Caller) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two tables of keyspaces are not one table on the shard.
+/// Requires that no two tables of keyspaces are one table on the shard.
 fn check_tables(namespace: &str) -> Result<(), TopologyError> {
     let Some((table, other)) = table_policy::find_same_in(namespace) else { return Ok(()) };
     let problem = format!("tables \"{table}\" and \"{other}\" would be the same table there");
@@ -120,8 +120,7 @@ fn invalid(argument: &'static str, problem: &str) -> TopologyError {
     TopologyError::Invalid { argument, problem: problem.into() }
 }
 
-/// The keyspaces are locked first: no assignment and no plan comes between the check and
-/// the commit.
+/// Sets the status. The keyspaces are locked first: no assignment and no plan comes between the check and the commit.
 pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
     let status = ShardStatus::parse(status)?;
     keyspace::lock_all()?;
@@ -141,8 +140,8 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a shard is from now on, and whether it is used. The keyspaces are locked first, as by
-/// whoever else changes what a shard is used for; its guards before them, as by their steps.
+/// Sets where a shard is from now on, and whether it is used. The keyspaces are locked first, like by other changes of
+/// a shard's use; its guards are locked before them, like by their steps.
 pub fn set_endpoint(
     shard_key: &str,
     given: &GivenEndpoint,
@@ -157,8 +156,8 @@ pub fn set_endpoint(
     active.map_or(Ok(()), |active| set_active(shard_key, active))
 }
 
-/// An inactive one is neither routed to nor planned with. One that becomes active again is what it
-/// was: draining, perhaps.
+/// Sets whether a shard is active. An inactive one is neither routed to nor used in plans. One that becomes active
+/// again gets its earlier status, which may be draining.
 fn set_active(shard_key: &str, active: bool) -> Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     match active {
@@ -171,7 +170,7 @@ fn set_active(shard_key: &str, active: bool) -> Result<(), Failure> {
 pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failure> {
     check_capacity(capacity)?;
     let id = shard::by_key(shard_key)?.id;
-    // Tenants of a server may not come or go meanwhile.
+    // Tenants of a server may not be added or removed meanwhile.
     keyspace::lock_all()?;
     placement::lock(id);
     placement::set_capacity(&shard::by_key(shard_key)?, capacity)?;
@@ -179,8 +178,8 @@ pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failur
     Ok(())
 }
 
-/// What is noted on the shard of its splits goes first, before anything is locked here. In a transaction of the caller's, which may
-/// be rolled back, it stays.
+/// Drops a shard. What is noted on it of its splits is removed first, before anything is locked here. If the caller's
+/// transaction is rolled back, that is not restored.
 pub fn drop(shard_key: &str, may_ask: bool) -> Result<(), Failure> {
     let shard = check_unused(shard_key)?;
     if had_part(&shard) {
@@ -219,7 +218,7 @@ fn warn_of_note(shard: &str, why: &str) {
         .report(PgLogLevel::WARNING);
 }
 
-/// What a master forgot that was restored since.
+/// Warns of redirects that a restored master has forgotten.
 fn warn_of_redirects(shard: &str, splits: &[i64]) {
     if splits.is_empty() {
         return;
@@ -237,7 +236,7 @@ fn warn_of_redirects(shard: &str, splits: &[i64]) {
         .report(PgLogLevel::WARNING);
 }
 
-/// Nothing here is in need of it.
+/// Requires that nothing here needs the shard.
 fn check_unused(shard_key: &str) -> Result<Shard, Failure> {
     let shard = shard::by_key(shard_key)?;
     check_not_in_use(shard_key)?;
@@ -257,7 +256,8 @@ fn check_unused(shard_key: &str) -> Result<Shard, Failure> {
     Ok(shard)
 }
 
-/// It is not asked, so that one that is lost can be dropped: its copies go on refusing clients.
+/// Warns of copies of reference tables. The shard is not asked, so that a lost one can be dropped: its copies continue
+/// to refuse clients.
 fn warn_of_copies(shard: &str, tables: &[String]) {
     if tables.is_empty() {
         return;
@@ -270,7 +270,7 @@ fn warn_of_copies(shard: &str, tables: &[String]) {
         .report(PgLogLevel::WARNING);
 }
 
-/// Its endpoint says where the redirect is, which is to be ended or to let keys in again.
+/// Refuses to drop a shard with a redirect: its endpoint is needed to end it or to admit keys again.
 fn check_redirects_nobody(shard_key: &str) -> Result<(), TopologyError> {
     let splits = redirect::since_of_shard(shard_key);
     if splits.is_empty() {

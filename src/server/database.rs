@@ -5,24 +5,24 @@ use pgrx::pg_sys;
 use std::ffi::CStr;
 
 pub fn id() -> pg_sys::Oid {
-    // SAFETY: a plain variable, set when this process connected to its database.
+    // SAFETY: this is a plain variable, set when this process connected to its database.
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// Read in the caller's transaction, or in one of its own where there is none.
+/// Reads the name in the caller's transaction, or in one of its own if there is none.
 pub fn name() -> String {
     in_one(read)
 }
 
 fn read() -> String {
-    // SAFETY: in a transaction; returns NULL or a NUL-terminated palloc'd name.
+    // SAFETY: this runs in a transaction; it returns NULL or a NUL-terminated palloc'd name.
     unsafe {
         let name = pg_sys::get_database_name(id());
         if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
     }
 }
 
-/// An advisory lock of this database that no SQL function takes: its space is none of theirs.
+/// Returns an advisory lock of this database that no SQL function takes: its space is not one of theirs.
 pub fn advisory_lock(space: u16, id: u64) -> pg_sys::LOCKTAG {
     pg_sys::LOCKTAG {
         locktag_field1: self::id().to_u32(),

@@ -1,6 +1,6 @@
-//! Rows of the catalog by an index, without a statement: to begin and to end one costs many times what the look at an index does.
-//! What a statement of SPI would see is seen. An index that cannot be used as it should be is nobody's error: who asks then
-//! goes by a statement.
+//! Reads rows of the catalog by an index, without a statement: beginning and ending a statement costs many times more
+//! than the index scan. It sees what a statement of SPI would see. An index that cannot be used properly is no error:
+//! the caller then uses a statement.
 
 use crate::majors;
 use pgrx::prelude::*;
@@ -11,7 +11,7 @@ use std::thread::LocalKey;
 
 const SCHEMA: &CStr = c"shardmaster";
 const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-/// What was locked stays locked until the transaction ends, as a plan's tables do.
+/// The lock mode on closing: what was locked stays locked until the transaction ends, like a plan's tables.
 const KEEP: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
 
 /// A unique index over texts, and what is read of the row that it leads to.
@@ -19,33 +19,33 @@ pub struct TextIndex {
     table: &'static CStr,
     name: &'static CStr,
     keys: &'static [&'static CStr],
-    /// Rows in which this column is not NULL are not in it.
+    /// The index does not contain rows in which this column is not NULL.
     only_null: Option<&'static CStr>,
     columns: &'static [&'static CStr],
     known: RefCell<Option<(u64, Option<Rc<KnownIndex>>)>>,
 }
 
-/// The index cannot be used for now: it is gone, invalid, or another one, or the table is not what it was.
+/// The index cannot be used for now: it is missing, invalid, or another one, or the table has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unusable;
 
-/// Where index and columns are.
+/// The numbers of index and columns.
 struct KnownIndex {
     table: pg_sys::Oid,
     index: pg_sys::Oid,
-    /// Of each key, what it is compared by.
+    /// The collation of each key.
     collations: Vec<pg_sys::Oid>,
     columns: Vec<pg_sys::AttrNumber>,
 }
 
 thread_local! {
-    /// One more with each invalidation of a table or an index that is known.
+    /// Incremented with each invalidation of a known table or index.
     static EPOCH: Cell<u64> = const { Cell::new(0) };
     static WATCHED: RefCell<Vec<pg_sys::Oid>> = const { RefCell::new(Vec::new()) };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Called wherever the server reads invalidations, so it does nothing but remember.
+/// Handles an invalidation. It is called wherever the server reads invalidations, so it only sets values.
 #[pg_guard]
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
     if relation == pg_sys::Oid::INVALID || WATCHED.with_borrow(|watched| watched.contains(&relation)) {
@@ -53,10 +53,10 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     }
 }
 
-/// From now on: what is seen of it later is seen as of an epoch.
+/// Watches a relation from now on: what is read of it later is valid as of an epoch.
 fn watch(relation: pg_sys::Oid) {
     if !IS_REGISTERED.replace(true) {
-        // SAFETY: a function of this library, which is never unloaded.
+        // SAFETY: this is a function of this library, which is never unloaded.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::null()) };
     }
     WATCHED.with_borrow_mut(|watched| {
@@ -66,52 +66,54 @@ fn watch(relation: pg_sys::Oid) {
     });
 }
 
-/// A transaction by its number, as rows and snapshots have it.
+/// A transaction by its number, as in rows and snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Xid(u32);
 
 impl Xid {
-    /// Numbers come round again: of two that are half of them apart the answer is no. So it is of the first three, which are no
-    /// transactions.
+    /// Whether it precedes another one. Numbers wrap around: for two that are half of the range apart the answer is
+    /// no. So it is for the first three, which are no transactions.
     pub fn precedes(self, other: Xid) -> bool {
         let distance = other.0.wrapping_sub(self.0);
         self.0 >= pg_sys::TransactionId::FIRST_NORMAL.into_inner() && distance > 0 && distance < 1 << 31
     }
 }
 
-/// All transactions before this one have ended for the statement that runs now, and for all later ones.
+/// Returns the oldest transaction that is running for the current statement: all before it have ended, also for all
+/// later statements.
 pub fn oldest_running() -> Xid {
-    // SAFETY: called in a transaction; read before anybody takes another snapshot.
+    // SAFETY: this is called in a transaction, and read before another snapshot is taken.
     unsafe { Xid((*pg_sys::GetTransactionSnapshot()).xmin.into()) }
 }
 
-/// A row, for as long as it is looked at.
+/// A row, for as long as it is read.
 pub struct IndexedRow {
     slot: *mut pg_sys::TupleTableSlot,
     known: Rc<KnownIndex>,
 }
 
 impl IndexedRow {
-    /// A column by its position in `columns`, from 0; None: it is NULL.
+    /// Returns a column by its position in `columns`, from 0, or None if it is NULL.
     pub fn text(&self, column: usize) -> Option<String> {
         let number = *self.known.columns.get(column)?;
         let mut is_null = false;
-        // SAFETY: the slot has a row, and the table has the column, of type text; copied before the slot is cleared.
+        // SAFETY: the slot has a row, and the table has the column, of type text; it is copied before the slot is
+        // cleared.
         unsafe {
             let value = pg_sys::slot_getattr(self.slot, number.into(), &mut is_null);
             String::from_datum(value, is_null)
         }
     }
 
-    /// Goes on to the row with these keys; false: there is none.
+    /// Moves to the row with these keys. Returns false if there is none.
     ///
     /// # Safety
-    /// A scan for as many keys, of the table that the slot is for.
+    /// The scan has as many keys, and is of the table that the slot is for.
     unsafe fn look<const N: usize>(&self, scan: pg_sys::IndexScanDesc, wanted: [&str; N]) -> bool {
         let values = wanted.map(|key| key.into_datum().unwrap_or(pg_sys::Datum::null()));
         let mut keys = [pg_sys::ScanKeyData::default(); N];
-        // SAFETY: as the caller promises. Equality of texts takes two of them, which live until they are freed below: a
-        // scan reads its keys for as long as it looks.
+        // SAFETY: the caller keeps the promise above. Equality of texts takes two of them, which live until they are
+        // freed below: a scan reads its keys for as long as it runs.
         unsafe {
             for (at, (key, value)) in keys.iter_mut().zip(values).enumerate() {
                 pg_sys::ScanKeyEntryInitialize(
@@ -135,9 +137,9 @@ impl IndexedRow {
         }
     }
 
-    /// Who has written it.
+    /// Returns the transaction that has written it.
     pub fn written_by(&self) -> Xid {
-        // SAFETY: a row of a heap in the slot of one, whose header has been read by its visibility.
+        // SAFETY: this is a heap row in a slot for one, whose header was read for its visibility.
         unsafe {
             let tuple = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, std::ptr::null_mut());
             Xid((*(*tuple).t_data).t_choice.t_heap.t_xmin.into())
@@ -171,14 +173,14 @@ impl TextIndex {
         let table = oid(self.table)?;
         watch(table);
         let known = self.find(table).map(Rc::new);
-        // What has come in meanwhile has it looked for again.
+        // An invalidation that came meanwhile makes it be searched again.
         *self.known.borrow_mut() = Some((epoch, known.clone()));
         known
     }
 
-    /// Looks whether everything is as it should be, which holds until an invalidation says otherwise.
+    /// Checks that everything is as it should be, which holds until an invalidation comes.
     fn find(&self, table: pg_sys::Oid) -> Option<KnownIndex> {
-        // SAFETY: in a transaction, with relations that are open; a table that is locked keeps its indexes.
+        // SAFETY: this runs in a transaction, with open relations; a locked table keeps its indexes.
         unsafe {
             let relation = pg_sys::try_relation_open(table, LOCK);
             if relation.is_null() {
@@ -193,7 +195,7 @@ impl TextIndex {
     /// # Safety
     /// The table is open.
     unsafe fn find_index(&self, table: pg_sys::Oid) -> Option<KnownIndex> {
-        // SAFETY: look-ups in the system cache, of names that end with a zero.
+        // SAFETY: this reads the system cache, with names that end with a zero.
         let column = |name: &CStr| unsafe {
             let number = pg_sys::get_attnum(table, name.as_ptr());
             (number > 0).then_some(number)
@@ -211,7 +213,7 @@ impl TextIndex {
         }
         let index = oid(self.name)?;
         watch(index);
-        // SAFETY: an index that is there, of whatever table: that is seen next. Closed before anything else is done.
+        // SAFETY: the index exists, on some table, which is checked next. It is closed before anything else is done.
         unsafe {
             let relation = pg_sys::try_relation_open(index, LOCK);
             if relation.is_null() {
@@ -224,11 +226,11 @@ impl TextIndex {
     }
 
     fn open(&self) -> Option<(Rc<KnownIndex>, OpenIndex)> {
-        // A lock that is granted tells of what has been changed before.
+        // A granted lock also delivers invalidations of earlier changes.
         for _ in 0..3 {
             let known = self.known()?;
             let epoch = EPOCH.get();
-            // SAFETY: in a transaction; the index is one of the table, which keeps it while it is locked.
+            // SAFETY: this runs in a transaction; the index belongs to the table, which keeps it while it is locked.
             unsafe {
                 let table = pg_sys::try_relation_open(known.table, LOCK);
                 if !table.is_null() && EPOCH.get() == epoch && self.is_as_of(epoch) {
@@ -249,8 +251,8 @@ impl TextIndex {
         self.known.borrow().as_ref().is_some_and(|(as_of, _)| *as_of == epoch)
     }
 
-    /// Reads the rows with these keys, as a statement would that begins now: for each one that there is, `read`, which asks the
-    /// server for nothing. As many keys as the index has.
+    /// Reads the rows with these keys, as a statement would that begins now, and calls `read` for each one, which must
+    /// not call the server. There are as many keys as the index has.
     pub fn rows<'a, const N: usize>(
         index: &'static LocalKey<TextIndex>,
         keys: impl Iterator<Item = [&'a str; N]>,
@@ -258,8 +260,8 @@ impl TextIndex {
     ) -> Result<(), Unusable> {
         let opened = index.with(|index| if index.keys.len() == N { index.open() } else { None });
         let (known, opened) = opened.ok_or(Unusable)?;
-        // SAFETY: what is opened here is closed here; an error ends the (sub)transaction, which closes and pops
-        // what is left. The snapshot is the active one until the scan has ended.
+        // SAFETY: what is opened here is closed here; an error ends the (sub)transaction, which closes and pops what
+        // is left. The snapshot is the active one until the scan has ended.
         unsafe {
             begin_statement();
             let snapshot = pg_sys::GetActiveSnapshot();
@@ -282,10 +284,10 @@ impl TextIndex {
     }
 }
 
-/// Makes the snapshot active that a statement of SPI would have: also of what this transaction has done by now.
+/// Makes the snapshot active that a statement of SPI would have, including what this transaction has done so far.
 ///
 /// # Safety
-/// In a transaction; the caller pops the snapshot.
+/// A transaction is open, and the caller pops the snapshot.
 unsafe fn begin_statement() {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -296,9 +298,9 @@ unsafe fn begin_statement() {
     }
 }
 
-/// A relation of the catalog by its name; None: there is none.
+/// Returns the oid of a relation of the catalog by its name, or None if there is none.
 fn oid(name: &CStr) -> Option<pg_sys::Oid> {
-    // SAFETY: look-ups in the system cache, of names that end with a zero.
+    // SAFETY: this reads the system cache, with names that end with a zero.
     let oid = unsafe {
         let schema = pg_sys::get_namespace_oid(SCHEMA.as_ptr(), true);
         if schema == pg_sys::Oid::INVALID {
@@ -309,10 +311,10 @@ fn oid(name: &CStr) -> Option<pg_sys::Oid> {
     (oid != pg_sys::Oid::INVALID).then_some(oid)
 }
 
-/// A table whose rows are all in its own heap, and all of them its owner's to read.
+/// Whether all rows of a table are in its own heap, and its owner may read all of them.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 unsafe fn is_plain(relation: pg_sys::Relation) -> bool {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -329,18 +331,18 @@ unsafe fn is_plain(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// By what the keys are compared; None: it is not an index of these keys that any snapshot may use.
+/// Returns the collations of the keys, or None if it is not an index of these keys that any snapshot may use.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 unsafe fn collations(
     index: pg_sys::Relation,
     table: pg_sys::Oid,
     keys: &[i16],
     only_null: Option<i16>,
 ) -> Option<Vec<pg_sys::Oid>> {
-    // SAFETY: as the caller promises; an index has a row of its own, and as many columns, operator families and collations
-    // as that says.
+    // SAFETY: the caller keeps the promise above; an index has a row of its own, and as many columns, operator
+    // families and collations as that row has.
     unsafe {
         let (class, row) = (&*(*index).rd_rel, (*index).rd_index.as_ref()?);
         let is_usable =
@@ -363,9 +365,9 @@ unsafe fn collations(
 /// Whether an index has all rows, or those in which this column is NULL.
 ///
 /// # Safety
-/// An open index.
+/// The index is open.
 unsafe fn has_only(index: pg_sys::Relation, only_null: Option<i16>) -> bool {
-    // SAFETY: as the caller promises; what a node is, its tag says.
+    // SAFETY: the caller keeps the promise above; each node has the type of its tag.
     unsafe {
         let conditions = pg_sys::RelationGetIndexPredicate(index);
         let Some(column) = only_null else { return conditions.is_null() };
@@ -398,7 +400,7 @@ mod tests {
                 && !precedes(3, u32::MAX)
                 && !precedes(1_000, 1_000 + (1 << 31))
         );
-        // Frozen when that was a number of its own: nothing is known of it.
+        // A frozen row once had a number of its own, of which nothing is known.
         assert!(!precedes(2, 1_000));
     }
 }

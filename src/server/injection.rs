@@ -1,25 +1,26 @@
-//! Injection points, for tests: `shardmaster.fault` holds, breaks, ends or kills a worker
-//! there, `point=action` for each of them, separated by commas.
+//! Injection points, for tests: `shardmaster.fault` holds, fails, ends or kills a worker there. It contains
+//! `point=action` for each of them, separated by commas.
 
 use super::txn::transaction;
 use super::{sql, wait};
 use crate::guc;
 use std::time::Duration;
 
-/// A place in the code, on the near or the far side of a commit.
+/// A place in the code, before or after a commit.
 pub struct Point {
     pub name: &'static str,
     pub phase: &'static str,
     pub description: &'static str,
 }
 
-/// The error of `'point=error'`: it passes by itself, so the worker tries again.
+/// The error of `'point=error'`: it is transient, so the worker tries again.
 #[derive(Debug, thiserror::Error)]
 #[error("fault injected at point \"{0}\"")]
 pub struct InjectedFault(pub &'static str);
 
-/// Free when the setting is empty. Never called inside a transaction of the master. A fault that was set before whatever
-/// leads here is known here: a worker that has waited for nothing since reads it now.
+/// Reaches an injection point. It costs nothing if the setting is empty. It is never called inside a transaction of
+/// the master. A fault that was set before the event that leads here is known here: a worker that has not waited since
+/// reads the setting now.
 pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
     wait::reload();
     let Some(faults) = guc::fault() else { return Ok(()) };
@@ -28,7 +29,7 @@ pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
         "hold" => hold(point, fault),
         "error" if fires(fault) => return Err(InjectedFault(point.name)),
         "exit" if fires(fault) => std::process::exit(1),
-        // SAFETY: kill of our own process.
+        // SAFETY: this kills our own process.
         "kill" if fires(fault) => unsafe {
             kill(std::process::id() as i32, 9);
         },
@@ -37,8 +38,8 @@ pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
     Ok(())
 }
 
-/// The same in a session that calls a procedure, whose transaction is open. Nothing remembers that it has fired: the
-/// session ends with it.
+/// Reaches a point in a session that calls a procedure, whose transaction is open. That it has fired is not recorded:
+/// the session ends with it.
 pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
     let Some(faults) = guc::fault() else { return Ok(()) };
     let Some(fault) = of_point(&faults, point.name) else { return Ok(()) };
@@ -46,7 +47,7 @@ pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
         "hold" => hold(point, fault),
         "error" => return Err(InjectedFault(point.name)),
         "exit" => std::process::exit(1),
-        // SAFETY: kill of our own process.
+        // SAFETY: this kills our own process.
         "kill" => unsafe {
             kill(std::process::id() as i32, 9);
         },
@@ -55,7 +56,7 @@ pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
     Ok(())
 }
 
-/// What the setting says of a point, as `point=action`.
+/// Returns the setting of a point, as `point=action`.
 fn of_point<'a>(faults: &'a str, point: &str) -> Option<&'a str> {
     let mut each = faults.split(',').map(str::trim);
     each.find(|fault| fault.strip_prefix(point).is_some_and(|rest| rest.starts_with('=')))
@@ -65,7 +66,7 @@ unsafe extern "C" {
     fn kill(pid: i32, signal: i32) -> i32;
 }
 
-/// Waits here for as long as the setting says so.
+/// Waits here for as long as the setting requires.
 fn hold(point: &Point, fault: &str) {
     let _said = wait::said();
     wait::report_anywhere(&format!("held at point \"{}\"", point.name));
@@ -75,7 +76,7 @@ fn hold(point: &Point, fault: &str) {
     }
 }
 
-/// True once for each `point=action`, across restarts of the server.
+/// Returns true once for each `point=action`, across restarts of the server.
 fn fires(fault: &str) -> bool {
     transaction(|| {
         sql::write(

@@ -1,8 +1,8 @@
-//! Which run of this server it is.
+//! The current run of this server.
 
 use super::sql;
 
-/// This run of this server: what it has committed it knows, as long as it is the same.
+/// Returns an identity of this run of this server: while it stays the same, the server knows what it has committed.
 pub fn current() -> String {
     sql::read_one(
         "SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),

@@ -1,5 +1,5 @@
-//! What every room stands on: the server's own services, in the words of this library.
-//! Knows no table of the catalog and no network.
+//! The foundation of all rooms: the server's own services, in the terms of this library. It knows no table of the
+//! catalog and no network.
 
 pub mod data_directory;
 pub mod database;

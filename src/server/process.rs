@@ -1,10 +1,10 @@
-//! The extension's processes as the server's process table shows them. Nothing here
-//! allocates server memory or raises an error, so that it may run in a commit callback.
+//! The extension's processes as the server's process table shows them. Nothing here allocates server memory or raises
+//! an error, so that it may run in a commit callback.
 
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_int};
 
-/// What a worker is. Its name is the `backend_type` in `pg_stat_activity`.
+/// The kind of a worker. Its name is the `backend_type` in `pg_stat_activity`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkerKind {
     Launcher,
@@ -65,9 +65,9 @@ pub struct Process {
 impl Process {
     /// Ends the process's wait.
     pub fn wake(&self) {
-        // SAFETY: the latch is part of the process table, which lives as long as the
-        // server. If its process has ended meanwhile, whoever has the entry now wakes
-        // once for nothing, which every user of a latch must expect.
+        // SAFETY: the latch is part of the process table, which lives as long as the server. If its process has ended
+        // meanwhile, the process that has the entry now wakes once needlessly, which every user of a latch must
+        // expect.
         unsafe { pg_sys::SetLatch(self.latch) };
     }
 
@@ -76,19 +76,17 @@ impl Process {
         unsafe extern "C" {
             fn kill(pid: pg_sys::pid_t, signal: c_int) -> c_int;
         }
-        // SAFETY: a system call without memory. A process that has ended already is
-        // not found, which is what is wanted.
+        // SAFETY: this is a system call without memory. A process that has ended already is not found, as intended.
         unsafe { kill(self.pid, pg_sys::SIGTERM as c_int) };
     }
 }
 
-/// The extension's workers that are connected to a database; the launcher is connected
-/// to none, `InvalidOid`.
+/// Returns the extension's workers that are connected to a database; the launcher is connected to none, `InvalidOid`.
 pub fn of_database(database: pg_sys::Oid) -> Vec<Process> {
     let mut found = Vec::new();
-    // SAFETY: ProcGlobal and its array are set up at server start and never move. Other
-    // processes write entries while this reads them: a torn picture means a worker
-    // that is just starting or ending, and its pid is looked up again below.
+    // SAFETY: ProcGlobal and its array are set up at server start and never move. Other processes write entries while
+    // this reads them: an inconsistent entry belongs to a worker that is just starting or ending, and its pid is
+    // checked again below.
     unsafe {
         let global = pg_sys::ProcGlobal;
         for i in 0..(*global).allProcCount as usize {
@@ -113,10 +111,9 @@ pub fn runs(database: pg_sys::Oid, kind: WorkerKind) -> bool {
     of_database(database).iter().any(|process| process.kind == kind)
 }
 
-/// What the background worker with this pid is, if it is one of the extension.
+/// Returns the kind of the background worker with this pid, if it is one of the extension.
 fn kind_of(pid: c_int) -> Option<WorkerKind> {
-    // SAFETY: returns NULL or a NUL-terminated copy in a static buffer, which is read
-    // before the next call.
+    // SAFETY: this returns NULL or a NUL-terminated copy in a static buffer, which is read before the next call.
     unsafe {
         let name = pg_sys::GetBackgroundWorkerTypeByPid(pid);
         if name.is_null() {

@@ -1,4 +1,4 @@
-//! How long something that has failed is left alone before it is tried again.
+//! How long something that has failed is not tried again.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub struct Backoff {
     until: Option<Instant>,
 }
 
-/// Of a shard that a worker has no other reason to ask.
+/// The default is for a shard that a worker has no other reason to ask.
 impl Default for Backoff {
     fn default() -> Backoff {
         Backoff::new(Duration::from_millis(500), Duration::from_secs(30))
@@ -23,17 +23,17 @@ impl Backoff {
         Backoff { first, longest, failures: 0, until: None }
     }
 
-    /// After so many failures that somebody else has counted.
+    /// Returns it after a number of failures that the caller has counted.
     pub fn after(self, failures: u32) -> Backoff {
         Backoff { failures, ..self }
     }
 
-    /// How often it has failed since it succeeded last.
+    /// Returns how often it has failed since it last succeeded.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// The pause after the next failure.
+    /// Returns the pause after the next failure.
     pub fn pause(&self) -> Duration {
         self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest)
     }
@@ -42,7 +42,7 @@ impl Backoff {
         self.failed_for(self.longest);
     }
 
-    /// The same of a failure after which a pause is no longer than that.
+    /// Notes a failure after which the pause is at most this long.
     pub fn failed_for(&mut self, longest: Duration) {
         self.until = Some(Instant::now() + self.pause().min(longest));
         self.failures = self.failures.saturating_add(1);
@@ -52,7 +52,7 @@ impl Backoff {
         (self.failures, self.until) = (0, None);
     }
 
-    /// What is left of the pause; None: it is time.
+    /// Returns what is left of the pause, or None if it is over.
     pub fn left(&self) -> Option<Duration> {
         self.until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }

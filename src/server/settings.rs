@@ -1,11 +1,11 @@
-//! Settings for a body of code, as a function's SET clauses.
+//! Settings for a body of code, like a function's SET clauses.
 
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
-/// Runs the body with these. An error leaves by aborting the (sub)transaction, which puts them back.
+/// Runs the body with these settings. An error aborts the (sub)transaction, which restores them.
 pub fn with<R>(settings: &[(&CStr, &CStr)], body: impl FnOnce() -> R) -> R {
-    // SAFETY: in a transaction; what is set here is put back below, or by an abort.
+    // SAFETY: this runs in a transaction; what is set here is restored below, or by an abort.
     let nest = unsafe {
         let nest = pg_sys::NewGUCNestLevel();
         for (name, value) in settings {

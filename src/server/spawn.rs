@@ -9,8 +9,8 @@ use pgrx::prelude::*;
 /// The library's file name, from which the server loads a worker's entry point.
 pub const LIBRARY: &str = "shardmaster";
 
-/// How a split's worker is started: never restarted by the postmaster, which would
-/// forget to look at the plan first.
+/// Returns how a split's worker is started: it is never restarted by the postmaster, which would not read the plan
+/// first.
 pub fn split_worker(
     split_id: i64,
     database: pg_sys::Oid,
@@ -27,8 +27,8 @@ pub fn split_worker(
         .set_extra(&format!("{} {}", database.to_u32(), role.to_u32()))
 }
 
-/// The role as which split workers connect: the extension's owner. None where that
-/// role may not log in: then it is the bootstrap superuser.
+/// Returns the role as which split workers connect: the extension's owner. Returns None if that role may not log in:
+/// then it is the bootstrap superuser.
 pub fn worker_role() -> Option<pg_sys::Oid> {
     sql::read_one_again(
         "SELECT r.oid FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_roles r ON r.oid = e.extowner
@@ -38,8 +38,8 @@ pub fn worker_role() -> Option<pg_sys::Oid> {
     )
 }
 
-/// What is missing when the server refuses another background worker. A warning, also
-/// where an error may not be raised.
+/// Warns what is missing when the server refuses another background worker. It is a warning, so it can be used where
+/// an error may not be raised.
 pub fn warn_no_slot(worker: &str) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,

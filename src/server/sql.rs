@@ -1,6 +1,6 @@
-//! SPI: what reads takes no transaction id and works on a standby; what writes does not. Each
-//! with a text, or with a plan that the session keeps (`Prepared`, `read_again`). Errors of the
-//! SQL unwind; a wrong column type is a bug.
+//! SPI: functions that read take no transaction id and work on a standby; those that write do not. Each exists with a
+//! text, or with a plan that the session keeps (`Prepared`, `read_again`). Errors of the SQL unwind; a wrong column
+//! type is a bug.
 
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::*;
@@ -15,12 +15,12 @@ use std::thread::LocalKey;
 pub struct Row<'a>(SpiHeapTupleData<'a>);
 
 impl Row<'_> {
-    /// A column that may be NULL.
+    /// Returns a column that may be NULL.
     pub fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
         bug_if_error(self.0.get::<T>(column))
     }
 
-    /// The same by the column's name.
+    /// Returns a column that may be NULL by its name.
     pub fn named<T: FromDatum + IntoDatum>(&self, column: &str) -> Option<T> {
         bug_if_error(self.0.get_by_name::<T, &str>(column))
     }
@@ -30,7 +30,7 @@ impl Row<'_> {
         self.named(column).unwrap_or(false)
     }
 
-    /// A column that is NOT NULL in the catalog.
+    /// Returns a column that is NOT NULL in the catalog.
     pub fn value<T: FromDatum + IntoDatum>(&self, column: usize) -> T {
         match self.get::<T>(column) {
             Some(value) => value,
@@ -39,22 +39,22 @@ impl Row<'_> {
     }
 }
 
-/// Reads with a snapshot of its own: in READ COMMITTED each call sees what has been
-/// committed by then, which the loops that wait rely on.
+/// Reads with a snapshot of its own: in READ COMMITTED each call sees what has been committed by then, on which loops
+/// that wait rely.
 pub fn read<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
-    // SAFETY: called in a transaction.
+    // SAFETY: this is called in a transaction.
     read_in(unsafe { pg_sys::GetTransactionSnapshot() }, query, args, row)
 }
 
 /// Reads what has been committed by now, also in REPEATABLE READ and above.
 pub fn read_latest<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
-    // SAFETY: the transaction's own snapshot comes first, as the server demands. Below a plan that is partly done by
-    // parallel workers there is no other one; but for REPEATABLE READ and above it is the latest.
+    // SAFETY: the transaction's own snapshot comes first, as the server requires. Below a plan that is partly run by
+    // parallel workers there is no other one; except in REPEATABLE READ and above it is the latest.
     let latest = unsafe {
         let own = pg_sys::GetTransactionSnapshot();
         if pg_sys::IsInParallelMode() && !keeps_its_snapshot() { own } else { pg_sys::GetLatestSnapshot() }
     };
-    // SAFETY: pushed and popped in pairs, as in `read_in`.
+    // SAFETY: snapshots are pushed and popped in pairs, as in `read_in`.
     unsafe {
         pg_sys::PushActiveSnapshot(latest);
     }
@@ -66,7 +66,7 @@ pub fn read_latest<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Ro
     rows
 }
 
-/// With the snapshot that is active. pgrx's own calls take the transaction's once that has written.
+/// Reads with the active snapshot. pgrx's own calls take the transaction's once that has written.
 fn read_as_it_is<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
     let text = CString::new(query).unwrap_or_default();
     let mut types: Vec<pg_sys::Oid> = args.iter().map(DatumWithOid::oid).collect();
@@ -75,8 +75,8 @@ fn read_as_it_is<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(
     let mut values: Vec<pg_sys::Datum> = args.iter().map(datum).collect();
     let is_null = |arg: &DatumWithOid<'_>| if arg.datum().is_some() { b' ' } else { b'n' };
     let nulls: Vec<c_char> = args.iter().map(|arg| is_null(arg) as c_char).collect();
-    // SAFETY: within a connection to SPI; as many types, values and signs of NULL as are told, which
-    // live for the call. What it returns lives as long as the connection.
+    // SAFETY: this is within a connection to SPI; there are as many types, values and NULL flags as given, which live
+    // for the call. The result lives as long as the connection.
     unsafe {
         let count = args.len() as i32;
         let status = pg_sys::SPI_execute_with_args(
@@ -105,8 +105,8 @@ fn read_in<R>(
     args: &[DatumWithOid<'_>],
     mut row: impl FnMut(Row<'_>) -> R,
 ) -> Vec<R> {
-    // SAFETY: pushed and popped in pairs; an error in between aborts the
-    // transaction, which pops what is left.
+    // SAFETY: snapshots are pushed and popped in pairs; an error in between aborts the transaction, which pops what is
+    // left.
     unsafe {
         pg_sys::PushActiveSnapshot(snapshot);
     }
@@ -121,13 +121,13 @@ fn read_in<R>(
     rows
 }
 
-/// Whether all statements of the transaction see the same: REPEATABLE READ and above.
+/// Whether all statements of the transaction see the same snapshot: REPEATABLE READ and above.
 pub fn keeps_its_snapshot() -> bool {
-    // SAFETY: a plain variable of the transaction.
+    // SAFETY: this is a plain variable of the transaction.
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
-/// A query of a hot path: planned on first use, kept for the life of the session.
+/// A query of a hot path: it is planned on first use, and the plan is kept for the life of the session.
 pub struct Prepared {
     query: &'static str,
     types: &'static [pg_sys::Oid],
@@ -154,13 +154,13 @@ impl Prepared {
     }
 }
 
-/// `read` with a prepared query; the server plans it again when a table changes.
+/// Works like `read` with a prepared query; the server plans it again when a table changes.
 pub fn read_prepared<R>(
     prepared: &'static LocalKey<Prepared>,
     args: &[DatumWithOid<'_>],
     mut row: impl FnMut(Row<'_>) -> R,
 ) -> Vec<R> {
-    // SAFETY: as in `read`.
+    // SAFETY: see `read`.
     unsafe {
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
     }
@@ -176,28 +176,28 @@ pub fn read_prepared<R>(
             }
         })
     }));
-    // SAFETY: as in `read`.
+    // SAFETY: see `read`.
     unsafe {
         pg_sys::PopActiveSnapshot();
     }
     rows
 }
 
-/// Texts whose plans a session keeps. Settings are a part of some: of those that were changed, the
-/// old ones go, with all others.
+/// The number of texts whose plans a session keeps. Some contain settings: after a setting was changed, the old ones
+/// are dropped, with all others.
 const MOST_KEPT: usize = 64;
 
 thread_local! {
     static KEPT: RefCell<HashMap<String, Rc<OwnedPreparedStatement>>> = RefCell::default();
 }
 
-/// While it lives no plan is made for the arguments of one call alone, which the server would
-/// otherwise do for the first five.
+/// While it lives no plan is made for the arguments of a single call, which the server would otherwise do for the
+/// first five.
 struct ForAllArguments(std::ffi::c_int);
 
 impl ForAllArguments {
     fn begin() -> ForAllArguments {
-        // SAFETY: a plain variable of the process, read when a plan is asked for.
+        // SAFETY: this is a plain variable of the process, read when a plan is requested.
         unsafe {
             let before = pg_sys::plan_cache_mode;
             pg_sys::plan_cache_mode =
@@ -214,10 +214,10 @@ impl Drop for ForAllArguments {
     }
 }
 
-/// `read` of what a loop asks at each turn, of few rows: to plan it takes many times what it takes
-/// to run it. The types of the arguments are always the same.
+/// Works like `read` for what a loop reads at each turn, of few rows: planning it takes many times longer than running
+/// it. The types of the arguments are always the same.
 pub fn read_again<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
-    // SAFETY: as in `read`.
+    // SAFETY: see `read`.
     unsafe {
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
     }
@@ -227,14 +227,14 @@ pub fn read_again<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut
         let table = client.select(&*plan, None, args)?;
         Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
     }));
-    // SAFETY: as in `read`.
+    // SAFETY: see `read`.
     unsafe {
         pg_sys::PopActiveSnapshot();
     }
     rows
 }
 
-/// The first row of `read_again`.
+/// Returns the first row of `read_again`.
 pub fn read_one_again<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Option<R> {
     read_again(query, args, row).into_iter().next()
 }
@@ -258,7 +258,7 @@ fn kept(
     Ok(plan)
 }
 
-/// `write_returning` with a prepared command.
+/// Works like `write_returning` with a prepared command.
 pub fn write_prepared<R>(
     prepared: &'static LocalKey<Prepared>,
     args: &[DatumWithOid<'_>],
@@ -278,12 +278,12 @@ pub fn write_prepared<R>(
     }))
 }
 
-/// The first row of `read`.
+/// Returns the first row of `read`.
 pub fn read_one<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Option<R> {
     read(query, args, row).into_iter().next()
 }
 
-/// Runs a command that writes or locks; returns the rows it touched.
+/// Runs a command that writes or locks; returns the number of rows it touched.
 pub fn write(query: &str, args: &[DatumWithOid<'_>]) -> usize {
     bug_if_error(Spi::connect_mut(|client| Ok::<_, SpiError>(client.update(query, None, args)?.len())))
 }

@@ -1,28 +1,28 @@
-//! Commits on a master with a synchronous standby. Such a commit is on the master's own disk
-//! first and then waits for the standby, for ever if that is away. Clients that a cutover keeps
-//! out wait for it no longer than until the cutover's deadline.
+//! Commits on a master with a synchronous standby. Such a commit is on the master's own disk first and then waits for
+//! the standby, for ever if that is away. Clients that a cutover blocks wait for it at most until the cutover's
+//! deadline.
 
 use super::{sql, txn, wait};
 use pgrx::pg_sys;
 use std::ffi::c_int;
 use std::time::Instant;
 
-/// Whether a synchronous standby, where the server has one, is known to have a commit.
+/// Whether a synchronous standby, if the server has one, is known to have a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standby {
     HasIt,
-    /// It did not say so in time. The commit stands.
+    /// The standby did not confirm it in time. The commit stands.
     Unknown,
 }
 
-/// Within a transaction: its commit waits for no standby. For what the shards know as well, or
-/// what the next worker does again where a failover has forgotten it.
+/// Makes the commit of the current transaction wait for no standby. This is for what the shards know as well, or what
+/// the next worker repeats if a failover has lost it.
 pub fn commit_alone() {
     sql::write("SET LOCAL synchronous_commit = local", &[]);
 }
 
-/// Runs the body in a transaction that waits neither for locks nor for a synchronous standby
-/// past the deadline. None: a lock was not granted, and nothing is done.
+/// Runs the body in a transaction that waits neither for locks nor for a synchronous standby past the deadline.
+/// Returns None if a lock was not granted, and nothing is done.
 pub fn by<R, E>(deadline: Instant, body: impl FnOnce() -> Result<R, E>) -> Option<Result<(R, Standby), E>> {
     let left = || deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
     let said = wait::said();
@@ -37,7 +37,7 @@ pub fn by<R, E>(deadline: Instant, body: impl FnOnce() -> Result<R, E>) -> Optio
             if has_standby() {
                 wait::report("the synchronous standby of the master");
             }
-            // One that was only late waited for no standby where there is none.
+            // A commit that was only late waited for no standby if there is none.
             let in_time = commit_within(c_int::try_from(left()).unwrap_or(c_int::MAX));
             standby = if has_standby() { in_time } else { Standby::HasIt };
         },
@@ -47,13 +47,12 @@ pub fn by<R, E>(deadline: Instant, body: impl FnOnce() -> Result<R, E>) -> Optio
 }
 
 fn has_standby() -> bool {
-    // SAFETY: a setting of the server, NULL or NUL-terminated.
+    // SAFETY: this is a setting of the server, NULL or NUL-terminated.
     unsafe { !pg_sys::SyncRepStandbyNames.is_null() && *pg_sys::SyncRepStandbyNames != 0 }
 }
 
-/// `STATEMENT_TIMEOUT` of the server's enum, the same in all supported versions. The server
-/// registers it for every process that is connected to a database, and only its main loop for
-/// clients ever uses it.
+/// `STATEMENT_TIMEOUT` of the server's enum, the same in all supported versions. The server registers it for every
+/// process that is connected to a database, and only its main loop for clients ever uses it.
 const STATEMENT_TIMEOUT: c_int = 3;
 
 unsafe extern "C-unwind" {
@@ -62,11 +61,11 @@ unsafe extern "C-unwind" {
     fn get_timeout_indicator(id: c_int, reset_indicator: bool) -> bool;
 }
 
-/// Commits. The time-out cancels the wait for a standby, which the server answers with a
-/// warning: the transaction has committed. If it comes earlier, it is an error like any other.
+/// Commits. The time-out cancels the wait for a standby, which the server answers with a warning: the transaction has
+/// committed. If it comes earlier, it is an error like any other.
 fn commit_within(milliseconds: c_int) -> Standby {
-    // SAFETY: in a background worker that is connected to a database, with a transaction open;
-    // plain variables of this process. A cancel that came when the wait was over is ours, too.
+    // SAFETY: this is a background worker that is connected to a database, with a transaction open; these are plain
+    // variables of this process. A cancel that came when the wait was over is ours, too.
     unsafe {
         enable_timeout_after(STATEMENT_TIMEOUT, milliseconds);
         pg_sys::CommitTransactionCommand();

@@ -1,33 +1,31 @@
-//! A transaction of a background worker on the master: short, and never open while
-//! the network is waited for, but for one answer of a shard, where nobody may say another
-//! word meanwhile (`ending`).
+//! A transaction of a background worker on the master: short, and never open while the network is waited for, except
+//! for one answer of a shard during which the state must not change (`ending`).
 
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use std::panic::AssertUnwindSafe;
 
-/// Runs the body in a transaction of its own and commits. An error of the server
-/// unwinds through here and ends the worker, which is restarted and resumes.
+/// Runs the body in a transaction of its own and commits. An error of the server unwinds through here and ends the
+/// worker, which is restarted and resumes.
 pub fn transaction<R>(body: impl FnOnce() -> R) -> R {
     let result = BackgroundWorker::transaction(AssertUnwindSafe(body));
-    // Nobody else does this for a background worker, and without the figures autovacuum
-    // would never look at the plan, which a worker updates all the time.
-    // SAFETY: no transaction is open. At most once a second the figures are sent.
+    // Nothing else does this for a background worker, and without the statistics autovacuum would never process the
+    // plan, which a worker updates all the time.
+    // SAFETY: no transaction is open. The statistics are sent at most once a second.
     unsafe { pg_sys::pgstat_report_stat(false) };
     result
 }
 
-/// In the transaction that is open, a session's say, or else in one of its own.
+/// Runs the body in the open transaction, for example a session's, or else in one of its own.
 pub fn in_one<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: a look at the state of the transaction.
+    // SAFETY: this reads the state of the transaction.
     if unsafe { pg_sys::IsTransactionState() } { body() } else { transaction(body) }
 }
 
-/// Like `transaction`, but an `Err` of the body takes back what it has done.
+/// Works like `transaction`, but an `Err` of the body undoes what it has done.
 pub fn try_transaction<R, E>(body: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
-    // SAFETY: a background worker between transactions; the snapshot is popped
-    // before the commit, and an abort drops it by itself. An error of the server
-    // unwinds past here to the worker's end, which aborts.
+    // SAFETY: this is a background worker between transactions; the snapshot is popped before the commit, and an abort
+    // drops it. An error of the server unwinds past here to the worker's end, which aborts.
     unsafe {
         pg_sys::SetCurrentStatementStartTimestamp();
         pg_sys::StartTransactionCommand();
@@ -43,20 +41,19 @@ pub fn try_transaction<R, E>(body: impl FnOnce() -> Result<R, E>) -> Result<R, E
     }
 }
 
-/// Like `try_transaction`; None: a lock was not granted within the `lock_timeout` that the
-/// body has set, and nothing is done.
+/// Works like `try_transaction`, but returns None if a lock was not granted within the `lock_timeout` that the body
+/// has set; then nothing is done.
 pub fn unless_locked<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
-    // SAFETY: with the transaction open that is begun there.
+    // SAFETY: the transaction is open that was begun there.
     unless_locked_with(body, || unsafe { pg_sys::CommitTransactionCommand() })
 }
 
-/// The same with a commit of the caller's.
+/// Works like `unless_locked` with the caller's own commit.
 pub fn unless_locked_with<R, E>(
     body: impl FnOnce() -> Result<R, E>,
     commit: impl FnOnce(),
 ) -> Option<Result<R, E>> {
-    // SAFETY: as in `try_transaction`; the error that is caught here leaves a transaction
-    // that is aborted next.
+    // SAFETY: see `try_transaction`; the error that is caught here leaves a transaction that is aborted next.
     unsafe {
         pg_sys::SetCurrentStatementStartTimestamp();
         pg_sys::StartTransactionCommand();
@@ -80,15 +77,16 @@ pub fn unless_locked_with<R, E>(
 pub struct LockTimeout(&'static str);
 
 pub const SOON: LockTimeout = LockTimeout("SET LOCAL lock_timeout = '200ms'");
-/// For one of many attempts.
+/// The limit for one of many attempts.
 pub const AT_ONCE: LockTimeout = LockTimeout("SET LOCAL lock_timeout = '20ms'");
 
-/// Like `try_transaction`; None: somebody holds a lock that the body needs, and nothing is done.
+/// Works like `try_transaction`, but returns None if another session holds a lock that the body needs; then nothing is
+/// done.
 pub fn soon<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
     within(SOON, body)
 }
 
-/// The same with another patience.
+/// Works like `soon` with another limit.
 pub fn within<R, E>(patience: LockTimeout, body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
     unless_locked(|| {
         crate::server::sql::write(patience.0, &[]);

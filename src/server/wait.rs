@@ -1,5 +1,5 @@
-//! Waiting the server's way: every wait ends at once when the process is woken,
-//! cancelled or terminated, or when the server is gone.
+//! Waiting with the server's means: every wait ends at once when the process is woken, cancelled or terminated, or
+//! when the server is gone.
 
 use crate::clean;
 use pgrx::pg_sys;
@@ -7,9 +7,8 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_long};
 use std::time::Duration;
 
-/// Waits for this process's latch, at most the time given; whether the latch was set.
-/// Cancel and termination leave from here as errors. A worker reads its settings again
-/// here after a reload.
+/// Waits for this process's latch, at most the given time. Returns whether the latch was set. Cancel and termination
+/// leave from here as errors. A worker reads its settings again here after a reload.
 pub fn sleep(time: Duration) -> bool {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: MyLatch is this process's own latch.
@@ -21,8 +20,8 @@ pub fn sleep(time: Duration) -> bool {
     latch_set
 }
 
-/// What follows every wait for the latch. It is reset before anything is looked at, so that
-/// what comes in between sets it again.
+/// Does what follows every wait for the latch. The latch is reset before anything is checked, so that an event in
+/// between sets it again.
 pub fn woken(latch_set: bool) {
     if latch_set {
         // SAFETY: MyLatch is this process's own latch.
@@ -32,25 +31,24 @@ pub fn woken(latch_set: bool) {
     reload();
 }
 
-/// As the server's waits take a time: rounded up, so that none spins through its last
-/// millisecond.
+/// Returns a time for the server's waits: rounded up, so that no loop spins through the last millisecond.
 pub fn milliseconds(time: Duration) -> c_long {
     let longest = c_long::from(i32::MAX);
     c_long::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(longest).min(longest)
 }
 
-/// Reads the configuration file if SIGHUP has asked for it. A session leaves it to the server's main loop.
+/// Reads the configuration file if SIGHUP has requested it. A session leaves this to the server's main loop.
 pub fn reload() {
-    // SAFETY: a plain variable of this process.
+    // SAFETY: this is a plain variable of this process.
     if unsafe { !pg_sys::MyBgworkerEntry.is_null() } {
         reload_anywhere();
     }
 }
 
-/// Also in a session, which a fault of the developer's holds until the file says otherwise.
+/// Does this also in a session, which a fault holds until the file changes.
 pub fn reload_anywhere() {
-    // SAFETY: a plain variable of this process; the flag is set by the signal handler,
-    // hence the volatile access.
+    // SAFETY: this is a plain variable of this process; the flag is set by the signal handler, hence the volatile
+    // access.
     unsafe {
         let pending = &raw mut pg_sys::ConfigReloadPending;
         if pending.read_volatile() != 0 {
@@ -60,7 +58,8 @@ pub fn reload_anywhere() {
     }
 }
 
-/// What a worker is at, for whatever decides by it: `pg_stat_activity.application_name`, beside the sentence for people.
+/// The status of a worker, for programs that depend on it: `pg_stat_activity.application_name`, beside the sentence
+/// for people.
 #[derive(Clone, Copy, Default)]
 pub enum WorkerStatus {
     #[default]
@@ -69,7 +68,7 @@ pub enum WorkerStatus {
     Following,
     Connecting,
     Waiting,
-    /// There is nothing to do until somebody calls for it.
+    /// There is nothing to do until something is requested.
     Idle,
 }
 
@@ -89,22 +88,22 @@ thread_local! {
     static SAID: RefCell<(WorkerStatus, String)> = const { RefCell::new((WorkerStatus::Working, String::new())) };
 }
 
-/// Publishes what this worker waits for: `pg_stat_activity.query`, also while a transaction is
-/// open and before anything is committed. `state_change` becomes the worker's last sign of life.
+/// Publishes what this worker waits for: `pg_stat_activity.query`, also while a transaction is open and before
+/// anything is committed. `state_change` becomes the worker's last sign of life.
 pub fn report(text: &str) {
     report_as(WorkerStatus::Waiting, text);
 }
 
-/// As `report`, of a worker that may be at something else than to wait.
+/// Works like `report` for a worker with any status.
 pub fn report_as(status: WorkerStatus, text: &str) {
     publish(pg_sys::BackendState::STATE_RUNNING, status, text);
 }
 
-/// What was published before, which is said again when this is dropped: whoever says that
-/// it waits does so for no longer than it waits.
+/// The earlier status, which is published again when this is dropped: a wait is thus reported only as long as it
+/// lasts.
 pub struct StatusScope(WorkerStatus, String);
 
-/// Keeps what is published now for the end of the caller's block.
+/// Keeps the current status for the end of the caller's block.
 #[must_use]
 pub fn said() -> StatusScope {
     SAID.with_borrow(|(status, text)| StatusScope(*status, text.clone()))
@@ -124,14 +123,13 @@ impl Drop for StatusScope {
     }
 }
 
-/// `report` of a worker that has nothing to do, which monitors should not count as
-/// active.
+/// Works like `report` for a worker that has nothing to do, which monitors should not count as active.
 pub fn report_idle(text: &str) {
     publish(pg_sys::BackendState::STATE_IDLE, WorkerStatus::Idle, text);
 }
 
 fn publish(state: pg_sys::BackendState::Type, status: WorkerStatus, text: &str) {
-    // SAFETY: a plain variable of this process. A session shows its client's statement.
+    // SAFETY: this is a plain variable of this process. A session shows its client's statement.
     if unsafe { pg_sys::MyBgworkerEntry.is_null() } {
         return;
     }
@@ -142,7 +140,7 @@ fn publish(state: pg_sys::BackendState::Type, status: WorkerStatus, text: &str) 
     show(state, text);
 }
 
-/// Also in a session, which a fault of the developer's holds: until its next statement.
+/// Publishes the text also in a session, which a fault holds, until its next statement.
 pub fn report_anywhere(text: &str) {
     report(text);
     show(pg_sys::BackendState::STATE_RUNNING, clean::said(text));
@@ -151,7 +149,7 @@ pub fn report_anywhere(text: &str) {
 /// A session's own statement is shown again when this is dropped.
 pub struct Instead(());
 
-/// Shows what a session waits for, for as long as it does.
+/// Shows what a session waits for, for as long as it waits.
 #[must_use]
 pub fn instead_of_statement(text: &str) -> Instead {
     report_anywhere(text);
@@ -160,12 +158,12 @@ pub fn instead_of_statement(text: &str) -> Instead {
 
 impl Drop for Instead {
     fn drop(&mut self) {
-        // SAFETY: a plain variable of this process, and the text of the statement that it runs.
+        // SAFETY: this is a plain variable of this process, and the text of its current statement.
         let statement = unsafe { pg_sys::debug_query_string };
         if std::thread::panicking() || statement.is_null() {
             return;
         }
-        // SAFETY: as above; the server copies the text.
+        // SAFETY: the text is that statement; the server copies it.
         unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, statement) };
     }
 }

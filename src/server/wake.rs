@@ -10,17 +10,16 @@ use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 
-/// What is to happen when the current transaction commits. A savepoint that is rolled
-/// back leaves its requests here: a worker that wakes for nothing looks and goes back
-/// to sleep.
+/// What must happen when the current transaction commits. A savepoint that is rolled back leaves its requests here: a
+/// worker that wakes needlessly checks and goes back to sleep.
 #[derive(Default)]
 struct Requests {
     launcher: bool,
     coordinator: bool,
     sweeper: bool,
-    /// Splits whose worker is to be woken.
+    /// Splits whose worker must be woken.
     splits: Vec<i64>,
-    /// Split workers to start, where no coordinator does it.
+    /// Split workers to start, if no coordinator does it.
     starts: Vec<(i64, pg_sys::BackgroundWorker)>,
 }
 
@@ -29,9 +28,8 @@ thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Wakes the coordinator and the split's worker once the current transaction has
-/// committed. Where no coordinator can be, a worker is started then, and the session is
-/// told what is missing.
+/// Wakes the coordinator and the split's worker once the current transaction has committed. If there can be no
+/// coordinator, a worker is started then, and the session is warned of what is missing.
 pub fn split_on_commit(split_id: i64) {
     // The coordinator finds the request once the server runs for its clients again.
     if in_binary_upgrade() || with_requests(|r| r.splits.contains(&split_id)) {
@@ -47,8 +45,7 @@ pub fn split_on_commit(split_id: i64) {
     });
 }
 
-/// Starts a split's worker once the current transaction has committed, where none runs and no coordinator
-/// can be.
+/// Starts a split's worker once the current transaction has committed, if none runs and there can be no coordinator.
 pub fn missing_split_on_commit(split_id: i64) {
     let is_missing = || !process::runs(database::id(), WorkerKind::Split(split_id));
     if !in_binary_upgrade() && coordination_missing().is_some() && is_missing() {
@@ -61,7 +58,7 @@ fn start_on_commit(split_id: i64) {
     with_requests(|r| r.starts.push((split_id, start)));
 }
 
-/// Wakes who waits for CREATE EXTENSION once the current transaction has committed.
+/// Wakes the workers that wait for CREATE EXTENSION once the current transaction has committed.
 pub fn creation_on_commit() {
     with_requests(|r| {
         r.coordinator = true;
@@ -74,18 +71,18 @@ pub fn coordinator_on_commit() {
     with_requests(|r| r.coordinator = true);
 }
 
-/// Wakes the coordinator, and what follows reference tables, once the current transaction has committed.
+/// Wakes the coordinator for the reference-table worker once the current transaction has committed.
 pub fn references_on_commit() {
     with_requests(|r| r.coordinator = true);
 }
 
-/// Wakes the coordinator now, without an error and without memory of the server.
+/// Wakes the coordinator now, without raising an error and without memory of the server.
 pub fn coordinator() {
     let found = process::of_database(database::id());
     found.iter().filter(|process| process.kind == WorkerKind::Coordinator).for_each(Process::wake);
 }
 
-/// Wakes the sweeper once the current transaction has committed.
+/// Wakes the lease expirer once the current transaction has committed.
 pub fn sweeper_on_commit() {
     with_requests(|r| r.sweeper = true);
 }
@@ -95,7 +92,7 @@ pub fn launcher_on_commit() {
     with_requests(|r| r.launcher = true);
 }
 
-/// Why no coordinator looks after this database; None if one does.
+/// Returns why no coordinator serves this database, or None if one does.
 fn coordination_missing() -> Option<ErrorReport> {
     let report = |detail: String, hint: &str| {
         ErrorReport::new(
@@ -129,9 +126,8 @@ fn with_requests<R>(body: impl FnOnce(&mut Requests) -> R) -> R {
     REQUESTS.with_borrow_mut(body)
 }
 
-/// Called at the end of every transaction of a session that has ever asked for a wake.
-/// A prepared transaction leaves no trace in its session: the coordinator finds the
-/// request when its clock ticks.
+/// Carries out the requests. It is called at the end of every transaction of a session that has ever requested a
+/// wake-up. A prepared transaction leaves nothing in its session: the coordinator finds the request at its next check.
 #[pg_guard]
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE};
@@ -143,7 +139,7 @@ unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_
 }
 
 impl Requests {
-    /// After the commit nothing may fail: an error would take the server down.
+    /// Carries them out. After the commit nothing may fail: an error would take the server down.
     fn carry_out(self) {
         let wake = |found: Vec<Process>, wanted: &dyn Fn(WorkerKind) -> bool| {
             found.iter().filter(|p| wanted(p.kind)).for_each(Process::wake);
@@ -152,7 +148,7 @@ impl Requests {
             wake(process::of_database(pg_sys::InvalidOid), &|kind| kind == WorkerKind::Launcher);
         }
         if self.coordinator || self.sweeper {
-            // SAFETY: a plain variable, set when this session connected.
+            // SAFETY: this is a plain variable, set when this session connected.
             let database = unsafe { pg_sys::MyDatabaseId };
             wake(process::of_database(database), &|kind| match kind {
                 WorkerKind::Launcher => false,
@@ -165,9 +161,8 @@ impl Requests {
             });
         }
         for (split_id, mut start) in self.starts {
-            // SAFETY: a description that the server accepts, its fields being constants
-            // but for arguments. Without a handle nothing is allocated, so it does not
-            // fail but for want of a slot.
+            // SAFETY: the server accepts this description, whose fields are constants except for arguments. Without a
+            // handle nothing is allocated, so it only fails if there is no slot.
             let started =
                 unsafe { pg_sys::RegisterDynamicBackgroundWorker(&mut start, std::ptr::null_mut()) };
             if !started {

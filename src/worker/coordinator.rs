@@ -14,20 +14,20 @@ use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Sessions wake the coordinator, and so does the end of a worker that it started. The
-/// clock is for what nobody announces: a prepared transaction, a restored dump.
+/// Sessions wake the coordinator, and so does the end of a worker that it started. The clock is for events without a
+/// wake-up: a prepared transaction, a restored dump.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Workers that somebody else started end without a word.
+/// The interval while workers run that others have started: these end without a wake-up.
 const LOOK_AT_STRANGERS: Duration = Duration::from_secs(1);
 const RETRY_SLOTS: Duration = Duration::from_secs(1);
 
-/// How the coordinator of a database is started.
+/// Returns how the coordinator of a database is started.
 pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
     service::builder(WorkerKind::Coordinator, "shardmaster_coordinator_main", database)
 }
 
-/// Entry point of the coordinator; the argument is the database's oid. A coordinator may outlive its
-/// launcher: then the next launcher's one gives way.
+/// Entry point of the coordinator; the argument is the database's oid. A coordinator may outlive its launcher: then
+/// the next launcher's one ends.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
@@ -46,14 +46,14 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
     });
 }
 
-/// What one look at the catalog shows.
+/// The result of reading the catalog once.
 struct CoordinatorLook {
     splits: Vec<splits::ToServe>,
     locked: BTreeSet<i64>,
     role: Option<pg_sys::Oid>,
 }
 
-/// None while the extension is not installed.
+/// Reads the catalog. Returns None while the extension is not installed.
 fn look() -> Option<CoordinatorLook> {
     splits::catalog_exists().then(|| CoordinatorLook {
         splits: splits::with_work(),
@@ -77,25 +77,25 @@ struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts services that are missing and have work; how long nothing needs to be done.
+    /// Starts missing services that have work. Returns how long nothing needs to be done.
     fn keep_services(&mut self) -> Duration {
         let each = SERVICES.iter().zip(services::wanted()).zip(&mut self.services);
         each.map(|((service, has_work), supervisor)| keep(has_work, supervisor, service.kind))
             .fold(LOOK_AGAIN, Duration::min)
     }
 
-    /// Starts the workers that are missing; how long nothing needs to be done.
+    /// Starts the missing workers. Returns how long nothing needs to be done.
     fn serve(&mut self, work: &CoordinatorLook) -> Duration {
         self.remember(&work.splits);
         self.reap();
-        // A worker that has just been started has no lock yet, one that a session or an
-        // earlier coordinator started is no child: together they are all.
+        // A worker that has just been started has no lock yet, and one that a session or an earlier coordinator
+        // started is not a child: together they are all.
         let mut running: BTreeSet<i64> = self.children.keys().copied().collect();
         let strangers = work.locked.difference(&running).next().is_some();
         running.extend(&work.locked);
         let mut sleep = if strangers { LOOK_AT_STRANGERS } else { LOOK_AGAIN };
-        // A shard that is silent holds each of its finished splits up for as long as a worker
-        // waits for it: these take no place of a split that moves rows, and one at a time.
+        // A silent shard delays each of its finished splits for as long as a worker waits for it: these take no place
+        // of a split that moves rows, and run one at a time.
         let mut beside =
             work.splits.iter().filter(|split| split.is_housekeeping && running.contains(&split.id)).count();
         for &splits::ToServe { id, keeps_out, ends, is_housekeeping, .. } in &work.splits {
@@ -109,7 +109,7 @@ impl Coordinator {
             };
             if let Some(left) = self.memory.get(&id).and_then(|memory| memory.pause.left()) {
                 sleep = sleep.min(left);
-                // Nobody else takes its place meanwhile: its clients wait for its worker.
+                // No other split takes its place meanwhile: its clients wait for its worker.
                 if keeps_out {
                     running.insert(id);
                 }
@@ -130,8 +130,8 @@ impl Coordinator {
         sleep
     }
 
-    /// A split that has got on since the last look, or is asked for something else, is
-    /// not failing for the same reason again: its pauses begin anew.
+    /// Notes the splits. The pauses of a split that has advanced since the last check, or of which something else is
+    /// requested, begin anew: it does not fail repeatedly for the same reason.
     fn remember(&mut self, splits: &[splits::ToServe]) {
         self.memory.retain(|id, _| splits.iter().any(|split| split.id == *id));
         for split in splits {
@@ -142,8 +142,7 @@ impl Coordinator {
         }
     }
 
-    /// Forgets the workers that have ended. A split that has no work any more needs no
-    /// pause.
+    /// Forgets the workers that have ended. A split without work needs no pause any more.
     fn reap(&mut self) {
         let memory = &mut self.memory;
         self.children.retain(|id, child| {
@@ -155,7 +154,7 @@ impl Coordinator {
         });
     }
 
-    /// False if the server has no slot for another worker.
+    /// Starts a worker. Returns false if the server has no slot for it.
     fn start(&mut self, id: i64, role: Option<pg_sys::Oid>) -> bool {
         if let Some(child) = Child::start(spawn::split_worker(id, database::id(), role)) {
             self.children.insert(id, child);
@@ -170,8 +169,8 @@ impl Coordinator {
     }
 }
 
-/// Starts a service, if it has work and is missing; how long nothing needs to be done. One that has ended
-/// without work is started without a pause the next time.
+/// Starts a service, if it has work and is missing. Returns how long nothing needs to be done. A service that has
+/// ended without work is started without a pause the next time.
 fn keep(has_work: bool, supervisor: &mut Supervisor, kind: WorkerKind) -> Duration {
     let runs = supervisor.runs();
     if !has_work {

@@ -1,6 +1,6 @@
-//! The commands that drop the extension: DROP EXTENSION, DROP SCHEMA CASCADE of the one that it is in, DROP OWNED of its
-//! owner. They are refused while a split is unfinished, or a statement in two phases, or a shard is guarded: what these
-//! have left on the shards would have no master any more.
+//! The commands that drop the extension: DROP EXTENSION, DROP SCHEMA CASCADE of its schema, DROP OWNED of its owner.
+//! They are refused while a split is unfinished, or a statement in two phases, or a shard is guarded: what these have
+//! left on the shards would have no master any more.
 
 use super::splits;
 use crate::catalog::caller::Caller;
@@ -14,11 +14,11 @@ use pgrx::prelude::*;
 use std::ffi::CStr;
 
 /// # Safety
-/// A valid statement, in a transaction.
+/// The statement is valid, and a transaction is open.
 pub unsafe fn before_drop(drop: &pg_sys::DropStmt) -> Result<(), Failure> {
     use pg_sys::ObjectType::{OBJECT_EXTENSION, OBJECT_SCHEMA};
     let is_cascade = drop.behavior == pg_sys::DropBehavior::DROP_CASCADE;
-    // SAFETY: as the caller promises; the objects of both commands are string nodes.
+    // SAFETY: the caller keeps the promise above; the objects of both commands are string nodes.
     let drops = unsafe {
         match drop.removeType {
             OBJECT_EXTENSION => strings(drop.objects).iter().any(|name| name == "shardmaster") && owns(),
@@ -33,20 +33,21 @@ pub unsafe fn before_drop(drop: &pg_sys::DropStmt) -> Result<(), Failure> {
 }
 
 /// # Safety
-/// A valid statement, in a transaction.
+/// The statement is valid, and a transaction is open.
 pub unsafe fn before_drop_owned(drop: &pg_sys::DropOwnedStmt) -> Result<(), Failure> {
     let is_cascade = drop.behavior == pg_sys::DropBehavior::DROP_CASCADE;
-    // SAFETY: as the caller promises; the roles are role specifications.
+    // SAFETY: the caller keeps the promise above; the roles are role specifications.
     let drops = unsafe { !pg_sys::RecoveryInProgress() && is_owned_by(role_ids(drop.roles), is_cascade) };
     require_idle(drops)
 }
 
-/// What the server refuses anyway gets the server's own message: it is asked for what the current user may.
+/// Whether the current user owns the extension. What the server refuses anyway gets the server's own message, so
+/// rights are checked first.
 ///
 /// # Safety
-/// In a transaction.
+/// A transaction is open.
 unsafe fn owns() -> bool {
-    // SAFETY: as the caller promises, with a NUL-terminated name.
+    // SAFETY: the caller keeps the promise above, and the name is NUL-terminated.
     unsafe {
         let extension = pg_sys::get_extension_oid(c"shardmaster".as_ptr(), true);
         extension != pg_sys::InvalidOid
@@ -67,7 +68,8 @@ fn is_in_schema(schemas: Vec<String>) -> bool {
     found.is_some()
 }
 
-/// Whether the extension is of one of these roles, or goes with a schema of theirs; and the current user may drop what they own.
+/// Whether the extension belongs to one of these roles, or is dropped with a schema of theirs; and the current user
+/// may drop what they own.
 fn is_owned_by(roles: Vec<pg_sys::Oid>, is_cascade: bool) -> bool {
     let found = sql::read_one(
         "SELECT true FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
@@ -80,7 +82,7 @@ fn is_owned_by(roles: Vec<pg_sys::Oid>, is_cascade: bool) -> bool {
     found.is_some()
 }
 
-/// Not as the current user: who owns the schema need not be allowed to read the catalog.
+/// Checks this not as the current user: the owner of the schema may not have the right to read the catalog.
 fn require_idle(drops: bool) -> Result<(), Failure> {
     if drops { Caller::as_owner(|_| nothing_under_way()) } else { Ok(()) }
 }
@@ -89,7 +91,7 @@ fn nothing_under_way() -> Result<(), Failure> {
     if sql::read_one(CATALOG_THERE, &[], |_| ()).is_none() {
         return Ok(());
     }
-    // The lock that the drop takes next: neither split nor guard begins between the look and the drop.
+    // This is the lock that the drop takes next: neither a split nor a guard begins between the check and the drop.
     sql::write("LOCK TABLE shardmaster.split_plan, shardmaster.standing_guard IN ACCESS EXCLUSIVE MODE", &[]);
     if let Some(id) = execution::open_one() {
         let text = "cannot drop extension \"shardmaster\" while an execution in two phases is unfinished";
@@ -118,7 +120,7 @@ fn nothing_under_way() -> Result<(), Failure> {
         )))
 }
 
-/// What finished splits have left on purpose stays, and nobody could end it from here any more.
+/// Warns of redirects of finished splits, which stay on purpose and could no longer be ended from here.
 fn tell_of_redirects() {
     let shards = redirect::shards();
     if shards.is_empty() {
@@ -136,10 +138,10 @@ fn tell_of_redirects() {
 
 const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";
 
-/// The items of a list, which may be NULL.
+/// Returns the items of a list, which may be NULL.
 ///
 /// # Safety
-/// A valid list of pointers, which is not changed meanwhile.
+/// The list is a valid list of pointers, which is not changed meanwhile.
 unsafe fn items<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -149,9 +151,9 @@ unsafe fn items<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
 }
 
 /// # Safety
-/// A valid list of string nodes.
+/// The list is a valid list of string nodes.
 unsafe fn strings(list: *mut pg_sys::List) -> Vec<String> {
-    // SAFETY: as the caller promises; the texts are NUL-terminated.
+    // SAFETY: the caller keeps the promise above; the texts are NUL-terminated.
     unsafe {
         let texts = items(list).into_iter().map(|node| majors::string_value(node));
         texts
@@ -161,10 +163,10 @@ unsafe fn strings(list: *mut pg_sys::List) -> Vec<String> {
     }
 }
 
-/// A role that is not there is the error that the command itself would raise.
+/// Returns the oids of roles. A missing role is the error that the command itself would raise.
 ///
 /// # Safety
-/// A valid list of role specifications, in a transaction.
+/// The list is a valid list of role specifications, and a transaction is open.
 unsafe fn role_ids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
     // SAFETY: the caller keeps the promise above.
     unsafe { items(list).into_iter().map(|role| pg_sys::get_rolespec_oid(role, false)).collect() }

@@ -1,6 +1,6 @@
-//! What the server's own commands must know of the extension: what would drop it is refused
-//! while it has something under way; DROP DATABASE, a rename and a copy of the database end the
-//! workers that are connected to it; what the launcher or the coordinator waits for wakes it.
+//! What the server's own commands must know of the extension: a command that would drop it is refused while something
+//! of it is running; DROP DATABASE, a rename and a copy of the database end the workers that are connected to it; what
+//! the launcher or the coordinator waits for wakes it.
 
 use super::dropping;
 use crate::majors;
@@ -12,14 +12,13 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long such a command waits for the workers. They end within milliseconds unless
-/// the server itself holds them up.
+/// How long such a command waits for the workers. They end within milliseconds unless the server itself delays them.
 const WORKERS_END: Duration = Duration::from_secs(5);
 
 type Hook = pg_sys::ProcessUtility_hook_type;
 static PREVIOUS: OnceLock<Hook> = OnceLock::new();
 
-/// Chains the hook; called once, from `_PG_init` of the postmaster.
+/// Chains the hook; it is called once, from `_PG_init` of the postmaster.
 pub fn register() {
     // SAFETY: in the postmaster nothing else runs while it loads libraries.
     unsafe {
@@ -29,12 +28,11 @@ pub fn register() {
     }
 }
 
-/// Looks at the statement, then lets the next in the chain run it unchanged.
+/// Checks the statement, then lets the next in the chain run it unchanged.
 ///
-/// Not guarded: an error of the statement passes this frame the server's own way, by a
-/// jump, which is sound because nothing here needs to be dropped. A guard would take it
-/// apart and put it together again without its context, cursor position and constraint
-/// name, for every COPY and CALL of the server.
+/// It is not guarded: an error of the statement passes this frame by the server's own jump, which is sound because
+/// nothing here needs to be dropped. A guard would convert each error and lose its context, cursor position and
+/// constraint name, for every COPY and CALL of the server.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -47,8 +45,7 @@ unsafe extern "C-unwind" fn process_utility(
     completion: *mut pg_sys::QueryCompletion,
 ) {
     let next = PREVIOUS.get().copied().flatten().unwrap_or(standard);
-    // SAFETY: the server passes a valid statement; the next in the chain gets what this
-    // one got.
+    // SAFETY: the server passes a valid statement; the next in the chain gets the same arguments.
     unsafe {
         before((*statement).utilityStmt, context);
         next(
@@ -86,9 +83,8 @@ unsafe extern "C-unwind" {
 unsafe extern "C-unwind" fn before(node: *mut pg_sys::Node, context: pg_sys::ProcessUtilityContext::Type) {
     use pg_sys::{NodeTag, ObjectType};
     let top_level = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_TOPLEVEL;
-    // SAFETY: each node is cast to what its tag says it is, and names are
-    // NUL-terminated. PreventInTransactionBlock raises what the command itself would,
-    // before workers are ended for nothing.
+    // SAFETY: each node is cast to the type of its tag, and names are NUL-terminated. PreventInTransactionBlock raises
+    // what the command itself would, before workers are ended needlessly.
     unsafe {
         match (*node).type_ {
             NodeTag::T_DropStmt => {
@@ -121,15 +117,14 @@ unsafe extern "C-unwind" fn before(node: *mut pg_sys::Node, context: pg_sys::Pro
     }
 }
 
-/// Ends the workers that are connected to the database and keeps new ones away: these
-/// commands fail while anybody is connected. The launcher starts a new coordinator
-/// when the command has ended, whether it succeeded or not.
+/// Ends the workers that are connected to the database and keeps new ones away: these commands fail while any session
+/// is connected. The launcher starts a new coordinator when the command has ended, whether it succeeded or not.
 ///
 /// # Safety
-/// In a transaction; the name is NUL-terminated.
+/// A transaction is open, and the name is NUL-terminated.
 unsafe fn end_workers(name: *const c_char, lock: u32) {
-    // SAFETY: as the caller promises. The lock is held until the transaction ends, as
-    // the one that the command takes itself will be.
+    // SAFETY: the caller keeps the promise above. The lock is held until the transaction ends, like the one that the
+    // command itself takes.
     let database = unsafe {
         let database = pg_sys::get_database_oid(name, true);
         // What the server refuses anyway gets the server's own message.
@@ -139,8 +134,8 @@ unsafe fn end_workers(name: *const c_char, lock: u32) {
         if !allowed || process::of_database(database).is_empty() {
             return;
         }
-        // It conflicts with the lock that every process takes while it connects: a worker
-        // that was ended does not come back.
+        // It conflicts with the lock that every process takes while it connects: a worker that was ended does not
+        // return.
         pg_sys::LockSharedObject(pg_sys::DatabaseRelationId, database, 0, lock as i32);
         database
     };
@@ -155,13 +150,12 @@ unsafe fn end_workers(name: *const c_char, lock: u32) {
     }
 }
 
-/// The template of a CREATE DATABASE, where it names one.
+/// Returns the template of a CREATE DATABASE, if it names one.
 ///
 /// # Safety
-/// A valid statement.
+/// The statement is valid.
 unsafe fn template(create: &pg_sys::CreatedbStmt) -> Option<*mut c_char> {
-    // SAFETY: the options are DefElem nodes with NUL-terminated names; the list is not
-    // changed meanwhile.
+    // SAFETY: the options are DefElem nodes with NUL-terminated names; the list is not changed meanwhile.
     unsafe {
         let length = if create.options.is_null() { 0 } else { (*create.options).length };
         (0..length)
@@ -171,10 +165,10 @@ unsafe fn template(create: &pg_sys::CreatedbStmt) -> Option<*mut c_char> {
     }
 }
 
-/// Whether the current user owns the object, or its owner's rights.
+/// Whether the current user owns the object, or has its owner's rights.
 ///
 /// # Safety
-/// In a transaction, and the object exists.
+/// A transaction is open, and the object exists.
 unsafe fn owns(class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
     // SAFETY: the caller keeps the promise above.
     unsafe { majors::owns(pg_sys::GetUserId(), class, object) }

@@ -1,6 +1,6 @@
-//! Asks the shards which decided cutovers they know, after the server's start, a promotion or a restore, and ends once all have
-//! answered. One that is away is asked again each second: until it is heard, its keys are routed as before. A process of its own:
-//! a shard that is silent must not hold up splits or leases.
+//! Asks the shards which decided cutovers they know, after the server's start, a promotion or a restore, and ends once
+//! all have answered. An unreachable shard is asked again each second: until it answers, its keys are routed as
+//! before. This is a process of its own: a silent shard must not delay splits or leases.
 
 use super::service::ServiceTurns;
 use super::splits;
@@ -13,20 +13,20 @@ use crate::words::counted;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// For each shard: the first time clients wait for the answer.
+/// The limits for each shard: the first one is short, since clients wait for the answer.
 const FIRST_LIMIT: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(5);
-/// Before those that are away are asked again.
+/// The pause before unreachable shards are asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether a shard is to be asked now. Within a transaction.
+/// Whether a shard must be asked now. It is called within a transaction.
 pub fn has_work() -> bool {
     shard_decision::is_here() && !shard_decision::to_ask().is_empty()
 }
 
-/// It ends when no shard is to be asked for now.
+/// Begins the service. It ends when no shard must be asked for now.
 pub fn begin() -> ServiceTurns {
-    // Those that did not answer this worker.
+    // These did not answer this worker.
     let mut away: BTreeSet<String> = BTreeSet::new();
     Box::new(move || {
         let (due, askable) = txn::transaction(|| {
@@ -61,7 +61,7 @@ pub fn begin() -> ServiceTurns {
     })
 }
 
-/// Whether it is away. That is written down once, and again when there is something else.
+/// Asks a shard and returns whether it is unreachable. This is recorded once, and again when it changes.
 fn ask(shard_key: &str, limit: Duration, again: bool) -> bool {
     let Ok(shard) = txn::transaction(|| shard::by_key(shard_key)) else { return false };
     wait::report(&format!("asking shard \"{shard_key}\" which decisions it records"));

@@ -1,8 +1,7 @@
 //! Keeps one coordinator running in `shardmaster.database`, once that exists.
 //!
-//! The launcher itself is connected to no database. If it were, it would end
-//! with a fatal error every few seconds while its database does not exist, and would be in
-//! the way of DROP DATABASE.
+//! The launcher itself is connected to no database. If it were, it would end with a fatal error every few seconds
+//! while its database does not exist, and would block DROP DATABASE.
 
 use super::coordinator;
 use super::start::accept_signals;
@@ -16,11 +15,11 @@ use pgrx::prelude::*;
 use std::ffi::CStr;
 use std::time::Duration;
 
-/// CREATE DATABASE wakes the launcher, and so does the end of its coordinator.
+/// The interval of checks. CREATE DATABASE also wakes the launcher, and so does the end of its coordinator.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Registers the launcher with the postmaster, which starts it when the server accepts
-/// writes, after a crash at once.
+/// Registers the launcher with the postmaster, which starts it when the server accepts writes, and after a crash at
+/// once.
 pub fn register() {
     let name = WorkerKind::Launcher.name();
     BackgroundWorkerBuilder::new(&name)
@@ -48,12 +47,12 @@ pub extern "C-unwind" fn shardmaster_launcher_main(_arg: pg_sys::Datum) {
 #[derive(Default)]
 struct Launcher {
     coordinator: Supervisor,
-    /// The database that it is, or was, in.
+    /// The database of the current or the last coordinator.
     database: Option<pg_sys::Oid>,
 }
 
 impl Launcher {
-    /// Starts the coordinator if it is missing; how long nothing needs to be done.
+    /// Starts the coordinator if it is missing. Returns how long nothing needs to be done.
     fn serve(&mut self) -> Duration {
         let started = self.coordinator.runs();
         let name = guc::database();
@@ -65,7 +64,7 @@ impl Launcher {
         if started || process::runs(database, WorkerKind::Coordinator) {
             return LOOK_AGAIN;
         }
-        // That the one of a database which was dropped has ended says nothing of the one that was made in its place.
+        // The end of a coordinator in a dropped database does not matter for the one in a new database of that name.
         if self.database.replace(database).is_some_and(|before| before != database) {
             self.coordinator = Supervisor::default();
         }
@@ -77,7 +76,7 @@ impl Launcher {
     }
 }
 
-/// The database if it exists, accepts connections and is not being dropped.
+/// Returns the database if it exists, accepts connections and is not being dropped.
 fn open_database(name: &str) -> Option<pg_sys::Oid> {
     let database = find_database(name)?;
     let tag = pg_sys::LOCKTAG {
@@ -88,18 +87,18 @@ fn open_database(name: &str) -> Option<pg_sys::Oid> {
         locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
         locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
     };
-    // DROP DATABASE holds the conflicting lock from before it ends our workers.
-    // SAFETY: a valid tag, not waited for, released with the transaction.
+    // DROP DATABASE holds the conflicting lock from before it ends the extension's workers.
+    // SAFETY: the tag is valid; the lock is not waited for, and is released with the transaction.
     let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::RowExclusiveLock as i32, false, true) };
     (taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL).then_some(database)
 }
 
-/// Reads pg_database from its first row to its last: in a process without a database,
-/// its indexes may not be there yet.
+/// Reads pg_database from its first row to its last: in a process without a database, its indexes may not be usable
+/// yet.
 fn find_database(name: &str) -> Option<pg_sys::Oid> {
     let mut found = None;
-    // SAFETY: called in a transaction. Table and scan are closed in the order that the
-    // server wants; a row is valid until the next is asked for, its name has a NUL.
+    // SAFETY: this is called in a transaction. Table and scan are closed in the order that the server requires; a row
+    // is valid until the next one is read, and its name has a NUL.
     unsafe {
         let lock = pg_sys::AccessShareLock as i32;
         let table = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);

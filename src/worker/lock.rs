@@ -1,16 +1,15 @@
-//! One worker for each split: a session's advisory lock, held from the worker's first
-//! look at the plan to its last. The server releases it when the process ends, however
-//! that happens.
+//! One worker for each split: a session's advisory lock, held from the worker's first read of the plan to its last.
+//! The server releases it when the process ends, however that happens.
 
 use crate::server::process::WorkerKind;
 use crate::server::{database, sql};
 use pgrx::pg_sys;
 
-/// The fourth field of the lock's tag, `objsubid` in `pg_locks`. Applications' own
-/// advisory locks have 1 or 2 there, so the two never meet.
+/// The fourth field of the lock's tag, `objsubid` in `pg_locks`. Applications' own advisory locks have 1 or 2 there,
+/// so the two never collide.
 const SPACE: u16 = 0x534d;
 
-/// The number that a worker locks: that of its split, which begin with 1, or one below.
+/// Returns the number that a worker locks: that of its split, which begin with 1, or one below.
 pub fn of(kind: WorkerKind) -> i64 {
     match kind {
         WorkerKind::Split(id) => id,
@@ -27,19 +26,19 @@ pub fn of(kind: WorkerKind) -> i64 {
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {
     let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: a valid tag of a lock method the server knows; does not wait.
+    // SAFETY: the tag is valid and of a lock method that the server knows; this does not wait.
     let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// Gives the lock back.
+/// Releases the lock.
 pub fn unlock(id: i64) {
     let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: releases what `try_lock` has taken in this session.
+    // SAFETY: this releases what `try_lock` has taken in this session.
     unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
 }
 
-/// The splits that a worker has locked in this database, and its pid.
+/// Returns the splits that a worker has locked in this database, and its pid.
 pub fn holders() -> Vec<(i64, i32)> {
     sql::read_again(
         "SELECT (l.classid::bigint << 32) | l.objid::bigint, l.pid

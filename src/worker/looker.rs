@@ -1,12 +1,12 @@
-//! Keeps lookup indexes: fills them, and follows what clients write. A process of its own: a shard that is silent must not hold up
-//! splits or leases.
+//! Keeps lookup indexes: fills them, and follows what clients write. This is a process of its own: a silent shard must
+//! not delay splits or leases.
 
 use super::service::ServiceTurns;
 use super::splits;
 use crate::lookups;
 use crate::server::wait;
 
-/// It ends when there is no lookup index, and nothing left of one.
+/// Begins the service. It ends when there is no lookup index, and nothing left of one.
 pub fn begin() -> ServiceTurns {
     let mut turns = lookups::LookupTurns::default();
     Box::new(move || {

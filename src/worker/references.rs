@@ -1,5 +1,5 @@
-//! Keeps reference tables on every shard as their origins have them. A process of its own: a shard that is silent must
-//! not hold up splits or leases.
+//! Keeps reference tables on every shard equal to their origins. This is a process of its own: a silent shard must not
+//! delay splits or leases.
 
 use super::service::ServiceTurns;
 use super::splits;
@@ -8,7 +8,7 @@ use crate::guc;
 use crate::reference::{Follower, NextTurn};
 use crate::server::{txn, wait};
 
-/// It ends when no reference table is left.
+/// Begins the service. It ends when no reference table is left.
 pub fn begin() -> ServiceTurns {
     let mut follower = None;
     Box::new(move || {

@@ -1,4 +1,4 @@
-//! A service: a worker of which a database has one at most. All of them are started, and begin, in one way.
+//! A service: a worker of which a database has at most one. All of them are started, and begin, in one way.
 
 use super::lock;
 use super::start::{accept_signals, pin_settings};
@@ -9,11 +9,11 @@ use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::pg_sys;
 use std::time::Duration;
 
-/// What a service does until nothing is left to do, and what it remembers meanwhile. Each turn says how long
-/// it rests after it, and has said why; None: it ends.
+/// The turns of a service until nothing is left to do, with their state. Each turn returns how long it pauses, after
+/// it has reported why; None ends the service.
 pub type ServiceTurns = Box<dyn FnMut() -> Option<Duration>>;
 
-/// How the service of a database is started.
+/// Returns how the service of a database is started.
 pub fn builder(kind: WorkerKind, function: &str, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
     let name = kind.name();
     BackgroundWorkerBuilder::new(&name)
@@ -31,7 +31,8 @@ pub fn serve(kind: WorkerKind, argument: pg_sys::Datum, begin: fn() -> ServiceTu
     let database = pg_sys::Oid::from_u32(argument.value() as u32);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
     pin_settings();
-    // One may have outlived whoever started it: nothing that it still commits may come behind what this one does.
+    // An earlier service may have outlived the process that started it: nothing that it still commits may come after
+    // what this one does.
     if !txn::transaction(|| lock::try_lock(lock::of(kind))) {
         return;
     }

@@ -11,7 +11,7 @@ use pgrx::prelude::*;
 
 pub struct Service {
     pub kind: WorkerKind,
-    /// Whether it is to run. In a transaction, where the catalog is.
+    /// Whether it must run. It is called in a transaction, if the catalog exists.
     pub has_work: fn() -> bool,
     begin: fn() -> ServiceTurns,
 }
@@ -24,7 +24,7 @@ pub const SERVICES: [Service; 5] = [
     Service { kind: WorkerKind::Inquirer, has_work: inquirer::has_work, begin: inquirer::begin },
 ];
 
-/// Which of them are to run. The first one expires leases whatever else is there, also before the catalog is.
+/// Returns which of them must run. The first one expires leases in any case, also before the catalog exists.
 pub fn wanted() -> [bool; SERVICES.len()] {
     txn::transaction(|| {
         let is_there = splits::catalog_exists();
@@ -36,7 +36,7 @@ pub fn builder(kind: WorkerKind, database: pg_sys::Oid) -> BackgroundWorkerBuild
     service::builder(kind, "shardmaster_service_main", database)
 }
 
-/// Entry point of each service; the argument is the database's oid, what goes with it is the service's name.
+/// Entry point of each service; the argument is the database's oid, and its extra data is the service's name.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn shardmaster_service_main(arg: pg_sys::Datum) {

@@ -1,5 +1,5 @@
-//! Settles statements in two phases whose session is gone: what they have prepared on shards holds locks there until
-//! somebody ends it. A process of its own: a shard that is silent must not hold up splits or leases.
+//! Completes statements in two phases whose session is gone: what they have prepared on shards holds locks there until
+//! it is ended. This is a process of its own: a silent shard must not delay splits or leases.
 
 use super::service::ServiceTurns;
 use super::splits;
@@ -10,13 +10,13 @@ use crate::server::{txn, wait};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two looks for others, which come while one is waited for.
+/// The interval of checks for other statements, which may come while one is waited for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How long a shard is waited for, and how long it is left alone after that.
+/// How long a shard is waited for, and how long it is not asked after that.
 const FIRST: Duration = Duration::from_secs(3);
 const PATIENCE: Backoff = Backoff::new(FIRST, Duration::from_secs(48));
 
-/// It ends when nothing is left.
+/// Begins the service. It ends when nothing is left.
 pub fn begin() -> ServiceTurns {
     let mut memory: BTreeMap<i64, Backoff> = BTreeMap::new();
     Box::new(move || {

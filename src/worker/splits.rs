@@ -7,7 +7,7 @@ use crate::split::lifecycle::work::{self, Work};
 use pgrx::pg_sys;
 use std::time::Duration;
 
-/// Between two looks for a catalog that has just been created.
+/// The interval of checks for a catalog that has just been created.
 const NEWS_ARRIVE: Duration = Duration::from_millis(10);
 
 /// An unfinished split, for messages.
@@ -23,23 +23,22 @@ pub struct Unfinished {
 /// A split that has work, as the coordinator sees it.
 pub struct ToServe {
     pub id: i64,
-    /// Changes whenever the split has got on or is asked for something else.
+    /// Changes whenever the split has advanced or something else is requested of it.
     pub progress: String,
-    /// It is in its cutover: clients are kept out until a worker has brought it to an end.
+    /// The split is in its cutover: clients are refused until a worker has completed it.
     pub keeps_out: bool,
-    /// It was asked to be undone, or finished: there is one place more for such a split, since
-    /// those that rest keep theirs for as long as their operator likes.
+    /// The split was requested to be undone, or finished: such splits have one more place, since idle ones keep theirs
+    /// for as long as their operators want.
     pub ends: bool,
-    /// Nobody waits for what it has to do: it has a place beside those of all others, one for
-    /// all such splits.
+    /// Nothing waits for its work: it has a place beside those of all others, one for all such splits.
     pub is_housekeeping: bool,
 }
 
-/// Whether the catalog exists in this database, and keeps it existing until the end of
-/// the transaction. Waits for a session that is dropping or altering it.
+/// Whether the catalog exists in this database, and keeps it existing until the end of the transaction. Waits for a
+/// session that is dropping or altering it.
 pub fn catalog_exists() -> bool {
-    // SAFETY: the names are NUL-terminated and outlive the call, which does not write
-    // to them; the range variable goes with the transaction's memory.
+    // SAFETY: the names are NUL-terminated and outlive the call, which does not write to them; the range variable is
+    // freed with the transaction's memory.
     let table = unsafe {
         let name =
             pg_sys::makeRangeVar(c"shardmaster".as_ptr().cast_mut(), c"split_plan".as_ptr().cast_mut(), -1);
@@ -54,24 +53,23 @@ pub fn catalog_exists() -> bool {
     table != pg_sys::InvalidOid
 }
 
-/// Whether CREATE EXTENSION has been committed, by the rows themselves: a commit wakes others a
-/// moment before it tells them what their caches have to forget, so that `catalog_exists` may
-/// not see it yet.
+/// Whether CREATE EXTENSION has been committed, by the rows themselves: a commit wakes others a moment before it sends
+/// what their caches have to forget, so `catalog_exists` may not see it yet.
 pub fn is_created() -> bool {
     sql::read_one("SELECT true FROM pg_catalog.pg_extension WHERE extname = 'shardmaster'", &[], |_| ())
         .is_some()
 }
 
-/// What a worker says while it waits for it.
+/// The status of a worker that waits for this.
 pub const WAITS_FOR_EXTENSION: &str = "waiting for CREATE EXTENSION shardmaster";
 
-/// How long a worker waits that has not found the catalog.
+/// Returns how long a worker waits that has not found the catalog.
 pub fn until_created(look_again: Duration) -> Duration {
     if txn::transaction(is_created) { NEWS_ARRIVE } else { look_again }
 }
 
-/// The splits that have work, those for which clients wait first, then the oldest; of those for
-/// which nobody waits the one that was looked after longest ago. Needs `catalog_exists`.
+/// Returns the splits that have work: first those for which clients wait, then the oldest; of those for which nothing
+/// waits, the one that was served longest ago. It needs `catalog_exists`.
 pub fn with_work() -> Vec<ToServe> {
     let mut found = work::with_work();
     let keeps_out = |open: &OpenSplit| {
@@ -82,7 +80,7 @@ pub fn with_work() -> Vec<ToServe> {
         let rested = if is_housekeeping { open.watched.unwrap_or(f64::INFINITY) } else { 0.0 };
         (!keeps_out(open), is_housekeeping, -rested)
     };
-    // Those that are alike stay in the order of their numbers.
+    // Equal ones stay in the order of their numbers.
     found.sort_by(|one, other| {
         let ((one_kept, one_kind, one_rested), (kept, kind, rested)) = (order(one), order(other));
         (one_kept, one_kind).cmp(&(kept, kind)).then(one_rested.total_cmp(&rested))
@@ -97,12 +95,12 @@ pub fn with_work() -> Vec<ToServe> {
     found.into_iter().map(to_serve).collect()
 }
 
-/// Whether one split has work. Needs `catalog_exists`.
+/// Whether one split has work. It needs `catalog_exists`.
 pub fn has_work(split_id: i64) -> bool {
     row::read(split_id).is_ok_and(|state| work::wanted(&state).is_some())
 }
 
-/// The splits that are unfinished. Needs `catalog_exists`.
+/// Returns the splits that are unfinished. It needs `catalog_exists`.
 pub fn unfinished() -> Vec<Unfinished> {
     sql::read(
         &format!(
