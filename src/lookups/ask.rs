@@ -1,4 +1,4 @@
-//! Asks a shard which pairs it has rows with.
+//! Queries to a shard for the pairs that it has rows with.
 
 use super::columns::ComparedAs;
 use super::session::LookupSessions;
@@ -14,7 +14,7 @@ use crate::server::txn::transaction;
 
 const TYPES: &str = include_str!("../../sql/lookup/types.sql");
 
-/// Which of the pairs a shard has; None: it has no such table, so no rows.
+/// Returns which of the pairs a shard has, or None if it has no such table, and so no rows.
 pub fn ask(
     sessions: &mut LookupSessions,
     source: &LookupSource,
@@ -28,18 +28,18 @@ pub fn ask(
     if !find(sessions, (&shard, &watched), &asked, &mut found)? {
         return Ok(None);
     }
-    // Whoever commits without waiting for the disk was seen all the same.
+    // Rows of transactions that commit without waiting for the disk were seen all the same, so the log is flushed.
     let flush = "BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
     sessions.of(&shard)?.run(flush)?;
     sessions.succeeded(shard_key);
     Ok(Some(found))
 }
 
-/// A pair, by its number.
+/// A pair, with its number.
 type NumberedPair<'a> = (usize, &'a LookupPair);
 
-/// Marks those that have a row. In halves where the shard's encoding lacks a letter of one: no row has that one, and the
-/// others are asked for all the same. False: there is no such table.
+/// Marks those that have a row. The pairs are halved if the shard's encoding lacks a character of one: no row has that
+/// one, and the others are asked for all the same. Returns false if there is no such table.
 fn find(
     sessions: &mut LookupSessions,
     (shard, watched): (&Shard, &WatchedColumn),
@@ -49,7 +49,7 @@ fn find(
     const NO_SUCH_LETTER: &str = "22P05";
     let answer = sessions.reading(shard, watched, |connection| {
         let Some(types) = types(connection, watched)? else { return Ok(None) };
-        // What no row can have is not asked for.
+        // Pairs that no row can have are not asked for.
         let possible = asked
             .iter()
             .copied()
@@ -86,12 +86,13 @@ fn find(
 struct Types {
     key: ComparedAs,
     by: ComparedAs,
-    /// An index leads with the keys.
+    /// Whether an index leads with the keys.
     has_index: bool,
 }
 
-/// Which of the pairs there are, by their numbers. A key has few rows, an owner may have all of them, whatever the planner
-/// knows of that: where there is an index of keys the owner is compared in a way that no index serves.
+/// Returns a query for those of the pairs that exist, by their numbers. A key has few rows, while an owner may have
+/// all of them, whatever the planner assumes: if there is an index of keys, the owner is compared in a way that no
+/// index serves.
 fn query(watched: &WatchedColumn, types: &Types) -> String {
     let by = format!("t.{}", ident(&watched.shard_by));
     let is_owners = if types.has_index {
@@ -108,7 +109,7 @@ fn query(watched: &WatchedColumn, types: &Types) -> String {
     )
 }
 
-/// None: there is no such table.
+/// Returns how both columns are compared, or None if there is no such table.
 fn types(connection: &mut Connection, watched: &WatchedColumn) -> Result<Option<Types>> {
     let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
     let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();

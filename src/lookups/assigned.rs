@@ -1,5 +1,5 @@
-//! Keys that were assigned, moved, or taken out of routing: what is where they are by now may have been written there before
-//! by nobody's route, or where they were before anybody had looked.
+//! Keys that were assigned, moved, or unassigned: their rows may have been written to their present shard before,
+//! without a route, or to their earlier shard before it was read.
 
 use super::fill::FillStream;
 use super::session::LookupSessions;
@@ -16,13 +16,13 @@ use crate::server::txn::transaction;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Keys at a time.
+/// The number of keys at a time.
 const MOST: i64 = 500;
 
-/// Errors after which it is left to fills and sweeps.
+/// The number of errors after which this is left to fills and sweeps.
 const ATTEMPTS: u32 = 4;
 
-/// Up to which owner, and which key of his.
+/// The position in the master's own pairs: an owner, and one of its keys.
 #[derive(Clone, Default)]
 struct Own {
     owner: usize,
@@ -30,7 +30,7 @@ struct Own {
 }
 
 impl Own {
-    /// The next pairs; none: there are no more.
+    /// Returns the next pairs; none are left if it is empty.
     fn page(&mut self, lookup: &Lookup, owners: &[String]) -> BTreeSet<LookupPair> {
         let mut page = BTreeSet::new();
         while let Some(owner) = owners.get(self.owner).filter(|_| page.len() < BATCH) {
@@ -47,21 +47,22 @@ impl Own {
     }
 }
 
-/// Some keys, and how far it is with them.
+/// Some keys, and the progress with them.
 #[derive(Default)]
 pub struct Assigned {
     ids: Vec<i64>,
     owners: Vec<String>,
-    /// How far it is with the master's own pairs; None: through.
+    /// The progress with the master's own pairs. `None` once it is complete.
     own: Option<Own>,
-    /// Where rows of theirs are to be looked for.
+    /// The shards where their rows must be searched.
     shards: Vec<String>,
     stream: Option<Box<FillStream>>,
     errors: u32,
 }
 
 impl Assigned {
-    /// The next ones; None: there are none, or the keyspace's entries are no keys: then shards fill again.
+    /// Returns the next ones. Returns None if there are none, or the keyspace's entries are no keys: then shards fill
+    /// again.
     pub fn next(lookup: &Lookup) -> Result<Option<Assigned>> {
         let found = transaction(|| {
             let keyspace = keyspace::find(&lookup.of).ok()?;
@@ -88,7 +89,7 @@ impl Assigned {
         Ok(None)
     }
 
-    /// Settles some pairs; false: it is through.
+    /// Settles some pairs. Returns false once it is complete.
     pub fn step(
         &mut self,
         sessions: &mut LookupSessions,
@@ -109,7 +110,8 @@ impl Assigned {
         }
     }
 
-    /// Nobody else waits for a shard that cannot be asked: its rows are looked at once it is there again.
+    /// Leaves the keys of a shard that cannot be asked, so that others do not wait for it: its rows are read once it
+    /// is reachable again.
     fn leave(&self, lookup: &Lookup) -> Result<()> {
         settle::commit(lookup, || {
             lookup::next_epoch_if_any(lookup);
@@ -128,7 +130,7 @@ impl Assigned {
             let mut next = own.clone();
             let page = transaction(|| next.page(lookup, &self.owners));
             let is_last = page.is_empty();
-            // What somebody has locked is known, and nobody else waits for it.
+            // What another session has locked is recorded, and others do not wait for it.
             if !settle::settle_unlocked(sessions, lookup, page, None)?.is_empty() {
                 settle::commit(lookup, || lookup::next_epoch_if_any(lookup))?;
             }
@@ -140,7 +142,8 @@ impl Assigned {
             match stream.step(sessions, lookup) {
                 Ok(true) => {}
                 Ok(false) => self.stream = None,
-                // Too few rows of too many: all of them are read, so that it answers in between.
+                // There were too few matching rows among too many: all of them are read, so that it answers in
+                // between.
                 Err(SplitError::Remote(_)) if began.elapsed() >= guc::remote_timeout() => {
                     let shards = BTreeSet::from([stream.shard().to_owned()]);
                     settle::commit(lookup, || lookup::look_anew(lookup, &shards))?;
@@ -162,7 +165,7 @@ impl Assigned {
         };
         let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
         let connection = sessions.of(&shard)?;
-        // Where nothing is captured yet the fill finds them.
+        // If nothing is captured yet the fill finds them.
         if let Some(capture) = agent::find(connection, &source.token, &shard.namespace)? {
             let watched = source.on(&shard);
             let stream = FillStream::open(sessions, &shard, &watched, capture, Some(&self.owners))?;

@@ -1,4 +1,4 @@
-//! How keys are compared with columns of shards, which may be of another type of the same family.
+//! How keys are compared with columns of shards, which may have another type of the same family.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::{LookupShape, WatchedColumn};
@@ -7,16 +7,16 @@ use crate::catalog::shard::Shard;
 use crate::error::SqlState;
 use crate::keys::key_type::KeyType;
 
-/// What the values of a column are compared as.
+/// The type as which the values of a column are compared.
 #[derive(Clone, Copy)]
 pub struct ComparedAs {
     pub key_type: KeyType,
-    /// As casts to it are written. Integers of all sizes are compared with each other, by indexes as well.
+    /// The type in a cast. Integers of all sizes can be compared with each other, also by indexes.
     pub cast: &'static str,
 }
 
 impl ComparedAs {
-    /// By the name of the column's type; None: keys are of no such type.
+    /// Returns it by the name of the column's type, or None if keys have no such type.
     pub fn by_name(name: &str) -> Option<ComparedAs> {
         let (key_type, cast) = match name.strip_prefix("pg_catalog.")? {
             "int2" | "int4" | "int8" => (KeyType::BigInt, "pg_catalog.int8"),
@@ -30,13 +30,13 @@ impl ComparedAs {
         Some(ComparedAs { key_type, cast })
     }
 
-    /// Whether a row may have the value: a cast of any other one would be an error.
+    /// Whether a row may have the value: a cast of any other value would be an error.
     pub fn may_have(self, value: &str) -> bool {
         self.key_type.of_value(value).is_some()
     }
 }
 
-/// Refuses a table whose columns are by now of types that have other values than the lookup index's.
+/// Refuses a table whose columns have types by now with other values than the lookup index's.
 pub fn require(lookup: &Lookup, shape: &LookupShape, watched: &WatchedColumn, shard: &Shard) -> Result<()> {
     let columns = [
         (&watched.column, &shape.key_type, lookup.key_type),

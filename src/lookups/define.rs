@@ -1,4 +1,4 @@
-//! Lookup indexes come and go, and keys are claimed.
+//! Adding and dropping lookup indexes, and claiming keys.
 
 use super::settle::LONGEST;
 use crate::catalog::caller::Caller;
@@ -48,14 +48,15 @@ pub fn add(
     Ok(())
 }
 
-/// The lookup index with its keyspace locked: whoever changes one, or drops it, does the same. None: there is none of this name.
+/// Returns the lookup index with its keyspace locked, as in all changes of one. Returns None if there is none of this
+/// name.
 fn lock(name: &str) -> Result<Option<(LockedKeyspace, Lookup)>, Failure> {
     let Some(of) = lookup::of(name) else { return Ok(None) };
     let of = keyspace::lock(&of)?;
     Ok(lookup::find(name).map(|lookup| (of, lookup)))
 }
 
-/// None: there is no lookup index of this name.
+/// Drops a lookup index. Returns None if there is none of this name.
 pub fn drop(name: &str) -> Result<Option<()>, Failure> {
     let Some((_, lookup)) = lock(name)? else { return Ok(None) };
     if let Some(source) = &lookup.source {
@@ -67,7 +68,8 @@ pub fn drop(name: &str) -> Result<Option<()>, Failure> {
     Ok(Some(()))
 }
 
-/// Says which column of which table of its keyspace a lookup index goes by. None: there is no lookup index of this name.
+/// Sets the table and column of a lookup index, in its keyspace. Returns None if there is no lookup index of this
+/// name.
 pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Failure> {
     let NewTable { name: table, shard_by: column, keyspace: name, key_type, policy, origin } = new;
     let name = *name;
@@ -114,7 +116,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
         }
     }
     lookup::set_source(name, &table, &column, caller);
-    // Who computes a column says so before, or sees the lookup index.
+    // A session that maps a column has done so before, or sees the lookup index.
     if let Some(split) = lookup::split_that_maps(&of.name, &quoted, [&column, &policy.shard_by]) {
         return Err(RoutingError::KeyspaceInSplit { keyspace: of.name.clone(), split }.into());
     }
@@ -122,7 +124,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
     Ok(Some(()))
 }
 
-/// Forgets the table; what is on shards the worker takes away. None: there is no lookup index of this name.
+/// Forgets the table; the worker removes what is on shards. Returns None if there is no lookup index of this name.
 pub fn table_drop(table: &str, name: &str) -> Result<Option<()>, Failure> {
     let Some((_, lookup)) = lock(name)? else { return Ok(None) };
     let table = keyspaces::parse_table(table)?.quoted();
@@ -134,7 +136,7 @@ pub fn table_drop(table: &str, name: &str) -> Result<Option<()>, Failure> {
     Ok(Some(()))
 }
 
-/// The lookup index of this name, as one of its own functions wants it.
+/// Returns the lookup index of this name, for its own functions.
 fn require(name: &str) -> Result<Lookup, Failure> {
     if let Some(lookup) = lookup::find(name) {
         return Ok(lookup);
@@ -143,8 +145,9 @@ fn require(name: &str) -> Result<Lookup, Failure> {
     Err(RoutingError::NoLookup(name.into()).into())
 }
 
-/// Waits until rows of owners are looked at who were assigned before: one of them may have the key. Whoever is assigned from
-/// then on comes behind the claim, so that it does not wait for ever where owners are assigned all the time. The last of them.
+/// Waits until rows of owners are read that were assigned before: one of them may have the key. Owners that are
+/// assigned later come after the claim, so this ends even if owners are assigned all the time. Returns the last of
+/// them.
 fn wait_for_assigned(lookup: &Lookup, key: &str, own: Option<&str>) -> i64 {
     const PAUSE: Duration = Duration::from_millis(20);
     let last = lookup::last_assigned(&lookup.name);
@@ -157,7 +160,7 @@ fn wait_for_assigned(lookup: &Lookup, key: &str, own: Option<&str>) -> i64 {
     last
 }
 
-/// Claims a key for an owner before its row is there; until when. None: the row is there.
+/// Claims a key for an owner before its row exists, and returns the end of the lease. Returns None if the row exists.
 pub fn claim(
     key: &str,
     owner: &str,
@@ -186,12 +189,12 @@ pub fn claim(
     if routing::places(&of, std::slice::from_ref(&pair.owner)).is_empty() {
         return Err(RoutingError::UnknownKey { key: pair.owner, keyspace: lookup.of }.into());
     }
-    // But for rows of the claim's own owner, who may have been assigned a moment ago.
+    // Rows of the claim's own owner, which may have been assigned a moment ago, are not waited for.
     let own = of.strategy.is_directory().then_some(pair.owner.as_str());
     let last = wait_for_assigned(&lookup, &pair.key, own);
     let until =
         lookup_entry::claim(&lookup, &pair, seconds).map_err(|taken| refused(&of, &lookup, &pair, taken))?;
-    // A row that nobody has looked at yet may have it: a claim that is there already says more than that.
+    // A row that was not read yet may have the key: an existing claim has precedence.
     if let Some(shard) = until.and_then(|_| lookup::not_filled_but(name, own, last)) {
         return Err(RoutingError::NotFilled { key: pair.key, lookup: name.into(), shard }.into());
     }

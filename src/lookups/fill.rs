@@ -19,28 +19,28 @@ use std::time::{Duration, Instant};
 
 const EARLIER: &str = include_str!("../../sql/lookup/earlier.sql");
 
-/// Pairs that somebody has locked are left for the end, up to so many.
+/// The number of locked pairs up to which they are left for the end.
 const LATER: usize = 10_000;
-/// How long a cursor stays open that brings nothing on: its snapshot and its lock are in others' way.
+/// How long a cursor without progress stays open: its snapshot and its lock block others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct FillStream {
     shard: String,
-    /// With the cursor; None: all has been read.
+    /// The session with the cursor. `None` once everything was read.
     reading: Option<Connection>,
-    /// What the table was when it was opened.
+    /// The table as it was when it was opened.
     pub shape: LookupShape,
-    /// What has been read, and is not settled yet.
+    /// Pairs that were read, and are not settled yet.
     batch: BTreeSet<LookupPair>,
-    /// What somebody has locked.
+    /// Pairs that another session has locked.
     later: BTreeSet<LookupPair>,
-    /// Since when nothing could be settled.
+    /// The time since which nothing could be settled.
     stuck: Option<Instant>,
 }
 
 impl FillStream {
-    /// None: there is no such table. Its lock is there before its snapshot, so that nothing truncates or rewrites the table
-    /// in between.
+    /// Opens a stream. Returns None if there is no such table. Its lock is taken before its snapshot, so that nothing
+    /// truncates or rewrites the table in between.
     pub fn open(
         sessions: &mut LookupSessions,
         shard: &Shard,
@@ -48,7 +48,7 @@ impl FillStream {
         capture: Capture,
         owners: Option<&[String]>,
     ) -> Result<Option<FillStream>> {
-        // One that does not answer is left alone for a while.
+        // A shard that does not answer is not asked again for a while.
         sessions.of(shard)?;
         let mut connection = LookupSessions::patient(shard)?;
         let (table, key, by) = (watched.qualified(), ident(&watched.column), ident(&watched.shard_by));
@@ -67,8 +67,8 @@ impl FillStream {
             }
             _ => String::new(),
         };
-        // What can be in no lookup index is answered all the same, without its text: a shard that reads on and on over such rows
-        // would be silent meanwhile.
+        // Values that are too long for a lookup index are returned without their text: a shard that scanned many such
+        // rows would otherwise be silent meanwhile.
         let short = |column: &str| {
             format!("CASE WHEN octet_length(t.{column}::text) <= {LONGEST} THEN t.{column}::text END")
         };
@@ -91,7 +91,7 @@ impl FillStream {
         &self.shard
     }
 
-    /// Settles the next pairs; false: there are none left. After a `Retry` the same ones again.
+    /// Settles the next pairs. Returns false if none are left. After a `Retry` the same ones are tried again.
     pub fn step(&mut self, sessions: &mut LookupSessions, lookup: &Lookup) -> Result<bool> {
         let outcome = self.try_step(sessions, lookup);
         match outcome {
@@ -101,7 +101,7 @@ impl FillStream {
         outcome
     }
 
-    /// It is in others' way for nothing.
+    /// Whether the cursor blocks others without progress.
     pub fn is_in_the_way(&self) -> bool {
         self.reading.is_some() && self.stuck.is_some_and(|since| since.elapsed() >= PATIENCE)
     }
@@ -136,7 +136,7 @@ impl FillStream {
     }
 }
 
-/// Those that are under way and may have been captured by nobody: the fill begins after their end.
+/// Running transactions that may not have been captured: the fill begins after their end.
 pub struct EarlierTransactions(String);
 
 impl EarlierTransactions {
@@ -148,7 +148,7 @@ impl EarlierTransactions {
         }
     }
 
-    /// Who of them has written to the table, and still runs. None: nobody.
+    /// Describes those of them that have written to the table and still run, or returns None if there are none.
     pub fn left(&self, connection: &mut Connection, watched: &WatchedColumn) -> Result<Option<String>> {
         let answer = connection.query(EARLIER, &[Some(&self.0), Some(&watched.qualified())])?;
         let [Some(count), Some(who)] = answer.rows.first().map_or(&[][..], Vec::as_slice) else {

@@ -1,19 +1,22 @@
-//! Lookup indexes by another column: whose key a value is, unique over all shards, filled and kept while clients write.
+//! Lookup indexes by another column: the owner of a value, unique over all shards, filled and maintained while clients
+//! write.
 //!
-//! **Level, not edge.** What comes from anywhere, a shard's queue, its rows, the master's own pairs, is a hint alone: this pair
-//! of key and owner may be there, or not. Each is settled in the same way (`settle.rs`): the shard that has the owner's rows by
-//! its present route is asked whether a row with the pair exists, and what it says is written down if the route is still the
-//! same by then. What a shard has of an owner whose rows are elsewhere is left to the shard that has them: a shard that is away
-//! holds up no other one. So the order of hints, over however many shards and splits, does not matter. A pair is right at rest if
-//! each change of it is followed by a hint that is settled later:
+//! **Level, not edge.** Information from any origin, a shard's queue, its rows, the master's own pairs, is only a
+//! hint: this pair of key and owner may exist, or not. Each is settled in the same way (`settle.rs`): the shard that
+//! has the owner's rows by its present route is asked whether a row with the pair exists, and the answer is recorded
+//! if the route is still the same by then. What a shard has of an owner whose rows are elsewhere is left to the shard
+//! that has them: an unreachable shard delays no other one. So the order of hints, over any number of shards and
+//! splits, does not matter. A pair is finally right if each change of it is followed by a hint that is settled later:
 //!
-//! - a client's write is queued by its own transaction on the shard where it is made, in the queue before it is visible;
-//! - a cutover changes no pair: the target has at its opening what the source had behind the fence. What is still in the source's
-//!   queue by then is found there: known pairs of the owners that have moved are settled again, and their rows are looked
-//!   through (`assigned.rs`);
-//! - what came before anybody captured it is found by the fill, which begins once all writers of before have ended;
-//! - where hints were lost (a queue that was full, a table that was truncated or rewritten, a server that is not the one that
-//!   was asked before, a master that has forgotten what it took), all pairs of an earlier epoch are settled again (`run.rs`);
+//! - a client's write is queued by its own transaction on the shard where it is made, in the queue before it is
+//!   visible;
+//! - a cutover changes no pair: the target has at its opening what the source had behind the fence. What is still in
+//!   the source's queue by then is found on the target: known pairs of the owners that have moved are settled again,
+//!   and their rows are read (`assigned.rs`);
+//! - earlier rows are found by the fill, which begins once all earlier writers have ended;
+//! - if hints were lost (a queue that was full, a table that was truncated or rewritten, another server than the one
+//!   that was asked before, a master that has forgotten what it took), all pairs of an earlier epoch are settled again
+//!   (`run.rs`);
 //! - an assignment has the rows of its keys settled (`assigned.rs`).
 
 mod ask;

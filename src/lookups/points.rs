@@ -1,4 +1,4 @@
-//! Injection points, in the order in which a worker comes by.
+//! Injection points, in the order in which a worker reaches them.
 
 use crate::server::injection::Point;
 

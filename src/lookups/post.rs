@@ -1,5 +1,6 @@
-//! One lookup index on one shard: its capture, its fill, and what comes through its queue. Invariant: what is taken out of the
-//! queue the master has committed, and whatever else may have been missed raises the epoch before the shard forgets it.
+//! One lookup index on one shard: its capture, its fill, and the entries of its queue. Invariant: what is taken out of
+//! the queue the master has committed, and whatever else may have been missed raises the epoch before the shard
+//! forgets it.
 
 use super::columns;
 use super::fill::{EarlierTransactions, FillStream};
@@ -16,7 +17,7 @@ use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Entries after which the queue is vacuumed: nobody else may do it in time.
+/// The number of entries after which the queue is vacuumed, since autovacuum may be too late.
 const VACUUM: u64 = 50_000;
 
 enum FillPhase {
@@ -24,7 +25,7 @@ enum FillPhase {
     Streaming(Box<FillStream>),
 }
 
-/// What a turn needs of one.
+/// What a turn needs.
 pub struct PostWork<'a> {
     pub sessions: &'a mut LookupSessions,
     pub identity: &'a str,
@@ -49,7 +50,7 @@ impl PostWork<'_> {
 }
 
 impl PostWork<'_> {
-    /// All its rows were looked at.
+    /// Records that all its rows were read.
     fn filled(&mut self, seen: &SeenLookup, shape: &LookupShape) -> Result<()> {
         let filled = LookupProgress {
             state: LookupState::Filled,
@@ -77,13 +78,13 @@ fn told<'a>(
     }
 }
 
-/// What a turn has come to.
+/// The result of a turn.
 pub struct Turn {
     /// There is more to do at once.
     pub is_busy: bool,
     pub waiting: i64,
     pub lag_seconds: f64,
-    /// What it waits for.
+    /// What the lookup index waits for.
     pub waits_for: Option<String>,
 }
 
@@ -91,13 +92,13 @@ pub struct Turn {
 pub struct Post {
     capture: Option<Capture>,
     fill: Option<FillPhase>,
-    /// Entries at the queue's beginning whose owners' shards cannot be asked.
+    /// The number of entries at the queue's beginning whose owners' shards cannot be asked.
     stuck: usize,
     taken: u64,
 }
 
 impl Post {
-    /// After an error its sessions are gone: all is looked at anew.
+    /// Handles an error: its sessions are gone, so everything is read anew.
     pub fn failed(&mut self) {
         *self = Post::default();
     }
@@ -154,7 +155,7 @@ impl Post {
         Ok(turn)
     }
 
-    /// Captures changes before any shard's rows are read: what another one's fill has found by then is not looked at twice.
+    /// Captures changes before any shard's rows are read: what another one's fill has found by then is not read twice.
     pub fn prepare(&mut self, work: &mut PostWork<'_>) -> Result<()> {
         if self.capture.is_none() || work.progress.state == LookupState::New {
             let watched = work.watched();
@@ -163,10 +164,10 @@ impl Post {
         Ok(())
     }
 
-    /// Captures changes from now on; None: there is no such table.
+    /// Captures changes from now on. Returns None if there is no such table.
     fn attach(&mut self, work: &mut PostWork<'_>, watched: &WatchedColumn) -> Result<Option<Capture>> {
         self.fill = None;
-        // Whatever makes triggers on a table plans nothing over it.
+        // Creating triggers on a table plans no query over it.
         let connection = work.sessions.of(work.shard)?;
         if connection.query("SELECT to_regclass($1)", &[Some(&watched.qualified())])?.scalar().is_none() {
             return Ok(None);
@@ -188,7 +189,7 @@ impl Post {
         };
         let was_routed = transaction(|| lookup::ever_routed(&work.lookup.of, &work.shard.shard_key));
         if is_fresh && !was_routed {
-            // Nobody was sent here before changes were captured.
+            // No client was routed here before changes were captured.
             work.progress.state = LookupState::Filled;
             (work.progress.place, work.progress.shape) = (Some(seen.place), Some(shape.facts));
             work.store()?;
@@ -228,7 +229,7 @@ impl Post {
         Ok(is_same)
     }
 
-    /// Fills again: first the master knows that it has to, then the shard counts on from there.
+    /// Fills again: first the master records that it must, then the shard counts on from there.
     fn miss(&mut self, work: &mut PostWork<'_>, capture: Capture, seen: &SeenLookup) -> Result<()> {
         self.fill = None;
         self.stuck = 0;
@@ -243,7 +244,8 @@ impl Post {
         reach(&points::MISSED)?;
         let connection = work.sessions.of(work.shard)?;
         if seen.is_full {
-            // Who holds an entry of it is waited for, and who was not let in is by the fill.
+            // Transactions with entries in it are waited for, and those whose changes were not queued are found by the
+            // fill.
             let queue = capture.queue();
             connection.run(&format!(
                 "BEGIN; SET LOCAL lock_timeout = '500ms'; TRUNCATE shardmaster_agent.{queue}; COMMIT;
@@ -296,7 +298,7 @@ impl Post {
                         turn.is_busy = true;
                         return Ok(());
                     }
-                    // It goes on where it is, or is begun again.
+                    // It continues where it is, or is begun again.
                     Err(SplitError::Retry(why)) => {
                         turn.waits_for = Some(why);
                         if stream.is_in_the_way() {
@@ -311,7 +313,7 @@ impl Post {
         Ok(())
     }
 
-    /// Takes what has come; whether there may be more, and what some of it waits for.
+    /// Takes what has come. Returns whether there may be more, and what some of it waits for.
     fn take(&mut self, work: &mut PostWork<'_>, capture: Capture) -> Result<(bool, Option<String>)> {
         let connection = work.sessions.of(work.shard)?;
         let queue = format!("shardmaster_agent.{}", capture.queue());
@@ -330,7 +332,7 @@ impl Post {
             self.stuck = 0;
             return Ok((false, None));
         }
-        // By pair: where its entries are. What could be in no lookup index is taken out without another word.
+        // These are the queue's entries by pair. What cannot be in a lookup index is removed silently.
         let mut at_file = None;
         let mut entries: BTreeMap<Option<LookupPair>, Vec<(String, String)>> = BTreeMap::new();
         for row in &rows {
@@ -343,7 +345,7 @@ impl Post {
         let looked = settle::look(work.sessions, work.lookup, &pairs, Some(&work.shard.shard_key))?;
         let step = work.progress.steps + 1;
         let connection = work.sessions.of(work.shard)?;
-        // What was seen here outlives a crash with it.
+        // What was seen here survives a crash with this commit.
         connection.run(&format!(
             "UPDATE shardmaster_agent.lookup SET announced = greatest(announced, {step}) WHERE id = {} AND {}",
             capture.0,
@@ -384,7 +386,7 @@ impl Post {
     }
 }
 
-/// The table may come back with other rows, which nobody knows until then.
+/// Records that the table is missing: it may return with other rows, which are unknown until then.
 fn away(work: &PostWork<'_>) -> Result<()> {
     if work.progress.state == LookupState::New {
         return Ok(());
@@ -399,14 +401,14 @@ fn idle(waits_for: &str) -> Turn {
     Turn { is_busy: false, waiting: 0, lag_seconds: 0.0, waits_for: Some(waits_for.to_owned()) }
 }
 
-/// A master that was replaced while it was at it takes nothing away from the other one.
+/// Returns a condition: a master that was replaced meanwhile removes nothing of the other one.
 fn is_ours(identity: &str) -> String {
     format!("EXISTS (SELECT FROM shardmaster_agent.master m WHERE m.identity = {})", literal(identity))
 }
 
-/// Takes entries out. A place of the table may have been given to a new entry meanwhile, which is of a transaction that was
-/// under way when these were seen: none of those that have written them. Where the queue was rewritten meanwhile (VACUUM FULL)
-/// all stay, and come again.
+/// Removes entries. A position in the table may have been given to a new entry meanwhile, of a transaction that was
+/// running when these were seen: it is none of those that have written them. If the queue was rewritten meanwhile
+/// (VACUUM FULL) all entries stay, and come again.
 fn consume(
     work: &mut PostWork<'_>,
     capture: Capture,

@@ -1,4 +1,4 @@
-//! What lookup indexes that are no more have left on shards.
+//! What dropped lookup indexes have left on shards.
 
 use super::session::LookupSessions;
 use crate::agent::error::{Result, SplitError};
@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::remote::Connection;
 use crate::server::txn::{soon, transaction};
 
-/// Takes one away.
+/// Removes one.
 pub fn remove(sessions: &mut LookupSessions, identity: &str, removal: &Removal) -> Result<()> {
     let shard = transaction(|| shard::by_key(&removal.shard_key)).map_err(Failure::from)?;
     let connection = sessions.of(&shard)?;
@@ -27,12 +27,13 @@ pub fn remove(sessions: &mut LookupSessions, identity: &str, removal: &Removal) 
     .unwrap_or_else(|| Err(SplitError::Retry("a lock on what remains of the lookup index".into())))
 }
 
-/// Removes everything of lookup indexes that this master does not have; what was found and what was done with it. In a session.
+/// Removes everything of lookup indexes that this master does not have; returns what was found and what was done with
+/// it. It runs in the operator's session.
 pub fn clean(shard_key: &str) -> std::result::Result<Vec<(String, String)>, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "cleanup")?;
     match remove_unknown(&mut connection) {
-        // The last one has left meanwhile.
+        // The last one was removed meanwhile.
         Err(SplitError::Remote(error)) if is_gone(&error) => Ok(Vec::new()),
         removed => removed.map_err(SplitError::into_failure),
     }

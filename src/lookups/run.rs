@@ -1,4 +1,5 @@
-//! What the worker does, turn by turn: each lookup index on each shard in its turn, so that none waits for another's end.
+//! What the worker does, turn by turn: each lookup index on each shard gets its turn, so that none waits for another's
+//! end.
 
 use super::assigned::Assigned;
 use super::post::{Post, PostWork};
@@ -19,10 +20,10 @@ use std::time::{Duration, Instant};
 
 pub use crate::catalog::lookup::has_work;
 
-/// Between two looks at a shard that has nothing new: longer each time.
+/// The pause between two checks of a shard that has nothing new; it grows each time.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
-/// After what may pass by itself.
+/// The longest pause after an error that may go away without action.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// When something is due again.
@@ -49,7 +50,7 @@ impl Due {
         self.at = Instant::now() + self.pause;
     }
 
-    /// What may pass by itself is soon looked at again.
+    /// Notes an error. One that may go away is tried again soon.
     fn failed_by(&mut self, error: &SplitError) {
         match error {
             SplitError::Retry(_) => self.errors.failed_for(LONGEST_WAIT),
@@ -59,7 +60,7 @@ impl Due {
     }
 }
 
-/// By the token of its table and the shard.
+/// The token of its table, and the shard.
 type PostName = (String, String);
 
 #[derive(Default)]
@@ -71,9 +72,9 @@ struct AtShard {
 #[derive(Default)]
 struct OfLookup {
     assigned: Option<Assigned>,
-    /// The last pair that was looked at of an earlier epoch.
+    /// The last checked pair of an earlier epoch.
     swept: Option<LookupPair>,
-    /// The last claim that was asked for after its lease's end.
+    /// The last claim that was settled after its lease's end.
     claim: Option<String>,
     due: Due,
 }
@@ -87,7 +88,7 @@ pub struct LookupTurns {
     removals: HashMap<PostName, Due>,
 }
 
-/// What one look at the catalog shows.
+/// The result of reading the catalog once.
 struct Catalog {
     identity: String,
     lookups: Vec<(Lookup, LookupSource, Vec<LookupProgress>)>,
@@ -114,7 +115,7 @@ fn read() -> Catalog {
     }
 }
 
-/// Writes down what the next turn writes as well: whoever has locked it is not waited for.
+/// Records what the next turn would record as well: a lock on it is not waited for.
 fn note(body: impl FnOnce()) {
     let _: Option<std::result::Result<(), Infallible>> = soon(|| {
         body();
@@ -123,7 +124,8 @@ fn note(body: impl FnOnce()) {
 }
 
 impl LookupTurns {
-    /// One turn; how long nothing is due. None: there is nothing left to do, or no catalog any more.
+    /// Takes one turn. Returns how long nothing is due, or None if nothing is left to do, or the catalog does not
+    /// exist any more.
     pub fn take(&mut self, catalog_exists: fn() -> bool) -> Option<Duration> {
         let read_it = || transaction(|| catalog_exists().then(read));
         let mut catalog = read_it()?;
@@ -145,7 +147,7 @@ impl LookupTurns {
                 }
             }
         }
-        // With what the turn has made of it.
+        // This includes what the turn has changed.
         for (lookup, source, progress) in read_it()?.lookups {
             self.look_after(&lookup, &source, &progress);
         }
@@ -242,7 +244,7 @@ impl LookupTurns {
             }
             Err(error) => {
                 at.due.failed_by(&error);
-                // What passes by itself costs no fill: each turn sees whether it is still whole.
+                // A transient error costs no fill: each turn checks whether it is still complete.
                 if !matches!(error, SplitError::Retry(_)) {
                     at.post.failed();
                     self.sessions.failed(&shard.shard_key, &error);
@@ -253,7 +255,7 @@ impl LookupTurns {
         }
     }
 
-    /// What is not a single shard's.
+    /// Does what does not belong to a single shard.
     fn look_after(&mut self, lookup: &Lookup, source: &LookupSource, progress: &[LookupProgress]) {
         let mut of = self.lookups.remove(&source.token).unwrap_or_default();
         if of.due.is_now() {
@@ -268,7 +270,7 @@ impl LookupTurns {
         self.lookups.insert(source.token.clone(), of);
     }
 
-    /// Claims without a row end once their shards have been asked; those of shards that cannot be asked keep no other waiting.
+    /// Ends claims without a row once their shards have been asked; claims of unreachable shards delay no others.
     fn end_claims(&mut self, of: &mut OfLookup, lookup: &Lookup) -> Result<bool> {
         let after = of.claim.take();
         let page = transaction(|| lookup_entry::ended_claims(&lookup.name, after.as_deref(), BATCH as i64));
@@ -306,13 +308,13 @@ impl LookupTurns {
         let page = transaction(|| lookup_entry::older(lookup, of.swept.as_ref(), BATCH as i64));
         let Some(last) = page.last().cloned() else {
             match of.swept.take() {
-                // What was left for later is before it.
+                // What was left for later precedes it.
                 Some(_) => {}
                 None => settle::commit(lookup, || lookup::swept(lookup, lookup.epoch))?,
             }
             return Ok(true);
         };
-        // Those that cannot be asked for now are come back to, and the others do not wait for them.
+        // Pairs that cannot be asked for now are tried again later, and the others do not wait for them.
         let left = settle::settle(&mut self.sessions, lookup, &page.into_iter().collect(), None)?;
         of.swept = Some(last);
         Ok(left.errors.is_empty() && !left.is_locked)

@@ -13,7 +13,7 @@ use crate::server::txn::transaction;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a shard is waited for, and how long it is left alone after that: twice as long with each attempt in vain.
+/// How long a shard is waited for, and how long it is not asked after that: the time doubles with each failed attempt.
 const FIRST: Duration = Duration::from_secs(3);
 const DOUBLINGS: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(400);
@@ -21,7 +21,7 @@ const PAUSE_DOUBLINGS: u32 = 6;
 
 struct OpenSession {
     connection: Connection,
-    /// Where the shard was when it was opened.
+    /// The shard's connection string when it was opened.
     conninfo: Option<String>,
     look: SessionLook,
 }
@@ -32,16 +32,16 @@ pub struct LookupSessions {
     failed: HashMap<String, SilentShard>,
 }
 
-/// Of a shard that did not answer.
+/// A shard that did not answer.
 struct SilentShard {
     attempts: u32,
-    /// Whoever needs it for others' sake goes on without it until then.
+    /// The time until which work for other shards continues without it.
     until: Instant,
     why: String,
 }
 
 impl LookupSessions {
-    /// The session of a shard.
+    /// Returns the session of a shard.
     pub fn of(&mut self, shard: &Shard) -> Result<&mut Connection> {
         self.entry(shard).map(|open| &mut open.connection)
     }
@@ -67,7 +67,7 @@ impl LookupSessions {
         }
     }
 
-    /// One more, which its user keeps, and whose answers take as long as elsewhere: it reads tables.
+    /// Opens another session, for its caller only, with the usual limits: it reads tables.
     pub fn patient(shard: &Shard) -> Result<Connection> {
         Ok(session::open(shard, "lookup indexes")?)
     }
@@ -81,7 +81,7 @@ impl LookupSessions {
         FIRST.saturating_mul(1 << attempts).min(guc::remote_timeout().max(FIRST))
     }
 
-    /// The session is not used again after an error, and the next one waits longer.
+    /// Notes an error: the session is not used again, and the next one waits longer.
     pub fn failed(&mut self, shard_key: &str, why: &SplitError) {
         self.open.remove(shard_key);
         let attempts = self.failed.get(shard_key).map_or(0, |failed| failed.attempts) + 1;
@@ -93,8 +93,8 @@ impl LookupSessions {
         self.failed.remove(shard_key);
     }
 
-    /// Reads a table of a shard, once it is known that nobody else's code runs by that: under its lock, so that it stays known.
-    /// None: there is no such table.
+    /// Reads a table of a shard after checking that this runs no code of others: under its lock, so that this stays
+    /// true. Returns None if there is no such table.
     pub fn reading<T>(
         &mut self,
         shard: &Shard,
@@ -111,13 +111,13 @@ impl LookupSessions {
     }
 }
 
-/// What tables could run when that was last looked through, by their names.
+/// What tables could run when it was last checked, by their names.
 #[derive(Default)]
 pub struct SessionLook(HashMap<String, (String, Vec<String>)>);
 
 impl SessionLook {
-    /// Begins a transaction, with what is said of it, that has the table's lock before it looks. False: there is no such table,
-    /// and no transaction.
+    /// Begins a transaction, with the given settings, that locks the table before it checks. Returns false if there is
+    /// no such table, and then no transaction is open.
     pub fn begin(
         &mut self,
         connection: &mut Connection,
@@ -139,13 +139,14 @@ impl SessionLook {
             return Ok(false);
         }
         if error.is_verdict() {
-            // What cannot be locked is somebody's code, or another server.
+            // What cannot be locked is code of another role, or another server.
             owners::refuse(connection, names(watched), trusted)?;
         }
         Err(error.into())
     }
 
-    /// Refuses code of others that the mover would run with its rights; looked for when the tables could run another one.
+    /// Refuses code of others that the mover would run with its rights; this is read if the tables could run other
+    /// code.
     fn require_none(
         &mut self,
         connection: &mut Connection,
@@ -165,7 +166,7 @@ fn names(watched: &WatchedColumn) -> (Vec<String>, Vec<String>) {
     (vec![watched.schema.clone()], vec![watched.table.clone()])
 }
 
-/// Of which one gives rows: what the table could run, as one number.
+/// Returns statements for what the table could run, as one number; one of them gives rows.
 fn code_statements(connection: &mut Connection, watched: &WatchedColumn) -> Result<String> {
     let (schemas, tables) = names(watched);
     let lists = [schemas, tables].map(|list| text_array(&list));

@@ -1,4 +1,4 @@
-//! Settles pairs: whether their owners' shards have a row with them, as the master then has it.
+//! Settling of pairs: whether their owners' shards have a row with them, so that the master records the same.
 
 use super::ask::ask;
 use super::points;
@@ -18,9 +18,9 @@ use pgrx::datum::TimestampWithTimeZone;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// Pairs that are settled in one go.
+/// The number of pairs that are settled at once.
 pub const BATCH: usize = 1000;
-/// Bytes of a key or an owner: a longer one is in no index, so in no lookup index.
+/// The greatest number of bytes of a key or an owner: a longer one is in no index, and so in no lookup index.
 pub const LONGEST: usize = 1000;
 
 impl LookupSource {
@@ -34,7 +34,7 @@ impl LookupSource {
     }
 }
 
-/// A pair as a shard writes it, in its canonical form; None: it is none that could be routed.
+/// Returns a pair as a shard writes it, in its canonical form. Returns None if it could not be routed.
 pub fn canonical(lookup: &Lookup, key: Option<&str>, owner: Option<&str>) -> Option<LookupPair> {
     let key = lookup.key_type.of_value(key?)?.into_owned();
     let owner = lookup.owner_type.of_value(owner?)?.into_owned();
@@ -45,13 +45,13 @@ pub fn canonical(lookup: &Lookup, key: Option<&str>, owner: Option<&str>) -> Opt
 enum PairSaid {
     HasRow,
     HasNone,
-    /// Nothing: another shard has the owner's rows, and says itself what becomes of them.
+    /// Nothing: another shard has the owner's rows, and determines itself what becomes of them.
     Nothing,
 }
 
-/// What a shard has said of a pair.
+/// The answer of a shard about a pair.
 struct PairAnswer {
-    /// Where it was asked; None: the owner is routed nowhere.
+    /// The place where it was asked. `None` if the owner is not routed.
     place: Option<RoutingPlace>,
     said: PairSaid,
 }
@@ -59,14 +59,14 @@ struct PairAnswer {
 /// A shard that could not be asked, and why.
 pub type Unasked = (String, Failure);
 
-/// Pairs with what their shards have said.
+/// Pairs with the answers of their shards.
 pub struct LookedPairs {
-    /// No shard was asked before.
+    /// The time before which no shard was asked.
     asked: TimestampWithTimeZone,
     answers: BTreeMap<LookupPair, PairAnswer>,
     /// Shards without the table.
     bare: BTreeSet<String>,
-    /// What kept some from being asked.
+    /// Why some could not be asked.
     pub errors: Vec<Unasked>,
 }
 
@@ -81,8 +81,8 @@ fn places(
     Some((keyspace, places))
 }
 
-/// Asks the shards that have the owners' rows, or this one alone, from which the pairs are. What is asked of a shard, and was
-/// seen there, outlives its crash.
+/// Asks the shards that have the owners' rows, or only the shard that the pairs come from. What was seen on a shard
+/// survives its crash.
 pub fn look(
     sessions: &mut LookupSessions,
     lookup: &Lookup,
@@ -132,12 +132,12 @@ pub fn look(
     Ok(looked)
 }
 
-/// Writes down what shards have said of these pairs, in a transaction; those of which nothing could be written are left for
+/// Records the answers about these pairs, in a transaction. Returns those that were recorded; the others are left for
 /// later.
 fn apply(lookup: &Lookup, looked: &LookedPairs, pairs: &[&LookupPair]) -> BTreeSet<LookupPair> {
     let pairs: BTreeSet<LookupPair> = pairs.iter().copied().cloned().collect();
     let Some((_, places)) = places(lookup, &pairs) else { return BTreeSet::new() };
-    // Where it has moved meanwhile another shard is to be asked.
+    // If it has moved meanwhile another shard must be asked.
     let is_there = |pair: &LookupPair, answer: &PairAnswer| places.get(&pair.owner) == answer.place.as_ref();
     let valid: Vec<(&LookupPair, PairSaid)> = pairs
         .iter()
@@ -148,29 +148,29 @@ fn apply(lookup: &Lookup, looked: &LookedPairs, pairs: &[&LookupPair]) -> BTreeS
     let of = |wanted: PairSaid| valid.iter().filter(move |(_, said)| *said == wanted).map(|(pair, _)| *pair);
     let gone: Vec<&LookupPair> = of(PairSaid::HasNone).collect();
     let there: BTreeSet<&LookupPair> = of(PairSaid::HasRow).collect();
-    // First who gives a key away, then who has it from now on.
+    // Keys are taken from their old owners first, then given to the new ones.
     lookup_entry::unset(lookup, &gone, looked.asked);
     lookup_entry::set(lookup, &there);
     lookup_entry::looked_at(lookup, &gone);
-    // The table may come back with all its rows, and no trigger would tell.
+    // The table may return with all its rows, without a trigger noticing it.
     if !looked.bare.is_empty() {
         lookup::look_anew(lookup, &looked.bare);
     }
     valid.into_iter().map(|(pair, _)| pair.clone()).collect()
 }
 
-/// What of it could be written down.
+/// What could be recorded.
 pub struct Written {
     pub done: BTreeSet<LookupPair>,
-    /// Some of the rest is of keys that somebody has locked.
+    /// Some of the rest belong to keys that another session has locked.
     pub is_locked: bool,
 }
 
-/// How long it is tried to part keys that somebody has locked from others.
+/// How long this tries to separate locked keys from others.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// Writes down what shards have said, and more with it. A key that somebody has locked, by a claim that is not committed yet,
-/// keeps no other one waiting: they are parted by halves.
+/// Records the answers, and more with them. A key that another session has locked, by a claim that is not committed
+/// yet, delays no other one: they are separated by halving.
 pub fn write(lookup: &Lookup, looked: &LookedPairs, more: impl Fn()) -> Result<Written> {
     let all: Vec<&LookupPair> = looked.answers.keys().collect();
     let at_once = commit_within(txn::SOON, lookup, || {
@@ -197,18 +197,19 @@ pub fn write(lookup: &Lookup, looked: &LookedPairs, more: impl Fn()) -> Result<W
     Ok(Written { done, is_locked: true })
 }
 
-/// What a key waits for that cannot be written down.
+/// What a key waits for that cannot be recorded.
 pub const LOCKED: &str = "a lock on a key of the lookup index";
 
-/// Commits what the body writes down, unless somebody has locked what it needs, or the lookup index is another one by now.
+/// Commits what the body records, unless another session has locked what it needs, or the lookup index is another one
+/// by now.
 pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
     commit_within(txn::SOON, lookup, body).unwrap_or_else(|| Err(SplitError::Retry(LOCKED.into())))
 }
 
-/// The same; None: it is locked.
+/// Commits it, or returns None if it is locked.
 fn commit_within<R>(patience: LockTimeout, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
     txn::within(patience, || {
-        // It is taken out of queues next: it outlives a crash.
+        // It is removed from queues next, so it must survive a crash.
         sql::write(
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
             &[],
@@ -217,7 +218,7 @@ fn commit_within<R>(patience: LockTimeout, lookup: &Lookup, body: impl FnOnce() 
     })
 }
 
-/// The next turn sees what it is by then.
+/// Returns the error; the next turn reads what the lookup index is by then.
 fn gone(lookup: &Lookup) -> SplitError {
     SplitError::Retry(format!("lookup index \"{}\", which has changed", lookup.name))
 }
@@ -246,7 +247,7 @@ pub fn settle(
     Ok(PostponedPairs { pairs, errors: looked.errors, is_locked: written.is_locked })
 }
 
-/// Settles claims whose leases have ended. What is written on a shard that is disabled is not followed, so they wait for it.
+/// Settles claims whose leases have ended. Writes on a disabled shard are not followed, so its claims wait for it.
 pub fn settle_claims(
     sessions: &mut LookupSessions,
     lookup: &Lookup,
@@ -264,7 +265,8 @@ pub fn settle_claims(
     settle(sessions, lookup, &asked, None)
 }
 
-/// Settles pairs, those that move meanwhile again; what somebody has locked is left. An error: not all others could be.
+/// Settles pairs, and again those that move meanwhile; locked ones are left. It is an error if not all others could be
+/// settled.
 pub fn settle_unlocked(
     sessions: &mut LookupSessions,
     lookup: &Lookup,
@@ -289,7 +291,7 @@ pub fn settle_unlocked(
     if left.is_empty() { Ok(left) } else { Err(SplitError::Retry("routes that keep changing".into())) }
 }
 
-/// Waits for whoever has locked these.
+/// Returns an error that waits for the sessions that have locked these.
 pub fn require_none(locked: &BTreeSet<LookupPair>) -> Result<()> {
     if locked.is_empty() { Ok(()) } else { Err(SplitError::Retry(LOCKED.into())) }
 }

@@ -1,5 +1,5 @@
-//! Some rows, in one transaction on each shard. The right shard has them, committed and written, before they are gone from
-//! the wrong one: until then nobody else changes them there, since it is their deletion that gives them.
+//! Some rows, in one transaction on each shard. The right shard has them, committed and written, before they are gone
+//! from the wrong one: until then no other session changes them there, since their deletion returns them.
 
 use super::error::MisplacedError;
 use super::facts::MisplacedFacts;
@@ -17,29 +17,29 @@ use crate::remote::result::Rows;
 use crate::server::injection::{InjectedFault, Point, reach_in_session};
 use std::time::Duration;
 
-/// Fewer are compared one by one; of more the right shard's planner knows best.
+/// The number of rows up to which they are compared one by one; for more, the right shard's planner decides.
 const FEW: u64 = 10_000;
 
-/// Rows were changed that are not seen as they are now, a session of somebody else had to be let through, or a row has come that
-/// refers to one that is about to go.
+/// The SQLSTATEs if rows were changed that are not seen as they are now, if another session had to be admitted, or if
+/// a row was added that refers to one that is about to be deleted.
 const BETWEEN: [&str; 3] = ["40001", "40P01", "23503"];
 
-/// What has become of the rows of one table.
+/// What has happened to the rows of one table.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Done {
     pub moved: u64,
-    /// That were at the right shard already, or were not to go there.
+    /// The number of rows that were at the right shard already, or were not to be moved there.
     pub deleted: u64,
 }
 
-/// Of which rows it is.
+/// The rows of a batch.
 #[derive(Clone, Copy)]
 pub enum WhichRows<'a> {
-    /// Those of a list that are still there.
+    /// Those of a list that still exist.
     Listed(&'a Chosen),
-    /// All of the keys, unless somebody comes between.
+    /// All rows of the keys, unless another session comes between.
     All,
-    /// All of the keys, and nobody else writes to these tables meanwhile. None is left then.
+    /// All rows of the keys, while no other session writes to these tables. None is left then.
     AllAlone,
 }
 
@@ -53,7 +53,7 @@ pub struct MoveBatch<'a> {
 
 /// Why nothing was done.
 pub enum Halt {
-    /// Somebody has changed rows of the wrong shard meanwhile, or rows that refer to them.
+    /// Another session has changed rows of the wrong shard meanwhile, or rows that refer to them.
     Between(Failure),
     Other(Failure),
 }
@@ -71,14 +71,14 @@ impl From<MisplacedError> for Halt {
 }
 
 impl MoveBatch<'_> {
-    /// All but the commits; by the positions of the unit's tables.
+    /// Does everything but the commits; returns the results by the positions of the unit's tables.
     pub fn prepare(
         &self,
         here: &mut MoveSession,
         there: Option<&mut MoveSession>,
     ) -> Result<Vec<(usize, Done)>, Halt> {
         here.patient_for(self.timeout);
-        // No row that refers to another one comes behind the look for such rows.
+        // No row that refers to another one may be added after the search for such rows.
         let sees = if self.unit.is_whole { Sees::OneMoment } else { Sees::Latest };
         let alone = match self.of {
             WhichRows::Listed(_) | WhichRows::All => Vec::new(),
@@ -104,7 +104,7 @@ impl MoveBatch<'_> {
         Ok(done)
     }
 
-    /// Nothing of it is done.
+    /// Undoes all of it.
     pub fn undo(&self, here: &mut MoveSession, there: Option<&mut MoveSession>) -> Result<(), Failure> {
         here.roll_back()?;
         there.map_or(Ok(()), MoveSession::roll_back)
@@ -121,7 +121,7 @@ impl MoveBatch<'_> {
         }
     }
 
-    /// What the wrong shard says of its own rows.
+    /// Explains an error of the wrong shard about its own rows.
     fn halt(&self, error: RemoteError, here: &str) -> Halt {
         let is_between =
             self.unit.is_whole && error.shard == here && BETWEEN.iter().any(|code| error.is(code));
@@ -154,8 +154,8 @@ impl MoveBatch<'_> {
             };
             done.push((position, what));
         }
-        // What would keep it from being committed says so before the other side is; and what has come later may have changed rows
-        // that had arrived before.
+        // What would prevent its commit is reported before the other side is committed. What has arrived later may
+        // also have changed rows that had arrived before.
         for session in [&mut *here, &mut *there] {
             let checked = session.connection.run("SET CONSTRAINTS ALL IMMEDIATE");
             checked.map_err(|error| self.halt(error, &shard))?;
@@ -180,7 +180,8 @@ impl MoveBatch<'_> {
         Ok(done)
     }
 
-    /// No row is deleted or changed by the server itself because those it refers to are deleted: it would be moved nowhere.
+    /// Requires that the server itself deletes or changes no row because those it refers to are deleted: it would not
+    /// be moved.
     fn require_no_follower(&self, here: &mut MoveSession, position: usize) -> Result<(), Failure> {
         let pair = &self.lot.pairs[position];
         for key in self.lot.followers(position) {
@@ -206,7 +207,7 @@ impl MoveBatch<'_> {
         Ok(())
     }
 
-    /// Whether rows are left.
+    /// Returns a table with rows that are left.
     pub fn is_left(&self, here: &mut MoveSession) -> Result<Option<String>, Failure> {
         for (_, pair) in self.pairs() {
             if here.connection.run(&statements::exists(pair, self.keys))?.scalar() != Some("f") {
@@ -217,7 +218,7 @@ impl MoveBatch<'_> {
     }
 }
 
-/// The right shard first.
+/// Commits both sides, the right shard first.
 pub fn commit(
     here: &mut MoveSession,
     there: Option<&mut MoveSession>,
@@ -234,7 +235,7 @@ pub fn commit(
     reach(&DELETED)
 }
 
-/// Tables that are as they were when all was looked at stay so until the end of the transaction.
+/// Begins a transaction in which the tables stay as they were when they were checked.
 pub fn begin(
     session: &mut MoveSession,
     facts: &MisplacedFacts,
@@ -254,14 +255,14 @@ pub fn make_stage(there: &mut MoveSession, pair: &MovedTable) -> Result<(), Fail
     Ok(there.connection.run(&statements::make_stage(pair)).map(drop)?)
 }
 
-/// Rows of the stage become the table's.
+/// Moves rows of the stage into the table.
 fn arrive(pair: &MovedTable, keys: &[String], there: &mut MoveSession, here: &str) -> Result<Done, Failure> {
     let deleted = require_no_conflict(pair, keys, there, here)?;
     let moved = there.connection.run(&statements::insert(pair))?.affected;
     Ok(Done { moved, deleted })
 }
 
-/// As they were sent, once all has come.
+/// Requires that all rows are as they were sent, once all have arrived.
 fn require_arrived(pair: &MovedTable, keys: &[String], there: &mut MoveSession) -> Result<(), Failure> {
     let missing = there.connection.run(&statements::missing(pair, keys))?;
     if let Some((key, rows)) = one_of(&missing, there)? {
@@ -271,7 +272,7 @@ fn require_arrived(pair: &MovedTable, keys: &[String], there: &mut MoveSession) 
     Ok(())
 }
 
-/// How many of the stage are there already, as they are; the stage is without them then.
+/// Returns how many rows of the stage exist there already, unchanged; the stage is without them then.
 pub fn require_no_conflict(
     pair: &MovedTable,
     keys: &[String],
@@ -290,7 +291,7 @@ pub fn require_no_conflict(
     }
 }
 
-/// All rows of the stage are there as well, with whatever content: how many there are.
+/// Requires that all rows of the stage exist there as well, with any content; returns their number.
 pub fn require_there(
     pair: &MovedTable,
     keys: &[String],
@@ -320,7 +321,7 @@ pub fn require_none_absent(
     }
 }
 
-/// What the wrong shard gives is not believed: the right one itself looks of which keys the rows are.
+/// Requires that the rows belong to the keys: the right shard itself checks this, since the wrong one is not trusted.
 pub fn require_asked_for(
     pair: &MovedTable,
     keys: &[String],

@@ -1,6 +1,6 @@
-//! Which rows a batch takes. They are listed once, by their places in the table, and the list is kept by the shard: to look for
-//! the next ones anew would pass by all that were deleted before, again and again. A row that has another place by its turn is
-//! left for the next list.
+//! The rows that a batch takes. They are listed once, by their places in the table, and the shard keeps the list:
+//! searching for the next ones anew would pass all deleted ones again and again. A row that has another place by its
+//! turn is left for the next list.
 
 use super::pair::MovedTable;
 use super::session::MoveSession;
@@ -10,10 +10,10 @@ use crate::remote::RemoteError;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Rows of a batch, where they do not have to go together.
+/// The number of rows of a batch, if they do not have to move together.
 const MOST: u32 = 2000;
 
-/// Lists all rows of the keys that are there now.
+/// Lists all rows of the keys that exist now.
 pub fn list(
     here: &mut MoveSession,
     pair: &MovedTable,
@@ -24,7 +24,8 @@ pub fn list(
     Ok(here.connection.run_unbounded(&statements::list(pair, keys)).map(drop)?)
 }
 
-/// The next ones of the list; None: it is at its end, and gone. `keys`: of which it was made, in order.
+/// Returns the next ones of the list, or None at its end, when it is dropped. `keys`: the keys that it was made of, in
+/// order.
 pub fn next(here: &mut MoveSession, keys: &[String], timeout: Duration) -> Result<Option<Chosen>, Failure> {
     here.patient_for(timeout);
     let found = here.connection.run(&statements::next_listed(MOST))?;
@@ -43,7 +44,7 @@ pub fn next(here: &mut MoveSession, keys: &[String], timeout: Duration) -> Resul
         here.connection.run(statements::END_LIST)?;
         return Ok(None);
     }
-    // One that the column writes in another way than was asked for may be any of them.
+    // A key that the column writes differently from the request may be any of them.
     let keys = if is_known { of.into_iter().collect() } else { keys.to_vec() };
     Ok(Some(Chosen { keys, parts: parts.into_iter().collect(), places }))
 }

@@ -1,5 +1,6 @@
-//! Rows whose primary key the right shard has with other content are deleted at the wrong one, and no others. All of a lot's go in
-//! one transaction: the right shard says which they are, the wrong one gives them by deleting them, and the right one looks again.
+//! Only rows whose primary key the right shard has with other content are deleted at the wrong one. All of a lot are
+//! deleted in one transaction: the right shard returns which they are, the wrong one returns them by deleting them,
+//! and the right one checks again.
 
 use super::batch::{begin, make_stage, require_asked_for, require_none_absent};
 use super::error::MisplacedError;
@@ -11,7 +12,7 @@ use crate::error::Failure;
 use crate::remote::copy::{self, Bounds};
 use std::time::Duration;
 
-/// All but the commits; how many of each table. Those that refer to others first.
+/// Does everything but the commits; returns how many rows of each table. Rows that refer to others come first.
 pub fn delete<'a>(
     lot: &'a Lot,
     here: &mut MoveSession,
@@ -35,7 +36,7 @@ pub fn delete<'a>(
     Ok(deleted)
 }
 
-/// The wrong shard learns which of its rows differ from the right one's.
+/// Tells the wrong shard which of its rows differ from the right one's.
 fn find(
     lot: &Lot,
     pair: &MovedTable,
@@ -50,7 +51,7 @@ fn find(
     pipe(pair, [&statements::conflicting(pair), &statements::fill_arrived(pair)], there, here).map(drop)
 }
 
-/// A row that the server would delete along may be nowhere else.
+/// Requires that the server would delete no other row along with them, since it may exist nowhere else.
 fn require_no_follower(lot: &Lot, position: usize, here: &mut MoveSession) -> Result<(), Failure> {
     for key in lot.followers(position) {
         let found = here.connection.run(&statements::is_followed(&lot.pairs[position], key))?;
@@ -63,7 +64,7 @@ fn require_no_follower(lot: &Lot, position: usize, here: &mut MoveSession) -> Re
     Ok(())
 }
 
-/// As they are by now: none of them is one that only the wrong shard has, whatever clients have done since.
+/// Deletes them as they are by now: none of them may exist only on the wrong shard, whatever clients have done since.
 fn take(
     lot: &Lot,
     pair: &MovedTable,

@@ -1,5 +1,6 @@
-//! Rows that had come to the right shard when a run was interrupted, before they had left the wrong one. Clients may have deleted or
-//! changed them since at the right shard, so they are never inserted there again: they are only deleted at the wrong one.
+//! Rows that had come to the right shard when a run was interrupted, before they had left the wrong one. Clients may
+//! have deleted or changed them since at the right shard, so they are never inserted there again: they are only
+//! deleted at the wrong one.
 
 use super::batch::make_stage;
 use super::error::MisplacedError;
@@ -15,7 +16,7 @@ use crate::remote::copy::{self, Bounds};
 use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, TransactionFate, status};
 use std::time::Duration;
 
-/// Of the transaction that is open there, with what more is asked.
+/// Reads the open transaction of a session.
 fn transaction(session: &mut MoveSession) -> Result<Transaction, Failure> {
     let found = session
         .connection
@@ -27,8 +28,8 @@ fn transaction(session: &mut MoveSession) -> Result<Transaction, Failure> {
     Ok(Transaction { xid, system_identifier, timeline, flushed })
 }
 
-/// Of the transactions that are open on both sides. `witness`: another session at the wrong shard, which has it write the number of
-/// the one there; one that does not is asked no more.
+/// Returns the open transactions of both sides. `witness`: another session at the wrong shard, which makes it write
+/// the number of its transaction; if it fails, it is not asked again.
 pub fn way(
     here: &mut MoveSession,
     there: &mut MoveSession,
@@ -44,7 +45,7 @@ pub fn way(
     Ok(DoubtedBatch { arrived, left })
 }
 
-/// The same transaction, once its number is in the log.
+/// Returns the transaction, once its number is in the log.
 fn written(witness: &mut MoveSession, known: Transaction, timeout: Duration) -> Option<Transaction> {
     witness.patient_for(timeout);
     let question = format!("{FLUSH}; SELECT {IDENTITY}, {FLUSHED}, {}", status(&known.xid));
@@ -62,7 +63,7 @@ pub fn have_left(doubt: &MoveDoubt, here: &mut MoveSession, timeout: Duration) -
     if fate(left, here)? != TransactionFate::Committed {
         return Ok(false);
     }
-    // It may not have waited for its standbys: what waits behind it has.
+    // That commit may not have waited for its standbys: a later commit has.
     here.connection.run(FLUSH)?;
     Ok(true)
 }
@@ -81,7 +82,7 @@ pub struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// Its sessions are gone, so the transaction has come to its end.
+    /// Settles the doubt. Its sessions are gone, so the transaction has ended.
     pub fn run(&self, here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
         here.patient_for(self.timeout);
         there.patient_for(self.timeout);
@@ -101,7 +102,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Those that refer to others first, with how many have come.
+    /// Returns the tables, those that refer to others first, with how many rows have come.
     fn pairs(&self) -> Vec<(&MovedTable, u64)> {
         let tables = self.lot.units.iter().flat_map(|unit: &Unit| unit.tables.iter().rev());
         let pairs = tables.map(|position| &self.lot.pairs[*position]);
@@ -111,8 +112,8 @@ impl Settling<'_> {
         pairs.filter_map(|pair| come(pair).map(|rows| (pair, rows))).collect()
     }
 
-    /// The right shard says which rows have come by the transaction. All of them are there as they have come, or it is not known
-    /// which ones somebody has deleted.
+    /// Deletes the rows on the wrong shard. The right shard returns which rows have come by the transaction. Either
+    /// all of them exist there unchanged, or it is unknown which ones were deleted.
     fn take_away(&self, here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
         let facts = [Some(&self.lot.here), self.lot.there.as_ref()];
         for (session, facts) in [&mut *here, &mut *there].into_iter().zip(facts.into_iter().flatten()) {
@@ -141,7 +142,7 @@ impl Settling<'_> {
             }
         }
         here.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
-        // What has been seen there outlives a crash.
+        // What has been seen there survives a crash.
         there.commit()?;
         here.commit()
     }

@@ -82,7 +82,7 @@ pub enum MisplacedError {
     Left(String),
 }
 
-/// Rows of one primary key are on two shards, and differ.
+/// The SQLSTATE if rows of one primary key are on two shards, and differ.
 const CONFLICT: SqlState = SqlState(*b"SM008");
 
 impl From<MisplacedError> for Failure {
@@ -204,7 +204,7 @@ impl MisplacedError {
     }
 }
 
-/// What was not heard of to its end holds its keys.
+/// Adds to an error that the run, whose end is unknown, holds its keys.
 pub fn of_run(id: i64, mut why: Failure) -> Failure {
     let goes_on = format!(
         "Run {id} holds its keys. The same call again continues it; shard_misplaced_abandon({id}) abandons it."

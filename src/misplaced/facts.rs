@@ -1,4 +1,4 @@
-//! What one shard has for tables, and what refers to them.
+//! The tables of one shard, and what refers to them.
 
 use super::session::{self, MoveSession};
 use crate::agent::catalogs;
@@ -16,16 +16,16 @@ pub struct MisplacedFacts {
     pub names: Vec<String>,
     pub shapes: Vec<TableShape>,
     pub foreign_keys: Vec<ForeignKey>,
-    /// Another text once any of this has changed.
+    /// A text that differs once any of this has changed.
     pub seen: String,
 }
 
-/// From or to one of the tables, or one of their partitions.
+/// A foreign key from or to one of the tables, or one of their partitions.
 #[derive(Deserialize, Debug, Default)]
 pub struct ForeignKey {
     pub name: String,
     pub from: String,
-    /// None: none of the tables.
+    /// `None` if it is not from one of the tables.
     pub from_position: Option<usize>,
     pub to: String,
     pub to_position: Option<usize>,
@@ -43,12 +43,12 @@ pub struct Matched {
 }
 
 impl ForeignKey {
-    /// It deletes or changes rows when those that they refer to are deleted.
+    /// Whether it deletes or changes rows when those that they refer to are deleted.
     pub fn follows_deletes(&self) -> bool {
         self.follows.contains("ON DELETE")
     }
 
-    /// Whether a row `c` refers to a row `p`.
+    /// Returns a condition that a row `c` refers to a row `p`.
     pub fn refers(&self) -> String {
         let matched = self.columns.as_deref().unwrap_or_default().iter().map(|column| {
             let [left, right] = match &column.operands {
@@ -62,7 +62,7 @@ impl ForeignKey {
     }
 }
 
-/// Schema and name of each of the tables on a shard.
+/// Returns schema and name of each of the tables on a shard.
 fn places(session: &MoveSession, tables: &[TablePolicy]) -> (Vec<String>, Vec<String>) {
     let place = |policy: &TablePolicy| {
         let name = TableName::parse(&policy.table_name)
@@ -81,7 +81,7 @@ pub fn look(session: &mut MoveSession, tables: &[TablePolicy]) -> Result<Misplac
         .map(|(schema, name)| format!("{}.{}", ident(schema), ident(name)))
         .collect();
     let connection = &mut session.connection;
-    // First: what changes behind it is found by it.
+    // This is read first: it shows changes that come later.
     let seen = connection.run(&session::seen(&qualified))?.scalar().unwrap_or_default().to_owned();
     let shapes = observe::tables(connection, [&schemas, &names, &columns])?.tables;
     if shapes.len() != tables.len() {
@@ -100,13 +100,13 @@ pub fn look(session: &mut MoveSession, tables: &[TablePolicy]) -> Result<Misplac
     Ok(MisplacedFacts { names: qualified, shapes, foreign_keys, seen })
 }
 
-/// A trigger of others that fires where rows of the tables are deleted.
+/// Returns a trigger of others that fires when rows of the tables are deleted.
 pub fn trigger(session: &mut MoveSession, tables: &[String]) -> Result<Option<String>, Failure> {
     let query = fill(include_str!("../../sql/misplaced/triggers.sql"), &[("tables", texts(tables))]);
     Ok(session.connection.run(&query)?.scalar().map(str::to_owned))
 }
 
-/// A rule for rows of the tables that are deleted, and whose it is.
+/// Returns a rule for deleted rows of the tables, and its table.
 pub fn rule(session: &mut MoveSession, tables: &[String]) -> Result<Option<(String, String)>, Failure> {
     let query = fill(include_str!("../../sql/misplaced/rules.sql"), &[("tables", texts(tables))]);
     let found = session.connection.run(&query)?;

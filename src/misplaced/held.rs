@@ -1,4 +1,4 @@
-//! What this session moves or deletes. It lives across the commits of the procedure, and ends with its first error: sessions
+//! The run of this session. It lives across the commits of the procedure, and ends with its first error: its sessions
 //! on shards are closed, so that no transaction stays open there.
 
 use super::error::MisplacedError;
@@ -9,10 +9,10 @@ use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 
-/// The fourth field of the lock's tag. Another one than the worker's locks and those of executions have.
+/// The fourth field of the lock's tag. It differs from those of the worker's locks and of executions.
 const SPACE: u16 = 0x5352;
 
-/// No other session may have it: as long as somebody does, the run is carried out.
+/// Takes the lock of a run, which no other session may have: while it is held, the run is carried out.
 pub fn lock(id: i64) -> Result<SessionLock, Failure> {
     SessionLock::take(SPACE, id).ok_or_else(|| MisplacedError::Held(id).into())
 }
@@ -20,9 +20,9 @@ pub fn lock(id: i64) -> Result<SessionLock, Failure> {
 pub struct HeldMove {
     pub id: i64,
     pub work: MoveWork,
-    /// What the next step raises, once it is known why.
+    /// The error that the next step raises, once its cause is known.
     pub failure: Option<Failure>,
-    /// Of the last step.
+    /// The number of commits at the last step.
     commits: u64,
     lock: SessionLock,
 }
@@ -30,12 +30,12 @@ pub struct HeldMove {
 thread_local! {
     static HELD: RefCell<Option<HeldMove>> = const { RefCell::new(None) };
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
-    /// How many transactions of this session have committed.
+    /// The number of transactions of this session that have committed.
     static COMMITS: Cell<u64> = const { Cell::new(0) };
 }
 
 impl HeldMove {
-    /// For this session alone, from now on: before anybody sees the run.
+    /// Begins a run for this session, before others see it.
     pub fn begin(id: i64, work: MoveWork) -> Result<(), Failure> {
         drop(HELD.take());
         if !REGISTERED.replace(true) {
@@ -50,21 +50,22 @@ impl HeldMove {
         Ok(())
     }
 
-    /// Until the next step, or the end of a transaction that fails.
+    /// Keeps the run until the next step, or the end of a transaction that fails.
     pub fn keep(mut self) {
         self.commits = COMMITS.get();
         HELD.set(Some(self));
     }
 
-    /// What the step before has written down is committed: a shard does nothing of which the master may know nothing.
+    /// Returns the run once the records of the step before are committed: a shard does nothing that the master may not
+    /// know of.
     pub fn back(id: i64) -> Result<HeldMove, Failure> {
         let is_it = |held: &HeldMove| held.id == id && held.commits < COMMITS.get() && held.lock.is_kept();
         HELD.take().filter(is_it).ok_or_else(|| MisplacedError::NotHeld(id).into())
     }
 }
 
-/// A session that ends between two transactions has none to abort, and later there are neither locks nor what a connection's
-/// end needs.
+/// Ends the run at the session's exit. A session that ends between two transactions has none to abort, and later there
+/// are neither locks nor what closing a connection needs.
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(_code: std::ffi::c_int, _argument: pg_sys::Datum) {
     drop(HELD.take());

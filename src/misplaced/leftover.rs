@@ -1,4 +1,4 @@
-//! Sessions on shards that may be left of a run: they are ended, and what they were about to do has come to its end then.
+//! Sessions on shards that may be left of a run: they are ended, so that their last actions have come to their end.
 
 use super::error::MisplacedError;
 use crate::catalog::caller::Caller;
@@ -10,12 +10,12 @@ use crate::query::sessions::{QuerySessions, end_of};
 use crate::remote::fan_out::Question;
 use std::time::{Duration, Instant};
 
-/// As the caller's login on a shard.
+/// Returns the caller's login on a shard.
 pub fn way(shard: &str, timeout: Duration) -> Result<LoginWay, Failure> {
     Caller::as_owner(|caller| login::entrance(&login::role_of(caller)?, &shard::by_key(shard)?, timeout))
 }
 
-/// Returns once none of them is there.
+/// Returns once none of them exists.
 pub fn end(id: i64, timeout: Duration) -> Result<(), Failure> {
     let left = Caller::as_owner(|_| misplaced_run::sessions(id));
     if left.is_empty() {

@@ -13,18 +13,18 @@ use std::collections::BTreeSet;
 
 pub struct Lot {
     pub action: Action,
-    /// Where they belong; None: nowhere.
+    /// The shard that they belong on. `None` if there is none.
     pub target: Option<String>,
-    /// In their canonical form, in order.
+    /// The keys in their canonical form, in order.
     pub keys: Vec<String>,
     pub pairs: Vec<MovedTable>,
     pub units: Vec<Unit>,
     pub here: MisplacedFacts,
-    /// None: nothing goes there.
+    /// `None` if nothing is moved there.
     pub there: Option<MisplacedFacts>,
 }
 
-/// What is asked of all lots.
+/// What applies to all lots.
 pub struct Wish<'a> {
     pub action: Action,
     pub keyspace: &'a str,
@@ -33,7 +33,7 @@ pub struct Wish<'a> {
 }
 
 impl Lot {
-    /// Looks at both shards. What is in a schema of its own that both have together is in its place there.
+    /// Reads both shards. A table in a schema of its own that both share is in its right place there.
     pub fn prepare(
         wish: &Wish<'_>,
         mut keys: Vec<String>,
@@ -84,7 +84,7 @@ impl Lot {
         Ok(Lot { action: wish.action, target, keys, pairs, units, here: facts, there })
     }
 
-    /// The foreign keys by which rows would follow those of a table, at the wrong shard.
+    /// Returns the foreign keys by which rows would be deleted or changed with those of a table, at the wrong shard.
     pub fn followers(&self, position: usize) -> impl Iterator<Item = &facts::ForeignKey> {
         self.here
             .foreign_keys
@@ -109,7 +109,7 @@ fn pairs(
     tables.iter().enumerate().map(pair).collect()
 }
 
-/// Encodings between which every text arrives as it is, or not at all.
+/// Encodings between which every text is copied unchanged, or not at all.
 const ONE_TO_ONE: [&str; 2] = ["UTF8", "LATIN1"];
 
 fn require_encodings(here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
@@ -124,7 +124,7 @@ fn require_encodings(here: &mut MoveSession, there: &mut MoveSession) -> Result<
     Ok(())
 }
 
-/// Keys that are no values of the column's type, of which there can be no rows.
+/// Returns keys that are no values of the column's type, so that they can have no rows.
 fn strangers(
     here: &mut MoveSession,
     pair: &MovedTable,
@@ -149,7 +149,7 @@ fn is_stranger(here: &mut MoveSession, pair: &MovedTable, keys: &[String]) -> Re
     }
 }
 
-/// What a rule makes of a deletion gives no rows.
+/// Refuses rules: a deletion that a rule replaces returns no rows.
 fn require_no_rule(here: &mut MoveSession, facts: &MisplacedFacts) -> Result<(), Failure> {
     match facts::rule(here, &facts.names)? {
         Some((table, rule)) => {

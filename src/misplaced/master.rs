@@ -1,5 +1,5 @@
-//! Whether a shard knows a decision that this master does not: a master that was restored, or is a copy, has routes that are
-//! older than the rows, and what it takes for misplaced may be where it belongs.
+//! Whether a shard knows a decision that this master does not: a master that was restored, or is a copy, has routes
+//! that are older than the rows, and what it takes for misplaced may be in its right place.
 
 use super::error::MisplacedError;
 use crate::agent::error::SplitError;
@@ -11,12 +11,12 @@ use crate::error::Failure;
 use crate::remote::Connection;
 use std::time::Duration;
 
-/// As the mover, which alone may read what splits have left there.
+/// Checks this as the mover, which alone may read what splits have left there.
 pub fn require(shard_key: &str, timeout: Duration) -> Result<(), Failure> {
     Caller::as_owner(|_| {
         let mut connection = session::open_within(&shard::by_key(shard_key)?, "misplaced rows", timeout)?;
         match look(&mut connection) {
-            // The last split there has ended meanwhile, and taken the schema along.
+            // The last split there has ended meanwhile, and has dropped the schema.
             Err(SplitError::Remote(error)) if state::is_gone(&error) => Ok(()),
             Err(error) => Err(error.into_failure()),
             Ok(Some(split)) => Err(MisplacedError::Later { shard: shard_key.to_owned(), split }.into()),
@@ -25,7 +25,7 @@ pub fn require(shard_key: &str, timeout: Duration) -> Result<(), Failure> {
     })
 }
 
-/// A split there that this master has not planned.
+/// Returns a split there that this master has not planned.
 fn look(connection: &mut Connection) -> Result<Option<i64>, SplitError> {
     if !state::has(connection, "master")? {
         return Ok(None);

@@ -1,10 +1,11 @@
-//! Rows on a shard that their key's route does not name, moved to where it leads, or deleted.
+//! Rows on a shard that their key's route does not name are moved to the routed shard, or deleted.
 //!
-//! 1. The keys are held, by a row of the master that is committed before any shard is asked: no split, no assignment and no
-//!    other run has them meanwhile, whatever crashes. 2. The sessions are written down that will work on shards, so that they
-//!    can be ended before somebody else takes their place. 3. All that would be refused is looked for. 4. Batch by batch the
-//!    wrong shard gives rows by deleting them, the right one has them committed and written, and then the deletion is
-//!    committed. Whatever is interrupted, a row is on one of them, or on both: then it is the same, and deleted by the next call.
+//! 1. The keys are held, by a row of the master that is committed before any shard is asked: no split, no assignment
+//!    and no other run has them meanwhile, whatever crashes. 2. The sessions that will work on shards are recorded, so
+//!    that they can be ended before others take their place. 3. All that would be refused is searched. 4. Batch by
+//!    batch the wrong shard returns rows by deleting them, the right one has them committed and written, and then the
+//!    deletion is committed. Whatever is interrupted, a row is on one of them, or on both: then it is the same, and
+//!    deleted by the next call.
 
 mod batch;
 mod chosen;
@@ -46,7 +47,7 @@ pub struct MoveRequest<'a> {
     pub shard: &'a str,
     pub keys: Vec<Option<String>>,
     pub keyspace: &'a str,
-    /// None: all of the keyspace.
+    /// `None` for all tables of the keyspace.
     pub tables: Option<&'a [String]>,
     pub fire_triggers: bool,
     pub timeout: Duration,
@@ -57,7 +58,7 @@ pub fn begin(request: MoveRequest<'_>) -> Result<i64, Failure> {
     durably();
     let (id, work) = Caller::as_owner(|caller| {
         let keyspace = keyspace::lock(request.keyspace)?;
-        // Rows would go back to where they have left.
+        // Otherwise rows would be moved back to where they have left.
         outdated::require_current(&keyspace.name)?;
         let role = login::role_of(caller)?;
         let tables = tables(request.keyspace, request.tables)?;
@@ -89,7 +90,7 @@ pub fn begin(request: MoveRequest<'_>) -> Result<i64, Failure> {
     Ok(id)
 }
 
-/// What the transaction writes outlives a crash of the master, whatever the caller's settings are.
+/// Makes the transaction's writes survive a crash of the master, whatever the caller's settings are.
 fn durably() {
     sql::write(
         "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
@@ -120,7 +121,7 @@ fn tables(keyspace: &str, names: Option<&[String]>) -> Result<Vec<TablePolicy>, 
     Ok(all.into_iter().filter(|policy| wanted.contains(&policy.table_name)).collect())
 }
 
-/// Where the keys belong, as it stays while they are held.
+/// Returns where the keys belong, which does not change while they are held.
 fn keys(keyspace: &LockedKeyspace, request: &MoveRequest<'_>) -> Result<Vec<RunKey>, Failure> {
     let key_type = keyspace.key_type();
     let mut names = BTreeSet::new();
@@ -160,7 +161,7 @@ fn keys(keyspace: &LockedKeyspace, request: &MoveRequest<'_>) -> Result<Vec<RunK
     Ok(keys)
 }
 
-/// Others that hold one of the entries are of sessions that are gone.
+/// Requires that no other run of a living session holds one of the entries.
 fn require_free(
     keyspace: &LockedKeyspace,
     entries: &[Option<String>],
@@ -179,8 +180,8 @@ fn require_free(
     Ok(())
 }
 
-/// Does what comes next, which is to be committed; false: all is done. What has failed is raised by the step after it, so that
-/// it is known by then.
+/// Does what comes next, which must then be committed. Returns false once all is done. An error is raised by the step
+/// after it, so that it is recorded by then.
 pub fn step(id: i64) -> Result<bool, Failure> {
     let mut held = HeldMove::back(id)?;
     if let Some(failure) = held.failure.take() {
@@ -224,7 +225,8 @@ fn end(id: i64, work: &MoveWork, end: RunEnd, why: Option<&Failure>) {
     });
 }
 
-/// Its keys are free again, and what it may have left on both shards is nobody's business any more. `force`: whether a session of it is left on a shard nobody asks.
+/// Abandons a run: its keys are free again, and what it may have left on both shards is not handled any more. `force`:
+/// whether sessions of it are left on a shard is not checked.
 pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     if !Caller::as_owner(|_| misplaced_run::is_running(id))? {

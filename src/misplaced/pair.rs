@@ -1,4 +1,5 @@
-//! A table on the wrong shard and on the right one. What is not known to arrive as it is, is refused by name.
+//! A table on the wrong shard and on the right one. A table whose values may not be copied unchanged is refused by
+//! name.
 
 use super::error::MisplacedError;
 use super::facts::MisplacedFacts;
@@ -7,16 +8,17 @@ use crate::remote::quote::{array_literal, ident};
 use std::collections::BTreeSet;
 
 pub struct MovedTable {
-    /// As the keyspace calls it.
+    /// The keyspace's name of it.
     pub name: String,
-    /// Qualified and quoted, at the wrong shard; at the right one, empty where nothing goes there.
+    /// The names, qualified and quoted, at the wrong shard and at the right one; the latter is empty if nothing is
+    /// moved there.
     pub here: String,
     pub there: String,
-    /// Where rows arrive.
+    /// The table where rows arrive.
     pub stage: String,
-    /// Whether rows `s` and `t` of the right shard have the same primary key.
+    /// The condition that rows `s` and `t` of the right shard have the same primary key.
     pub same_key: String,
-    /// Keys for which the shard-by column's type has no value: there are no rows of them.
+    /// Keys for which the shard-by column's type has no value: they have no rows.
     pub strangers: BTreeSet<String>,
     shard_by: Column,
     columns: Vec<String>,
@@ -51,7 +53,7 @@ impl MoveSide<'_> {
 }
 
 impl MovedTable {
-    /// Of rows that are deleted.
+    /// Returns the table for rows that are deleted.
     pub fn alone(
         name: &str,
         shard_by: &str,
@@ -81,7 +83,7 @@ impl MovedTable {
         })
     }
 
-    /// Of rows that are moved.
+    /// Returns the table for rows that are moved.
     pub fn of(
         name: &str,
         shard_by: &str,
@@ -158,7 +160,7 @@ impl MovedTable {
         })
     }
 
-    /// All that are not generated, of a row with this name, if one is said.
+    /// Returns all columns that are not generated, of a row with this name, if one is given.
     pub fn columns(&self, row: &str) -> String {
         list(&self.columns, row)
     }
@@ -167,20 +169,20 @@ impl MovedTable {
         list(&self.key, row)
     }
 
-    /// A key as the shard-by column's type writes it, in its shortest form.
+    /// Returns a key as the shard-by column's type writes it, in its shortest form.
     pub fn own_form(&self, key: &str) -> String {
         match (self.shard_by.is_enum, self.shard_by.base.as_str()) {
             (true, _) => key.to_owned(),
             (false, "numeric") => {
                 format!("pg_catalog.trim_scale({key}::pg_catalog.numeric)::pg_catalog.text")
             }
-            // Without a length it would have one of one character.
+            // Without a length the type would have a length of one character.
             (false, "character" | "bpchar") => format!("{key}::pg_catalog.bpchar::pg_catalog.text"),
             (false, base) => format!("{key}::{base}::pg_catalog.text"),
         }
     }
 
-    /// The key of a row with this name, as the column writes it.
+    /// Returns the key of a row with this name, as the column writes it.
     pub fn key_of(&self, row: &str) -> String {
         let column = format!("{row}.{}", ident(&self.shard_by.name));
         if self.shard_by.is_enum { format!("{column}::pg_catalog.text") } else { self.own_form(&column) }
@@ -198,7 +200,8 @@ impl MovedTable {
         self.shard_by.generated.is_some()
     }
 
-    /// Whether rows `s` of the stage and `t` of the table have the same key. What is generated is not in the stage.
+    /// Returns the condition that rows `s` of the stage and `t` of the table have the same key. Generated columns are
+    /// not in the stage.
     pub fn has_same_shard_by(&self) -> String {
         let column = ident(&self.shard_by.name);
         if self.is_shard_by_generated() {
@@ -208,10 +211,10 @@ impl MovedTable {
         }
     }
 
-    /// Whether a row with this name is of one of the keys, at either shard.
+    /// Returns the condition that a row with this name has one of the keys, at either shard.
     pub fn is_of(&self, keys: &[String], row: &str) -> String {
         let list = array_literal(&self.keys_it_has(keys));
-        // An enum's name is not read anew: another type may have it by then.
+        // An enum's name is left out: another type may have it by then.
         let cast = if self.shard_by.is_enum { String::new() } else { format!("::{}[]", self.shard_by.base) };
         format!("{row}.{} OPERATOR(pg_catalog.=) ANY ({list}{cast})", ident(&self.shard_by.name))
     }

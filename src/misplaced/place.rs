@@ -1,31 +1,32 @@
-//! What is next of a run: of which lot, unit and keys, and what is still to be tried. Every call ends: after some passes over
-//! the rows of a unit, or when others have come between too often, nobody else writes to its tables for the last one.
+//! What is next of a run: which lot, unit and keys, and what remains to be tried. Every call ends: after some passes
+//! over the rows of a unit, or if others have come between too often, no other session may write to its tables during
+//! the last one.
 
 use super::lot::Lot;
 use super::unit::Unit;
 
-/// How often rows are looked for that have come while others were moved, before they are kept from coming.
+/// How often rows are searched that were added while others were moved, before new ones are prevented.
 const PASSES: u32 = 4;
 
-/// How often others may come between rows that have to go together.
+/// How often other sessions may come between rows that must move together.
 const TRIES: u32 = 3;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct MovePlace {
     pub lot: usize,
     pub unit: usize,
-    /// Of those that go key by key.
+    /// The position among keys that move one by one.
     key: usize,
     passes: u32,
     tries: u32,
     /// The rows of this pass are listed.
     pub is_listed: bool,
-    /// How many of this pass have gone.
+    /// How many rows of this pass were moved.
     gone: u64,
 }
 
 impl MovePlace {
-    /// Those of which all rows are looked for; None: the unit is done.
+    /// Returns the keys whose rows are searched, or None once the unit is done.
     pub fn keys<'a>(&self, lot: &'a Lot, unit: &Unit) -> Option<&'a [String]> {
         if unit.is_whole {
             lot.keys.get(self.key..=self.key)
@@ -34,7 +35,7 @@ impl MovePlace {
         }
     }
 
-    /// Nobody else is to write to its tables.
+    /// Whether no other session may write to its tables.
     pub fn is_last(&self) -> bool {
         self.passes >= PASSES || self.tries >= TRIES
     }
@@ -59,12 +60,12 @@ impl MovePlace {
         MovePlace { tries: self.tries + 1, ..self }
     }
 
-    /// So many rows have gone.
+    /// Adds a number of moved rows.
     pub fn with(self, rows: u64) -> MovePlace {
         MovePlace { gone: self.gone + rows, ..self }
     }
 
-    /// All rows of a pass have had their turn. Where none has gone the next pass would be as much in vain.
+    /// Ends a pass, in which all rows have had their turn. If none was moved the next pass would fail as well.
     pub fn after_all(self, is_left: bool) -> MovePlace {
         if is_left {
             let passes = if self.gone > 0 { self.passes + 1 } else { PASSES };
@@ -88,7 +89,7 @@ mod tests {
         }
         assert!(place.is_last() && !place.is_listed);
         assert_eq!(place.next_key(), MovePlace { key: 1, ..MovePlace::default() });
-        // Where nothing goes there is no sense in another one.
+        // If nothing was moved another pass is useless.
         assert!(MovePlace::default().listed().after_all(true).is_last());
         assert_eq!(
             MovePlace::default().with(7).after_all(false),

@@ -27,7 +27,7 @@ use pgrx::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What it is to do.
+/// The task of a run.
 pub struct MoveWork {
     pub action: Action,
     pub keyspace: String,
@@ -39,23 +39,24 @@ pub struct MoveWork {
     pub stage: MoveStage,
 }
 
-/// How far it is.
+/// The stage of a run.
 pub enum MoveStage {
     /// Its keys are held.
     Held,
-    /// Its sessions are written down.
+    /// Its sessions are recorded.
     Open(OpenRun),
-    /// All is looked at, and nothing is refused.
+    /// Everything was checked, and nothing is refused.
     Ready(OpenRun, Vec<Lot>, MovePlace),
-    /// What a batch is about to commit is written down.
+    /// What a batch is about to commit is recorded.
     Prepared(OpenRun, Vec<Lot>, MovePlace, Pending),
 }
 
 pub struct OpenRun {
     here: MoveSession,
-    /// Another one there, which is in no transaction for longer than a statement. None: the login may have no other one.
+    /// Another session there, which is in no transaction for longer than a statement. `None` if the login may not open
+    /// another one.
     witness: Option<MoveSession>,
-    /// By shard.
+    /// The sessions by shard.
     there: BTreeMap<String, MoveSession>,
 }
 
@@ -67,12 +68,12 @@ enum NextStage {
 /// What is about to be committed.
 pub struct Pending {
     done: Vec<(usize, Done)>,
-    /// Since when nobody else writes to its tables.
+    /// The time since which no other session may write to its tables.
     alone_since: Option<Instant>,
 }
 
 impl MoveWork {
-    /// Does what comes next; false: all is done.
+    /// Does what comes next. Returns false once all is done.
     pub fn next(&mut self, id: i64) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.stage, MoveStage::Held) {
             MoveStage::Held => {
@@ -105,12 +106,12 @@ impl MoveWork {
         Ok(true)
     }
 
-    /// Whatever its sessions have begun is undone by their ends.
+    /// Closes the run: what its sessions have begun is undone by their ends.
     pub fn close(&mut self) {
         self.stage = MoveStage::Held;
     }
 
-    /// Of runs whose sessions are gone.
+    /// Takes over from runs whose sessions are gone.
     fn take_over(&self, id: i64) -> Result<(), Failure> {
         for before in Caller::as_owner(|_| misplaced_run::before(id)) {
             leftover::end(before, self.timeout)?;
@@ -119,7 +120,8 @@ impl MoveWork {
         Ok(())
     }
 
-    /// One that has begun before the run was written down is seen by now; one that comes later sees the run.
+    /// Requires that no execution is running: one that has begun before the run was recorded is seen by now; a later
+    /// one sees the run.
     fn require_no_execution(&self) -> Result<(), Failure> {
         let routed = self.keys.iter().filter_map(|key| key.routed_to.clone());
         let shards: Vec<String> = std::iter::once(self.shard.clone()).chain(routed).collect();
@@ -152,7 +154,7 @@ impl MoveWork {
         Ok(OpenRun { here, witness, there })
     }
 
-    /// Before anything is changed all that would be refused is.
+    /// Checks everything that could be refused, before anything is changed.
     fn look(&self, mut open: OpenRun) -> Result<(OpenRun, Vec<Lot>), Failure> {
         let mut keys: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         for key in &self.keys {
@@ -178,7 +180,8 @@ impl MoveWork {
             open.here.patient_for(self.timeout);
             lots.iter().try_for_each(|lot| require_no_redirect(lot, &mut open.here, &redirects))?;
         }
-        // First: what differs because a client has changed what an interrupted run had copied is told as that.
+        // This comes first: a difference because a client has changed what an interrupted run had copied is reported
+        // as such.
         for lot in &lots {
             if let (Some(target), Some(there)) = (&lot.target, self.there(lot, &mut open.there))
                 && self.action == Action::Move
@@ -194,7 +197,7 @@ impl MoveWork {
         Ok((open, lots))
     }
 
-    /// What would be refused of rows is found before the first one goes.
+    /// Compares rows, so that a refusal comes before the first one is moved.
     fn compare(&self, lot: &Lot, here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
         match self.action {
             Action::Move => on_both(lot, here, there, self.timeout, |pair, there, shard| {
@@ -209,7 +212,7 @@ impl MoveWork {
         }
     }
 
-    /// What has come to the right shard by a run that was interrupted then.
+    /// Settles what had come to the right shard when a run was interrupted.
     fn settle(
         &self,
         lot: &Lot,
@@ -237,7 +240,7 @@ impl MoveWork {
         Ok(())
     }
 
-    /// A batch of rows; None: none is left.
+    /// Works on a batch of rows. Returns None if none is left.
     fn work(
         &self,
         id: i64,
@@ -264,7 +267,7 @@ impl MoveWork {
             }
             chosen = chosen::next(&mut open.here, &lot.keys, self.timeout)?;
             if chosen.is_none() {
-                // Where there were none, that is told as well.
+                // This is also recorded if there were none.
                 Caller::as_owner(|_| misplaced_run::count(id, &pair.name, 0, 0));
                 let left = is_left(lot, unit, keys, &mut open.here, self.timeout)?;
                 return Ok(Some(NextStage::Place(place.after_all(left))));
@@ -304,7 +307,7 @@ impl MoveWork {
         let mut there = self.there(batch.lot, &mut open.there);
         let done = match batch.prepare(&mut open.here, there.as_deref_mut()) {
             Ok(done) => done,
-            // Who keeps coming between is kept out in the end.
+            // Sessions that keep coming between are blocked in the end.
             Err(Halt::Between(why)) if alone_since.is_none() => {
                 batch.undo(&mut open.here, there).map_err(|_| why)?;
                 return Ok(NextStage::Place(place.in_vain()));
@@ -335,7 +338,7 @@ impl MoveWork {
         lot.target.as_ref().filter(|_| self.action.compares()).and_then(|target| there.get_mut(target))
     }
 
-    /// And where it goes on.
+    /// Commits the batch, and returns where to continue.
     fn commit(
         &self,
         id: i64,
@@ -381,7 +384,7 @@ fn is_left(
     Ok(batch.is_left(here)?.is_some())
 }
 
-/// Clients of other keys have waited as well.
+/// Reports that clients of other keys have waited as well.
 fn notice_alone(lot: &Lot, unit: &Unit, shard: &str, lasted: Duration) {
     let names: Vec<&str> = unit.tables.iter().map(|position| lot.pairs[*position].name.as_str()).collect();
     ErrorReport::new(
@@ -396,8 +399,8 @@ fn notice_alone(lot: &Lot, unit: &Unit, shard: &str, lasted: Duration) {
     .report(PgLogLevel::NOTICE);
 }
 
-/// What splits have left at the wrong shard to redirect clients refuses whoever writes to rows of keys that have left it. By which
-/// of them it is, only a deletion tells, of one row of each key and table, which is undone.
+/// Refuses redirects that splits have left at the wrong shard, which refuse writes to rows of keys that have left it.
+/// Only a deletion shows whether one does: one row of each key and table is deleted, and this is undone.
 fn require_no_redirect(lot: &Lot, here: &mut MoveSession, splits: &[i64]) -> Result<(), Failure> {
     for pair in &lot.pairs {
         for key in &lot.keys {
@@ -406,7 +409,7 @@ fn require_no_redirect(lot: &Lot, here: &mut MoveSession, splits: &[i64]) -> Res
             let tried = here.connection.run(&format!("{begin}; {}; {delete}", here.as_application()));
             match tried {
                 Ok(_) => here.roll_back()?,
-                // Rows that refer to it are in its way, and in that of nobody who moves them all.
+                // Rows that refer to it prevent this deletion, but not a move of all of them.
                 Err(error) if error.sqlstate.is_some_and(|state| state.as_str().starts_with("23")) => {
                     here.roll_back()?;
                 }
@@ -422,7 +425,7 @@ fn require_no_redirect(lot: &Lot, here: &mut MoveSession, splits: &[i64]) -> Res
     Ok(())
 }
 
-/// Sends all rows of the keys to the right shard's stages, where they are looked at.
+/// Sends all rows of the keys to the right shard's stages, where they are checked.
 fn on_both(
     lot: &Lot,
     here: &mut MoveSession,

@@ -1,4 +1,4 @@
-//! A session of the caller's login on one shard, for transactions that outlive a crash.
+//! A session of the caller's login on one shard, for transactions that survive a crash.
 
 use super::error::MisplacedError;
 use crate::agent::credential;
@@ -14,8 +14,8 @@ use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
 use std::time::{Duration, Instant};
 
-/// Names are the server's own, but for those of statements that fire triggers. A setting that keeps triggers and foreign keys
-/// from rows is a superuser's; and a shard that goes away is noticed.
+/// Statements that begin it. Names are resolved in the server's own schema, except in statements that fire triggers. A
+/// setting that keeps triggers and foreign keys from rows is a superuser's; and a lost shard is noticed.
 const SETTLE_IN: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = 14000; SET jit = off; SET row_security = off; SET xmloption = content; SET lc_monetary = 'C'; SET quote_all_identifiers = off;
     SELECT pg_catalog.concat(pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), a.pid::pg_catalog.text,
@@ -23,7 +23,7 @@ const SETTLE_IN: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interva
            pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
       FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
-/// How often a lock that keeps writers out is asked for, and how long they are let through in between.
+/// How often a lock that blocks writers is requested, and how long they are admitted in between.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -49,7 +49,7 @@ pub struct MoveSession {
     pub connection: Connection,
     pub shard: Shard,
     pub backend: ShardBackend,
-    /// As an application's session would have it.
+    /// The search_path of an application's session.
     path: String,
 }
 
@@ -87,14 +87,14 @@ impl MoveSession {
         })
     }
 
-    /// From now on all that is asked of it takes no longer than that.
+    /// Limits the time of all its answers from now on.
     pub fn patient_for(&mut self, timeout: Duration) {
         self.connection.set_deadline(Instant::now().checked_add(timeout));
     }
 
-    /// With these tables as they are until its end, and what they are. Whoever waits for a lock keeps others waiting; where
-    /// nothing comes of the master any more it ends by itself. `alone`: nobody else writes to those meanwhile; what the
-    /// transaction sees is what has been written before.
+    /// Begins a transaction in which these tables stay as they are, and reads what they are. A session that waits for
+    /// a lock blocks others; if nothing comes from the master any more the transaction ends automatically. `alone`: no
+    /// other session writes to these meanwhile; the transaction sees what has been written before.
     pub fn begin(
         &mut self,
         tables: &[String],
@@ -123,7 +123,8 @@ impl MoveSession {
         Ok(text.to_owned())
     }
 
-    /// An autovacuum gives way to whoever has waited for `deadlock_timeout`. Writers are let through between two attempts.
+    /// Begins it with locks that block writers. An autovacuum gives way to a session that has waited for
+    /// `deadlock_timeout`. Writers are admitted between two attempts.
     fn begin_alone(&mut self, begin: &str, tables: &[String]) -> Result<(), Failure> {
         let lock = format!(
             "{begin}; SET LOCAL lock_timeout = '2s'; LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
@@ -143,14 +144,14 @@ impl MoveSession {
         }
     }
 
-    /// Behind which names are those of an application's session.
+    /// Returns the statement after which names are those of an application's session.
     pub fn as_application(&self) -> String {
         format!("SELECT pg_catalog.set_config('search_path', {}, true)", literal(&self.path))
     }
 
-    /// Returns once what has happened, and all that was seen of others, outlives a crash there.
+    /// Commits. It returns once what has happened, and all that was seen of others, survives a crash there.
     pub fn commit(&mut self) -> Result<(), Failure> {
-        // A transaction that has written nothing would not wait for what others have committed before.
+        // A transaction that has written nothing would not wait for earlier commits of others.
         let xid = self.connection.run(
             "SELECT pg_catalog.set_config('synchronous_commit', CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')
                     THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true),
@@ -169,7 +170,8 @@ impl MoveSession {
         Ok(self.connection.run("ROLLBACK").map(drop)?)
     }
 
-    /// Whether both are in one database of one running server, which neither addresses nor what a database knows of itself say.
+    /// Whether both are in one database of one running server, which neither addresses nor what a database knows of
+    /// itself can show.
     pub fn shares_database(&mut self, other: &mut MoveSession) -> Result<bool, Failure> {
         let number = random();
         let take = format!("BEGIN; SELECT pg_catalog.pg_try_advisory_xact_lock({number})");
@@ -184,13 +186,13 @@ impl MoveSession {
     }
 }
 
-/// Of the keys with which this process makes its maps hard to guess.
+/// Returns a random number, made of the keys with which this process makes its maps hard to guess.
 fn random() -> i64 {
     use std::hash::BuildHasher;
     i64::from_ne_bytes(std::collections::hash_map::RandomState::new().hash_one(Instant::now()).to_ne_bytes())
 }
 
-/// A query for what tables are.
+/// Returns a query for the structure of tables.
 pub fn seen(tables: &[String]) -> String {
     fill(include_str!("../../sql/misplaced/seen.sql"), &[("tables", texts(tables))])
 }

@@ -1,10 +1,11 @@
-//! What shards are asked of rows: texts alone.
+//! Statements to shards about rows, as texts.
 
 use super::facts::ForeignKey;
 use super::pair::MovedTable;
 use crate::remote::quote::{array_literal, literal};
 
-/// The first of the keys that the column's type writes otherwise: rows of another key could be taken for its rows.
+/// Returns a query for the first of the keys that the column's type writes differently: rows of another key could be
+/// taken for its rows.
 pub fn other_spelling(pair: &MovedTable, keys: &[String]) -> String {
     let (list, own) = (array_literal(&pair.keys_it_has(keys)), pair.own_form("k.key"));
     format!(
@@ -13,27 +14,28 @@ pub fn other_spelling(pair: &MovedTable, keys: &[String]) -> String {
     )
 }
 
-/// Fails where the column's type has no value for one of the keys.
+/// Returns a query that fails if the column's type has no value for one of the keys.
 pub fn try_keys(pair: &MovedTable, keys: &[String]) -> String {
     format!("SELECT FROM {} AS r WHERE {} LIMIT 0", pair.here, pair.is_of(keys, "r"))
 }
 
-/// Rows of the keys, as they are.
+/// Returns a COPY of rows of the keys, as they are.
 pub fn read(pair: &MovedTable, keys: &[String]) -> String {
     let (columns, table, is_of) = (pair.columns("r"), &pair.here, pair.is_of(keys, "r"));
     format!("COPY (SELECT {columns} FROM {table} AS r WHERE {is_of}) TO STDOUT")
 }
 
-/// Rows of a list. Places are hints: what is there by then is of one of the keys, or is left alone.
+/// Rows of a list. Places are hints: a row that is there by then has one of the keys, or is left alone.
 pub struct Chosen {
-    /// Of which keys the rows were.
+    /// The keys of the rows.
     pub keys: Vec<String>,
     /// The partitions that they are in, by their numbers.
     pub parts: Vec<String>,
     pub places: Vec<String>,
 }
 
-/// Has the shard keep where all rows of the keys are, beyond the end of the transaction, and of which key each one is.
+/// Returns a statement that makes the shard keep the places of all rows of the keys, beyond the end of the
+/// transaction, each with its key.
 pub fn list(pair: &MovedTable, keys: &[String]) -> String {
     let (table, key, is_of) = (&pair.here, pair.key_of("r"), pair.is_of(keys, "r"));
     format!(
@@ -48,9 +50,9 @@ pub fn next_listed(most: u32) -> String {
 
 pub const END_LIST: &str = "CLOSE shardmaster_misplaced";
 
-/// Deletes them, or those of them that were chosen. One that somebody changes meanwhile is deleted as it is by then, or not at
-/// all: a scan by places of older minor versions takes the changed row for the one that was chosen, so its key is looked at
-/// again, by what the planner has no index for.
+/// Returns a statement that deletes them, or those of them that were chosen. A row that is changed meanwhile is
+/// deleted as it is by then, or not at all: a scan by places of older minor versions takes the changed row for the
+/// chosen one, so its key is checked again, in a way that no index serves.
 pub fn delete(pair: &MovedTable, keys: &[String], chosen: Option<&Chosen>) -> String {
     let (table, is_of) = (&pair.here, pair.is_of(keys, "r"));
     let Some(chosen) = chosen else { return format!("DELETE FROM {table} AS r WHERE {is_of}") };
@@ -63,12 +65,12 @@ pub fn delete(pair: &MovedTable, keys: &[String], chosen: Option<&Chosen>) -> St
     )
 }
 
-/// The same, which gives what it has deleted.
+/// Returns a COPY that deletes them and returns what it has deleted.
 pub fn take(pair: &MovedTable, keys: &[String], chosen: Option<&Chosen>) -> String {
     format!("COPY ({} RETURNING {}) TO STDOUT", delete(pair, keys, chosen), pair.columns("r"))
 }
 
-/// Deletes any one of a key.
+/// Returns a statement that deletes any one row of a key.
 pub fn delete_one(pair: &MovedTable, key: &str) -> String {
     let (table, is_of) = (&pair.here, pair.is_of(&[key.to_owned()], "c"));
     format!(
@@ -78,19 +80,19 @@ pub fn delete_one(pair: &MovedTable, key: &str) -> String {
     )
 }
 
-/// Rows of a batch are found one by one, by their places or by their keys: a plan that reads a whole table for the few of a batch
-/// would do so for each batch. Until the end of the transaction. What the planner has no other way for must not be among
-/// that: beside what it costs then all others are equal to it.
+/// Settings that make rows of a batch be found one by one, by their places or by their keys, until the end of the
+/// transaction: a plan that reads a whole table for the few rows of a batch would do so for each batch. A plan type
+/// without an alternative must not be disabled: its cost would make all others equal.
 pub const BY_PLACES: &str = "SET LOCAL enable_seqscan = off";
 pub const BY_KEYS: &str =
     "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off";
 
-/// Whether there are any.
+/// Returns a query whether there are any.
 pub fn exists(pair: &MovedTable, keys: &[String]) -> String {
     format!("SELECT EXISTS (SELECT FROM {} AS r WHERE {})", pair.here, pair.is_of(keys, "r"))
 }
 
-/// Where rows arrive at the right shard.
+/// Returns a statement for the table where rows arrive at the right shard.
 pub fn make_stage(pair: &MovedTable) -> String {
     let (stage, columns, table) = (&pair.stage, pair.columns("t"), &pair.there);
     format!(
@@ -102,8 +104,8 @@ pub fn fill_stage(pair: &MovedTable) -> String {
     format!("COPY pg_temp.{} ({}) FROM STDIN", pair.stage, pair.columns(""))
 }
 
-/// How many of them are of none of the keys, whatever they were asked for with, and the key of one. What is generated is not
-/// known yet.
+/// Returns a query for how many of them have none of the keys, however they were asked for, and the key of one.
+/// Generated columns are not known yet.
 pub fn strange(pair: &MovedTable, keys: &[String]) -> Option<String> {
     let (key, stage, is_of) = (pair.key("s"), &pair.stage, pair.is_of(keys, "s"));
     (!pair.is_shard_by_generated()).then(|| {
@@ -114,7 +116,7 @@ pub fn strange(pair: &MovedTable, keys: &[String]) -> Option<String> {
     })
 }
 
-/// Where the keys of rows that have come to the right shard are at the wrong one.
+/// Returns a statement for the table at the wrong shard with the keys of rows that have come to the right one.
 pub fn make_arrived(pair: &MovedTable) -> String {
     let (stage, key, table) = (pair.arrived(), pair.key("t"), &pair.here);
     format!(
@@ -122,7 +124,7 @@ pub fn make_arrived(pair: &MovedTable) -> String {
     )
 }
 
-/// Of rows that a transaction has left at the right shard.
+/// Returns a query for rows that a transaction has left at the right shard.
 pub fn arrived(pair: &MovedTable, xid: &str) -> String {
     let (key, table, xid) = (pair.key("t"), &pair.there, literal(xid));
     format!(
@@ -151,7 +153,7 @@ pub fn is_staged(pair: &MovedTable) -> String {
     format!("SELECT EXISTS (SELECT FROM pg_temp.{} AS s)", pair.stage)
 }
 
-/// Takes away those that are there already, as they are.
+/// Returns a statement that removes those that exist there already, unchanged.
 pub fn drop_equal(pair: &MovedTable, keys: &[String]) -> String {
     format!(
         "DELETE FROM pg_temp.{} AS s USING {} AS t WHERE {} AND NOT {}",
@@ -162,7 +164,7 @@ pub fn drop_equal(pair: &MovedTable, keys: &[String]) -> String {
     )
 }
 
-/// How many of the others are there with other content, and the key of one.
+/// Returns a query for how many of the others exist there with other content, and the key of one.
 pub fn conflicts(pair: &MovedTable) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!(
@@ -171,7 +173,7 @@ pub fn conflicts(pair: &MovedTable) -> String {
     )
 }
 
-/// How many of them are not there at all, as rows of the same key, and the key of one.
+/// Returns a query for how many of them do not exist there at all, as rows of the same key, and the key of one.
 pub fn absent(pair: &MovedTable, keys: &[String]) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     let (is_of, same_shard_by) = (pair.is_of(keys, "t"), pair.has_same_shard_by());
@@ -182,7 +184,7 @@ pub fn absent(pair: &MovedTable, keys: &[String]) -> String {
     )
 }
 
-/// How many of them are not there by their primary key, of whichever key the row there is.
+/// Returns a query for how many of them do not exist there by their primary key, whatever key the row there has.
 pub fn missing_keys(pair: &MovedTable) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!(
@@ -191,7 +193,7 @@ pub fn missing_keys(pair: &MovedTable) -> String {
     )
 }
 
-/// The primary keys of those that are left of the stage, and have a row there.
+/// Returns a COPY of the primary keys of those that are left in the stage, and have a row there.
 pub fn conflicting(pair: &MovedTable) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!("COPY (SELECT {key} FROM pg_temp.{stage} AS s JOIN {there} AS t ON {same_key}) TO STDOUT")
@@ -205,7 +207,8 @@ pub fn empty_stage(pair: &MovedTable) -> String {
     format!("DELETE FROM pg_temp.{}", pair.stage)
 }
 
-/// Whether rows `c` that refer to rows `p` would be deleted or changed with those whose keys have arrived.
+/// Returns a query whether rows `c` that refer to rows `p` would be deleted or changed with those whose keys have
+/// arrived.
 pub fn is_followed(pair: &MovedTable, key: &ForeignKey) -> String {
     let (arrived, same_key) = (pair.arrived(), &pair.same_key);
     format!(
@@ -219,7 +222,7 @@ pub fn is_followed(pair: &MovedTable, key: &ForeignKey) -> String {
     )
 }
 
-/// Their numbers are theirs, whatever an identity column would give them.
+/// Returns a statement that inserts them with their own numbers, whatever an identity column would give them.
 pub fn insert(pair: &MovedTable) -> String {
     format!(
         "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM pg_temp.{} AS s",
@@ -230,7 +233,7 @@ pub fn insert(pair: &MovedTable) -> String {
     )
 }
 
-/// How many are not there as they are, and the key of one.
+/// Returns a query for how many do not exist there unchanged, and the key of one.
 pub fn missing(pair: &MovedTable, keys: &[String]) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!(
@@ -241,8 +244,9 @@ pub fn missing(pair: &MovedTable, keys: &[String]) -> String {
     )
 }
 
-/// By their bytes, or because what is generated has made the row there another key's. Where the planner saw that condition it would
-/// take the rows there for few, and read them all for each of the others.
+/// Returns a condition that rows differ: by their bytes, or because a generated column has given the row there another
+/// key. If the planner saw that condition, it would take the rows there for few, and read them all for each of the
+/// others.
 fn differ(pair: &MovedTable, keys: &[String]) -> String {
     let (s, t, is_of) = (pair.columns("s"), pair.columns("t"), pair.is_of(keys, "t"));
     format!("(pg_catalog.record_image_ne(ROW({s}), ROW({t})) OR CASE WHEN {is_of} THEN false ELSE true END)")

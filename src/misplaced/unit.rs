@@ -1,5 +1,5 @@
-//! Tables whose rows go together, because they refer to each other: those that are referred to are first to arrive, and last
-//! to leave.
+//! Tables whose rows move together, because they refer to each other: those that are referred to arrive first, and
+//! leave last.
 
 use super::facts::ForeignKey;
 use std::collections::BTreeSet;
@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 pub struct Unit {
     /// Positions, those that are referred to before those that refer to them.
     pub tables: Vec<usize>,
-    /// All rows of a key at once.
+    /// Whether all rows of a key move at once.
     pub is_whole: bool,
 }
 
-/// Of so many tables; None: they refer to each other in a circle. `here`: foreign keys at the wrong shard, `there`: at the
-/// right one.
+/// Returns the units of this many tables, or None if they refer to each other in a circle. `here`: foreign keys at the
+/// wrong shard, `there`: at the right one.
 pub fn units(tables: usize, here: &[ForeignKey], there: &[ForeignKey]) -> Option<Vec<Unit>> {
     let references: BTreeSet<(usize, usize)> =
         here.iter().chain(there).filter_map(|key| key.from_position.zip(key.to_position)).collect();

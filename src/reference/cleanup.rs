@@ -1,4 +1,4 @@
-//! Orphans: what sets of a lost master have left on a shard. Runs in the session of the operator.
+//! Orphans: what sets of a lost master have left on a shard. This runs in the session of the operator.
 
 use super::{install, kept};
 use crate::agent::error::{Result, SplitError};
@@ -10,7 +10,7 @@ use crate::catalog::{reference, split};
 use crate::error::Failure;
 use crate::remote::Connection;
 
-/// What was found on the shard that this master does not know, and what was done to it.
+/// Returns what was found on the shard that this master does not know, and what was done with it.
 pub fn run(shard_key: &str) -> std::result::Result<Vec<(String, String)>, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut session = session::open(&shard, "cleanup")?;

@@ -1,6 +1,6 @@
-//! What a shard knows otherwise than this master: its tables were taken out, follow another origin, or are another's origin.
-//! The master was restored to a time before, and whoever writes to them has rows that it would replace. Nothing is written
-//! there until the operator has said which shard is the origin.
+//! Shards whose record contradicts this master's: its tables were taken out, follow another origin, or are another's
+//! origin. The master was restored to an earlier time, and rows that clients have written there would be replaced.
+//! Nothing is written there until the operator has determined which shard is the origin.
 
 use super::look::{names, qualified};
 use crate::agent::error::{Result, SplitError};
@@ -11,7 +11,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::server::txn::transaction;
 
-/// What helps: the table becomes each shard's own, and then it is said whose rows all are to have.
+/// Returns the hint: the table becomes each shard's own, and then the operator determines whose rows all are to have.
 fn say(set: &ReferenceSet, member: &Member, first: &str) -> String {
     format!(
         "This master was restored to an earlier time. SELECT shard_table_drop({}, {}),{first} and add the table again. Its origin must be the shard whose rows are right: those of the others are replaced.",
@@ -20,7 +20,7 @@ fn say(set: &ReferenceSet, member: &Member, first: &str) -> String {
     )
 }
 
-/// Refuses tables that a shard knows otherwise, before anything is made or written there.
+/// Refuses tables that a shard records otherwise, before anything is created or written there.
 pub fn require_followed(
     session: &mut Connection,
     set: &ReferenceSet,
@@ -68,7 +68,7 @@ fn full_name(member: &Member, place: &ReferencePlace) -> String {
 struct Other {
     position: usize,
     token: String,
-    /// None: the shard is its origin.
+    /// `None` if the shard is its origin.
     origin: Option<String>,
 }
 
@@ -106,8 +106,8 @@ fn of_another(
     SplitError::failed(SqlState::NOT_IN_STATE, format!("table {table} on shard \"{shard}\" is {is}"), hint)
 }
 
-/// Refuses a copy that knows nothing of a set any more of which it had tables: the shard was dropped since, with all that it
-/// knew, or was restored itself. One without rows loses none.
+/// Refuses a copy that no longer knows a set of which it had tables: the shard was dropped since, with all its
+/// records, or was restored itself. One without rows loses nothing.
 pub fn require_remembered(
     session: &mut Connection,
     set: &ReferenceSet,

@@ -14,7 +14,7 @@ use crate::remote::Connection;
 use crate::server::retry::Backoff;
 use std::time::Instant;
 
-/// By how it went last, how long an answer is waited for.
+/// Runs work that waits for an answer for a time that depends on earlier failures.
 pub fn hastily<R>(patience: &Backoff, work: impl FnOnce() -> R) -> R {
     session::hastily(i32::try_from(patience.failures()).unwrap_or(i32::MAX), work)
 }
@@ -29,7 +29,7 @@ fn purpose(end: SetEnd) -> &'static str {
     if end == SetEnd::Copy { "writer" } else { "control" }
 }
 
-/// A session by which the agent's tables on a shard are this worker's.
+/// Opens a session by which the agent's tables on a shard are this worker's.
 fn attached(
     set: &ReferenceSet,
     place: &ReferencePlace,
@@ -45,7 +45,7 @@ fn attached(
     Ok(session)
 }
 
-/// Takes what was dropped off a shard.
+/// Removes dropped tables from a shard.
 pub fn remove(
     set: &ReferenceSet,
     place: &ReferencePlace,
@@ -67,7 +67,7 @@ pub struct ReferenceOrigin {
 }
 
 impl ReferenceOrigin {
-    /// The one that reads and the one that writes.
+    /// Returns the session that reads and the one that writes.
     pub fn sessions(&mut self, task: &Task<'_>) -> Result<(&mut Connection, &mut Connection)> {
         self.control(task.set, task.by)?;
         if self.reader.is_none() {
@@ -91,18 +91,18 @@ impl ReferenceOrigin {
         Ok(self.control.insert(control))
     }
 
-    /// After an error nothing is asked of its sessions any more.
+    /// Drops its sessions after an error.
     pub fn let_go(&mut self) {
         (self.reader, self.control) = (None, None);
     }
 
-    /// After an error of a copy, which may have left its transaction open.
+    /// Drops the reading session after an error of a copy, which may have left its transaction open.
     pub fn let_go_reader(&mut self) {
         self.reader = None;
     }
 }
 
-/// What was last written down of a copy.
+/// What was last recorded of a copy.
 pub struct LastReport {
     pub state: ReferenceState,
     pub filled: Vec<i32>,
@@ -115,11 +115,11 @@ pub struct ReferenceCopy {
     session: Option<Connection>,
     known: FitTables,
     pub patience: Backoff,
-    /// Tables that are the origin's own, by their numbers; None: it was not asked yet.
+    /// Tables that are the origin's own, by their numbers. `None` if it was not asked yet.
     pub own: Option<Vec<i32>>,
-    /// What it stands for, as far as this worker has seen.
+    /// The snapshot that it stands for, as far as this worker has seen.
     pub snapshot: Option<String>,
-    /// What the origin was like when it had all of it, and when that was looked at.
+    /// The origin's state when the copy had all of it, and when that was read.
     pub has_all_of: Option<(String, Instant)>,
     pub told: Option<LastReport>,
     pub failure: Option<Failure>,

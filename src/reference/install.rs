@@ -1,5 +1,5 @@
-//! What a set of reference tables has on its shards, made and removed. The agent knows the set before a table has a
-//! trigger of it, and until the last one is gone.
+//! The objects of a set of reference tables on its shards, created and removed. The agent knows the set before a table
+//! has a trigger of it, and until the last one is gone.
 
 use super::look::{SetEnd, qualified};
 use super::points;
@@ -14,18 +14,19 @@ use crate::remote::quote::{literal, text_array};
 use crate::server::injection::reach;
 use crate::split::table::triggers;
 
-/// The triggers of a table on its origin, by their names.
+/// Condition for the triggers of a table on its origin, by their names.
 const CAPTURES: &str = "t.tgname IN ($1::text || '_i', $1::text || '_u', $1::text || '_d')";
-/// That of a copy.
+/// Condition for the trigger of a copy.
 const GUARD: &str = "t.tgname = $1::text";
 
-/// A condition: the trigger is on one of these tables.
+/// Returns a condition: the trigger is on one of these tables.
 fn is_on(tables: &[String]) -> String {
     let tables: Vec<String> = tables.iter().map(|table| format!("to_regclass({})", literal(table))).collect();
     format!("t.tgrelid = ANY (ARRAY[{}]::oid[])", tables.join(", "))
 }
 
-/// The agent's schema with a row of the set, taken over by this worker; whether there is one, if nothing is to be followed.
+/// Creates the agent's schema with a row of the set, taken over by this worker. If nothing is to be followed, returns
+/// whether there is one.
 pub fn attach(
     session: &mut Connection,
     set: &ReferenceSet,
@@ -52,9 +53,9 @@ pub fn attach(
     Ok(true)
 }
 
-/// What tables have of a set that it does not know: a master was restored from before they were added to it, and nobody
-/// else would take it off. Whoever asks has seen that the set is this master's, or nobody's. Triggers first: what they
-/// call goes after them.
+/// Removes objects of tables that the set does not know: a master was restored to a time before they were added, and
+/// nothing else would remove them. The caller has checked that the set is this master's, or nobody's. Triggers come
+/// first: what they call is dropped after them.
 pub fn remove_others(session: &mut Connection, set: i64, known: &[i32]) -> Result<()> {
     let known = text_array(&known.iter().map(i32::to_string).collect::<Vec<_>>());
     let [prefix, capture, queue] = reference::prefixes(set);
@@ -82,14 +83,14 @@ pub fn remove_others(session: &mut Connection, set: i64, known: &[i32]) -> Resul
     Ok(())
 }
 
-/// The worker that acts.
+/// The acting worker.
 pub struct ReferenceWorker<'a> {
     pub identity: &'a str,
     pub generation: i64,
 }
 
-/// Captures a table on its origin: what is there of it already is made anew. A queue of another key's types takes no
-/// entry of this one; what was in it is of no use, since all rows come over once the triggers are others.
+/// Captures a table on its origin: existing objects are made anew. A queue with another key's types takes no entry of
+/// this key; its contents are useless, since all rows are copied once the triggers have changed.
 pub fn capture(
     session: &mut Connection,
     set: &ReferenceSet,
@@ -97,9 +98,9 @@ pub fn capture(
     side: &ReferenceSide,
 ) -> Result<()> {
     let (ordinal, shape) = (member.ordinal, &side.shape);
-    // Also those of a table that had this name before: they call what goes after them.
+    // This includes those of a table that had this name before: they call what is dropped after them.
     let prefix = reference::trigger_prefix(set.id, ordinal);
-    // And the guard of a table that has been a copy, and is another server's now.
+    // It also includes the guard of a table that was a copy, and is another server's now.
     let there = is_on(std::slice::from_ref(&shape.name));
     triggers::drop_called_once(session, &format!("({CAPTURES} OR {GUARD} AND {there})"), &prefix)?;
     session.run("BEGIN")?;
@@ -114,8 +115,8 @@ pub fn capture(
 pub fn guard(session: &mut Connection, set: &ReferenceSet, member: &Member, table: &str) -> Result<()> {
     let statements = reference::guard_trigger(set.id, member.ordinal, table, &set.origin.shard.shard_key);
     let prefix = reference::trigger_prefix(set.id, member.ordinal);
-    // What captured the table where it was its origin, before it came here; and what guards tables that have another name
-    // by now. Several shards may be in one database, each with a copy.
+    // This drops what captured the table when it was its origin, before it came here, and what guards tables that have
+    // another name by now. Several shards may be in one database, each with a copy.
     let there = is_on(&[table.to_owned()]);
     let copies: Vec<String> =
         set.copies.iter().flat_map(|place| qualified(std::slice::from_ref(member), &place.shard)).collect();
@@ -126,15 +127,15 @@ pub fn guard(session: &mut Connection, set: &ReferenceSet, member: &Member, tabl
     Ok(reach(points::INSTALLED)?)
 }
 
-/// Tables that are in the keyspace no more, on the origin or one of the copies; with the last one all of the set. What a
-/// shard has by the set's number is another one's where it does not know this one.
+/// Removes tables that are no longer in the keyspace, on the origin or one of the copies; with the last one, all of
+/// the set. If a shard does not know this set, its objects with the set's number belong to another one.
 pub fn remove(
     session: &mut Connection,
     set: &ReferenceSet,
     (place, end): (&ReferencePlace, SetEnd),
     is_known: bool,
 ) -> Result<()> {
-    // Before anybody else may write to them: a master that is restored to a time before is told.
+    // This is noted before clients may write to them: a master that is restored to an earlier time learns of it.
     let ended: Vec<String> = set.dropped.iter().filter_map(|member| member.token.clone()).collect();
     session.run("BEGIN")?;
     schema::bootstrap(session)?;

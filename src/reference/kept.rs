@@ -1,5 +1,5 @@
-//! What an orphan still keeps: a table that a lost master had followed from another shard than this one would. Without it
-//! that would be written to.
+//! What an orphan still protects: a table that a lost master had followed from another shard than this one would.
+//! Without it clients could write to that table.
 
 use crate::agent::error::Result;
 use crate::agent::reference::prefixes;
@@ -10,7 +10,7 @@ use crate::catalog::table_policy::TableName;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
 
-/// Why a set that this master does not know stays on a shard: one of its tables follows another origin here.
+/// Returns why a set that this master does not know stays on a shard: one of its tables follows another origin here.
 pub fn another_origin(session: &mut Connection, at: &Shard, set: i64) -> Result<Option<String>> {
     let [prefix, ..] = prefixes(set);
     let found = session.query(include_str!("../../sql/reference/of_set.sql"), &[Some(&prefix)])?;
@@ -46,7 +46,7 @@ fn is_schema(table: &TableName, schema: &str) -> bool {
     }
 }
 
-/// Whether it is the same origin; of the origin's own set the shard that is looked at, or one beside it.
+/// Whether it is the same origin; for the origin's own set, the shard itself, or another one in the same place.
 fn is_origin(here: &str, at: &Shard, schema: &str, there: Option<&str>) -> bool {
     match there {
         Some(there) => there == here,

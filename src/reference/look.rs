@@ -1,4 +1,4 @@
-//! What reference tables look like on a shard now.
+//! The structure of reference tables on a shard now.
 
 use crate::agent::{self, catalogs, reference};
 use crate::catalog::reference::{Member, ReferenceSet};
@@ -12,10 +12,10 @@ use std::sync::LazyLock;
 const QUERY: &str = include_str!("../../sql/reference/look.sql");
 static LOOK: LazyLock<String> =
     LazyLock::new(|| fill(QUERY, &[("code", sql(agent::code(["$4", "$5", "$6"])))]));
-/// Without what the tables could run, which costs the most by far.
+/// The query without what the tables could run, which is the most expensive part by far.
 static GLANCE: LazyLock<String> = LazyLock::new(|| fill(QUERY, &[("code", sql("NULL"))]));
 
-/// Which end of a set a shard is.
+/// The end of a set that a shard is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SetEnd {
     Origin,
@@ -24,37 +24,37 @@ pub enum SetEnd {
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferenceLook {
-    /// What its tables could run: another text when something of it has changed.
+    /// What its tables could run: a text that differs when something of it has changed.
     code: Option<String>,
     pub tables: Vec<SeenSet>,
 }
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenSet {
-    /// None: there is no such table.
+    /// `None` if there is no such table.
     pub oid: Option<String>,
     filenode: Option<String>,
     columns: Option<String>,
     key: Option<String>,
     triggers: Option<String>,
     subscribed: Option<String>,
-    /// Guards and captures that do what they are to, and all there are.
+    /// The numbers of effective guards and captures, and of all triggers.
     installed: Option<[i32; 3]>,
 }
 
-/// Triggers of a table on its origin, and of a copy.
+/// The number of triggers of a table on its origin, and of a copy.
 const CAPTURES: i32 = 3;
 const GUARDS: i32 = 1;
 
 impl SeenSet {
-    /// Another text once rows may have changed without an entry in the queue.
+    /// Returns a text that differs once rows may have changed without an entry in the queue.
     pub fn mark(&self) -> String {
         let parts = [&self.oid, &self.filenode, &self.columns, &self.key, &self.triggers, &self.subscribed];
         parts.map(|part| part.as_deref().unwrap_or("-")).join(" ")
     }
 
-    /// Whether our triggers of an end are there, fire always, and capture by the key that the table has; and none of the
-    /// other end, which a table has that came as a copy of the disk, or out of a dump.
+    /// Whether the triggers of an end exist, fire always, and capture by the current key; and none of the other end,
+    /// which a table has that came with a copy of the disk, or from a dump.
     pub fn has(&self, end: SetEnd) -> bool {
         let of_end = match end {
             SetEnd::Origin => [0, CAPTURES, CAPTURES],
@@ -64,18 +64,18 @@ impl SeenSet {
     }
 }
 
-/// The tables of a set as a shard calls them: schemas and names.
+/// Returns the tables of a set by their names on a shard: schemas and names.
 pub fn names(tables: &[Member], shard: &Shard) -> (Vec<String>, Vec<String>) {
     tables.iter().map(|member| (member.schema(shard), member.name.name.clone())).unzip()
 }
 
-/// Qualified and quoted.
+/// Returns the names, qualified and quoted.
 pub fn qualified(tables: &[Member], shard: &Shard) -> Vec<String> {
     let name = |member: &Member| format!("{}.{}", ident(&member.schema(shard)), ident(&member.name.name));
     tables.iter().map(name).collect()
 }
 
-/// Schemas, names, and what the names of triggers begin with.
+/// Returns schemas, names, and the prefixes of triggers' names.
 fn lists(set: &ReferenceSet, tables: &[Member], shard: &Shard) -> [String; 3] {
     let (schemas, names) = names(tables, shard);
     let prefixes: Vec<String> =
@@ -83,7 +83,7 @@ fn lists(set: &ReferenceSet, tables: &[Member], shard: &Shard) -> [String; 3] {
     [text_array(&schemas), text_array(&names), text_array(&prefixes)]
 }
 
-/// The statements that look, of which one gives rows.
+/// Returns the statements of the query, of which one gives rows.
 pub fn statements(
     connection: &mut Connection,
     set: &ReferenceSet,
@@ -95,7 +95,7 @@ pub fn statements(
     catalogs::statements(connection, "reference_look", &LOOK, &parameters)
 }
 
-/// The same for a text that is another one when rows may have changed without an entry in the queue.
+/// Returns the statements for a text that differs once rows may have changed without an entry in the queue.
 pub fn glance(
     connection: &mut Connection,
     set: &ReferenceSet,

@@ -1,6 +1,6 @@
-//! Rows of an origin become those of a copy, within one transaction: those that are the same stay, so that whoever
-//! refers to them or reads them waits for nobody; values by which rows exclude each other may have changed hands, so
-//! all that gives one away goes before any that takes one comes.
+//! Rows of an origin become those of a copy, within one transaction: equal rows stay, so that sessions that refer to
+//! them or read them wait for nothing. Values by which rows exclude each other may have been exchanged, so all rows
+//! that give one up are deleted before any that gets one is inserted.
 
 use super::table::ReferenceTable;
 use crate::agent::error::{Result, SplitError};
@@ -13,7 +13,7 @@ use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::{ident, idents};
 use crate::split::references::Reference;
 
-/// Which rows come over.
+/// Which rows are copied.
 pub enum MergeRows<'a> {
     All,
     /// Those whose keys are in a queue, by a condition on its entries.
@@ -23,8 +23,8 @@ pub enum MergeRows<'a> {
     },
 }
 
-/// Others wait meanwhile, for a shard that hangs as for one that works: each fourth attempt gives it the time that whole
-/// tables may take without a sign of life.
+/// Returns the limits. Others wait meanwhile, whether a shard hangs or works: each fourth attempt gives it the time
+/// that whole tables may take without a sign of life.
 fn bounds() -> Bounds {
     if session::is_hasty() {
         Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() }
@@ -33,7 +33,7 @@ fn bounds() -> Bounds {
     }
 }
 
-/// Rows from which statistics are worth their time.
+/// The number of rows from which statistics are useful.
 const MANY: u64 = 1000;
 
 impl ReferenceTable {
@@ -41,7 +41,7 @@ impl ReferenceTable {
         format!("pg_temp.reference_{what}_{}", self.ordinal)
     }
 
-    /// Whether a row and one of another table, whose columns are called by a function, have the same key.
+    /// Returns a condition that a row has the same key as one of another table, whose columns are named by a function.
     fn same_key(&self, row: &str, other: impl Fn(usize, &str) -> String) -> String {
         let key = self.to_shape.key().iter().zip(self.to_shape.key_equality()).enumerate();
         let parts: Vec<String> = key
@@ -54,7 +54,7 @@ impl ReferenceTable {
         self.same_key(row, |_, column| format!("{other}.{}", ident(column)))
     }
 
-    /// A row is of one of the changed keys, which a table or queue has.
+    /// Returns a condition that a row has one of the changed keys, which a table or queue has.
     fn is_changed(&self, row: &str, entry: &str) -> String {
         self.same_key(row, |n, _| format!("{entry}.k{}", n + 1))
     }
@@ -67,7 +67,7 @@ impl ReferenceTable {
         self.columns.iter().filter(|column| !self.fixed.contains(column)).cloned().collect()
     }
 
-    /// Brings the rows over. Returns how many have changed.
+    /// Copies the rows. Returns how many have changed.
     pub fn bring(
         &self,
         origin: &mut Connection,
@@ -80,7 +80,7 @@ impl ReferenceTable {
             MergeRows::All => String::new(),
             MergeRows::Changed { queue, condition } => {
                 let keys = queue::keys(&self.from_shape).join(", ");
-                // The condition is on columns that the queue alone has.
+                // The condition is on columns that only the queue has.
                 let out = format!(
                     "COPY (SELECT {keys} FROM {queue} WHERE {condition} AND k1 IS NOT NULL) TO STDOUT"
                 );
@@ -169,7 +169,7 @@ impl ReferenceTable {
         Ok(changed)
     }
 
-    /// Rows that are gone were referred to by nobody: in a replica's session the server does not look.
+    /// Requires that nothing referred to deleted rows: in a replica's session the server does not check.
     pub fn require_no_dangling(&self, shard: &mut Connection) -> Result<()> {
         let gone = self.temporary("gone");
         if self.referenced_by.is_empty()

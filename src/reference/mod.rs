@@ -1,5 +1,5 @@
-//! Reference tables: every shard has all rows of them, as their origin has them a moment before. One process follows all
-//! sets, shard by shard; what a shard stands for is written down on that shard, so whoever comes next goes on from there.
+//! Reference tables: every shard has all rows of them, as their origin has them a moment before. One process follows
+//! all sets, shard by shard; the state of a shard is recorded on that shard, so the next process continues from there.
 
 pub mod cleanup;
 mod conflict;
@@ -36,21 +36,21 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use task::Task;
 
-/// Between two looks at the catalog.
+/// The interval of reading the catalog.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Between two looks at a shard that has all of an origin whose queues are empty.
+/// The interval of checks of a shard that has all of an origin whose queues are empty.
 const LOOK_AT_COPY: Duration = Duration::from_secs(5);
-/// Between two words of a shard of which there is nothing new.
+/// The interval of reports about a shard without news.
 const TELL: Duration = Duration::from_secs(2);
 
-/// Of one set.
+/// The memory of one set.
 #[derive(Default)]
 struct SetMemory {
     origin: ReferenceOrigin,
     copies: BTreeMap<String, ReferenceCopy>,
 }
 
-/// What follows all sets.
+/// The process that follows all sets.
 pub struct Follower {
     generation: i64,
     identity: String,
@@ -59,7 +59,7 @@ pub struct Follower {
     memory: BTreeMap<i64, SetMemory>,
 }
 
-/// Whoever follows goes on, or another one has taken over, or nothing is left.
+/// Whether to continue, or to end because another one has taken over or nothing is left.
 #[derive(PartialEq, Eq)]
 pub enum NextTurn {
     Turn,
@@ -72,7 +72,7 @@ impl Follower {
         Follower { generation, identity, sets: Vec::new(), looked: None, memory: BTreeMap::new() }
     }
 
-    /// Sessions that lead to where a shard was are let go, with all that was looked at there.
+    /// Takes the sets. Sessions of a shard that has moved are dropped, with all that was read there.
     fn take(&mut self, sets: Vec<ReferenceSet>) {
         let is_as = |set: &ReferenceSet, id: i64| set.id == id;
         self.memory.retain(|id, _| {
@@ -89,7 +89,7 @@ impl Follower {
             if let Some(memory) = self.memory.get_mut(&set.id).filter(|_| !is_same) {
                 memory.copies.values_mut().for_each(|copy| {
                     (copy.own, copy.has_all_of) = (None, None);
-                    // A number may be another table's now.
+                    // A number may belong to another table now.
                     copy.told.iter_mut().for_each(|told| told.filled.clear());
                 });
             }
@@ -97,7 +97,7 @@ impl Follower {
         self.sets = sets;
     }
 
-    /// One step on each shard that is behind.
+    /// Makes one step on each shard that is behind.
     pub fn turn(&mut self) -> NextTurn {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
             match transaction(reference::sets) {
@@ -127,10 +127,10 @@ impl Follower {
     }
 }
 
-/// Another worker has taken over, or one had before this master was restored: whoever comes next is after both.
+/// Another worker has taken over, or one had before this master was restored: the next one comes after both.
 struct Superseded;
 
-/// Whether an error says so.
+/// Whether an error shows that.
 fn is_over(set: &ReferenceSet, error: &SplitError) -> bool {
     let SplitError::Behind { generation, .. } = error else {
         return matches!(error, SplitError::Superseded);
@@ -171,7 +171,7 @@ fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
     for place in &set.copies {
         let Some(copy) = copies.get_mut(&place.shard.shard_key) else { continue };
         if place.shard.status == ShardStatus::Disabled {
-            // Nothing comes there: what it has is of before, until a step after it is used again.
+            // Nothing is copied there: its rows are outdated, until a step after it is used again.
             copy.has_all_of = None;
         } else if copy.has_all_of.is_some() {
             tell(set, place, copy, ReferenceState::Following, began);
@@ -191,8 +191,8 @@ fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
     Ok(())
 }
 
-/// Whether any of them has taken in entries. An error: of the origin, or a newer worker has taken over; those of a
-/// copy are its own.
+/// Makes a step on each. Returns whether any of them has applied entries. Errors of the origin, or of a newer worker
+/// that has taken over, are returned; those of a copy are kept with it.
 fn step_on_each(
     set: &ReferenceSet,
     (origin, copies): (&mut ReferenceOrigin, &mut BTreeMap<String, ReferenceCopy>),
@@ -234,7 +234,7 @@ fn is_behind(copy: &ReferenceCopy, pulse: &Pulse) -> bool {
     }
 }
 
-/// Returns how many entries it has taken in.
+/// Makes a step. Returns how many entries it has applied.
 fn step_on(
     set: &ReferenceSet,
     place: &ReferencePlace,
@@ -263,7 +263,7 @@ fn step_on(
     outcome
 }
 
-/// Tables by the same name in the same database are one table.
+/// Returns the origin's own tables: tables of the same name in the same database are one table.
 fn own_tables(set: &ReferenceSet, place: &ReferencePlace) -> Result<Vec<i32>, SplitError> {
     let name = |member: &Member, place: &ReferencePlace| {
         (ident(&member.schema(&place.shard)), member.name.name.clone())
@@ -281,8 +281,8 @@ fn own_tables(set: &ReferenceSet, place: &ReferencePlace) -> Result<Vec<i32>, Sp
     }
 }
 
-/// What all copies have seen is not needed any more. One that is away for long does not fill the origin's disk: it is
-/// made anew.
+/// Removes what all copies have seen from the queues. A copy that is unreachable for long does not fill the origin's
+/// disk: it is made anew.
 fn consume(
     set: &ReferenceSet,
     origin: &mut ReferenceOrigin,
@@ -361,7 +361,7 @@ fn copy_failed(
 
 const HOLDS_UP: &str = "A transaction there has locked the table or rows of it. pg_stat_activity shows long transactions, pg_prepared_xacts prepared ones.";
 
-/// What helps where a shard's table asks something of rows that its origin's does not.
+/// Returns a hint for a table of a shard that requires something of rows that its origin's does not.
 fn alike(origin: &str, shard: &str) -> String {
     format!(
         "Rows of the origin do not fit into the shard's table. Make both tables alike; shard_schema_diff({}, {}) lists differences. Then the shard follows again automatically.",
@@ -370,13 +370,13 @@ fn alike(origin: &str, shard: &str) -> String {
     )
 }
 
-/// Whether a shard has answered, that it has waited for others in vain.
+/// Whether a shard has answered that it has waited for others without success.
 fn has_waited(error: &SplitError) -> bool {
     let SplitError::Remote(error) = error else { return false };
     ["40001", "40P01", "55P03", "57014"].iter().any(|code| error.is(code))
 }
 
-/// Whether it has been there as a whole or not, nothing is wrong with it.
+/// Returns the state of a copy without errors, whether it has been complete or not.
 fn before(copy: &ReferenceCopy) -> ReferenceState {
     match &copy.told {
         Some(told) if told.state == ReferenceState::Following => ReferenceState::Following,
@@ -384,8 +384,8 @@ fn before(copy: &ReferenceCopy) -> ReferenceState {
     }
 }
 
-/// Writes down where a copy is, unless that is known; `began`: what was committed on the origin by then it has, if it
-/// follows, however long it takes to write that down.
+/// Records the state of a copy, unless that is known. `began`: if it follows, it has what was committed on the origin
+/// by then, however long recording takes.
 fn tell(
     set: &ReferenceSet,
     place: &ReferencePlace,
@@ -419,7 +419,7 @@ fn tell(
     copy.told = Some(LastReport { state, filled, error, at: Instant::now() });
 }
 
-/// Takes what was dropped off all shards; whether that is done.
+/// Removes dropped tables from all shards. Returns whether that is done.
 fn remove(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) -> Result<bool, Superseded> {
     let mut is_done = true;
     let ends = set.copies.iter().map(|place| (place, SetEnd::Copy));
@@ -428,7 +428,7 @@ fn remove(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
             SetEnd::Origin => &mut memory.origin.patience,
             SetEnd::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().patience,
         };
-        // The origin is the last: until then nobody takes it for one that has nothing.
+        // The origin is the last: until then it is not taken for one that has nothing.
         if !patience.is_due() || end == SetEnd::Origin && !is_done {
             is_done = false;
             continue;

@@ -1,4 +1,4 @@
-//! The injection points of what follows reference tables, where its worker can be held, fail or die.
+//! The injection points of the reference-table worker, where it can be held, fail or die.
 
 use crate::server::injection::Point;
 

@@ -1,4 +1,4 @@
-//! What an origin says to every turn, at the cost of a look at its queues.
+//! The state of an origin that each turn reads, at the cost of a check of its queues.
 
 use super::copies::{self, ReferenceOrigin};
 use super::install::ReferenceWorker;
@@ -12,18 +12,19 @@ use crate::remote::Connection;
 use crate::remote::quote::text_array;
 use crate::server::injection::reach;
 
-/// What the origin says to every turn.
+/// The state of an origin that each turn reads.
 pub struct Pulse {
     pub is_full: bool,
     pub has_entries: bool,
     pub bytes: i64,
-    /// That a queue may have.
+    /// The bytes that a queue may have.
     limit: i64,
-    /// Another text when a table was truncated, rewritten or altered, or its triggers were: the queue says nothing of that.
+    /// A text that differs once a table was truncated, rewritten or altered, or its triggers were: the queue does not
+    /// show that.
     pub tables: String,
 }
 
-/// Opens its queues again, where one was full.
+/// Reads the state, and opens its queues again if one was full.
 pub fn look_at_origin(
     set: &ReferenceSet,
     origin: &mut ReferenceOrigin,
@@ -51,7 +52,7 @@ pub fn queues(set: &ReferenceSet) -> Vec<String> {
     set.tables.iter().chain(&set.dropped).map(|member| queue_table(set.id, member.ordinal)).collect()
 }
 
-/// Of tables that are new there is none yet.
+/// Returns existing queues: new tables have none yet.
 pub fn existing(control: &mut Connection, queues: Vec<String>) -> Result<Vec<String>, SplitError> {
     let list = text_array(&queues);
     let found = control

@@ -1,10 +1,12 @@
 //! A step: a copy of reference tables becomes what its origin held in one committed, durable snapshot S.
 //!
-//! 1. On the shard, the row of progress, locked: nobody else makes a step there until this one has ended, and the
-//!    snapshot P that it is at is not newer than the next one of its origin.
-//! 2. On the origin, the tables locked against TRUNCATE and rewrites, then S, and what has to be known in it.
-//! 3. Of each table the rows whose keys were changed between P and S, or, where the queue does not tell, all.
-//! 4. Progress beside them; S durable on the origin; the shard commits.
+//! 1. On the shard, the row of progress is locked: no other session makes a step there until this one has ended, and
+//!    the snapshot P that it is at is not newer than the next one of its origin.
+//! 2. On the origin, the tables are locked against TRUNCATE and rewrites, then S is taken, and what must be known in
+//!    it is read.
+//! 3. Of each table the rows are copied whose keys were changed between P and S, or, if the queue does not show them,
+//!    all.
+//! 4. Progress is stored beside them; S is made durable on the origin; the shard commits.
 
 use super::conflict;
 use super::copies::{ReferenceCopy, ReferenceOrigin};
@@ -26,28 +28,28 @@ use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use std::collections::BTreeMap;
 
-/// Looks in a row that may find something that is to be made first.
+/// The number of consecutive reads that may find something that must be created first.
 const LOOKS: u32 = 4;
 
-/// Where a copy is after a step.
+/// The state of a copy after a step.
 pub struct Stepped {
-    /// What it stands for.
+    /// The snapshot that it stands for.
     pub snapshot: Option<String>,
-    /// Entries of queues that it has taken in.
+    /// The number of queue entries that it has applied.
     pub entries: i64,
 }
 
-/// What the origin says of a copy in S.
+/// The origin's record of a copy in S.
 struct Moment {
     snapshot: String,
     server: String,
-    /// The last step of this copy that it knows of: fewer, where it was set back.
+    /// The last step of this copy that it knows of: fewer, if it was restored to an earlier time.
     steps: i64,
-    /// The copy has what this has not, or nothing yet.
+    /// The copy has what the origin does not have, or nothing yet.
     is_ahead: bool,
-    /// The queues have all that has come since the copy.
+    /// The queues have all changes since the copy.
     is_whole: bool,
-    /// They are open, and all that is in none of them is in S.
+    /// They are open, and all changes that none of them has are in S.
     is_complete: bool,
     is_open: bool,
 }
@@ -59,7 +61,7 @@ pub fn step(task: &Task<'_>, origin: &mut ReferenceOrigin, copy: &mut ReferenceC
         let (session, known) = copy.parts(task)?;
         require_said(reader, &task.set.origin)?;
         require_said(session, task.place)?;
-        // What is missing is named by the look.
+        // The read names what is missing.
         if let Some((progress, here)) = begin_copy(task, session, known)? {
             if progress.snapshot.is_none() || is_another(task, &progress, &here) {
                 tell_of_nothing(task);
@@ -78,7 +80,8 @@ pub fn step(task: &Task<'_>, origin: &mut ReferenceOrigin, copy: &mut ReferenceC
     Err(SplitError::Retry(format!("shard \"{shard}\": its tables or those of the origin keep changing")))
 }
 
-/// Nothing is read or written with rights of the extension's owner where a role has said so that may not.
+/// Requires that nothing is read or written with rights of the extension's owner because of a declaration by a role
+/// without the right to make it.
 fn require_said(session: &mut Connection, at: &ReferencePlace) -> Result<()> {
     match &at.unsaid {
         Some(unsaid) if place::is_here(session, &at.shard, &unsaid.here)? => {
@@ -88,19 +91,19 @@ fn require_said(session: &mut Connection, at: &ReferencePlace) -> Result<()> {
     }
 }
 
-/// A shard that has nothing yet is given no keys, whatever was there before under its name.
+/// Records that a shard has nothing yet, so that it is given no keys, whatever was there before under its name.
 fn tell_of_nothing(task: &Task<'_>) {
     transaction(|| reference::nothing_is_there(Some(task.set.id), &task.place.shard.shard_key));
 }
 
-/// What a table was like on both ends when its rows were last brought over. Between the ends a letter that is in neither.
+/// Separates the states of a table on both ends when its rows were last copied; the character is in neither.
 const ENDS: &str = "|";
 
 fn mark(there: &SeenSet, here: &SeenSet) -> String {
     format!("{}{ENDS}{}", there.mark(), here.mark())
 }
 
-/// Whether a table of the copy is another one by now, or was written to past its guard: what is in it nobody knows.
+/// Whether a table of the copy is another one by now, or was written to past its guard: its contents are unknown.
 fn is_another(task: &Task<'_>, progress: &ReferenceProgress, here: &ReferenceLook) -> bool {
     task.tables.iter().zip(&here.tables).any(|(member, seen)| {
         let before = progress.tables.get(&member.ordinal.to_string());
@@ -108,7 +111,7 @@ fn is_another(task: &Task<'_>, progress: &ReferenceProgress, here: &ReferenceLoo
     })
 }
 
-/// None: a table is missing.
+/// Begins on the copy. Returns None if a table is missing.
 fn begin_copy(
     task: &Task<'_>,
     session: &mut Connection,
@@ -123,7 +126,7 @@ fn begin_copy(
     match answers {
         Err(error) if error.is("42P01") || error.is("3F000") => {
             session.run("ROLLBACK")?;
-            // One that refers to them may have another name by now, which says nothing of them.
+            // A table that refers to them may have been renamed, which shows nothing about them.
             if !beside.is_empty() && session.undone(|session| session.run(&lock)).is_ok() {
                 return Ok(None);
             }
@@ -171,7 +174,7 @@ fn begin_origin(
     Ok((read_moment(reader, &moment.rows)?, look))
 }
 
-/// Asked in S, of which it is not the first question.
+/// Returns the query that is run in S, and is not the first one in it.
 fn moment(set: i64, copy: &str, progress: &ReferenceProgress) -> String {
     let before = progress.snapshot.as_deref().map_or("NULL".to_owned(), literal);
     let (s, p) = ("pg_current_snapshot()", format!("{before}::pg_snapshot"));
@@ -211,7 +214,7 @@ fn read_moment(reader: &Connection, answer: &[Vec<Option<String>>]) -> Result<Mo
     })
 }
 
-/// What both have, made where it is missing; code of others is looked for first.
+/// Reads both ends and creates what is missing; code of others is checked first.
 fn look_through(
     task: &Task<'_>,
     reader: &mut Connection,
@@ -246,7 +249,7 @@ fn look_through(
     Ok(FitTables { there, here, pairs })
 }
 
-/// Why the queues do not tell what has changed.
+/// Whether the queues do not show what has changed.
 fn why_all(progress: &ReferenceProgress, moment: &Moment) -> bool {
     progress.snapshot.is_none()
         || progress.server.as_ref() != Some(&moment.server)
@@ -318,7 +321,7 @@ fn carry_out(
     Ok(Stepped { snapshot, entries: total })
 }
 
-/// The entries of each queue that a condition holds for.
+/// Counts the entries of each queue for which a condition holds.
 fn count(
     set: &ReferenceSet,
     reader: &mut Connection,

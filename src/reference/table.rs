@@ -1,4 +1,4 @@
-//! A reference table on its origin and as a copy. What is not known to arrive as it is, is refused by name.
+//! A reference table on its origin and as a copy. A table whose values may not be copied unchanged is refused by name.
 
 use super::look::{names, qualified};
 use crate::agent::error::{Result, SplitError};
@@ -12,7 +12,7 @@ use crate::remote::{Connection, RemoteError};
 use crate::split::references::Reference;
 use serde::Deserialize;
 
-/// What one shard has of a table.
+/// A table as one shard has it.
 pub struct ReferenceSide {
     pub shape: TableShape,
     refused: Option<String>,
@@ -29,10 +29,10 @@ struct TableTold {
 /// A table as it is copied.
 pub struct ReferenceTable {
     pub ordinal: i32,
-    /// Qualified and quoted, on its origin and on the shard.
+    /// The names, qualified and quoted, on its origin and on the shard.
     pub from: String,
     pub to: String,
-    /// All that are not generated.
+    /// All columns that are not generated.
     pub columns: Vec<String>,
     /// Those of them by which rows exclude each other.
     pub fixed: Vec<String>,
@@ -48,7 +48,7 @@ fn refuse(shard: &str, table: &str, what: impl std::fmt::Display, hint: &str) ->
     )
 }
 
-/// Tables on one shard, before anything is asked of them that could run code of others.
+/// Reads tables on one shard, before any query over them that could run code of others.
 pub fn look(
     session: &mut Connection,
     tables: &[Member],
@@ -162,8 +162,9 @@ impl ReferenceTable {
     }
 }
 
-/// The foreign keys of a shard to each of its copies. One of a copy to a table that is not of the set is refused: rows
-/// come in a replica's session, where the server does not look, and what they refer to need not be there.
+/// Finds the foreign keys of a shard to each of its copies. One of a copy to a table that is not of the set is
+/// refused: rows are copied in a replica's session, where the server does not check, and what they refer to may be
+/// missing.
 pub fn find_references(
     session: &mut Connection,
     set: &ReferenceSet,
@@ -190,7 +191,8 @@ pub fn find_references(
     Ok(())
 }
 
-/// A table of the set that is the origin's own is no copy, but one of it.
+/// Whether a foreign key leads out of the set; a table of the set that is the origin's own is no copy, but belongs to
+/// it.
 fn leads_out(reference: &Reference, set: &ReferenceSet, shard: &Shard) -> bool {
     let is_it = |member: &Member| {
         member.name.name == reference.to_name && member.schema(shard) == reference.to_schema

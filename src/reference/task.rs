@@ -1,4 +1,4 @@
-//! What a step is to do, and what is known of the tables that it does it with.
+//! The task of a step, and what is known of its tables.
 
 use super::install::ReferenceWorker;
 use super::look::ReferenceLook;
@@ -6,16 +6,16 @@ use super::table::ReferenceTable;
 use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
 use std::collections::BTreeSet;
 
-/// What is done, and for whom.
+/// What is done, and for which shard.
 pub struct Task<'a> {
     pub set: &'a ReferenceSet,
     pub place: &'a ReferencePlace,
-    /// Those that are not the origin's own.
+    /// The tables that are not the origin's own.
     pub tables: &'a [Member],
     pub by: &'a ReferenceWorker<'a>,
 }
 
-/// What was looked at, and found to be fit.
+/// What was read and found to be suitable.
 #[derive(Default)]
 pub struct FitTables {
     pub there: ReferenceLook,
@@ -24,11 +24,11 @@ pub struct FitTables {
 }
 
 impl FitTables {
-    /// The statement by which nobody changes the tables that are asked whether they refer to rows which are gone: before it
-    /// is looked at what they could run.
+    /// Returns the statement that locks the tables which are searched for references to deleted rows against changes,
+    /// for use before the code that they could run is checked.
     pub fn referencing(&self) -> String {
         let references = self.pairs.iter().flat_map(|pair| &pair.referenced_by);
-        // What may not be read is told when rows have gone that it may refer to.
+        // A table that may not be read is reported when rows have been deleted that it may refer to.
         let references = references.filter(|reference| reference.can_read);
         let names: BTreeSet<&str> = references.map(|reference| reference.from.as_str()).collect();
         if names.is_empty() {

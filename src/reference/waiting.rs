@@ -1,4 +1,4 @@
-//! Waits until shards have what was committed on the origin of their reference tables.
+//! Waiting until shards have what was committed on the origin of their reference tables.
 
 use crate::catalog::keyspace;
 use crate::catalog::reference::{self, CopyBehind};
@@ -6,10 +6,11 @@ use crate::error::{Failure, SqlState};
 use crate::server::{sql, wait as latch};
 use std::time::{Duration, Instant};
 
-/// A failure may be of before it was mended: what follows the origin tries again, and says so, within that if it is quick.
+/// How long a failed state is not trusted: its cause may have been repaired, and the reference-table worker tries
+/// again and reports that within this time if it is quick.
 const MENDED: Duration = Duration::from_secs(3);
 
-/// What is committed by now is on all active shards of the keyspace when this returns.
+/// Returns once everything committed by now is on all active shards of the keyspace.
 pub fn wait(keyspace: &str, limit: Duration) -> Result<(), Failure> {
     keyspace::find(keyspace)?;
     let Some(now) = reference::now() else { return Ok(()) };

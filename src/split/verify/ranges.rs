@@ -19,7 +19,8 @@ use crate::split::engine::scope_size;
 use crate::split::engine::verification::When;
 use crate::split::table::SplitTable;
 
-/// The number of keys of the first range, its bytes if rows are wide, and the number of keys of the smallest range.
+/// The number of keys of the first range, its bytes if rows are wide, and the numbers of keys of the smallest and of
+/// the largest range.
 const FIRST_KEYS: i64 = 50_000;
 const FIRST_BYTES: i64 = 32 << 20;
 pub const LEAST_KEYS: i64 = 2_000;
