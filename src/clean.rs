@@ -1,33 +1,32 @@
-//! Texts of a shard, as they may be shown and stored here: its administrator, or whoever has
-//! broken into it, could send any. Its errors are cut where they come in. Whatever else of it
-//! ends up in what this master says, names of tables, roles and sessions, keys, expressions,
-//! is cut and cleaned where that leaves: in the errors of calls, in what is stored of a split,
-//! its history, the log, what a worker waits for, and findings.
+//! Cuts and cleans texts of a shard, so that they can be shown and stored here: its administrator, or an intruder, can
+//! send anything. The errors of a shard are cut where they come in. Other texts of a shard in this master's messages
+//! (names of tables, roles and sessions, keys, expressions) are cut and cleaned where they leave: in the errors of
+//! calls, in the stored state of a split, its history, the log, the reason why a worker waits, and findings.
 
-/// Bytes of a message.
+/// The greatest number of bytes of a message.
 const MESSAGE: usize = 1_000;
-/// Bytes of a detail or a hint.
+/// The greatest number of bytes of a detail or a hint.
 const MORE: usize = 4_000;
 
-/// Bytes of what is said here, with texts of shards in it.
+/// The greatest number of bytes of this master's own message, with texts of shards in it.
 const SAID: usize = 8_000;
 
-/// A shard's own message.
+/// Cleans a message of a shard.
 pub fn message(text: &str) -> String {
     clean(text, MESSAGE)
 }
 
-/// Its detail, or hint.
+/// Cleans a detail or a hint of a shard.
 pub fn more(text: &str) -> String {
     clean(text, MORE)
 }
 
-/// What this master says.
+/// Cleans a message of this master.
 pub fn said(text: &str) -> String {
     clean(text, SAID)
 }
 
-/// Without characters that a terminal obeys, and cut where it is too long.
+/// Removes characters that a terminal obeys, and cuts the text if it is too long.
 fn clean(text: &str, most: usize) -> String {
     let kept = text.len().min(most);
     let kept = (0..=kept).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -39,8 +38,9 @@ fn clean(text: &str, most: usize) -> String {
     cleaned
 }
 
-/// What a terminal does not show but does: controls, the ends of lines and paragraphs, what
-/// turns the direction of a text, and what takes no place, by which two texts look the same.
+/// Whether a terminal obeys the character instead of showing it: controls, the ends of lines and paragraphs,
+/// characters that turn the direction of a text, and characters without width, with which two different texts look
+/// alike.
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -64,7 +64,7 @@ mod tests {
         for c in "\u{85}\u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{2029}\u{2060}\u{2064}\u{feff}\u{e0001}\u{e0041}".chars() {
             assert_eq!(message(&format!("a{c}b")), "a b", "{}", c.escape_unicode());
         }
-        // Letters, marks on them and blanks of other scripts are what they are.
+        // Letters, combining marks and blanks of other scripts are kept.
         let text = "größe\u{a0}cafe\u{301} नमस्ते שלום 你好 🙂";
         assert_eq!(message(text), text);
     }

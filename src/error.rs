@@ -1,5 +1,5 @@
-//! One failure type for everything that a caller sees: SQLSTATE, message, detail
-//! and hint. Each subsystem has its own error enum and converts into this one.
+//! One failure type for all errors that a caller sees: SQLSTATE, message, detail and hint. Each subsystem has its own
+//! error enum, which converts into this one.
 
 use crate::clean;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -11,15 +11,15 @@ use std::ffi::{CString, c_char, c_int};
 pub struct SqlState(pub [u8; 5]);
 
 impl SqlState {
-    /// The key is between two shards just now: try again after a moment.
+    /// The key is between two shards at the moment: the client tries again shortly.
     pub const BETWEEN_SHARDS: SqlState = SqlState(*b"SM002");
     /// No shard of this kind has free capacity.
     pub const NO_CAPACITY: SqlState = SqlState(*b"SM003");
-    /// The tenant's quota is used up.
+    /// The tenant has used up its quota.
     pub const QUOTA_EXCEEDED: SqlState = SqlState(*b"SM004");
-    /// The reservation is not live any more, or is somebody else's.
+    /// The reservation is not live any more, or belongs to another holder.
     pub const NOT_RESERVED: SqlState = SqlState(*b"SM005");
-    /// A row is longer than a split takes.
+    /// A row is longer than a split accepts.
     pub const ROW_TOO_LONG: SqlState = SqlState(*b"SM007");
     pub const NULL_NOT_ALLOWED: SqlState = SqlState(*b"22004");
     pub const INVALID_VALUE: SqlState = SqlState(*b"22023");
@@ -35,7 +35,7 @@ impl SqlState {
     pub const TIMEOUT: SqlState = SqlState(*b"57014");
     pub const INTERNAL: SqlState = SqlState(*b"XX000");
 
-    /// From a server's report; anything that is not five digits and letters is an internal error.
+    /// Parses a server's SQLSTATE; any text but five digits and letters becomes an internal error.
     pub fn parse(text: &str) -> SqlState {
         let is_code = text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
         text.as_bytes().try_into().ok().filter(|_| is_code).map_or(SqlState::INTERNAL, SqlState)
@@ -45,7 +45,7 @@ impl SqlState {
         std::str::from_utf8(&self.0).unwrap_or("XX000")
     }
 
-    /// The server's packed form: six bits for each character.
+    /// Returns the server's packed form: six bits for each character.
     fn packed(self) -> i32 {
         self.0
             .iter()
@@ -54,7 +54,7 @@ impl SqlState {
     }
 }
 
-/// What a caller is told: message as PostgreSQL writes them, hint as a sentence.
+/// An error as a caller sees it: the message is in PostgreSQL's style, the hint is a sentence.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub sqlstate: SqlState,
@@ -78,12 +78,12 @@ impl Failure {
         self
     }
 
-    /// What went wrong and what helps, in one line.
+    /// Returns the message and the hint in one line.
     pub fn in_one_line(&self) -> String {
         told(&self.message, self.hint.as_deref())
     }
 
-    /// As it may be shown and stored: names of a shard's are in it.
+    /// Returns the failure so that it can be shown and stored: it contains names from a shard.
     pub fn cleaned(&self) -> Failure {
         let more = |text: &Option<String>| text.as_deref().map(clean::said);
         Failure {
@@ -95,10 +95,10 @@ impl Failure {
     }
 }
 
-/// The same of a message and its hint.
+/// Returns a message and its hint in one line.
 pub fn told(message: &str, hint: Option<&str>) -> String {
     match hint {
-        // Some say theirs as a question.
+        // Some messages end with a question mark.
         Some(hint) if message.ends_with(['.', '?', '!']) => format!("{message} {hint}"),
         Some(hint) => format!("{message}. {hint}"),
         None => message.to_owned(),
@@ -111,7 +111,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// The boundary to SQL: `?` in a `#[pg_extern]` ends here.
+/// The boundary to SQL: `?` in a `#[pg_extern]` converts here.
 impl From<Failure> for ErrorReport {
     fn from(failure: Failure) -> ErrorReport {
         let failure = failure.cleaned();
@@ -130,7 +130,7 @@ impl From<Failure> for ErrorReport {
     }
 }
 
-/// The value of an argument that may not be NULL.
+/// Returns the value of an argument, or an error if it is NULL.
 pub fn required<T>(value: Option<T>, name: &str) -> Result<T, Failure> {
     value.ok_or_else(|| {
         Failure::new(SqlState::NULL_NOT_ALLOWED, format!("argument \"{name}\" must not be NULL"))
@@ -146,18 +146,17 @@ unsafe extern "C-unwind" {
     fn errfinish(filename: *const c_char, lineno: c_int, funcname: *const c_char);
 }
 
-/// Raises a SQLSTATE of our own. pgrx's enum of codes is closed, so this goes to
-/// the server's functions directly.
+/// Raises one of this extension's own SQLSTATEs. pgrx's enum of codes is closed, so this calls the server's functions
+/// directly.
 fn raise_own(failure: Failure) -> ! {
     let code = failure.sqlstate.packed();
     let message = palloc_string(&failure.message);
     let detail = failure.detail.as_deref().map(palloc_string);
     let hint = failure.hint.as_deref().map(palloc_string);
     drop(failure);
-    // SAFETY: errstart(ERROR) returns true and errfinish does not return. It leaves
-    // by longjmp to the server's handler, past frames that hold nothing but what
-    // the arguments of one SQL function own: all that is left to free is palloc'd
-    // and goes with its memory context.
+    // SAFETY: errstart(ERROR) returns true and errfinish does not return. It leaves by longjmp to the server's
+    // handler, past frames that hold only what the arguments of one SQL function own: the rest is palloc'd and freed
+    // with its memory context.
     unsafe {
         errstart(PgLogLevel::ERROR as c_int, std::ptr::null());
         errcode(code);
@@ -173,7 +172,7 @@ fn raise_own(failure: Failure) -> ! {
     unreachable!("errfinish returned from an ERROR")
 }
 
-/// A copy of the text in the current memory context, cut at the first NUL.
+/// Copies the text into the current memory context, cut at the first NUL.
 fn palloc_string(text: &str) -> *const c_char {
     let bytes = text.split('\0').next().unwrap_or_default();
     let owned = CString::new(bytes).unwrap_or_default();
@@ -181,13 +180,13 @@ fn palloc_string(text: &str) -> *const c_char {
     unsafe { pgrx::pg_sys::pstrdup(owned.as_ptr()) }
 }
 
-/// Errors go to clients, whatever RUST_BACKTRACE says in the server's environment: none of
-/// them carries frames of this library. The standard library reads the variable once, so it
-/// is asked while the variable says no; afterwards it is as it was for everybody else.
+/// Keeps backtraces of this library out of the errors for clients, whatever RUST_BACKTRACE is in the server's
+/// environment. The standard library reads the variable once, so this makes it read while the variable is 0, and then
+/// restores the variable for all others.
 pub fn without_backtraces() {
     const VARIABLE: &str = "RUST_LIB_BACKTRACE";
     let before = std::env::var_os(VARIABLE);
-    // SAFETY: called when the library is loaded, by a process of one thread.
+    // SAFETY: this is called when the library is loaded, by a process with one thread.
     unsafe { std::env::set_var(VARIABLE, "0") };
     drop(std::backtrace::Backtrace::capture());
     match before {

@@ -1,4 +1,4 @@
-//! Settings. All begin with `shardmaster.`; `pg_settings` lists them with units.
+//! The settings. All begin with `shardmaster.`; `pg_settings` lists them with units.
 
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use std::ffi::{CStr, CString};
@@ -52,31 +52,31 @@ fn millis(setting: &Int) -> Duration {
     Duration::from_millis(u64::try_from(setting.get()).unwrap_or(0))
 }
 
-/// The database that holds the extension, for the launcher.
+/// The database that holds the extension, which the launcher connects to.
 pub fn database() -> String {
     text(&DATABASE).unwrap_or_else(|| "postgres".into())
 }
-/// The role that the mover uses for shards that are this very database.
+/// The role that the mover uses for shards in this same database.
 pub fn local_user() -> Option<String> {
     text(&LOCAL_USER)
 }
-/// The developer's fault points, `point=hold|error|exit|kill`, separated by commas.
+/// Fault points for developers: `point=hold|error|exit|kill`, separated by commas.
 pub fn fault() -> Option<String> {
     text(&FAULT)
 }
-/// Off only to show that the checks find what capture prevents.
+/// Whether changes are captured. It is off only to show that the checks find what capture prevents.
 pub fn capture() -> bool {
     CAPTURE.get()
 }
 pub fn max_split_workers() -> usize {
     usize::try_from(MAX_SPLIT_WORKERS.get()).unwrap_or(0)
 }
-/// Bytes a second; None: unlimited.
+/// In bytes a second. Returns None if the rate is unlimited.
 pub fn max_copy_rate() -> Option<u64> {
     let kilobytes = u64::try_from(MAX_COPY_RATE.get()).unwrap_or(0);
     (kilobytes > 0).then_some(kilobytes * 1024)
 }
-/// How far the target's standbys may be behind a copy; None: that does not matter.
+/// Returns how far the target's standbys may be behind during a copy, or None if there is no limit.
 pub fn max_standby_lag() -> Option<Duration> {
     let lag = millis(&MAX_STANDBY_LAG);
     (lag > Duration::ZERO).then_some(lag)
@@ -84,11 +84,11 @@ pub fn max_standby_lag() -> Option<Duration> {
 pub fn step_time() -> Duration {
     millis(&STEP_TIME)
 }
-/// The part of its time in which a copy reads and writes while clients do.
+/// The fraction of its time during which a copy reads and writes while clients do.
 pub fn copy_share() -> f64 {
     f64::from(COPY_SHARE.get()) / 100.0
 }
-/// Chunks that are copied at the same time; 0: as many as the shards' cores say.
+/// The number of chunks that are copied at the same time; 0 if the shards' cores decide it.
 pub fn copy_streams() -> usize {
     usize::try_from(COPY_STREAMS.get()).unwrap_or(0)
 }
@@ -104,11 +104,11 @@ pub fn cutover_timeout() -> Duration {
 pub fn cutover_max_rows() -> i64 {
     i64::from(CUTOVER_MAX_ROWS.get())
 }
-/// Bytes of the changed rows that a cutover brings over.
+/// The greatest number of bytes of changed rows that a cutover applies.
 pub fn cutover_max_bytes() -> u64 {
     u64::try_from(CUTOVER_MAX_SIZE.get()).unwrap_or(0) << 20
 }
-/// Bytes of one row on its way, as COPY writes it.
+/// The greatest number of bytes of one moving row in the format of COPY.
 pub fn max_row_bytes() -> u64 {
     u64::try_from(MAX_ROW_SIZE.get()).unwrap_or(0) << 20
 }
@@ -118,33 +118,33 @@ pub fn route_wait_timeout() -> Duration {
 pub fn remote_timeout() -> Duration {
     millis(&REMOTE_TIMEOUT)
 }
-/// Where the keys are that credentials are sealed under.
+/// The file of the keys that encrypt credentials.
 pub fn master_key_file() -> Option<String> {
     text(&MASTER_KEY_FILE)
 }
-/// What writes them.
+/// The command that prints these keys.
 pub fn master_key_command() -> Option<String> {
     text(&MASTER_KEY_COMMAND)
 }
-/// What the operator has a copy ask its target.
+/// The operator's query that a copy runs on its target to decide whether to wait.
 pub fn throttle_query() -> Option<String> {
     text(&THROTTLE_QUERY)
 }
 
-/// Whether a split that is begun gets a reverse split.
+/// Whether a split that starts now gets a reverse split.
 pub fn reverse() -> bool {
     REVERSE.get()
 }
 
-/// Seconds that capture goes on without a sign of life of the worker.
+/// The number of seconds for which capture continues without a sign of life of the worker.
 pub fn capture_lease_seconds() -> i32 {
     CAPTURE_LEASE.get()
 }
-/// Bytes of a split's queues.
+/// The greatest number of bytes of a split's queues.
 pub fn queue_max_bytes() -> i64 {
     i64::from(QUEUE_MAX_SIZE.get()) * 1024 * 1024
 }
-/// How often a completed split's shards are asked; None: never.
+/// Returns how often a completed split's shards are checked, or None if they are not.
 pub fn watch_interval() -> Option<Duration> {
     let interval = millis(&WATCH_INTERVAL);
     (interval > Duration::ZERO).then_some(interval)
@@ -156,35 +156,35 @@ pub fn sequence_margin() -> i64 {
 pub fn lease_sweep_interval() -> Duration {
     millis(&LEASE_SWEEP_INTERVAL)
 }
-/// None: for ever.
+/// Returns None if reservations are kept for ever.
 pub fn reservation_retention() -> Option<Duration> {
     let seconds = u64::try_from(RESERVATION_RETENTION.get()).unwrap_or(0);
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// None: for ever.
+/// Returns None if redirects are kept for ever.
 pub fn redirect_retention() -> Option<Duration> {
     let seconds = u64::try_from(REDIRECT_RETENTION.get()).unwrap_or(0);
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// Entries of routing that a session keeps.
+/// The number of entries of routing that a session keeps.
 pub fn route_cache_size() -> usize {
     usize::try_from(ROUTE_CACHE_SIZE.get()).unwrap_or(0)
 }
-/// None: to be found otherwise.
+/// Returns None if the number is to be found in another way.
 pub fn machine_id() -> Option<u16> {
     u16::try_from(MACHINE_ID.get()).ok()
 }
 pub fn worker_id() -> Option<String> {
     text(&WORKER_ID)
 }
-/// A date.
+/// The epoch is a date, as text.
 pub fn snowflake_epoch() -> String {
     text(&SNOWFLAKE_EPOCH).unwrap_or_default()
 }
 
-/// Defines every setting; called once from `_PG_init`.
+/// Defines every setting. `_PG_init` calls this once.
 pub fn register() {
     register_texts();
     register_times();
@@ -205,14 +205,14 @@ pub fn register() {
         GucContext::Sighup,
         GucFlags::default(),
     );
-    // SAFETY: called in _PG_init, and every setting is defined above.
+    // SAFETY: this is called in _PG_init, and every setting is defined above.
     unsafe { crate::majors::reserve_prefix(c"shardmaster") };
 }
 
-/// The context of a setting that only a restart changes. A session that loads the
-/// library by itself may not define such a one: there it is read with the others.
+/// Returns the context of a setting that only a restart changes. A session that loads the library on its own must not
+/// define such a setting: there, it gets the context of the others.
 fn fixed_at_start() -> GucContext {
-    // SAFETY: a plain flag of the server, written before _PG_init is called.
+    // SAFETY: this is a plain flag of the server, written before _PG_init is called.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
         GucContext::Postmaster
     } else {
@@ -488,7 +488,7 @@ fn register_limits() {
         c"A worker needs twice as much memory while it copies such a row.",
         &MAX_ROW_SIZE,
         1,
-        // The server writes none that is longer.
+        // The server writes no longer values.
         1_024,
         GucContext::Sighup,
         GucFlags::UNIT_MB,

@@ -1,11 +1,10 @@
-//! Rooms of this library, from the lowest floor to the highest: each uses only what is
-//! below it. And no two files need each other, directly or through others. An arrow
-//! that runs up, or in a circle, fails here and is not left to a reader.
+//! The rooms of this library, from the lowest floor to the highest: each uses only the rooms below it. No two files
+//! need each other, directly or through others. These tests fail for an arrow that points up, or that closes a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Floors from the ground up; rooms of one floor do not know each other.
+/// The floors from the lowest up; rooms of one floor do not use each other.
 const FLOORS: [&[&str]; 13] = [
     &["majors", "clean", "words"],
     &["error", "guc"],
@@ -22,8 +21,8 @@ const FLOORS: [&[&str]; 13] = [
     &["api", "tests", "layers", "versions", "properties"],
 ];
 
-/// The same within `split`, the largest room: its folders and files, and those files of a folder that
-/// stand higher than it.
+/// The floors within `split`, the largest room: its folders and files, and the files of a folder that stand higher
+/// than the folder.
 const FLOORS_OF_SPLIT: [&[&str]; 19] = [
     &["aborted", "blocks", "injection_points", "phases", "readers", "reads", "remark", "there"],
     &["finding"],
@@ -50,7 +49,7 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// All files of the library, with the room that each is in.
+/// Returns all files of the library, each with its room.
 fn files() -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![source()];
@@ -69,14 +68,14 @@ fn files() -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The code of a file up to its tests, without comments.
+/// Returns the code of a file up to its tests, without comments.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().take_while(|line| !(line.starts_with("#[cfg(") && line.contains("test")));
     lines.filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// Rooms that a piece of code names: `crate::room`, also in `crate::{room, ..}`.
+/// Returns the rooms that a piece of code names: `crate::room`, also in `crate::{room, ..}`.
 fn named(code: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -103,7 +102,7 @@ fn named(code: &str) -> Vec<&str> {
     found
 }
 
-/// The paths of `use` statements, each spelled out to its end.
+/// Returns the paths of `use` statements, each in full.
 fn used(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for statement in code.split(';') {
@@ -137,7 +136,7 @@ fn spell_out(before: &str, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The module that a file is, as `split::copy`; the library itself is "".
+/// Returns the module of a file, for example `split::copy`; the library itself is "".
 fn module(path: &Path) -> String {
     let inside = path.strip_prefix(source()).unwrap().with_extension("");
     let names: Vec<String> = inside.iter().map(|name| name.to_string_lossy().into_owned()).collect();
@@ -145,7 +144,7 @@ fn module(path: &Path) -> String {
     if names == ["lib"] { String::new() } else { names.join("::") }
 }
 
-/// The file that a path leads to, seen from a module: the longest part of it that is one.
+/// Returns the file that a path leads to, as seen from a module: the longest part of the path that is a module.
 fn target<'a>(modules: &'a BTreeSet<String>, here: &str, path: &str) -> Option<&'a String> {
     let mut base: Vec<&str> = here.split("::").filter(|name| !name.is_empty()).collect();
     let mut rest: Vec<&str> = path.split("::").collect();
@@ -170,7 +169,7 @@ fn target<'a>(modules: &'a BTreeSet<String>, here: &str, path: &str) -> Option<&
     (1..=base.len()).rev().find_map(|length| modules.get(base[..length].join("::").as_str()))
 }
 
-/// What each file needs of the others.
+/// Returns for each file the files that it needs.
 fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let files = files();
     let modules: BTreeSet<String> = files.keys().map(|path| module(path)).collect();
@@ -179,7 +178,7 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     for path in files.keys() {
         let (here, code) = (module(path), code(path));
         let mut paths = used(&code);
-        // Paths within the code: `crate::room::file::f()`, `child::f()`.
+        // These are the paths within the code: `crate::room::file::f()`, `child::f()`.
         paths.extend(
             code.split(|c| !is_path(c))
                 .filter(|path| path.contains("::") && !path.ends_with("::"))
@@ -187,7 +186,7 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
         );
         let needs =
             paths.iter().filter_map(|path| target(&modules, &here, path)).filter(|there| **there != here);
-        // What begins in the library's own file is everybody's.
+        // Every file may use the items of the library's own file.
         let needs = needs.filter(|there| !there.is_empty() && !here.is_empty()).cloned().collect();
         arrows.insert(here, needs);
     }
@@ -198,7 +197,7 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
 fn no_arrows_run_in_a_circle() {
     let mut left: BTreeMap<String, BTreeSet<String>> = arrows();
     assert!(left.values().map(BTreeSet::len).sum::<usize>() > 500, "hardly an arrow was found");
-    // Who needs nobody that is left, or is needed by nobody, is in no circle.
+    // A file that needs no remaining file, or that no remaining file needs, is in no circle.
     loop {
         let needed: BTreeSet<String> = left.values().flatten().cloned().collect();
         let before = left.len();
@@ -244,7 +243,7 @@ fn every_arrow_runs_down() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The unit of `split` that a module is in, and its floor.
+/// Returns the floor and the unit of `split` that a module is in.
 fn floor_of_split(module: &str) -> Option<(usize, &'static str)> {
     let inside = module.strip_prefix("split::")?;
     let units =
@@ -265,7 +264,7 @@ fn every_arrow_within_split_runs_down() {
         let above = needs
             .iter()
             .filter(|there| floor_of_split(there).is_some_and(|(other, its)| other >= floor && its != unit));
-        // A folder may say of itself which of its files stand higher.
+        // A folder may name those of its files that stand higher.
         wrong.extend(
             above
                 .filter(|there| !there.starts_with(&format!("{here}::")))
@@ -281,7 +280,7 @@ fn rooms_are_found_in_any_form_of_a_path() {
     assert_eq!(named(code), ["error", "keys", "worker"]);
 }
 
-/// The row of a split is changed by the verbs of one folder alone, so that each state that it can come to is found there.
+/// Only the functions of one folder change the row of a split, so that each possible state of it is found there.
 #[test]
 fn the_row_of_a_split_is_written_in_one_folder() {
     let writes = ["UPDATE", "INTO", "DELETE FROM"].map(|verb| format!("{verb} shardmaster.split_plan"));
@@ -305,7 +304,7 @@ fn the_row_of_a_split_is_written_in_one_folder() {
     assert!(inside.len() == 2 && outside.is_empty(), "{inside:?} {outside:?}");
 }
 
-/// One meaning a name: whoever reads of a type, or looks for it, finds one.
+/// Each name has one meaning: a reader who searches for a type finds one.
 #[test]
 fn no_two_types_have_one_name() {
     let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();

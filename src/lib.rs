@@ -1,5 +1,5 @@
-//! shardmaster: the control plane of a sharded system whose shards are ordinary
-//! PostgreSQL databases. See `docs/internals/architecture.md`.
+//! shardmaster: the control plane of a sharded system whose shards are ordinary PostgreSQL databases. See
+//! `docs/internals/architecture.md`.
 
 use pgrx::prelude::*;
 
@@ -35,7 +35,7 @@ mod schema;
 mod server;
 mod snowflake;
 mod split;
-// Tests inside a server. The test program of the pure ones links without one.
+// These tests run inside a server. The test program of the pure tests links without one.
 #[cfg(all(feature = "pg_test", not(test)))]
 mod tests;
 #[cfg(test)]
@@ -60,12 +60,12 @@ extension_sql_file!("../sql/native_capture.sql", name = "native_capture", requir
 extension_sql_file!("../sql/access.sql", name = "access");
 extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 
-/// A table of contents: what the library sets up when a server loads it.
+/// Lists what the library sets up when a server loads it.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     error::without_backtraces();
     guc::register();
-    // Nothing below can be registered by a session that loads the library later.
+    // A session that loads the library later cannot register what follows.
     if server::preload::at_start() {
         keychain::setter::register();
         keychain::unlogged::register();

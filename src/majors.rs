@@ -1,5 +1,5 @@
-//! Where the supported versions of the server name a thing differently: one function
-//! each, so that no other module asks for the version.
+//! Differences between the supported versions of the server: one function for each, so that no other module checks the
+//! version.
 
 use pgrx::{pg_guard, pg_sys};
 use std::ffi::{CStr, c_char, c_int};
@@ -10,13 +10,12 @@ pub use pg_sys::pqsignal;
 #[cfg(feature = "pg18")]
 pub use pg_sys::pqsignal_be as pqsignal;
 
-/// Says that settings which begin with this prefix are the library's. PostgreSQL 13 and
-/// 14 only warn of those that it has not defined.
+/// Declares that settings with this prefix belong to the library. PostgreSQL 13 and 14 only warn of undefined ones.
 ///
 /// # Safety
-/// Called in `_PG_init`, after the settings are defined.
+/// This is called in `_PG_init`, after the settings are defined.
 pub unsafe fn reserve_prefix(prefix: &'static CStr) {
-    // SAFETY: a static C string; the server copies it.
+    // SAFETY: this is a static C string; the server copies it.
     unsafe {
         #[cfg(any(feature = "pg13", feature = "pg14"))]
         pg_sys::EmitWarningsOnPlaceholders(prefix.as_ptr());
@@ -25,14 +24,14 @@ pub unsafe fn reserve_prefix(prefix: &'static CStr) {
     }
 }
 
-/// A set of things to wait for, to be freed by the caller. Since PostgreSQL 17 an error
-/// frees it with the current resource owner, before with its memory alone: there its
-/// descriptors stay open until the process ends.
+/// Creates a set of events to wait for, which the caller frees. Since PostgreSQL 17, an error frees it with the
+/// current resource owner; before, an error frees only its memory, and its descriptors stay open until the process
+/// ends.
 ///
 /// # Safety
-/// In a process that is connected to the server.
+/// The process is connected to the server.
 pub unsafe fn create_wait_event_set(events: c_int) -> *mut pg_sys::WaitEventSet {
-    // SAFETY: as the caller promises; both variables are plain pointers of this process.
+    // SAFETY: the caller keeps the promise above; both variables are plain pointers of this process.
     unsafe {
         #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
         return pg_sys::CreateWaitEventSet(pg_sys::CurrentMemoryContext, events);
@@ -41,10 +40,10 @@ pub unsafe fn create_wait_event_set(events: c_int) -> *mut pg_sys::WaitEventSet 
     }
 }
 
-/// Whether a role owns a database or an extension, or has its owner's rights.
+/// Whether a role owns a database or an extension, or has the rights of its owner.
 ///
 /// # Safety
-/// In a transaction, and the object exists.
+/// A transaction is open, and the object exists.
 pub unsafe fn owns(role: pg_sys::Oid, class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -62,7 +61,7 @@ pub unsafe fn owns(role: pg_sys::Oid, class: pg_sys::Oid, object: pg_sys::Oid) -
 /// Whether a role may call a function.
 ///
 /// # Safety
-/// In a transaction, and the function exists.
+/// A transaction is open, and the function exists.
 pub unsafe fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
     // SAFETY: the caller keeps the promise above.
@@ -75,17 +74,17 @@ pub unsafe fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     }
 }
 
-/// The only way to read a foreign table, for these costs.
+/// Returns the only path by which a foreign table is read, with these costs.
 ///
 /// # Safety
-/// Called by the planner.
+/// The planner calls this.
 pub unsafe fn foreign_scan_path(
     root: *mut pg_sys::PlannerInfo,
     relation: *mut pg_sys::RelOptInfo,
     (startup, total): (f64, f64),
 ) -> *mut pg_sys::ForeignPath {
     use std::ptr::null_mut;
-    // SAFETY: as the caller promises; neither order nor outer relations are promised.
+    // SAFETY: the caller keeps the promise above; the path promises neither an order nor outer relations.
     unsafe {
         pg_sys::create_foreignscan_path(
             root,
@@ -106,17 +105,17 @@ pub unsafe fn foreign_scan_path(
     }
 }
 
-/// A scan of an index for this many keys.
+/// Begins a scan of an index with this many keys.
 ///
 /// # Safety
-/// Both are open and locked; the snapshot is registered or active until the scan ends.
+/// Both relations are open and locked; the snapshot is registered or active until the scan ends.
 pub unsafe fn index_beginscan(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
     keys: c_int,
 ) -> pg_sys::IndexScanDesc {
-    // SAFETY: as the caller promises; nobody counts what it does.
+    // SAFETY: the caller keeps the promise above; no instrumentation is passed.
     unsafe {
         #[cfg(feature = "pg18")]
         return pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0);
@@ -125,10 +124,10 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// The text of a string node; it may be NULL.
+/// Returns the text of a string node, which may be NULL.
 ///
 /// # Safety
-/// A valid string node.
+/// The node is a valid string node.
 pub unsafe fn string_value(node: *mut pg_sys::Node) -> *mut c_char {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -139,18 +138,18 @@ pub unsafe fn string_value(node: *mut pg_sys::Node) -> *mut c_char {
     }
 }
 
-/// Told of each statement once it is analysed, and of the text that it is from.
+/// A function that is called with each statement after its analysis, and with the text that contains it.
 type OfStatement = unsafe fn(*mut pg_sys::Query, *const c_char);
 
 static OF_STATEMENT: OnceLock<(OfStatement, pg_sys::post_parse_analyze_hook_type)> = OnceLock::new();
 
-/// Chains the hook of statements.
+/// Installs a function in the chain of the hook for analysed statements.
 ///
 /// # Safety
-/// Called once, in `_PG_init` of the postmaster. What is told runs for every statement and raises
-/// nothing of its own.
+/// This is called once, in `_PG_init` of the postmaster. The function runs for every statement and raises no errors of
+/// its own.
 pub unsafe fn on_statements(told: OfStatement) {
-    // SAFETY: in the postmaster nothing else runs while it loads libraries.
+    // SAFETY: nothing else runs in the postmaster while it loads libraries.
     unsafe {
         if OF_STATEMENT.set((told, pg_sys::post_parse_analyze_hook)).is_ok() {
             pg_sys::post_parse_analyze_hook = Some(of_statement);
@@ -162,7 +161,7 @@ pub unsafe fn on_statements(told: OfStatement) {
 #[pg_guard]
 unsafe extern "C-unwind" fn of_statement(state: *mut pg_sys::ParseState, query: *mut pg_sys::Query) {
     let Some((told, previous)) = OF_STATEMENT.get() else { return };
-    // SAFETY: what the server passes is handed on as it is.
+    // SAFETY: the server's arguments are passed on unchanged.
     unsafe {
         if let Some(previous) = previous {
             previous(state, query);
@@ -179,7 +178,7 @@ unsafe extern "C-unwind" fn of_statement(
     jumbled: *mut pg_sys::JumbleState,
 ) {
     let Some((told, previous)) = OF_STATEMENT.get() else { return };
-    // SAFETY: what the server passes is handed on as it is.
+    // SAFETY: the server's arguments are passed on unchanged.
     unsafe {
         if let Some(previous) = previous {
             previous(state, query, jumbled);

@@ -1,5 +1,5 @@
-//! Properties of pure functions, tried with many values: what fails is made as small as it can be
-//! before it is shown. Each run tries the same ones; SHARDMASTER_SEED tries others.
+//! Properties of pure functions, tried with many values: a value that fails is made as small as possible before it is
+//! shown. Each run tries the same values; SHARDMASTER_SEED tries others.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestRng, TestRunner};
@@ -11,7 +11,7 @@ fn seed() -> u64 {
     std::env::var("SHARDMASTER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(SEED)
 }
 
-/// Panics with the smallest value that was found for which the test does not hold.
+/// Panics with the smallest value found for which the test fails.
 pub fn hold<S: Strategy>(values: S, test: impl Fn(S::Value) -> TestCaseResult) {
     let seed = seed();
     let mut bytes = [0; 32];

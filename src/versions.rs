@@ -1,6 +1,6 @@
-//! The version stands in several places, which have to agree, and each version that was released
-//! needs a way to this one: `ALTER EXTENSION shardmaster UPDATE` takes it over the scripts
-//! `sql/shardmaster--FROM--TO.sql`, which are installed with the extension.
+//! The version is in several places, which have to agree, and each released version needs a path to this one: `ALTER
+//! EXTENSION shardmaster UPDATE` follows the scripts `sql/shardmaster--FROM--TO.sql`, which are installed with the
+//! extension.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
 }
 
-/// What a manifest says of the package that it is of.
+/// Returns the version in a package's manifest.
 fn of_manifest(file: &str) -> String {
     let text = read(file);
     let line = text.lines().find(|line| line.starts_with("version = ")).unwrap();
@@ -27,7 +27,7 @@ fn of_json(file: &str, pointer: &str) -> String {
     json.pointer(pointer).unwrap().as_str().unwrap().to_owned()
 }
 
-/// Headings of the changelog, newest first: the version, and whether it was released.
+/// Returns the headings of the changelog, newest first: the version, and whether it was released.
 fn changelog() -> Vec<(String, bool)> {
     let heading = |line: &str| {
         let (version, when) = line.strip_prefix("## ")?.split_once(" (")?;
@@ -36,7 +36,7 @@ fn changelog() -> Vec<(String, bool)> {
     read("CHANGELOG.md").lines().filter_map(heading).collect()
 }
 
-/// What `of` comes to by scripts that are there.
+/// Returns the versions that the existing scripts can reach from `of`.
 fn reached(of: &str, scripts: &[(String, String)]) -> BTreeSet<String> {
     let mut reached = BTreeSet::from([of.to_owned()]);
     loop {
@@ -75,7 +75,7 @@ fn every_place_says_the_same_version() {
     ] {
         said.push((format!("{file} {pointer}"), of_json(file, pointer)));
     }
-    // Of a rock the file's name says it, too, and behind it stands a number of its own.
+    // The name of a rock's file contains the version too, followed by a number of the rock's own.
     let rock = format!("clients/lua/shardmaster-{VERSION}-1.rockspec");
     said.push((rock.clone(), of_manifest(&rock).trim_end_matches("-1").to_owned()));
     assert!(
@@ -96,7 +96,7 @@ fn every_place_says_the_same_version() {
     assert!(others.is_empty(), "not {VERSION}: {others:?}");
 }
 
-/// Cargo has a feature for each version of PostgreSQL, META.json asks for the first of them.
+/// Cargo has a feature for each version of PostgreSQL, and META.json requires the oldest of them.
 #[test]
 fn the_oldest_postgresql_is_the_one_that_is_asked_for() {
     let manifest = read("Cargo.toml");
@@ -115,7 +115,7 @@ fn every_release_can_be_upgraded() {
     assert!(stuck.is_empty(), "no sql/shardmaster--FROM--TO.sql leads from {stuck:?} to {VERSION}");
 }
 
-/// From which the update is tried.
+/// Tests of the update start from these scripts.
 #[test]
 fn every_release_has_its_script() {
     let script = |version: &str| root().join(format!("sql/released/shardmaster--{version}.sql"));

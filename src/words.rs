@@ -8,7 +8,7 @@ pub fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, more: &s
     format!("{number} {word}")
 }
 
-/// Names: some of them, and how many there are besides.
+/// Lists some of the names, and how many more there are.
 pub fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
@@ -24,17 +24,17 @@ pub fn moved<N: Display + PartialEq + From<u8>>(number: N) -> String {
     counted(number, "row of the moved keys is", "rows of the moved keys are")
 }
 
-/// A hint with the number of the split that it is about where it says `{id}`.
+/// Replaces `{id}` in a hint with the number of the split.
 pub fn of_split(hint: &str, id: i64) -> String {
     hint.replace("{id}", &id.to_string())
 }
 
-/// The end of a hint where nothing that is mended lets a split go on as it is.
+/// The end of a hint if no repair lets a split continue.
 pub fn from_the_beginning(id: i64) -> String {
     format!("SELECT shard_split_rollback({id}), then start the split again.")
 }
 
-/// The same of a reverse split, which is not begun again.
+/// The end of a hint for a reverse split, which is not started again.
 pub fn gives_up(back: i64, there: i64) -> String {
     format!(
         "The reverse split has missed changes and cannot continue. Remove it with SELECT shard_split_rollback({back}), finish split {there}, and plan a split in the other direction."

@@ -1,5 +1,5 @@
-//! What is left on the shards: the redirect of a finished split, the identity of the
-//! master, the orphans of one that is no more.
+//! The extension's objects that remain on shards: the redirect of a finished split, the identity of the master, the
+//! orphans of a removed split.
 
 use super::rows::RowSet;
 use super::{STAYS, on_primary, outside_transaction, row};
@@ -12,7 +12,7 @@ use crate::split::lifecycle;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// The symbol of version 0.1; `sql/renamed.sql` has its name.
+/// The symbol is that of version 0.1; `sql/renamed.sql` has its SQL name.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_guard_drop(

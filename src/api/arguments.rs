@@ -1,4 +1,4 @@
-//! What several functions read of their arguments in the same way.
+//! Arguments that several functions read in the same way.
 
 use crate::error::{Failure, SqlState, required};
 use pgrx::datum::Interval;
@@ -8,7 +8,7 @@ pub fn invalid(argument: &str, problem: &str) -> Failure {
     Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
 }
 
-/// How long something is waited for.
+/// Returns how long the call waits.
 pub fn patience(timeout: Option<Interval>) -> Result<Duration, Failure> {
     let micros = u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0);
     if micros == 0 {
@@ -17,7 +17,7 @@ pub fn patience(timeout: Option<Interval>) -> Result<Duration, Failure> {
     Ok(Duration::from_micros(micros))
 }
 
-/// A list none of which is NULL.
+/// Returns the elements of a list, none of which may be NULL.
 pub fn names_of(list: Vec<Option<String>>, argument: &str) -> Result<Vec<String>, Failure> {
     list.into_iter().map(|name| required(name, argument)).collect()
 }

@@ -1,4 +1,4 @@
-//! Keys are assigned to shards.
+//! Assigns keys to shards.
 
 use super::on_primary;
 use crate::error::required;

@@ -1,4 +1,4 @@
-//! One statement on all shards.
+//! Runs one statement on all shards.
 
 use super::arguments::{invalid, names_of, patience};
 use super::row;
@@ -12,7 +12,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// As the catalog of 0.1.0 calls it, between the server's restart and ALTER EXTENSION UPDATE.
+/// The catalog of 0.1.0 calls this form, between the server's restart and ALTER EXTENSION UPDATE.
 #[pg_extern(volatile, parallel_unsafe, sql = false)]
 pub fn shard_execution_begin(
     sql: Option<String>,

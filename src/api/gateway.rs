@@ -1,4 +1,4 @@
-//! Gateways: where a shard's service is, and configurations that send requests there.
+//! Gateways: the addresses of shards' services, and configurations that send requests there.
 
 use super::on_primary;
 use crate::catalog::{outdated, shard};
@@ -37,7 +37,7 @@ pub fn shard_gateway_config(
         key_from: required(key_from, "key_from")?,
         listen: required(listen, "listen")?,
     };
-    // It would send writers where the rows were.
+    // Outdated routes would send writers to the shard that held the rows before.
     if gateway::has_routes(&request) {
         after_start::wait(&request.keyspace).map_err(Failure::from)?;
         outdated::require_current(&request.keyspace).map_err(Failure::from)?;
@@ -49,7 +49,7 @@ pub fn shard_gateway_config(
     Ok(config.text)
 }
 
-/// What an operator at psql sees beside the result.
+/// Raises a warning, which an operator at psql sees beside the result.
 fn warn(failure: Failure) {
     ErrorReport::from(failure).report(PgLogLevel::WARNING);
 }

@@ -1,4 +1,4 @@
-//! The shard of a key by its hash. Without a catalog: everybody may call it.
+//! The shard of a key by its hash. It needs no catalog, so everybody may call it.
 
 use crate::error::{Failure, SqlState, required};
 use pgrx::datum::Uuid;

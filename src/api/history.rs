@@ -1,4 +1,4 @@
-//! Routing as it is and as it was.
+//! The current and the past routing.
 
 use super::row;
 use super::rows::RowSet;

@@ -36,10 +36,10 @@ pub fn shard_import(
 /// What a wrapper's handler returns.
 struct Routines(*mut pg_sys::FdwRoutine);
 
-// SAFETY: a pointer to the routines, as the pseudo-type says.
+// SAFETY: this is a pointer to the routines, as the pseudo-type requires.
 unsafe impl BoxRet for Routines {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> Datum<'fcx> {
-        // SAFETY: in a function of SQL, which returns the pointer.
+        // SAFETY: this runs in a function of SQL, which returns the pointer.
         unsafe { fcinfo.return_raw_datum(pg_sys::Datum::from(self.0)) }
     }
 }
@@ -53,7 +53,7 @@ fn fdw_handler() -> Routines {
     Routines(wrapper::routines())
 }
 
-/// Of foreign tables all that they need, of anything else nothing.
+/// Foreign tables need all options, other objects need none.
 #[pg_extern(
     sql = "CREATE FUNCTION shardmaster.fdw_validator(options text[], of_catalog oid) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
 )]

@@ -1,5 +1,5 @@
-//! `jsonb` as an argument with a secret in it: its text, which is wiped. pgrx has values alone, which
-//! are not, and raises where one is nested deeper than its parser goes.
+//! `jsonb` as an argument that contains a secret: its text, which is wiped. pgrx only offers parsed values, which are
+//! not wiped, and raises an error if one is nested deeper than its parser accepts.
 
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::nullable::Nullable;
@@ -18,8 +18,8 @@ impl FromDatum for JsonText {
         if is_null {
             return None;
         }
-        // SAFETY: a jsonb, as the function's declaration says; its text is a palloc'd C string that
-        // nobody else has.
+        // SAFETY: this is a jsonb, as the function's declaration says; nothing else uses its text, a palloc'd C
+        // string.
         unsafe {
             let text = direct_function_call::<&CStr>(pg_sys::jsonb_out, &[Some(datum)])?;
             let (start, bytes) = (text.as_ptr().cast_mut(), text.to_bytes().to_vec());
@@ -33,7 +33,7 @@ impl FromDatum for JsonText {
 // SAFETY: a jsonb is passed by reference, as FromDatum takes it.
 unsafe impl<'fcx> ArgAbi<'fcx> for JsonText {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: the caller's promise, handed on: it is not NULL.
+        // SAFETY: the caller promises that it is not NULL.
         let text = unsafe { arg.unbox_arg_using_from_datum() };
         text.unwrap_or_else(|| JsonText(Zeroizing::default()))
     }

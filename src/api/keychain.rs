@@ -1,4 +1,4 @@
-//! Credentials of shards: set, drop, list, seal anew. None of these shows a secret.
+//! Credentials of shards: set, drop, list, encrypt again. None of these functions shows a secret.
 
 use super::json_text::JsonText;
 use super::on_primary;

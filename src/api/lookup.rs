@@ -11,14 +11,14 @@ use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// Without SECURITY DEFINER and settings, as shard_of.
+/// It has no SECURITY DEFINER and no settings, for the reason given at shard_of.
 #[pg_extern(volatile, parallel_restricted)]
 pub fn shard_lookup(key: Option<&str>, keyspace: Option<&str>) -> Result<String, ErrorReport> {
     let key = required(key, "key")?;
     Ok(lookup::owner(key, required(keyspace, "keyspace")?).map_err(Failure::from)?)
 }
 
-/// Seconds: a claim that nobody fulfils keeps its key from all others.
+/// In seconds. A claim that is not fulfilled keeps its key from all other owners.
 const LONGEST_LEASE: f64 = 86_400.0;
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -85,7 +85,8 @@ pub fn shard_lookups() -> RowSet<row::Lookup> {
     }))
 }
 
-/// Fires when an owner has gone or changed, also by hand: at the commit every session drops the owners that it keeps.
+/// Fires when an owner is deleted or changed, also by hand: at the commit, every session drops the owners that it
+/// caches.
 #[pg_trigger(
     sql = "CREATE FUNCTION shardmaster.lookup_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
 )]
@@ -94,7 +95,7 @@ fn lookup_changed<'a>(
 ) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
     let table = owners::signal_table();
     if table != pg_sys::Oid::INVALID {
-        // SAFETY: a table that exists.
+        // SAFETY: the table exists.
         unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
     }
     Ok(None::<PgHeapTuple<'a, AllocatedByPostgres>>)

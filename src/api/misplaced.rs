@@ -37,7 +37,7 @@ pub fn shard_misplaced(
     })))
 }
 
-/// The same of those that are routed nowhere.
+/// Counts the rows whose keys have no route.
 #[allow(clippy::type_complexity)]
 #[pg_extern(volatile, parallel_unsafe)]
 pub fn shard_unassigned(
@@ -69,7 +69,7 @@ fn begin(
 }
 
 struct MisplacedFound {
-    /// None: all shards have answered, and nothing is open any more.
+    /// `None` if all shards have answered and no connection is open any more.
     counts: Option<Counts>,
     batch: std::vec::IntoIter<Count>,
 }

@@ -1,4 +1,4 @@
-//! Rows that are not where their key's route leads: moved there, or deleted.
+//! Moves rows that are not where their key's route leads to the right shard, or deletes them.
 
 use super::arguments::{invalid, names_of, patience};
 use super::row;
@@ -46,7 +46,8 @@ pub fn shard_misplaced_begin(
     })?)
 }
 
-/// Which rows a deletion is of stands behind its word, so that the function is the one of the last release.
+/// Parses an action. The rows that a deletion removes are a suffix of it, so that the function keeps the signature of
+/// the last release.
 fn action_of(text: &str) -> Result<Action, Failure> {
     let rows = match (text, text.strip_prefix("delete_")) {
         ("move", _) => return Ok(Action::Move),

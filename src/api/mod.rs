@@ -1,4 +1,4 @@
-//! The SQL surface: one file for each noun, thin functions that check, call, return.
+//! The SQL surface: one file for each noun, with thin functions that check, call and return.
 
 pub mod agent;
 mod arguments;
@@ -39,17 +39,17 @@ pub mod trusted_owner;
 pub mod typed_keys;
 pub mod verification;
 
-/// The catalog's schema, which `sql/catalog.sql` makes: for what procedures call as whoever calls them.
+/// The catalog's schema, which `sql/catalog.sql` creates: for functions that procedures call as their caller.
 #[pgrx::pg_schema]
 mod shardmaster {}
 
 use crate::error::{Failure, SqlState};
 use pgrx::pg_sys;
 
-/// The first line of every function that writes: one that is called on a standby, in a read-only
-/// transaction or by nobody but a table's owner says so by its own name, whatever its arguments.
+/// Is called first by every function that writes: on a standby, in a read-only transaction or in a security-restricted
+/// operation, the function then fails with its own name in the message, whatever its arguments are.
 fn on_primary(function: &str) -> Result<(), Failure> {
-    // SAFETY: these read the state of the server and of the transaction.
+    // SAFETY: this reads the state of the server and of the transaction.
     let (is_standby, is_read_only, is_restricted) = unsafe {
         (pg_sys::RecoveryInProgress(), pg_sys::XactReadOnly, pg_sys::InSecurityRestrictedOperation())
     };
@@ -58,8 +58,8 @@ fn on_primary(function: &str) -> Result<(), Failure> {
         (true, _, _) => Err(refused(SqlState::READ_ONLY, "on a standby").hint("Run it on the primary.")),
         (false, true, _) => Err(refused(SqlState::READ_ONLY, "in a read-only transaction")
             .hint("Call it in a transaction that is READ WRITE.")),
-        // Code of an index or of a materialized view, in whatever session or process of the
-        // server keeps it: whoever is there has not asked for this.
+        // This is the code of an index or of a materialized view, in any session or process of the server that
+        // maintains it: the session's user has not asked for this call.
         (false, false, true) => {
             let why = "within a security-restricted operation";
             Err(refused(SqlState::INSUFFICIENT_PRIVILEGE, why)
@@ -69,9 +69,9 @@ fn on_primary(function: &str) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a call where its parts cannot be kept or undone as one, with what helps.
+/// Refuses a call in a transaction block, where its parts cannot be committed or undone as one, with a hint.
 fn outside_transaction(call: &str, hint: &str) -> Result<(), Failure> {
-    // SAFETY: reads the state of the transaction.
+    // SAFETY: this reads the state of the transaction.
     if !unsafe { pg_sys::IsTransactionBlock() } {
         return Ok(());
     }
@@ -79,10 +79,10 @@ fn outside_transaction(call: &str, hint: &str) -> Result<(), Failure> {
     Err(Failure::new(SqlState::parse("25001"), text).hint(hint))
 }
 
-/// A procedure that commits: the server's own words come with the first COMMIT and name none of
-/// this.
+/// The hint for a procedure that commits: the server's own error comes only with the first COMMIT and explains nothing
+/// of this.
 const COMMITS: &str =
     "Call it without BEGIN. It commits after each step, because a worker sees only what is committed.";
 
-/// What is done on a shard stays when the caller's transaction is rolled back.
+/// The hint for a call whose changes on a shard remain when the caller's transaction is rolled back.
 const STAYS: &str = "Call it without BEGIN. ROLLBACK would not undo what it does on a shard.";

@@ -5,8 +5,8 @@ use crate::error::{Failure, SqlState};
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
 
-/// Fires before any other, and keeps rows as they are for whoever is not the extension's owner, and while there is code of
-/// others that a change would run.
+/// Fires before any other trigger, and leaves rows unchanged unless the extension's owner changes them, and while a
+/// change would run code of others.
 #[pg_trigger(
     sql = "CREATE FUNCTION shardmaster.no_code_of_others() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
 )]
@@ -14,7 +14,7 @@ fn no_code_of_others<'a>(
     trigger: &'a PgTrigger<'a>,
 ) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
     if let Ok(table) = trigger.relation() {
-        // SAFETY: the table whose trigger this is: open and locked while it runs.
+        // SAFETY: this is the table of the trigger, which is open and locked while the trigger runs.
         let (may_change, found) = unsafe {
             let relation = table.as_ptr();
             (own_tables::may_change(relation), own_tables::code_of_others(relation))

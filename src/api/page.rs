@@ -52,7 +52,7 @@ pub fn shard_query_page(
     Ok(SetOfIterator::new(found.into_iter().map(Json::Text)))
 }
 
-/// What the last row of a page is ordered by. The server reads it: of a number no digit is lost.
+/// Returns the values that order the last row of a page. The server parses them, so that numbers lose no digits.
 fn values_of(row: &JsonText, order: &[Order]) -> Result<Vec<String>, Failure> {
     let text = String::from_utf8_lossy(&row.0);
     let value = |order: &Order| {

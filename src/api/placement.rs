@@ -1,4 +1,4 @@
-//! Slots, reservations and leases; quotas; tenants that are placed.
+//! Slots, reservations and leases; quotas; placed tenants.
 
 use super::on_primary;
 use super::row;
@@ -12,7 +12,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// A value that may be neither NULL nor empty.
+/// Returns a value that may be neither NULL nor empty.
 fn named(value: Option<String>, name: &'static str) -> Result<String, Failure> {
     let value = required(value, name)?;
     if value.is_empty() {
@@ -21,7 +21,7 @@ fn named(value: Option<String>, name: &'static str) -> Result<String, Failure> {
     Ok(value)
 }
 
-/// Seconds of a lease, which has to be positive.
+/// Returns the seconds of a lease, which has to be positive.
 fn lease_seconds(lease: Option<Interval>) -> Result<f64, Failure> {
     let seconds = required(lease, "lease")?.as_micros() as f64 / 1e6;
     if seconds <= 0.0 {

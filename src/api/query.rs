@@ -1,4 +1,4 @@
-//! Questions to all shards, and as whom they are asked.
+//! Queries of all shards, and the logins with which they run.
 
 use super::arguments::{invalid, names_of, patience};
 use super::on_primary;
@@ -20,7 +20,8 @@ use pgrx::prelude::*;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// Who may say it is no level's to give: as the owner of the extension, or a superuser.
+/// No level of privileges grants this call: only a superuser may make it. It runs with the rights of the extension's
+/// owner.
 #[pg_extern(volatile, parallel_unsafe)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_login_set(
@@ -51,7 +52,8 @@ pub fn shard_login_drop(
     })?)
 }
 
-/// A shard may let some roles in without a proof, on its own sockets say: whoever names the role could be anybody there.
+/// A shard may admit some roles without a password, for example on its own sockets: a caller who chooses the role
+/// could become anyone there.
 fn require_superuser(caller: &Caller) -> Result<(), Failure> {
     if caller.is_superuser() {
         return Ok(());
@@ -70,7 +72,7 @@ pub fn shard_logins() -> RowSet<row::Login> {
     )
 }
 
-/// What a caller has said beside the statement.
+/// The arguments of a query, with its statement.
 struct QueryTerms {
     statement: String,
     keyspace: String,
@@ -119,7 +121,7 @@ impl QueryTerms {
     }
 }
 
-/// SECURITY INVOKER: shards are asked as the caller's login. The rows come as the shards send them.
+/// SECURITY INVOKER: shards are asked as the caller's login. The rows come in the order in which the shards send them.
 #[pg_extern(volatile, parallel_unsafe)]
 pub fn shard_query_json(
     sql: Option<String>,
@@ -134,7 +136,7 @@ pub fn shard_query_json(
     Ok(SetOfIterator::new(JsonRows(Some(running))))
 }
 
-/// None: all shards have answered, and nothing is open any more.
+/// `None` if all shards have answered and no connection is open any more.
 struct JsonRows(Option<RunningQuery>);
 
 impl Iterator for JsonRows {
@@ -165,10 +167,10 @@ pub(super) fn raise(failure: Failure) -> ! {
     unreachable!("an error was raised")
 }
 
-// SAFETY: a jsonb is what its input function gives.
+// SAFETY: the datum is a result of the input function of jsonb.
 unsafe impl BoxRet for Json {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> Datum<'fcx> {
-        // SAFETY: in a function of SQL, which returns the value.
+        // SAFETY: this runs in a function of SQL, which returns the value.
         unsafe {
             match self.datum() {
                 Some(datum) => fcinfo.return_raw_datum(datum),
@@ -180,7 +182,8 @@ unsafe impl BoxRet for Json {
 
 pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(Json, "jsonb");
 
-/// The form of its rows is the caller's to declare, so that they are kept until all have come: on disk, past work_mem.
+/// The caller declares the columns of its rows, so all rows are collected first: on disk, if they are larger than
+/// work_mem.
 #[pg_extern(
     volatile,
     parallel_unsafe,
@@ -190,7 +193,7 @@ RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', '
 )]
 fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     require_fit("shard_query")?;
-    // SAFETY: called by the server, with the arguments that the declaration names.
+    // SAFETY: the server calls this, with the declared arguments.
     unsafe {
         let terms = QueryTerms::of(
             pg_getarg(fcinfo, 0),
@@ -208,7 +211,7 @@ fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
 }
 
 /// # Safety
-/// Where a function puts its rows, which have that shape.
+/// The store is where a function puts its rows, and its rows have that shape.
 unsafe fn collect(
     running: &mut RunningQuery,
     shape: &mut RecordShape,
@@ -216,7 +219,7 @@ unsafe fn collect(
 ) -> Result<(), Failure> {
     let mut for_a_row = PgMemoryContexts::new("row of a shard");
     while let Some(event) = running.next() {
-        // SAFETY: as the caller promises; what is made of a row is in its own memory.
+        // SAFETY: the caller keeps the promise above; everything made from a row is in a memory context of its own.
         unsafe {
             let tuple = for_a_row.switch_to(|_| match &event {
                 QueryEvent::Row(number, row) => shape.row((*number, running.shard(*number)), row),
@@ -230,7 +233,7 @@ unsafe fn collect(
     Ok(())
 }
 
-/// Where a function that gives all its rows at once puts them.
+/// Where a function puts its rows that returns all of them at once.
 struct Store {
     rows: *mut pg_sys::Tuplestorestate,
     description: pg_sys::TupleDesc,
@@ -238,14 +241,14 @@ struct Store {
 
 impl Store {
     /// # Safety
-    /// Called with what the server has called a function with.
+    /// The argument is the one with which the server has called a function.
     unsafe fn of(fcinfo: pg_sys::FunctionCallInfo) -> Result<Store, Failure> {
         let unfit = || {
             let text = "shard_query() called in context that cannot accept a set";
             Failure::new(SqlState::UNSUPPORTED, text)
                 .hint("SELECT * FROM shard_query('..') AS t (id bigint, name text); shard_query_json() needs no declaration.")
         };
-        // SAFETY: as the caller promises: what is there for rows is of this type.
+        // SAFETY: the caller keeps the promise above; the node's type is checked before it is used.
         unsafe {
             let info = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             if info.is_null() || (*info).type_ != pg_sys::NodeTag::T_ReturnSetInfo {

@@ -1,4 +1,4 @@
-//! Reference tables: where each shard is.
+//! Reference tables: how far each shard is.
 
 use super::row;
 use super::rows::RowSet;

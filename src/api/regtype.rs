@@ -1,16 +1,16 @@
-//! `regtype` as an argument, which pgrx has no type for.
+//! `regtype` as an argument: pgrx has no type for it.
 
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::nullable::Nullable;
 use pgrx::pg_sys;
 
-/// A type, given by name.
+/// A type that the caller gives by name.
 pub struct RegType(pub pg_sys::Oid);
 
-// SAFETY: a regtype is passed as an oid is.
+// SAFETY: a regtype is passed like an oid.
 unsafe impl<'fcx> ArgAbi<'fcx> for RegType {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller keeps the promise of the trait.
         unsafe { RegType(pg_sys::Oid::unbox_arg_unchecked(arg)) }
     }
 

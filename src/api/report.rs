@@ -1,11 +1,11 @@
-//! The page for people.
+//! The report for people.
 
 use super::status;
 use crate::report;
 use crate::report::section::ReportItem;
 use pgrx::prelude::*;
 
-/// Everything as one page of HTML.
+/// Returns everything as one page of HTML.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_report() -> String {

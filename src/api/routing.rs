@@ -1,4 +1,4 @@
-//! Which shard holds a key: what clients call.
+//! The functions with which clients find the shard that holds a key.
 
 use super::row;
 use super::rows::RowSet;
@@ -10,8 +10,8 @@ use crate::routing::{cache, midpoint, route_range};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// Without SECURITY DEFINER and settings, which would cost more than the call; a key that
-/// is not known yet is looked up with both.
+/// It has no SECURITY DEFINER and no settings, which would cost more than the call; a key that is not cached is looked
+/// up with both.
 #[pg_extern(volatile, parallel_restricted)]
 pub fn shard_of(
     key: Option<&str>,
@@ -78,8 +78,8 @@ pub fn shard_range_midpoint(
     Ok(Caller::as_owner(|caller| midpoint::propose(keyspace, (lower, upper), by, caller))?)
 }
 
-/// Fires when routing, a keyspace or a shard has changed, also by hand: at the commit
-/// every session on this server and on its standbys drops the routes that it keeps.
+/// Fires when routing, a keyspace or a shard has changed, also by hand: at the commit, every session on this server
+/// and on its standbys drops the routes that it caches.
 #[pg_trigger(
     sql = "CREATE FUNCTION shardmaster.routing_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
 )]
@@ -88,7 +88,7 @@ fn routing_changed<'a>(
 ) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
     let table = cache::signal_table();
     if table != pg_sys::Oid::INVALID {
-        // SAFETY: a table that exists.
+        // SAFETY: the table exists.
         unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
     }
     Ok(None::<PgHeapTuple<'a, AllocatedByPostgres>>)

@@ -1,4 +1,4 @@
-//! The columns of functions that return rows of a type of `sql/rows.sql`: the same, in the same order.
+//! The columns of functions that return rows of a type in `sql/rows.sql`: the same columns in the same order.
 
 use super::rows::row;
 use pgrx::AnyNumeric;

@@ -1,5 +1,5 @@
-//! Rows of a named type of the schema `shardmaster`: `\df` shows the name where `RETURNS TABLE` would
-//! spread out every column, and an update adds a column to the type without dropping the function.
+//! Rows of a named type of the schema `shardmaster`: `\df` shows the name, while `RETURNS TABLE` would list every
+//! column, and an update adds a column to the type without dropping the function.
 
 use crate::error::{Failure, SqlState};
 use pgrx::callconv::{CallCx, RetAbi};
@@ -10,16 +10,16 @@ use pgrx::pgrx_sql_entity_graph::metadata::{
 use pgrx::prelude::*;
 use pgrx::{PgTupleDesc, pg_sys};
 
-/// Columns of a type that `sql/rows.sql` creates.
+/// The columns of a type that `sql/rows.sql` creates.
 pub trait RowType {
     type Columns: RetAbi + 'static;
-    /// What the function returns, as SQL.
+    /// What the function returns, in SQL.
     const RETURNS: &'static str;
-    /// The columns' names and types.
+    /// Returns the columns' names and types.
     fn columns() -> Vec<(&'static str, pg_sys::Oid)>;
 }
 
-/// What a function returns that is declared `RETURNS SETOF` the type of `R`.
+/// The result of a function that is declared `RETURNS SETOF` the type of `R`.
 pub struct RowSet<R: RowType>(TableIterator<'static, R::Columns>);
 
 type SetTable<R> = TableIterator<'static, <R as RowType>::Columns>;
@@ -34,18 +34,18 @@ impl<R: RowType> RowSet<R> {
     }
 }
 
-// SAFETY: names a type that the extension's scripts create before its functions.
+// SAFETY: it names a type that the extension's scripts create before its functions.
 unsafe impl<R: RowType> SqlTranslatable for RowSet<R> {
     const TYPE_IDENT: &'static str = R::RETURNS;
-    // Of this extension it would have to be one that pgrx itself creates.
+    // A type of this extension would have to be one that pgrx itself creates.
     const TYPE_ORIGIN: TypeOrigin = TypeOrigin::External;
     const ARGUMENT_SQL: Result<SqlMappingRef, ArgumentError> = Err(ArgumentError::SetOf);
     const RETURN_SQL: Result<ReturnsRef, ReturnsError> =
         Ok(ReturnsRef::One(SqlMappingRef::literal(R::RETURNS)));
 }
 
-// SAFETY: all is what a TableIterator does, which asks the server for the result's columns, whether they
-// are those of a type or of RETURNS TABLE, as an older version's catalog has them.
+// SAFETY: everything is left to a TableIterator, which asks the server for the result's columns: those of a type, or
+// those of RETURNS TABLE in an older version's catalog.
 unsafe impl<R: RowType> RetAbi for RowSet<R> {
     type Item = R::Columns;
     type Ret = <SetTable<R> as RetAbi>::Ret;
@@ -90,14 +90,15 @@ unsafe impl<R: RowType> RetAbi for RowSet<R> {
     }
 }
 
-/// Rows are put together by position, so the catalog's columns have to be the library's. They may be of another
-/// version between an installation, the restart and the update: the first ones alone are a release that had fewer.
+/// Checks that the catalog's columns are the library's, because rows are built by position. The columns may be of
+/// another version between an installation, the restart and the update: the catalog of an earlier release may have
+/// only the first of them.
 ///
 /// # Safety
-/// `fcinfo` is that of a call under way.
+/// `fcinfo` belongs to a running call.
 unsafe fn check<R: RowType>(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), pg_sys::panic::ErrorReport> {
     let mut description = std::ptr::null_mut();
-    // SAFETY: as the caller says; the description is a copy.
+    // SAFETY: the caller keeps the promise above; the description is a copy.
     let found = unsafe {
         pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut description);
         if description.is_null() { None } else { Some(PgTupleDesc::from_pg_is_copy(description)) }
@@ -114,7 +115,7 @@ unsafe fn check<R: RowType>(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), pg_s
         .into())
 }
 
-/// `row!(Name, "type", column: type, ..)`: a type of `sql/rows.sql`.
+/// `row!(Name, "type", column: type, ..)` defines a type of `sql/rows.sql`.
 macro_rules! row {
     ($name:ident, $sql:literal, $($column:ident: $type:ty),+ $(,)?) => {
         pub enum $name {}

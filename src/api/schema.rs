@@ -1,4 +1,4 @@
-//! The tables of shards, compared and made.
+//! Compares and creates the tables of shards.
 
 use super::arguments::{names_of, patience};
 use super::on_primary;

@@ -1,4 +1,4 @@
-//! Sequences that a keyspace's clients draw from by their names.
+//! Sequences from which a keyspace's clients draw by name.
 
 use super::on_primary;
 use crate::catalog::caller::Caller;
@@ -8,7 +8,7 @@ use crate::error::{Failure, SqlState, required};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// SECURITY INVOKER: whoever has named a sequence of the master's own database must be allowed to set it.
+/// SECURITY INVOKER: a caller who names a sequence of the master's own database needs the right to set it.
 #[pg_extern(volatile, parallel_unsafe)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_sequence_add(

@@ -6,10 +6,10 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use shardmaster_client::snowflake::parts;
 
-/// Between the epochs of Unix and of PostgreSQL, in milliseconds.
+/// The milliseconds between the epochs of Unix and of PostgreSQL.
 const POSTGRES_EPOCH: i64 = 946_684_800_000;
 
-/// Without SECURITY DEFINER and settings, which would cost more than the call.
+/// It has no SECURITY DEFINER and no settings, which would cost more than the call.
 #[pg_extern(volatile, parallel_safe)]
 pub fn shard_snowflake_id() -> Result<i64, ErrorReport> {
     Ok(snowflake::generate()?)

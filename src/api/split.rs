@@ -1,4 +1,4 @@
-//! The life of a split: plan it, ask for the next thing, watch it.
+//! The life of a split: plan it, request its next step, watch it.
 
 use super::row;
 use super::rows::RowSet;
@@ -113,7 +113,7 @@ pub fn shard_split_start_dual_write(
     let applies = match on_ddl.as_deref() {
         None => None,
         Some("wait") => Some(false),
-        // The second one is its name of version 0.1.
+        // The second one is the name in version 0.1.
         Some("apply" | "replay") => Some(true),
         Some(_) => return Err(invalid("on_ddl", "it is not one of \"wait\", \"apply\"").into()),
     };
@@ -163,13 +163,13 @@ pub fn shard_split_rehearse(
     Ok(lifecycle::rehearse(required(split_id, "split_id")?, &wishes)?)
 }
 
-/// How long writers may be kept waiting.
+/// Returns the limit of the time for which writers may be blocked.
 fn longest(max_fence: Option<Interval>) -> Result<Option<Duration>, Failure> {
     let Some(limit) = max_fence else { return Ok(None) };
     match u64::try_from(limit.as_micros()) {
         Ok(micros) if micros >= SHORTEST_FENCE => Ok(Some(Duration::from_micros(micros))),
         Ok(_) => Err(invalid("max_fence", "it must be at least one millisecond")),
-        // Negative, or beyond all that a number of seconds is made of.
+        // The interval is negative or infinite.
         Err(_) => Err(invalid("max_fence", "it must be finite")),
     }
 }
@@ -227,7 +227,7 @@ pub fn shard_split_switch_reads(
     Ok(lifecycle::switch_reads(required(split_id, "split_id")?, to_target)?)
 }
 
-/// The symbol of version 0.1; `sql/renamed.sql` has its name.
+/// The symbol is that of version 0.1; `sql/renamed.sql` has its SQL name.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_settle_for(
@@ -283,7 +283,7 @@ pub fn shard_split_points()
     )
 }
 
-/// The life of a split: each allowed change of phase, then what each call does in each phase.
+/// Lists the life of a split: each allowed change of phase, then what each call does in each phase.
 #[pg_extern(immutable, parallel_safe)]
 #[allow(clippy::type_complexity)]
 fn shard_split_lifecycle() -> TableIterator<
@@ -298,7 +298,7 @@ fn shard_split_lifecycle() -> TableIterator<
     TableIterator::new(lifecycle::described())
 }
 
-/// How far targets are behind their sources: what shard_split_metrics asks of the shards.
+/// Returns how far targets are behind their sources: the part of shard_split_metrics that asks the shards.
 #[pg_extern(
     schema = "shardmaster",
     name = "split_figures",
@@ -321,9 +321,8 @@ fn shard_split_figures(split_id: Option<i64>) -> Result<RowSet<row::SplitFigures
     Ok(RowSet::new(figures::now(split_id)?.into_iter().map(row)))
 }
 
-/// What the procedure shard_split_run asks for next on the way to a phase; NULL: it is
-/// there. Raises the split's error when it has failed, unless this is the call that
-/// resumes it.
+/// Returns the call that the procedure shard_split_run makes next on the way to a phase, or NULL if the split has
+/// reached it. Raises the split's error if it has failed, unless this is the call that resumes it.
 #[pg_extern(schema = "shardmaster", name = "split_next_call", volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_split_next_call(
@@ -339,14 +338,15 @@ fn shard_split_next_call(
     Ok(lifecycle::next_call(id, &until, resumes)?.map(str::to_owned))
 }
 
-/// Whether a split has work for which it takes one of shardmaster.max_split_workers.
+/// Whether a split has work for which it takes one of the workers that shardmaster.max_split_workers limits.
 #[pg_extern(schema = "shardmaster", name = "split_takes_worker", stable, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_split_takes_worker(split_id: i64) -> Result<bool, ErrorReport> {
     Ok(work::takes_place(&read_state(split_id)?))
 }
 
-/// The split that brings keys to a shard, planned if there is none; NULL: all of them are there already.
+/// Returns the split that brings keys to a shard, and plans it if there is none. Returns NULL if all keys are there
+/// already.
 #[pg_extern(schema = "shardmaster", name = "split_to", volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_split_to(

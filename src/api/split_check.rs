@@ -1,4 +1,4 @@
-//! The check before a split, for people: what it comes to, and what is worth a look.
+//! The check before a split, for people: its result, and the findings that deserve attention.
 
 use super::row;
 use super::rows::RowSet;
@@ -22,7 +22,7 @@ pub fn shard_split_check(
     }
     let with_ok = required(with_ok, "with_ok")?;
     let (summary, findings) = check::report(&plan, &state, &split::identity());
-    // It is no finding: who counts those that are not well does not count it.
+    // The summary is not a finding: it does not count among those that are not ok.
     let first = std::iter::once(("summary".to_owned(), None, summary, None, None));
     let shown = findings.into_iter().filter(move |f| with_ok || !f.ok || f.hint.is_some());
     Ok(RowSet::new(first.chain(shown.map(|f| (f.name, Some(f.ok), f.detail, f.hint, f.object)))))

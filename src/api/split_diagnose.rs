@@ -5,7 +5,7 @@ use crate::split::{diagnose, lifecycle};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// Asks both shards, each for as long as `shardmaster.remote_timeout`.
+/// Asks both shards, each for at most `shardmaster.remote_timeout`.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 #[allow(clippy::type_complexity)]

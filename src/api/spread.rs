@@ -1,4 +1,4 @@
-//! Numbers of its own for each shard.
+//! Gives each shard numbers of its own.
 
 use super::arguments::{invalid, patience};
 use super::{STAYS, on_primary, outside_transaction};

@@ -1,4 +1,4 @@
-//! `shard_status()`: is everything in place for splits to run by themselves.
+//! `shard_status()`: whether everything is in place for splits to run automatically.
 
 use crate::catalog::shard_decision::Decision;
 use crate::catalog::{execution, keychain, lookup, reference, shard_decision, standing_guard, wanting};
@@ -16,17 +16,17 @@ use crate::worker::{lock, splits};
 use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What the library's own version is; the extension's SQL may be of another one.
+/// The library's own version; the extension's SQL may have another one.
 const LIBRARY_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What it is, what is known of it, and whether that is in order.
+/// The item, what is known of it, and whether it is in order.
 pub type Item = (String, String, bool);
 
 fn item(name: impl Into<String>, value: impl Into<String>, ok: bool) -> Item {
     (name.into(), value.into(), ok)
 }
 
-/// One row for each thing that must be in order, and one for each unfinished split.
+/// Returns one row for each item that must be in order, and one for each unfinished split.
 #[pg_extern(volatile, parallel_restricted, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, String), name!(ok, bool))> {
@@ -49,7 +49,8 @@ pub fn items() -> Vec<Item> {
     named_once(items)
 }
 
-/// One that is being taken away and its successor may have one name, and whoever monitors by names takes none twice.
+/// Merges items of the same name, because monitoring by name expects each name once: an item that is being removed and
+/// its successor may share one.
 fn named_once(items: Vec<Item>) -> Vec<Item> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut once: Vec<Item> = Vec::with_capacity(items.len());
@@ -102,7 +103,7 @@ fn database() -> Item {
     }
 }
 
-/// The one process of its kind, and its last sign of life.
+/// Returns the one process of its kind, and its last sign of life.
 fn worker(kind: WorkerKind) -> Item {
     let found = sql::read_one(
         "SELECT pid, pg_catalog.to_char(state_change, 'YYYY-MM-DD HH24:MI:SS TZ'), query
@@ -123,23 +124,23 @@ fn worker(kind: WorkerKind) -> Item {
     };
     match found {
         Some((pid, Some(seen), doing)) => {
-            // Whoever can ask sees the extension: it has just been created.
+            // A caller who can ask sees the extension: it has just been created.
             let doing = match doing.unwrap_or_default() {
                 text if text == splits::WAITS_FOR_EXTENSION => "about to read the new extension".to_owned(),
                 text => text,
             };
             item(name, format!("pid {pid}, last sign of life {seen}: {doing}"), true)
         }
-        // With track_activities off there is no sign of life to read.
+        // There is no sign of life to read if track_activities is off.
         Some((pid, None, _)) => item(name, format!("pid {pid}"), true),
         None if standby() => item(name, "not running on a standby", true),
         None => item(name, "not running", false),
     }
 }
 
-/// Workers run where the catalog can be written.
+/// Whether this is a standby. Workers run only where the catalog can be written.
 fn standby() -> bool {
-    // SAFETY: reads the state of the server.
+    // SAFETY: this reads the state of the server.
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
@@ -154,8 +155,8 @@ fn split_workers() -> Item {
     item("split workers", value, running >= wanted)
 }
 
-/// Whether the server has slots for the workers that are not running yet. Only those
-/// that run can be counted: a slot may be taken by one that waits for its restart.
+/// Whether the server has slots for the workers that do not run yet. Only running workers can be counted: one that
+/// waits for its restart may have a slot too.
 fn slots() -> Item {
     let used: i64 = sql::read_one(
         "SELECT count(*) FROM pg_catalog.pg_stat_activity
@@ -166,7 +167,7 @@ fn slots() -> Item {
         |row| row.value(1),
     )
     .unwrap_or(0);
-    // SAFETY: a plain setting of the server.
+    // SAFETY: this is a plain setting of the server.
     let limit = i64::from(unsafe { pg_sys::max_worker_processes });
     let running = lock::holders().len();
     let missing = guc::max_split_workers().saturating_sub(running) as i64;
@@ -179,7 +180,7 @@ fn slots() -> Item {
     }
 }
 
-/// Leases that have run out and are not expired, though they should be by now.
+/// Returns leases that have run out and should have been expired by now.
 fn leases() -> Option<Item> {
     let late = sweep::lateness()?;
     let wanted = guc::lease_sweep_interval();
@@ -191,11 +192,11 @@ fn leases() -> Option<Item> {
     (late > bound && !standby()).then(|| item("leases", value, false))
 }
 
-/// Seconds that a sweep may take beyond the time between two.
+/// In seconds: the time that a sweep may take beyond the time between two sweeps.
 const SWEEP_GRACE: f64 = 5.0;
 
-/// Whether what shards are reached with can be opened here. A master that was restored or promoted
-/// elsewhere may be without its key.
+/// Whether the credentials of shards can be decrypted here. A master that was restored or promoted on another machine
+/// may lack its key.
 fn credentials() -> Option<Item> {
     let all = keychain::list();
     if all.is_empty() {
@@ -230,7 +231,7 @@ fn credentials() -> Option<Item> {
     })
 }
 
-/// Decisions that shards know and this master does not, and shards that could not be asked for them.
+/// Returns decisions that shards know and this master does not, and shards that could not be asked for theirs.
 fn decisions() -> Vec<Item> {
     if !shard_decision::is_here() {
         return Vec::new();
@@ -270,7 +271,7 @@ fn splits() -> Vec<Item> {
     splits::unfinished().into_iter().map(describe).collect()
 }
 
-/// What is left of statements in two phases: it holds locks on its shards.
+/// Returns remains of statements in two phases: they hold locks on their shards.
 fn executions() -> Vec<Item> {
     let describe = |id: i64| {
         let places: Vec<String> = execution::list(Some(id))
@@ -283,15 +284,15 @@ fn executions() -> Vec<Item> {
             .collect();
         item(format!("execution {id}"), places.join("; "), false)
     };
-    // A standby does not see who carries one out.
+    // A standby does not see which session carries one out.
     let left = if standby() { Vec::new() } else { orphans() };
     left.into_iter().map(describe).collect()
 }
 
-/// A change that has waited for so long is late.
+/// In seconds: a change that has waited for longer is late.
 const LATE: f64 = 60.0;
 
-/// Lookup indexes that are not filled, or late, and what is left of others.
+/// Returns lookup indexes that are not filled, or are late, and the remains of removed ones.
 fn lookups_of_shards() -> Vec<Item> {
     let describe = |shown: lookup::ShownLookup| {
         let name = format!("lookup index \"{}\" on shard \"{}\"", shown.lookup, shown.shard_key?);
@@ -312,7 +313,7 @@ fn lookups_of_shards() -> Vec<Item> {
     lookup::shown().into_iter().filter_map(describe).chain(left).collect()
 }
 
-/// Shards that do not follow the origin of their reference tables.
+/// Returns shards that do not follow the origin of their reference tables.
 fn references() -> Vec<Item> {
     let describe = |behind: reference::ListedReference| {
         let why = behind.error.map(|text| format!(": {text}")).unwrap_or_default();
@@ -324,7 +325,7 @@ fn references() -> Vec<Item> {
     behind.chain(reference::dropped().into_iter().map(dropped_reference)).collect()
 }
 
-/// What was taken out of a keyspace, and is on shards still.
+/// Returns a table that was removed from a keyspace, and is still on shards.
 fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -> Item {
     let is_well = why.is_none();
     let why = why.map(|text| format!(", which waits for this: {text}")).unwrap_or_default();
@@ -332,7 +333,7 @@ fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -
     item(name, format!("is being removed from its shards{why}"), is_well)
 }
 
-/// Key guards that are not what their shards need.
+/// Returns key guards that differ from what their shards need.
 fn guards() -> Vec<Item> {
     let describe = |guard: standing_guard::ListedGuard| {
         let name = format!("guard of keyspace \"{}\" on shard \"{}\"", guard.keyspace, guard.shard);

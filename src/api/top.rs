@@ -1,4 +1,4 @@
-//! Whom to move.
+//! The keys that are worth moving.
 
 use super::arguments::{invalid, patience};
 use super::row;
@@ -10,7 +10,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// More than anybody reads.
+/// The greatest number of lines: more than anybody reads.
 const MOST: i32 = 1000;
 
 /// SECURITY INVOKER: shards are asked as the caller's login.
@@ -59,7 +59,7 @@ fn of_key(top: Top) -> TopLine {
     (Some(found.key), shard, figures.0, figures.1, figures.2, figures.3, Some(share), routed_to, None)
 }
 
-/// It is told first: whatever follows is not all.
+/// Returns the line for a shard that has not answered. It comes first, because the lines after it are incomplete.
 fn of_silent(silent: Silent) -> TopLine {
     (None, silent.shard, None, None, None, None, None, None, Some(silent.why.message))
 }

@@ -135,7 +135,7 @@ pub fn shard_check(
 > {
     let shard_key = required(shard_key, "shard_key")?;
     let mut found = check::run(&shard_key)?;
-    // One that could not be reached is not waited for once more.
+    // A shard that could not be reached is not waited for again.
     if found.iter().all(|found| found.item != check::CONNECT || found.ok) {
         found.extend(inspect::run(&shard_key)?);
     }
@@ -152,7 +152,7 @@ type Parts = (
     name!(options, Option<String>),
 );
 
-/// For the view `shard_endpoint`.
+/// The view `shard_endpoint` calls this.
 #[allow(clippy::type_complexity)]
 #[pg_extern(
     requires = ["catalog"],
@@ -211,7 +211,7 @@ pub fn shard_set_capacity(shard_key: Option<String>, capacity: Option<i64>) -> R
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_drop(shard_key: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_drop")?;
-    // SAFETY: reads the state of the transaction.
+    // SAFETY: this reads the state of the transaction.
     let may_ask = !unsafe { pg_sys::IsTransactionBlock() };
     Ok(topology::drop(&required(shard_key, "shard_key")?, may_ask)?)
 }
@@ -237,7 +237,7 @@ pub fn shard_topology() -> Result<RowSet<row::Topology>, ErrorReport> {
     Ok(RowSet::new(rows))
 }
 
-/// A shard without a connection string is this database, and has neither host nor port.
+/// Returns the row of a shard. One without a connection string is this database, and has neither host nor port.
 fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
     let endpoint = shard.conninfo.as_deref().map(Conninfo::parse).transpose()?;
     let text = |value: Option<&str>| value.map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Whose code the mover may run on a shard.
+//! The roles whose code the mover may run on a shard.
 
 use super::on_primary;
 use crate::agent::{owners, place as there, session};
@@ -27,7 +27,7 @@ fn trust(shard_key: Option<String>, role: Option<String>, caller: &Caller) -> Re
     let mut session = session::open(&shard, "trust")?;
     if !may_anywhere {
         let own = place::own_identity().ok_or_else(|| is_masters(&shard))?;
-        // An address says nothing, and what a worker has learned of it may be long ago.
+        // An address proves nothing, and what a worker has learned of it may be outdated.
         if there::is_masters(&mut session, &shard, &own)? {
             return Err(is_masters(&shard));
         }
@@ -37,7 +37,7 @@ fn trust(shard_key: Option<String>, role: Option<String>, caller: &Caller) -> Re
     Ok(())
 }
 
-/// There the mover is the extension's owner, or has rights beside him.
+/// On such a shard, the mover is the extension's owner or has equal rights.
 fn is_masters(shard: &Shard) -> Failure {
     Failure::new(
         SqlState::INSUFFICIENT_PRIVILEGE,
@@ -55,7 +55,7 @@ pub fn shard_distrust_owner(shard_key: Option<String>, role: Option<String>) -> 
     Ok(())
 }
 
-/// A shard that holds rows.
+/// Returns the shard, which has to hold rows, and the role.
 fn of_rows(shard_key: Option<String>, role: Option<String>) -> Result<(Shard, String), Failure> {
     let (shard_key, role) = (required(shard_key, "shard_key")?, required(role, "role")?);
     let invalid = |argument: &str, problem: String| {

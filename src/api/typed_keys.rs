@@ -9,7 +9,7 @@ fn text<T: ToString>(key: Option<T>) -> Option<String> {
     key.map(|key| key.to_string())
 }
 
-/// Of an array; shard_assign_many() has no such forms, since a literal would fit all of them.
+/// Returns the texts of an array. shard_assign_many() has no such forms, because a literal would fit all of them.
 fn texts<T: ToString>(keys: Option<Vec<Option<T>>>) -> Option<Vec<Option<String>>> {
     keys.map(|keys| keys.into_iter().map(text).collect())
 }

@@ -1,4 +1,4 @@
-//! Both sides of a split compared, and what differs brought over again.
+//! Compares both sides of a split, and copies the rows that differ again.
 
 use super::on_primary;
 use crate::error::required;
