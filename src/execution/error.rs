@@ -1,4 +1,4 @@
-//! Why a statement is not run on all shards.
+//! The reasons why a statement does not run on all shards.
 
 use crate::error::{Failure, SqlState};
 use thiserror::Error;
@@ -168,7 +168,7 @@ fn by_hand(id: i64) -> String {
     )
 }
 
-/// Of one in two phases, on a shard that does not let it be ended yet.
+/// The error for an execution in two phases on a shard where it cannot be ended yet.
 pub fn not_settled(why: Failure, is_decided: bool) -> Failure {
     let what = if is_decided {
         "It is to be committed. The worker does that as soon as the shard allows it."
@@ -179,7 +179,7 @@ pub fn not_settled(why: Failure, is_decided: bool) -> Failure {
     why.hint(hint)
 }
 
-/// Something of it would be left on a shard.
+/// The error for an abandonment that would leave something on a shard.
 pub fn not_abandoned(id: i64, mut why: Failure) -> Failure {
     why.message = format!("execution {id}: {}", why.message);
     let more = format!("force => true abandons it nevertheless. {}", by_hand(id));
@@ -187,7 +187,7 @@ pub fn not_abandoned(id: i64, mut why: Failure) -> Failure {
     why
 }
 
-/// What is stored stays, so whoever reads it has to know of what.
+/// Adds the execution's number, because what is stored of it stays, and its reader needs to know which one it is.
 pub fn of_execution(id: i64, mut why: Failure) -> Failure {
     let whose = format!("execution {id}: ");
     if !why.message.starts_with(&whose) {

@@ -1,5 +1,5 @@
 //! The execution that this session carries out. It lives across the commits of the procedure, and ends with its first
-//! error: sessions on shards are closed, so that no transaction stays open there.
+//! error: its sessions on shards are closed, so that no transaction stays open there.
 
 use super::error::ExecutionError;
 use super::run::Wave;
@@ -19,17 +19,17 @@ pub const SPACE: u16 = 0x5345;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// One session or worker has an execution at a time.
+/// The lock of an execution: one session or worker has it at a time.
 pub struct Lock(Option<SessionLock>);
 
 impl Lock {
-    /// None: another one has it.
+    /// Returns None if another session or worker has it.
     pub fn take(id: i64) -> Option<Lock> {
         SessionLock::take(SPACE, id).map(|lock| Lock(Some(lock)))
     }
 
-    /// For a session. The worker that settles lets go of it after a moment, unless a shard is silent: for that it waits.
-    /// Anybody else carries it out, and is not waited for.
+    /// Takes the lock for a session. The worker that settles executions releases it shortly, unless a shard is silent,
+    /// so this waits for the worker. Any other holder carries the execution out, and is not waited for.
     fn take_behind_worker(id: i64, patience: Duration) -> Option<Lock> {
         let began = Instant::now();
         loop {
@@ -42,7 +42,7 @@ impl Lock {
     }
 }
 
-/// Somebody may have let go of it since it was asked for.
+/// Whether nobody has the lock, or the settling worker has it. The lock may have been released since it was requested.
 fn is_free_or_settled(id: i64) -> bool {
     let Some(holder) = Caller::as_owner(|_| execution::holder(id, SPACE)) else { return true };
     let workers = process::of_database(database::id());
@@ -50,7 +50,8 @@ fn is_free_or_settled(id: i64) -> bool {
 }
 
 impl Drop for Lock {
-    /// Something may be left to the worker, also where an error unwinds through here: it finds it free.
+    /// Releases the lock and then wakes the worker, which may have something to settle, also if an error unwinds
+    /// through here: it finds the lock free.
     fn drop(&mut self) {
         drop(self.0.take());
         wake::coordinator();
@@ -60,24 +61,24 @@ impl Drop for Lock {
 pub struct HeldExecution {
     pub id: i64,
     pub stage: ExecutionStage,
-    /// What the next step raises.
+    /// The error that the next step raises.
     pub failure: Option<Failure>,
-    /// What is raised once nothing is left that can be done.
+    /// The error that is raised once nothing more can be done.
     pub later: Option<Failure>,
     lock: Lock,
-    /// Of the last step.
+    /// How many transactions had committed when the last step ended.
     commits: u64,
 }
 
 pub enum ExecutionStage {
     Between,
-    /// Written down as running, and nothing was asked.
+    /// The shards are recorded as running, and nothing was sent to them.
     Open(Wave),
-    /// With the first failure of those that are not to commit.
+    /// The statement has run; the failure is the first of the shards that are not to commit.
     Ran(Wave, Option<Failure>),
-    /// All have prepared it.
+    /// All shards have prepared it.
     Prepared(Wave),
-    /// It was decided that all commit.
+    /// It is decided that all shards commit.
     Decided(Wave),
 }
 
@@ -89,7 +90,7 @@ thread_local! {
 }
 
 impl HeldExecution {
-    /// No other session may have it.
+    /// Takes the execution for this session; it fails if another session has it.
     pub fn take(id: i64, patience: Duration) -> Result<HeldExecution, Failure> {
         drop(HELD.take());
         if !REGISTERED.replace(true) {
@@ -104,13 +105,14 @@ impl HeldExecution {
         Ok(HeldExecution { id, stage: ExecutionStage::Between, failure: None, later: None, lock, commits: 0 })
     }
 
-    /// Until the next step, or the end of a transaction that fails.
+    /// Keeps the execution until the next step, or until a transaction fails.
     pub fn keep(mut self) {
         self.commits = COMMITS.get();
         HELD.set(Some(self));
     }
 
-    /// What the step before has written down is committed: a shard does nothing of which the master may know nothing.
+    /// Returns the kept execution, if the records of the step before are committed: a shard never does anything of
+    /// which the master may have no record.
     pub fn back(id: i64) -> Result<HeldExecution, Failure> {
         let is_it = |held: &HeldExecution| {
             held.id == id
@@ -121,8 +123,8 @@ impl HeldExecution {
     }
 }
 
-/// A session that ends between two transactions has none to abort, and later there are neither locks nor what a connection's
-/// end needs.
+/// A session that ends between two transactions has none to abort; later than this, the locks and what is needed to
+/// close a connection no longer exist.
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(_code: std::ffi::c_int, _argument: pg_sys::Datum) {
     drop(HELD.take());

@@ -1,4 +1,4 @@
-//! What becomes of a statement in two phases that cannot go on, and of those whose session is gone.
+//! Ends statements in two phases that cannot continue, and those whose session is gone.
 
 use super::error::not_settled;
 use super::held::{Lock, SPACE};
@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::server::txn::in_one;
 use std::time::Duration;
 
-/// Nothing is decided: it is undone on all shards, and those that have failed say why.
+/// Undoes the statement on all shards, since nothing is decided, and records the reasons of the shards that failed.
 pub fn give_up(id: i64, reasons: Vec<Reason>, first: Failure, timeout: Duration) -> Result<Failure, Failure> {
     let (unknown, failed): (Vec<Reason>, Vec<Reason>) =
         reasons.into_iter().partition(|(_, state, _)| *state == ExecutionState::Unknown);
@@ -34,12 +34,13 @@ pub fn give_up(id: i64, reasons: Vec<Reason>, first: Failure, timeout: Duration)
     })
 }
 
-/// Those in two phases that nobody carries out any more, and of which something may be open on a shard.
+/// Returns the executions in two phases that nobody carries out any more, and of which something may be open on a
+/// shard.
 pub fn orphans() -> Vec<i64> {
     execution::open_without(SPACE)
 }
 
-/// One of them; None: somebody carries it out after all, or it is settled.
+/// Settles one of these. Returns None if it is settled, or if somebody carries it out after all.
 pub fn settle_left(id: i64, timeout: Duration) -> Option<Failure> {
     let _lock = in_one(|| Lock::take(id))?;
     match recovery::settle(id, timeout, false) {
@@ -48,17 +49,17 @@ pub fn settle_left(id: i64, timeout: Duration) -> Option<Failure> {
     }
 }
 
-/// Those that are done, of which a shard that has failed over may have one prepared again.
+/// Returns the executions that are done; a shard that has failed over may have one of them prepared again.
 pub fn to_look_at() -> Vec<i64> {
     execution::to_look_at()
 }
 
-/// Whether there is one of either kind.
+/// Whether there is an execution of either kind.
 pub fn any_left() -> bool {
     !orphans().is_empty() || !to_look_at().is_empty()
 }
 
-/// One of them. A shard that cannot be asked is asked the next time.
+/// Checks one of the done executions again. A shard that cannot be asked is asked the next time.
 pub fn look_again(id: i64, timeout: Duration) {
     let Some(_lock) = in_one(|| Lock::take(id)) else { return };
     if let Err(why) | Ok(Some(why)) = recovery::settle(id, timeout, true) {

@@ -1,11 +1,11 @@
-//! One statement on all shards, on each of them once. The master commits what it is about to do before a shard is told
-//! to do it, so that whoever resumes knows what may have been done, and asks the shard.
+//! Runs one statement on all shards, on each of them once. The master commits a record of what it is about to do
+//! before it tells a shard to do it, so that a session that resumes knows what may have been done, and asks the shard.
 //!
-//! On each shard: 1. the session that will run it is written down (`running`). 2. The statement runs, in a transaction
-//! whose number survives a crash of the shard, since another session has made the shard write that much; number and
-//! server are written down (`committing`). 3. The shard is told to commit (`done`).
+//! On each shard: 1. The session that will run the statement is recorded (`running`). 2. The statement runs, in a
+//! transaction whose number survives a crash of the shard, since another session has made the shard write its WAL up
+//! to that point; the number and the server are recorded (`committing`). 3. The shard is told to commit (`done`).
 //!
-//! In two phases (`two_phase`) all shards do it or none.
+//! In two phases (`two_phase`), either all shards do it or none.
 
 mod error;
 mod held;
@@ -36,19 +36,20 @@ use std::time::Duration;
 pub struct ExecutionRequest<'a> {
     pub statement: &'a str,
     pub keyspace: &'a str,
-    /// None: all active ones.
+    /// `None` for all active shards.
     pub shards: Option<&'a [String]>,
-    /// How many shards run it beside each other.
+    /// How many shards run it at the same time.
     pub wave: i32,
     pub in_transaction: bool,
     /// All shards do it, or none.
     pub two_phase: bool,
-    /// On the rows that the login's policies show; otherwise a policy that would hide some is an error.
+    /// The statement sees only the rows that the login's policies show; otherwise, a policy that would hide rows is an
+    /// error.
     pub by_policies: bool,
     pub timeout: Duration,
 }
 
-/// Writes down what is to be done.
+/// Records what is to be done.
 pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
     statement::require_fit(request.statement)?;
     durably();
@@ -78,8 +79,8 @@ pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
     })
 }
 
-/// What the transaction writes outlives a crash of the master, whatever the caller's settings are: were it lost, a
-/// shard would do it twice.
+/// Makes the records of this transaction survive a crash of the master, whatever the caller's settings are: if they
+/// were lost, a shard would run the statement twice.
 fn durably() {
     sql::write(
         "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
@@ -88,7 +89,7 @@ fn durably() {
     );
 }
 
-/// Takes it for this session, and finds out what has become of what was not heard of.
+/// Takes the execution for this session, and finds out the outcomes that are unknown.
 pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     let found = Caller::as_owner(|caller| {
@@ -104,7 +105,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     let taken = take_up(&found, retry, timeout).map_err(|why| error::of_execution(id, why))?;
     held.later = taken.unreached.map(|why| error::of_execution(id, why));
     if found.two_phase {
-        // It begins on all shards, or on none.
+        // It starts on all shards, or on none.
         held.failure = held.later.take();
     }
     if held.failure.is_none() {
@@ -114,7 +115,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What another master has on shards is its own, unless somebody says that this one replaces it.
+/// Another master owns what it has on shards, unless the caller declares that this master replaces it.
 fn require_own(found: &Execution, is_said: bool) -> Result<(), Failure> {
     match (found.is_others, is_said) {
         (false, _) => Ok(()),
@@ -126,11 +127,11 @@ fn require_own(found: &Execution, is_said: bool) -> Result<(), Failure> {
     }
 }
 
-/// What is in the way of going on.
+/// The obstacles to continuing.
 struct ExecutionObstacle {
-    /// Why the first shard is as it was.
+    /// Why the first unsettled shard could not be settled.
     unreached: Option<Failure>,
-    /// The first shard of which nobody knows.
+    /// The first shard whose outcome nobody knows.
     unknown: Option<String>,
 }
 
@@ -144,7 +145,7 @@ fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Executio
     if found.may_be_behind {
         doubt(found.id)?;
     }
-    // What was not heard of is known by now.
+    // The outcomes that were missing are known now.
     for place in Caller::as_owner(|_| execution::places(found.id)) {
         let runs_again =
             place.state == ExecutionState::Failed || retry && place.state == ExecutionState::Unknown;
@@ -161,7 +162,8 @@ fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Executio
     Ok(ExecutionObstacle { unreached, unknown: first_unknown(found.id).filter(|_| !retry) })
 }
 
-/// What has not been done as far as this master knows may have been, where it lacks its last words.
+/// Marks shards as unknown that have not run it according to this master: they may have, if the master lacks its last
+/// records.
 fn doubt(id: i64) -> Result<(), Failure> {
     Caller::as_owner(|_| {
         let places = execution::places(id);
@@ -184,8 +186,8 @@ fn first_unknown(id: i64) -> Option<String> {
     places.into_iter().find(|place| place.state == ExecutionState::Unknown).map(|place| place.shard)
 }
 
-/// Does what comes next, which is to be committed; false: all is done. What has failed is raised by the step after
-/// it, so that it is known by then.
+/// Does the next step, which the caller commits. Returns false if everything is done. A failure is raised by the step
+/// after it, so that it is recorded by then.
 pub fn step(id: i64, timeout: Duration) -> Result<bool, Failure> {
     let mut held = HeldExecution::back(id)?;
     if let Some(failure) = held.failure.take() {
@@ -228,7 +230,7 @@ fn next(held: &mut HeldExecution, timeout: Duration) -> Result<NextStep, Failure
             let failure = wave.run()?;
             Ok(Some((ExecutionStage::Ran(wave, failure), None)))
         }
-        // Those that have done it commit, whatever has become of others beside them.
+        // The shards that have run it commit, even if others of the same wave have failed.
         ExecutionStage::Ran(mut wave, failure) => {
             let later = wave.commit()?;
             Ok(Some((ExecutionStage::Between, failure.or(later))))
@@ -247,8 +249,8 @@ fn next(held: &mut HeldExecution, timeout: Duration) -> Result<NextStep, Failure
     }
 }
 
-/// Where it is not done it never will be. In two phases it is settled before: what is prepared would stay, and hold its
-/// locks; `force`: also where it cannot be.
+/// Abandons the execution: where it is not done, it never will be. In two phases it is settled first, because prepared
+/// transactions would stay and hold their locks; `force` abandons it even if it cannot be settled.
 pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     let found = Caller::as_owner(|_| execution::find(id))?;

@@ -21,9 +21,9 @@ points! {
     SETTLED = "execution_settled", "the shards have ended it, the master does not know";
 }
 
-/// In a session's transaction or between those of a worker.
+/// Works in a session's transaction, and between the transactions of a worker.
 pub fn reach(point: &'static Point) -> Result<(), Failure> {
-    // SAFETY: a look at the state of the transaction.
+    // SAFETY: this reads the state of the transaction.
     let reached = match unsafe { pg_sys::IsTransactionState() } {
         true => injection::reach_in_session(point),
         false => injection::reach(point),

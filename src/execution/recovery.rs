@@ -1,6 +1,6 @@
-//! What is left of a statement in two phases by whoever carried it out: its shards are asked, and told to end it. Where it
-//! was decided, or one of them has committed, it commits on all; else on none. A shard that does not answer keeps none of
-//! the others waiting. In a session's transaction, or between those of a worker.
+//! Ends a statement in two phases whose session has died or cannot continue: its shards are asked, and told to end it.
+//! If a commit was decided, or one of the shards has committed, it commits on all; otherwise on none. A silent shard
+//! does not hold up the others. This works in a session's transaction, and between those of a worker.
 
 use super::error::{ExecutionError, not_settled};
 use super::points;
@@ -18,15 +18,15 @@ use crate::remote::transaction::{FLUSH, IDENTITY, TransactionFate};
 use crate::server::txn::in_one;
 use std::time::{Duration, Instant};
 
-/// What a shard has of it.
+/// The state of the transaction on a shard.
 #[derive(Clone)]
 enum FoundTransaction {
-    /// A prepared transaction, whatever server it is by now.
+    /// A prepared transaction, on whatever server the shard is now.
     Prepared,
     Committed,
-    /// Nothing.
+    /// The shard has nothing, and the transaction did not commit.
     Gone,
-    /// Nothing, and it may have been done.
+    /// The shard has nothing, and it may have committed.
     Lost(Failure),
 }
 
@@ -34,19 +34,19 @@ struct UnsettledExecution {
     id: i64,
     places: Vec<ExecutionPlace>,
     sessions: QuerySessions,
-    /// Which place each session is of.
+    /// For each session, the index of its place.
     of: Vec<usize>,
     found: Vec<FoundTransaction>,
     held_up: Vec<Option<Failure>>,
     is_decided: bool,
-    /// This master may lack its last words, a decision among them.
+    /// Whether this master may lack its last records, among them a decision.
     may_lack: bool,
-    /// These are all its shards.
+    /// Whether `places` are all shards of the execution.
     are_all: bool,
 }
 
-/// Why the first of those is as it was that could not be settled. `again`: those that have done it are looked at as well. One
-/// that has failed over to a standby may have it prepared once more.
+/// Settles an execution, and returns the reason for the first shard that could not be settled. With `again`, the
+/// shards that have done it are checked too: one that has failed over to a standby may have it prepared again.
 pub fn settle(id: i64, timeout: Duration, again: bool) -> Result<Option<Failure>, Failure> {
     let (found, places) =
         in_one(|| Caller::as_owner(|_| execution::find(id).map(|found| (found, execution::places(id)))))?;
@@ -106,7 +106,8 @@ impl UnsettledExecution {
         })
     }
 
-    /// Asks the shard of each place that has a question and is not held up; answers by places.
+    /// Asks the shard of each place that has a question and is not held up; the answers are in the order of the
+    /// places.
     fn ask(
         &mut self,
         question: impl Fn(&ExecutionPlace, &FoundTransaction) -> Option<String>,
@@ -130,7 +131,8 @@ impl UnsettledExecution {
         Ok(by_place)
     }
 
-    /// A session that is left might still prepare it once its shard has been looked at.
+    /// Ends the remaining sessions, which could otherwise still prepare the transaction after its shard has been
+    /// checked.
     fn end_sessions(&mut self, deadline: Instant) -> Result<(), Failure> {
         let mut is_left: Vec<bool> = self.places.iter().map(|place| place.backend.is_some()).collect();
         loop {
@@ -181,7 +183,8 @@ impl UnsettledExecution {
         Ok(())
     }
 
-    /// One that has committed was told so, also where this master, restored or failed over, knows nothing of it.
+    /// A shard that has committed was told to, even if this master has no record of it because it was restored or
+    /// failed over.
     fn decide(&mut self) -> Result<(), Failure> {
         let is_told = self.found.iter().any(|found| matches!(found, FoundTransaction::Committed));
         self.is_decided = is_told
@@ -200,8 +203,9 @@ impl UnsettledExecution {
         Ok(())
     }
 
-    /// A master that may lack its last words undoes what is prepared only where all shards have been asked whether they have
-    /// committed: one that is known to have prepared it says so, of another one that has nothing nobody knows.
+    /// A master that may lack its last records rolls a prepared transaction back only after all shards have said
+    /// whether they have committed. A shard that is recorded to have prepared it can say so; of another shard that has
+    /// nothing, nobody knows.
     fn leave_what_may_be_decided(&mut self) {
         let says = |at: usize| {
             self.held_up[at].is_none()
@@ -237,7 +241,7 @@ impl UnsettledExecution {
             ) => None,
         })?;
         self.look()?;
-        // Whoever has told it so, or this, may not have waited for its standbys.
+        // The session that committed, or this one, may not have waited for its standbys.
         self.ask(|_, found| matches!(found, FoundTransaction::Committed).then(|| FLUSH.to_owned())).map(drop)
     }
 
@@ -249,7 +253,7 @@ impl UnsettledExecution {
                 for ((place, found), held_up) in places.iter().zip(found).zip(held_up) {
                     let shard = &place.shard;
                     let is_decided = matches!(place.state, ExecutionState::Committing | ExecutionState::Done);
-                    // It was done there, and is asked once more another time.
+                    // The shard has done it, and is checked again another time.
                     if place.state == ExecutionState::Done && !matches!(found, FoundTransaction::Prepared) {
                         continue;
                     }
@@ -308,12 +312,12 @@ fn found_in(place: &ExecutionPlace, rows: &Rows) -> Result<FoundTransaction, Fai
     if *is_prepared == "t" {
         return Ok(FoundTransaction::Prepared);
     }
-    // What is prepared on another server is there, whoever has made the name lead here.
+    // What is prepared on another server is valid there, however the name came to lead there.
     let is_elsewhere = place.system_identifier.as_deref().is_some_and(|known| known != *system);
     if is_elsewhere {
         return Err(ExecutionError::OtherServer(place.shard.clone()).into());
     }
-    // Of one that was not known to be prepared nothing was decided.
+    // Nothing was decided on a transaction that is not recorded as prepared.
     let Some(transaction) = &place.transaction else { return Ok(FoundTransaction::Gone) };
     let shard = place.shard.clone();
     Ok(match transaction.fate(of_transaction).ok_or_else(unreadable)? {

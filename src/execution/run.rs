@@ -1,4 +1,4 @@
-//! Shards that run a statement beside each other, step by step.
+//! Shards that run a statement at the same time, step by step.
 
 use super::error::ExecutionError;
 use super::settle::{self, PreparedFate};
@@ -16,8 +16,9 @@ use crate::remote::result::Rows;
 use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, status};
 use std::time::Duration;
 
-/// What is made without a schema is made in the first one: not among the session's own. A schema that the login may not use
-/// is passed over without a word. The last row says who it is, and which is the first.
+/// Objects that are created without a schema go to the first schema of the path, not to the session's temporary
+/// schema. The server silently skips a schema that the login may not use. The last row contains the session's
+/// identity, and the first schema.
 const SETTLE_IN: &str = "SELECT pg_catalog.set_config('search_path', pg_catalog.concat(
         pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), false);
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 14000;
@@ -26,8 +27,9 @@ const SETTLE_IN: &str = "SELECT pg_catalog.set_config('search_path', pg_catalog.
 
 const NO_RIGHT: &str = "Its login there, which shard_logins() lists, lacks a right. Grant it that right. If policies hide rows from it, give it BYPASSRLS, or call shard_execute() with by_policies => true, which leaves these rows as they are.";
 
-/// Whoever waits for a lock keeps all others waiting. It has a number and a record of its own before the statement. Where
-/// nothing comes of the master any more it ends by itself.
+/// Begins a transaction. A session that waited for a lock would hold up all others, so the wait is short. The
+/// transaction has a number and a WAL record of its own before the statement. It ends on its own if the master stops
+/// sending.
 fn begin(timeout: Duration) -> String {
     let idle = (timeout + Duration::from_secs(60)).as_millis().min(i32::MAX as u128);
     format!(
@@ -36,7 +38,7 @@ fn begin(timeout: Duration) -> String {
     )
 }
 
-/// The transaction that is open by then, and where; its commit is to last.
+/// Returns the open transaction and its server, and makes its commit durable.
 pub fn after() -> String {
     format!(
         "SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text, {IDENTITY},
@@ -46,19 +48,19 @@ pub fn after() -> String {
     )
 }
 
-/// One shard of it.
+/// One shard of the wave.
 pub struct ExecutionLane {
     pub shard: String,
     backend: Option<ShardBackend>,
     pub rows: u64,
-    /// It is to commit.
+    /// The transaction, if it is to commit.
     pub transaction: Option<Transaction>,
-    /// Of its prepared transaction, where in two phases.
+    /// The name of the prepared transaction, in two phases.
     pub gid: Option<String>,
-    /// Which server it is on, where that was asked.
+    /// The server's identifier, if it was asked for.
     pub system_identifier: String,
     pub failure: Option<Failure>,
-    /// What a failure makes of it: `Unknown` where no session's end undoes it.
+    /// The state that a failure leads to: `Unknown` if the end of the session does not undo the statement.
     pub fails_as: ExecutionState,
 }
 
@@ -70,7 +72,7 @@ pub struct Wave {
 }
 
 impl Wave {
-    /// The next shards, in two phases all of them; None: none is left.
+    /// Opens the next shards, in two phases all of them. Returns None if none is left.
     pub fn open(id: i64, timeout: Duration) -> Result<Option<Wave>, Failure> {
         let (execution, names, schemas) = Caller::as_owner(|_| {
             let execution = execution::find(id)?;
@@ -135,7 +137,7 @@ impl Wave {
         Ok(())
     }
 
-    /// They are running from here on; the first failure. Nobody begins beside one that cannot.
+    /// Records the shards as running, and returns the first failure. If one shard cannot begin, none does.
     pub fn write_down(&mut self) -> Result<Option<Failure>, Failure> {
         let (id, two_phase) = (self.execution.id, self.execution.two_phase);
         let is_whole = self.lanes.iter().all(|lane| lane.failure.is_none());
@@ -151,7 +153,7 @@ impl Wave {
         })
     }
 
-    /// Asks those that have not failed.
+    /// Asks the shards that have not failed.
     pub fn ask(
         &mut self,
         question: impl Fn(usize) -> Option<Question>,
@@ -166,7 +168,7 @@ impl Wave {
         Ok(answers)
     }
 
-    /// Writes down what has become of each of them; the first failure.
+    /// Records the outcome of each shard, and returns the first failure.
     pub fn record(
         &self,
         good: impl Fn(i64, &ExecutionLane) -> Result<(), Failure>,
@@ -184,8 +186,8 @@ impl Wave {
         })
     }
 
-    /// The statement. A split that was asked for before it was written down that this runs is seen by this; one that is
-    /// asked for after that sees it.
+    /// Runs the statement. A split that was requested before the execution was recorded as running is seen here; one
+    /// that is requested later sees that record.
     pub fn run(&mut self) -> Result<Option<Failure>, Failure> {
         self.require_no_splits();
         if self.execution.in_transaction { self.run_in_transaction() } else { self.run_alone() }
@@ -207,7 +209,7 @@ impl Wave {
         })
     }
 
-    /// The statement in a transaction that stays open; what each of them is asked `after` it has answered.
+    /// Runs the statement in a transaction that stays open, and returns each shard's answer to the question `after`.
     pub fn run_between(&mut self, after: &str) -> Result<Vec<Vec<String>>, Failure> {
         let begin = begin(self.timeout);
         let begun = self.ask(|_| Some(Question::Own(begin.clone())))?;
@@ -240,8 +242,8 @@ impl Wave {
         Ok(())
     }
 
-    /// Has each shard write the number of its transaction, by another session, which sees that it is on the same server.
-    /// `opened`: each one's transaction, and where it is.
+    /// Makes each shard write the WAL with the number of its transaction, through another session, which also checks
+    /// that it is on the same server. `opened` contains each shard's transaction and its server.
     fn flush(&mut self, opened: &[Vec<String>]) -> Result<(), Failure> {
         let left: Vec<usize> =
             (0..self.lanes.len()).filter(|number| self.lanes[*number].failure.is_none()).collect();
@@ -280,8 +282,9 @@ impl Wave {
         Ok(())
     }
 
-    /// What cannot be in a transaction. That an answer was lost says nothing. What has committed is written before it counts
-    /// as done: the login's settings, or the statement's own, may have had no commit wait for that.
+    /// Runs a statement that cannot run in a transaction. A lost answer proves nothing. What has committed is flushed
+    /// before it counts as done: because of the login's settings, or the statement's own, its commit may not have
+    /// waited for that.
     fn run_alone(&mut self) -> Result<Option<Failure>, Failure> {
         let may_run: Vec<bool> = self.lanes.iter().map(|lane| lane.failure.is_none()).collect();
         self.run_statement()?;
@@ -297,8 +300,8 @@ impl Wave {
         self.record(|id, lane| execution::is_done(id, &lane.shard, Some(lane.rows)))
     }
 
-    /// Those that have done it commit. What runs at a commit may have had it not wait for the disk: another one behind it does.
-    /// What is not heard of one of them it is asked, in another session.
+    /// Commits on the shards that have run the statement. Code that runs at a commit may have turned off the wait for
+    /// the disk, so a second commit waits for it. If a shard's outcome is not heard, it is asked in another session.
     pub fn commit(&mut self) -> Result<Option<Failure>, Failure> {
         let questions: Vec<Option<String>> = self
             .lanes
@@ -331,7 +334,7 @@ impl Wave {
                     execution::ends_badly(self.execution.id, &lane.shard, ExecutionState::Unknown, &why)
                         .map(|()| Some(why))
                 }
-                // It stays as it is: whoever resumes asks again.
+                // The state stays as it is: a session that resumes asks again.
                 Err(failure) => Ok(Some(why.unwrap_or(failure))),
             })?;
             first = first.or(failure);
@@ -340,8 +343,9 @@ impl Wave {
     }
 }
 
-/// Whether a statement that fails so outside of a transaction of ours is known to have been undone, but for what it has
-/// committed on its way: errors of its data and words, which come before any commit. What ends a session may come after it.
+/// Whether a statement that fails with this state outside of a transaction is known to be undone, except for what it
+/// has committed itself: these are errors of its data and its syntax, which come before any commit. An error that ends
+/// the session may come after it.
 fn is_undone(state: &str) -> bool {
     const CLASSES: [&str; 8] = ["0A", "21", "22", "23", "25", "2B", "42", "44"];
     state == "55P03" || CLASSES.iter().any(|class| state.starts_with(class))

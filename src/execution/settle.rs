@@ -1,5 +1,5 @@
-//! What has become of a statement whose end was not heard: its shard is asked. A session that still works on it is ended
-//! first, so that the answer is the last one.
+//! Finds the outcome of a statement whose end was not heard: its shard is asked. A session that still runs it is ended
+//! first, so that the answer is final.
 
 use super::error::ExecutionError;
 use super::shards::ways;
@@ -15,15 +15,15 @@ use crate::remote::result::Rows;
 use crate::remote::transaction::{FLUSH, Transaction, TransactionFate as Said};
 use std::time::{Duration, Instant};
 
-/// Of one transaction, for good.
+/// The final outcome of one transaction.
 pub enum PreparedFate {
     Committed,
     Aborted,
     Unknown(Failure),
 }
 
-/// All of an execution of which it was not heard. Why the first of those is as it was whose shard does not say: the
-/// others do not wait for it.
+/// Settles all shards of an execution whose outcomes are unknown. Returns the reason for the first shard that does not
+/// tell: the others do not wait for it.
 pub fn all(
     execution: &Execution,
     places: &[ExecutionPlace],
@@ -50,8 +50,8 @@ pub fn all(
     Ok(first)
 }
 
-/// Before it runs once more where it has failed: whatever session of it is left works for nobody, and might still do it. What
-/// it has prepared somebody has to end.
+/// Prepares a shard for another run after a failure: a remaining session works for nobody, and could still run the
+/// statement, so it is ended. If it has prepared a transaction, somebody has to end that.
 pub fn end_left(execution: &Execution, place: &ExecutionPlace, timeout: Duration) -> Result<(), Failure> {
     if place.backend.is_none() && place.gid.is_none() {
         return Ok(());
@@ -75,7 +75,7 @@ pub fn end_left(execution: &Execution, place: &ExecutionPlace, timeout: Duration
     }
 }
 
-/// As it is written down.
+/// Finds the outcome on one shard, by its records.
 pub fn one(execution: &Execution, shard: &str, timeout: Duration) -> Result<PreparedFate, Failure> {
     let places = Caller::as_owner(|_| execution::places(execution.id));
     let Some(place) = places.into_iter().find(|place| place.shard == shard) else {
@@ -125,7 +125,7 @@ impl SettleQuestion<'_> {
                 return Err(RemoteError::unreadable(self.shard, "the outcome of a transaction").into());
             };
             match fate {
-                // A commit behind it waits for the disk and for standbys that it may not have waited for.
+                // The commit may not have waited for the disk and for standbys; a second commit does.
                 Said::Committed => return self.ask(FLUSH.to_owned()).map(|_| PreparedFate::Committed),
                 Said::Aborted => return Ok(PreparedFate::Aborted),
                 Said::InProgress => {}
@@ -141,7 +141,7 @@ impl SettleQuestion<'_> {
         }
     }
 
-    /// Returns once there is no such session.
+    /// Ends a session, and returns once it is gone.
     fn end(&mut self, backend: &ShardBackend) -> Result<(), Failure> {
         let question = end_of(backend);
         while !self.ask(question.clone())?.rows.is_empty() {

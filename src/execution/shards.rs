@@ -11,8 +11,8 @@ use crate::server::txn::in_one;
 use pgrx::pg_sys;
 use std::time::Duration;
 
-/// With the caller's login on shards by their names; of one in two phases with that of whoever has begun it, since a
-/// prepared transaction is ended by whoever has made it.
+/// Returns connections to shards by their names, with the caller's login; in two phases with that of the role that
+/// began the execution, since a prepared transaction is ended by the login that made it.
 pub fn ways(execution: &Execution, shards: &[String], timeout: Duration) -> Result<Vec<LoginWay>, Failure> {
     Caller::as_owner(|caller| {
         let role = if execution.two_phase { beginner(execution.id)? } else { login::role_of(caller)? };
@@ -20,8 +20,8 @@ pub fn ways(execution: &Execution, shards: &[String], timeout: Duration) -> Resu
     })
 }
 
-/// How a shard is reached for what is left there of one in two phases, also where it is disabled. In a session's
-/// transaction, or a worker's own.
+/// Returns how each shard is reached to end what is left there of an execution in two phases, even if the shard is
+/// disabled. This works in a session's transaction, and in one of a worker.
 pub fn ways_back(id: i64, shards: &[String], timeout: Duration) -> Vec<Result<LoginWay, Failure>> {
     let known: Vec<Result<(Entrance, String), Failure>> = in_one(|| {
         Caller::as_owner(|_| {
@@ -38,8 +38,8 @@ pub fn ways_back(id: i64, shards: &[String], timeout: Duration) -> Vec<Result<Lo
     known.into_iter().map(|known| known.map(way)).collect()
 }
 
-/// Before one in two phases runs once more: whoever has it go on has the logins with which it was begun. To end what is
-/// left of it these are used without asking.
+/// Is called before an execution in two phases runs again: a role that continues it needs the logins with which it was
+/// begun. These logins are used without this check to end what is left of it.
 pub fn require_beginners_login(id: i64) -> Result<(), Failure> {
     Caller::as_owner(|caller| {
         if caller.is_superuser() {
@@ -58,7 +58,7 @@ fn beginner(id: i64) -> Result<(pg_sys::Oid, String), Failure> {
     execution::login_role(id).ok_or_else(|| ExecutionError::NobodyIsLeft(id).into())
 }
 
-/// A split that is under way counts on its tables to stay as they are.
+/// A running split relies on its tables staying as they are.
 pub fn require_no_split(shard: &str) -> Result<(), Failure> {
     match in_use::split_under_way(shard) {
         Some(split) => Err(ExecutionError::Split { split, shard: shard.to_owned() }.into()),
@@ -66,7 +66,7 @@ pub fn require_no_split(shard: &str) -> Result<(), Failure> {
     }
 }
 
-/// Nor does what moves rows from or to it expect its tables to become others.
+/// A run that moves misplaced rows from or to the shard relies on that too.
 pub fn require_no_run(shard: &str) -> Result<(), Failure> {
     match misplaced_run::of_shard(shard) {
         Some(run) => Err(ExecutionError::Run { run, shard: shard.to_owned() }.into()),

@@ -1,4 +1,4 @@
-//! What is not run on the shards: the transaction is not the statement's to end.
+//! Statements that do not run on the shards: a statement must not end its transaction.
 
 use super::error::ExecutionError;
 
@@ -19,12 +19,12 @@ pub fn require_fit(statement: &str) -> Result<(), ExecutionError> {
     Ok(())
 }
 
-/// Whether it may commit on its way, where no transaction is around it.
+/// Whether the statement may commit while it runs, if no transaction surrounds it.
 pub fn may_commit(statement: &str) -> bool {
     ["CALL", "DO"].contains(&first_word(statement).as_str())
 }
 
-/// Whether a COPY is from or to whoever asks; a file may be called so, and a table.
+/// Whether a COPY is from or to the client. A file, or a table in quotes, may have such a name.
 fn names_a_client(copy: &str) -> bool {
     let mut unquoted = String::new();
     let mut quote = None;
@@ -43,8 +43,8 @@ fn names_a_client(copy: &str) -> bool {
     words.any(|word| word.eq_ignore_ascii_case("stdin") || word.eq_ignore_ascii_case("stdout"))
 }
 
-/// Behind what says nothing: white space, comments, semicolons. What begins with something else than a word is its
-/// first character.
+/// Returns the first word after white space, comments and semicolons. If the statement starts with another character,
+/// this is that character.
 fn first_word(statement: &str) -> String {
     let mut rest = statement;
     loop {
@@ -61,7 +61,7 @@ fn first_word(statement: &str) -> String {
     if word.is_empty() { rest.chars().take(1).collect() } else { word.to_ascii_uppercase() }
 }
 
-/// A comment may have others in it.
+/// Returns the text after a comment. Comments may be nested.
 fn behind_comment(text: &str) -> &str {
     let mut depth = 0;
     let mut at = 0;

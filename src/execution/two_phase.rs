@@ -1,7 +1,7 @@
-//! One statement on all shards or on none. 1. Each shard's session and the name of the prepared transaction that it will
-//! have are written down (`running`). 2. All do it, and prepare it (`prepared`). 3. That they commit is written down, of
-//! all of them at once (`committing`): before this nothing but a rollback may come, after it nothing but a commit.
-//! 4. They commit (`done`). What is left of it by whoever dies meanwhile is `recovery`'s.
+//! Runs one statement on all shards or on none. 1. Each shard's session and the name of its future prepared
+//! transaction are recorded (`running`). 2. All shards run it, and prepare it (`prepared`). 3. Their commit is
+//! recorded, for all of them at once (`committing`): before this only a rollback may come, after it only a commit. 4.
+//! They commit (`done`). If the session dies meanwhile, `recovery` ends what is left.
 
 use super::error::ExecutionError;
 use super::points;
@@ -15,14 +15,15 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, status};
 
-/// Which running server it is, how many prepared transactions it may have, and how many are free.
+/// Identifies the running server; returns how many prepared transactions it may have, and how many are free.
 const SLOTS: &str =
     "SELECT (SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()),
     EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()), s.most, s.most OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_xacts)
     FROM (SELECT pg_catalog.current_setting('max_prepared_transactions')::bigint) s (most)";
 
-/// Whoever prepares a transaction ends it: not as a role that the statement has set. What was deferred comes before, as
-/// it would at a commit: as whom the statement has left it, and what it sets counts no longer. With what the server says of it.
+/// A prepared transaction is ended by the role that prepares it, so this is not a role that the statement has set.
+/// Deferred work runs before, as it would at a commit: with the role in effect after the statement, so that its
+/// settings no longer matter. The last result is the server's record of the prepared transaction.
 fn prepare(gid: &str) -> String {
     format!(
         "SET CONSTRAINTS ALL IMMEDIATE; SET LOCAL ROLE NONE; PREPARE TRANSACTION {gid};
@@ -34,16 +35,17 @@ fn prepare(gid: &str) -> String {
     )
 }
 
-/// The number that a prepared transaction shows, without how often all numbers have been given before.
+/// Whether this is the number that a prepared transaction shows, which lacks the epoch.
 fn is_short_of(short: &str, xid: &str) -> bool {
     matches!((short.parse::<u64>(), xid.parse::<u64>()), (Ok(short), Ok(xid)) if xid & 0xffff_ffff == short)
 }
 
-/// A shard that has failed, what that makes of it, and why.
+/// A failed shard, the state that it ends in, and why.
 pub type Reason = (String, ExecutionState, Failure);
 
 impl Wave {
-    /// A shard that could not prepare it fails before anything is done. Shards of one server share what is free there.
+    /// A shard without free prepared transactions fails before anything is done. Shards of one server share its free
+    /// ones.
     pub fn require_slots(&mut self) -> Result<(), Failure> {
         let answers = self.ask(|_| Some(Question::Own(SLOTS.to_owned())))?;
         let servers: Vec<Vec<String>> =
@@ -64,7 +66,7 @@ impl Wave {
         Ok(())
     }
 
-    /// All of them prepare it; the first failure, which is one of all.
+    /// Makes all shards prepare the statement, and returns the first failure, which is that of all.
     pub fn prepare(&mut self) -> Result<Option<Failure>, Failure> {
         points::reach(points::RUNNING)?;
         self.require_no_splits();
@@ -91,7 +93,7 @@ impl Wave {
         }
     }
 
-    /// Once this is committed, all commit.
+    /// Records the decision: once this is committed, all shards commit.
     pub fn decide(&mut self) -> Result<(), Failure> {
         points::reach(points::PREPARED)?;
         Caller::as_owner(|_| {
@@ -99,7 +101,7 @@ impl Wave {
         })
     }
 
-    /// Tells them; false: of some it is not known that they have done it.
+    /// Tells the shards to commit. Returns false if it is not known of some whether they have done so.
     pub fn commit_prepared(&mut self) -> Result<bool, Failure> {
         points::reach(points::DECIDED)?;
         let commits = self.of_gids(|gid| format!("COMMIT PREPARED {}", literal(gid)));
@@ -109,7 +111,7 @@ impl Wave {
             .iter()
             .map(|lane| {
                 let status = status(&lane.transaction.as_ref()?.xid);
-                // A commit behind it waits for the disk and for standbys that it may not have waited for.
+                // The commit may not have waited for the disk and for standbys; a second commit does.
                 Some(format!("{FLUSH}; SELECT {status}"))
             })
             .collect();
@@ -127,7 +129,7 @@ impl Wave {
         Ok(is_known)
     }
 
-    /// Why it is not to commit; its sessions end.
+    /// Returns the reasons why it is not to commit; its sessions end.
     pub fn into_reasons(self) -> Vec<Reason> {
         let reason = |lane: ExecutionLane| lane.failure.map(|why| (lane.shard, lane.fails_as, why));
         self.lanes.into_iter().filter_map(reason).collect()
@@ -143,7 +145,7 @@ impl Wave {
 }
 
 impl ExecutionLane {
-    /// `opened`: its transaction before, and where that was.
+    /// Records the prepared transaction. `opened` contains the transaction before it was prepared, and its server.
     fn note_prepared(&mut self, opened: &[String], answer: Option<&Rows>) {
         if self.failure.is_some() {
             return;

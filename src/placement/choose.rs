@@ -1,4 +1,4 @@
-//! Which shard a reservation goes to.
+//! The choice of the shard for a reservation.
 
 use super::rendezvous::{self, Candidate};
 use super::{PlacementError, free_slots, settle};
@@ -8,11 +8,11 @@ use pgrx::pg_sys;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlacementStrategy {
-    /// The shard with the fewest free slots that has any.
+    /// The shard that has the fewest free slots, but at least one.
     FillFirst,
     /// The shard with the most free slots.
     Spread,
-    /// By the hash of the key.
+    /// The shard that the hash of the key selects.
     Consistent,
 }
 
@@ -46,12 +46,12 @@ thread_local! {
         const { Prepared::new(include_str!("../../sql/placement/choose_any.sql"), TYPES) };
 }
 
-/// A shard, by what has been committed.
+/// A shard, as far as changes to it are committed.
 #[derive(Debug, Clone, Copy)]
 pub struct Choice {
     pub shard_id: i64,
     pub free: i64,
-    /// Changes of free slots that were added up to find it.
+    /// The number of changes of free slots that were added up to find it.
     pub entries: i64,
 }
 
@@ -61,7 +61,7 @@ impl Choice {
     }
 }
 
-/// The next shard to be tried; None: no open shard has a free slot.
+/// Returns the next shard to try, or None if no open shard has a free slot.
 fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) -> Option<Choice> {
     let args = [kind.into(), excluded.to_vec().into()];
     let by_free_slots = |query| {
@@ -100,10 +100,11 @@ fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) ->
     }
 }
 
-/// Entries of routing that are all read: of more a part tells as well which shard has the fewest.
+/// The greatest number of routing entries that are all read: if there are more, a sample tells as well which shard has
+/// the fewest.
 const READ: f64 = 100_000.0;
 
-/// Tenants take no slots of servers without a capacity, so what these hold is known by the keys that are routed to them.
+/// Chooses by the keys that are routed to the servers: tenants take no slots of servers without a capacity.
 fn by_keys(excluded: &[i64], strategy: PlacementStrategy) -> Option<Choice> {
     let entries = sql::read_one(
         "SELECT reltuples::float8 FROM pg_catalog.pg_class
@@ -126,12 +127,11 @@ fn by_keys(excluded: &[i64], strategy: PlacementStrategy) -> Option<Choice> {
     choices.into_iter().next()
 }
 
-/// Leases that have run out and that are ended before a refusal.
+/// The greatest number of leases that have run out and are ended before a refusal.
 const BEFORE_REFUSAL: i32 = 200;
 
-/// Tries one shard after the other, as the strategy orders them, until one gives what is
-/// wanted. One whose last slots others are just taking is not waited for. Before a refusal,
-/// leases that have run out are ended.
+/// Tries one shard after the other, in the order of the strategy, until one gives what is wanted. A shard whose last
+/// slots others are taking at the moment is not waited for. Leases that have run out are ended before a refusal.
 pub fn until_taken<T, E: From<PlacementError>>(
     kind: &str,
     key: &str,
@@ -151,7 +151,7 @@ pub fn until_taken<T, E: From<PlacementError>>(
     }
 }
 
-/// Why there is none: names of the shards of the kind, some of each.
+/// Returns the reason why there is no shard: some names of the shards of the kind for each cause.
 fn no_capacity(kind: &str) -> PlacementError {
     let names = |condition: &str| {
         let query = format!(

@@ -1,4 +1,4 @@
-//! What a caller of placement is told.
+//! The errors of placement, as callers see them.
 
 use crate::error::{Failure, SqlState};
 use serde_json::json;
@@ -86,7 +86,7 @@ impl PlacementError {
         }
     }
 
-    /// For programs, where the SQLSTATE is one of ours.
+    /// Returns the detail for programs, if the SQLSTATE is one of this extension's own.
     fn detail(&self) -> Option<String> {
         let value = match self {
             PlacementError::NoCapacity { kind, full, draining, disabled } => {

@@ -1,18 +1,17 @@
-//! How many free slots a shard has: a row for each shard, and changes beside it that nobody
-//! had to wait to make.
+//! The number of free slots of a shard: a row for each shard, and separate changes that nobody had to wait to make.
 
 use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 use std::cell::Cell;
 
-/// What an unlimited shard counts down from.
+/// The number from which an unlimited shard counts down.
 pub const UNLIMITED: i64 = 1 << 62;
 
-/// Changes above which a reservation adds some up.
+/// The number of changes above which a reservation adds some up.
 const CROWD: i64 = 32;
-/// Changes above which it does so for other shards too.
+/// The number of changes above which it does so for other shards too.
 const CROWD_OF_ALL: i64 = 512;
-/// Calls for which a session remembers that it has met another one.
+/// The number of calls for which a session remembers that it has met another one.
 const REMEMBERED: u32 = 16;
 
 const ARGS: &[pg_sys::Oid] = &[pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::INT8OID];
@@ -38,13 +37,13 @@ thread_local! {
     };
 }
 
-/// Adds to a shard's free slots without waiting for anybody: where another transaction has the
-/// row, the change is left beside it. `entries` are those that are there already.
+/// Adds to a shard's free slots without waiting for anybody: if another transaction has locked the row, the change is
+/// stored beside it. `entries` is the number of stored changes.
 pub fn change(shard_id: i64, kind: &str, by: i64, entries: i64) {
     let args = [shard_id.into(), kind.into(), by.into()];
     let run = |query| sql::write_prepared(query, &args, |_| ()).len();
     if sql::keeps_its_snapshot() {
-        // The row may be newer than the snapshot: that would be a 40001 for nothing.
+        // The row may be newer than the snapshot: that would raise 40001 without need.
         run(&LEAVE);
         return;
     }
@@ -62,20 +61,19 @@ pub fn change(shard_id: i64, kind: &str, by: i64, entries: i64) {
     }
 }
 
-/// Whether other sessions are taking slots of the same shards just now.
+/// Whether other sessions are taking slots of the same shards at the moment.
 pub fn is_contended() -> bool {
     CONTENDED.get() > 0
 }
 
-/// Adds up what others have left, where nobody has the rows.
+/// Adds up stored changes of other sessions, where nobody has locked the rows.
 pub fn settle(entries: i32) {
     sql::write(include_str!("../../sql/placement/settle_room.sql"), &[entries.into()]);
 }
 
-/// What a shard has left, to the slot, by what has been committed: an older snapshot of
-/// this transaction would miss slots that were taken since. The caller holds the shard's
-/// lock alone, so nobody else claims. No row is locked for it: where none is free, the
-/// caller goes on to another shard.
+/// Returns the exact number of free slots of a shard, with all that is committed: an older snapshot of this
+/// transaction would miss slots that were taken since. The caller holds the shard's lock exclusively, so nobody else
+/// claims. This locks no row: if no slot is free, the caller continues with another shard.
 pub fn exact(shard_id: i64) -> i64 {
     sql::read_latest(
         "SELECT r.room + coalesce((SELECT sum(c.change)::bigint FROM shardmaster.shard_room_change c

@@ -1,5 +1,5 @@
-//! Advisory locks of placement, held to the end of the transaction, in spaces of their
-//! own: an application's advisory locks never meet them.
+//! Advisory locks of placement, held to the end of the transaction, in lock spaces of their own: they never conflict
+//! with an application's advisory locks.
 
 use crate::server::database;
 use pgrx::pg_sys;
@@ -12,37 +12,36 @@ const SHARD: u16 = 0x5350;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// With others who reserve.
+    /// For transactions that reserve, which do not exclude each other.
     Shared,
-    /// Alone.
+    /// For one transaction alone.
     Exclusive,
 }
 
-/// Two sessions that reserve one key come one after the other.
+/// Makes two sessions that reserve one key come one after the other.
 pub fn logical_key(kind: &str, key: &str) {
     lock(LOGICAL_KEY, hash(&[kind, key]), Mode::Exclusive);
 }
 
-/// Shared by who reserves for a tenant, alone for who sets its quota.
+/// Transactions that reserve for a tenant share the lock; one that sets its quota takes it exclusively.
 pub fn tenant(tenant: &str, kind: &str, mode: Mode) {
     lock(TENANT, hash(&[tenant, kind]), mode);
 }
 
-/// Shared by who reserves on a shard, alone for who changes its status or capacity.
+/// Transactions that reserve on a shard share the lock; one that changes its status or capacity takes it exclusively.
 pub fn shard(id: i64, mode: Mode) {
     lock(SHARD, id as u64, mode);
 }
 
-/// Lets one lock of a shard go before the end of the transaction. Who goes on to another
-/// shard keeps none of this one: two sessions that try shards in different orders would
-/// wait for each other.
+/// Releases one lock of a shard before the end of the transaction. A session that continues with another shard keeps
+/// no lock of this one: two sessions that try shards in different orders would wait for each other.
 pub fn release_shard(id: i64, mode: Mode) {
     let tag = database::advisory_lock(SHARD, id as u64);
-    // SAFETY: a valid tag; the lock was taken by this transaction, as often as it is released.
+    // SAFETY: the tag is valid; this transaction has taken the lock as often as it releases it.
     unsafe { pg_sys::LockRelease(&tag, level(mode), false) };
 }
 
-/// Two names with the same hash share a lock, which costs time and nothing else.
+/// Two names with the same hash share a lock, which only costs time.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash = Xxh64::new(0);
     for part in parts {
@@ -54,8 +53,8 @@ fn hash(parts: &[&str]) -> u64 {
 
 fn lock(space: u16, id: u64, mode: Mode) {
     let tag = database::advisory_lock(space, id);
-    // SAFETY: a valid tag of a lock method the server knows. Waits as every lock of the
-    // server does: lock_timeout, deadlock detection and cancel end it.
+    // SAFETY: the tag is valid for a lock method that the server knows. This waits like every lock of the server:
+    // lock_timeout, deadlock detection and cancellation end it.
     unsafe { pg_sys::LockAcquire(&tag, level(mode), false, false) };
 }
 

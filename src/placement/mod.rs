@@ -1,8 +1,8 @@
-//! Placement: slots of capacity-limited shards, given by reservations with a lease.
+//! Placement: slots of shards with a capacity, given out by reservations with a lease.
 //!
-//! Nothing here waits for another transaction's commit, but for the same logical key,
-//! the same tenant's quota, and an operator who changes the shard. Locks are taken in
-//! one order: logical key, reservation, quota, shard, slot. `docs/guides/place-tenants.md` says why.
+//! Nothing here waits for another transaction's commit, except for the same logical key, the same tenant's quota, and
+//! an operator who changes the shard. Locks are taken in one order: logical key, reservation, quota, shard, slot.
+//! `docs/guides/place-tenants.md` explains why.
 
 pub mod choose;
 pub mod error;

@@ -1,5 +1,5 @@
-//! Quotas: how many slots of a kind a tenant may hold. Reservations of a tenant with a
-//! quota come one after the other, those of others never wait here.
+//! Quotas: how many slots of a kind a tenant may hold. Reservations of a tenant with a quota come one after the other;
+//! those of other tenants never wait here.
 
 use super::locks::{self, Mode};
 use super::{PlacementError, settle};
@@ -9,14 +9,12 @@ use crate::error::Failure;
 use crate::server::{sql, wait};
 use std::time::{Duration, Instant};
 
-/// How long a reservation above the quota waits for somebody else to settle a lease that has
-/// run out.
+/// How long a reservation above the quota waits for another session to settle a lease that has run out.
 const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Counts one more slot, or says that there is none left. The caller holds the tenant's
-/// lock, shared, since before it knew that there is a quota; or, for a server, the lock
-/// of the tenant's keyspace.
+/// Counts one more slot, or fails if none is left. The caller has shared the tenant's lock since before it read
+/// whether there is a quota, or, for a server, holds the lock of the tenant's keyspace.
 pub fn take(tenant: &str, kind: &str) -> Result<(), PlacementError> {
     let locked = sql::write_returning(
         "SELECT max_slots FROM shardmaster.shard_quota WHERE tenant_id = $1 AND kind = $2 FOR NO KEY UPDATE",
@@ -37,7 +35,7 @@ pub fn take(tenant: &str, kind: &str) -> Result<(), PlacementError> {
     Ok(())
 }
 
-/// Adds up what was given back; under the row's lock, so nobody else does.
+/// Adds up the returned slots; the caller holds the row's lock, so nobody else does so.
 fn add_up(tenant: &str, kind: &str) -> i64 {
     sql::write_returning(
         "WITH gone AS (DELETE FROM shardmaster.shard_quota_change WHERE tenant_id = $1 AND kind = $2
@@ -52,12 +50,12 @@ fn add_up(tenant: &str, kind: &str) -> i64 {
     .unwrap_or(0)
 }
 
-/// How many slots are held, before one more is refused: leases that have run out count no
-/// more, and the count of a time when the quota was new may be too high.
+/// Returns how many slots are held, before one more is refused: leases that have run out no longer count, and the
+/// count from the time when the quota was new may be too high.
 ///
-/// A lease that has run out may be locked: by whoever ends it, or by whoever has confirmed or
-/// renewed it while it ran and has not committed. Nobody can tell which, so it counts until that
-/// is over. It is not waited for in the lock's queue: who has it may wait for this quota.
+/// A lease that has run out may be locked: by a session that ends it, or by one that confirmed or renewed it while it
+/// ran and has not committed. Nobody can tell which, so the lease counts until that transaction ends. This does not
+/// wait in the lock's queue, because the holder may be waiting for this quota.
 fn settled(tenant: &str, kind: &str, quota: i64) -> i64 {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -70,7 +68,7 @@ fn settled(tenant: &str, kind: &str, quota: i64) -> i64 {
     }
 }
 
-/// Whether a lease of the tenant has run out and is still there.
+/// Whether a lease of the tenant has run out and still exists.
 fn has_run_out(tenant: &str, kind: &str) -> bool {
     sql::read_latest(
         "SELECT EXISTS (SELECT 1 FROM shardmaster.shard_reservation
@@ -84,8 +82,8 @@ fn has_run_out(tenant: &str, kind: &str) -> bool {
     .unwrap_or(false)
 }
 
-/// Counts in one snapshot, in which a slot is either held or its change is there: those
-/// who give back do not wait for this.
+/// Counts in one snapshot, in which either a slot is held or its change is stored: sessions that return slots do not
+/// wait for this.
 fn recount(tenant: &str, kind: &str) -> i64 {
     sql::write_returning(
         "WITH gone AS (DELETE FROM shardmaster.shard_quota_change WHERE tenant_id = $1 AND kind = $2)
@@ -101,16 +99,16 @@ fn recount(tenant: &str, kind: &str) -> i64 {
     .unwrap_or(0)
 }
 
-/// Sets a quota, also below what is held: then nothing is added. None: no quota.
+/// Sets a quota, which may be below what is held: no slot is added then. `None` removes the quota.
 pub fn set(tenant: &str, kind: &str, max_slots: Option<i64>) -> Result<(), Failure> {
     if max_slots.is_some_and(|slots| slots < 0) {
         return Err(PlacementError::invalid("max_slots", "it must not be negative").into());
     }
     if kind == POSTGRES {
-        // Tenants take their slots under their keyspace's lock.
+        // Tenants take their slots under the lock of their keyspace.
         keyspace::lock_all()?;
     }
-    // Whoever reserves without having seen the quota has ended by then.
+    // After this, sessions that reserve without having seen the quota have ended.
     locks::tenant(tenant, kind, Mode::Exclusive);
     let Some(max_slots) = max_slots else {
         for table in ["shard_quota", "shard_quota_change"] {

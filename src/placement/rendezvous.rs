@@ -1,6 +1,6 @@
-//! Weighted rendezvous hashing: each key has an order of the shards of its own, in which
-//! a shard comes first as often as its weight says. When a shard comes or goes, only
-//! keys whose first shard it is change theirs.
+//! Weighted rendezvous hashing: each key has its own order of the shards, in which a shard comes first with a
+//! frequency given by its weight. If a shard is added or removed, the first shard changes only for keys whose first
+//! shard it is.
 
 use xxhash_rust::xxh64::Xxh64;
 
@@ -9,27 +9,27 @@ use xxhash_rust::xxh64::Xxh64;
 pub struct Candidate {
     pub id: i64,
     pub shard_key: String,
-    /// None: unlimited.
+    /// `None` if the shard is unlimited.
     pub capacity: Option<i64>,
     pub free: i64,
-    /// Changes of free slots that were added up to find it.
+    /// The number of changes of free slots that were added up to find it.
     pub entries: i64,
 }
 
-/// The candidates in the order of the key, those first that weigh much.
+/// Sorts the candidates into the order of the key; those with a large weight tend to come first.
 pub fn order(key: &str, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-    // Unlimited weighs as much as the largest.
+    // An unlimited shard weighs as much as the largest one.
     let largest = candidates.iter().filter_map(|c| c.capacity).max().unwrap_or(1).max(1);
     candidates.sort_by_cached_key(|candidate| {
         let weight = candidate.capacity.unwrap_or(largest).max(1) as f64;
         let distance = -unit(key, &candidate.shard_key).ln() / weight;
-        // Positive floats are ordered as their bits are.
+        // Positive floats sort in the same order as their bits.
         (distance.to_bits(), candidate.shard_key.clone())
     });
     candidates
 }
 
-/// Between 0 and 1, both excluded; the same for the same key and shard for ever.
+/// Returns a number between 0 and 1, both excluded, which stays the same for a key and a shard for ever.
 fn unit(key: &str, shard_key: &str) -> f64 {
     let mut hash = Xxh64::new(0);
     hash.update(key.as_bytes());
@@ -66,7 +66,7 @@ mod tests {
             let before = first(&key, &all);
             let after = first(&key, &left);
             assert!(before == after || before == gone.shard_key, "{key}: {before} -> {after}");
-            // The second choice takes over, whatever order they were listed in.
+            // The second choice takes over, in whatever order they were listed.
             let mut reversed = all.clone();
             reversed.reverse();
             assert_eq!(order(&key, all.clone()), order(&key, reversed));

@@ -16,7 +16,7 @@ pub struct Capacity {
     pub kind: String,
 }
 
-/// None: of all kinds.
+/// Returns the capacity of the shards of one kind, or of all kinds for `None`.
 pub fn capacity(kind: Option<&str>) -> Vec<Capacity> {
     sql::read(include_str!("../../sql/placement/capacity.sql"), &[kind.into()], |row| Capacity {
         shard_key: row.value(1),

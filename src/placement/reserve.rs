@@ -1,4 +1,4 @@
-//! Reserving a slot.
+//! Reserves a slot.
 
 use super::choose::{self, PlacementStrategy};
 use super::locks::{self, Mode};
@@ -9,7 +9,7 @@ use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
-/// Leases that have run out and that a reservation ends on its way, while no worker does.
+/// The greatest number of leases that have run out and that a reservation ends itself while no worker does so.
 const ON_THE_WAY: i32 = 4;
 
 /// A live reservation.
@@ -18,7 +18,7 @@ pub struct Reservation {
     pub shard_key: String,
     pub slot_no: i64,
     pub status: String,
-    /// None: confirmed.
+    /// `None` if the reservation is confirmed.
     pub lease_expires_at: Option<TimestampWithTimeZone>,
 }
 
@@ -49,7 +49,7 @@ struct ReserveLook {
 }
 
 fn look(request: &SlotRequest<'_>) -> ReserveLook {
-    // Where nobody else ends the leases that have run out.
+    // This session ends leases that have run out if nobody else does.
     let asked = !sweep_clock::is_kept();
     let args = [request.kind.into(), request.key.into(), request.tenant.into(), asked.into()];
     sql::read_prepared(&LOOK, &args, |row| ReserveLook {
@@ -82,8 +82,8 @@ impl From<Live> for Reservation {
     }
 }
 
-/// Ends the key's reservation if its lease has run out. Whoever renews or confirms it in
-/// this moment may be faster: then it is looked at again.
+/// Ends the key's reservation if its lease has run out. If another session renews or confirms it first, it is read
+/// again.
 fn look_past_expired(request: &SlotRequest<'_>) -> ReserveLook {
     loop {
         let found = look(request);
@@ -98,7 +98,7 @@ fn look_past_expired(request: &SlotRequest<'_>) -> ReserveLook {
     }
 }
 
-/// The live reservation of the key, or a new one.
+/// Returns the live reservation of the key, or a new one.
 pub fn reserve(
     request: &SlotRequest<'_>,
     strategy: PlacementStrategy,

@@ -1,5 +1,4 @@
-//! Numbers that differ between sessions and calls; nothing depends on how random they
-//! are.
+//! Numbers that differ between sessions and calls; nothing depends on their randomness.
 
 use pgrx::pg_sys;
 use std::cell::Cell;
@@ -8,12 +7,12 @@ thread_local! {
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Between 0 and 1.
+/// Returns a number between 0 and 1.
 pub fn next() -> f64 {
     STATE.with(|state| {
-        // Steps of the golden ratio, from where the process's number says.
+        // The numbers advance by steps of the golden ratio, from a start that depends on the process's number.
         let seed = match state.get() {
-            // SAFETY: a plain variable of this process.
+            // SAFETY: this is a plain variable of this process.
             0 => u64::from(unsafe { pg_sys::MyProcPid } as u32).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1,
             seed => seed,
         };

@@ -1,6 +1,5 @@
-//! What becomes of a reservation: confirmed, renewed, cancelled, freed or expired.
-//! Leases are compared with the clock: in a long transaction, the time of its start
-//! would confirm a dead one.
+//! Settles reservations: confirmed, renewed, cancelled, freed or expired. Leases are compared with the clock: in a
+//! long transaction, the time of its start would confirm an expired one.
 
 use super::{PlacementError, sweep_clock};
 use crate::server::sql::{self, Prepared};
@@ -26,7 +25,7 @@ fn release(ids: Vec<i64>, status: &'static str) {
     }
 }
 
-/// Expires up to so many leases of a kind that have run out; returns how many.
+/// Expires at most `limit` leases of a kind that have run out, and returns how many.
 pub fn expire(kind: &str, limit: i32) -> usize {
     let due = sql::write_prepared(&DUE, &[kind.into(), limit.into()], |row| row.value::<i64>(1));
     let count = due.len();
@@ -34,7 +33,7 @@ pub fn expire(kind: &str, limit: i32) -> usize {
     count
 }
 
-/// Expires one that has run out, after waiting for whoever has locked it. False: it was
+/// Expires a lease that has run out, after waiting for the session that has locked it. Returns false if it was
 /// confirmed or renewed meanwhile.
 pub fn expire_one(id: i64) -> bool {
     let due = sql::write_returning(
@@ -48,7 +47,7 @@ pub fn expire_one(id: i64) -> bool {
     found
 }
 
-/// Frees confirmed slots of these keys; those without one are left out.
+/// Frees the confirmed slots of these keys; keys without one are skipped.
 pub fn release_confirmed(kind: &str, logical_keys: Vec<String>) {
     if logical_keys.is_empty() {
         return;
@@ -62,7 +61,7 @@ pub fn release_confirmed(kind: &str, logical_keys: Vec<String>) {
     release(held, "released");
 }
 
-/// Gives back what a split keeps on its target.
+/// Returns the slots that a split keeps on its target.
 pub fn cancel_of_split(split_id: i64) {
     let held = sql::write_returning(
         "SELECT id FROM shardmaster.shard_reservation WHERE split_id = $1 AND status = 'pending' ORDER BY id FOR UPDATE",
@@ -72,7 +71,7 @@ pub fn cancel_of_split(split_id: i64) {
     release(held, "cancelled");
 }
 
-/// Expires what has run out of a tenant's reservations; slots are locked as in due.sql.
+/// Expires a tenant's reservations that have run out; slots are locked as in due.sql.
 pub fn expire_of_tenant(tenant: &str, kind: &str) {
     let due = sql::write_returning(
         "SELECT r.id FROM shardmaster.shard_reservation r
@@ -97,15 +96,15 @@ struct HeldReservation {
     kept_for: Option<String>,
 }
 
-/// Whom a reservation without a lease is kept for, which is not to be settled by hand;
-/// as SQL over `shard_reservation r`.
+/// The owner for whom a reservation without a lease is kept, and which must not be settled by hand; SQL over
+/// `shard_reservation r`.
 const KEPT_FOR: &str = "CASE WHEN r.lease_expires_at IS NOT NULL THEN NULL
                              WHEN r.status = 'pending' THEN 'split ' || r.split_id
                              WHEN r.status = 'confirmed' THEN 'tenant \"' || r.tenant_id || '\"' END";
 
 impl HeldReservation {
     fn lock(id: i64) -> Result<HeldReservation, PlacementError> {
-        // The shard is read after the lock was granted.
+        // The shard is read after the lock is granted.
         let locked = sql::write_returning(
             "SELECT shard_id FROM shardmaster.shard_reservation WHERE id = $1 FOR UPDATE",
             &[id.into()],
@@ -136,7 +135,7 @@ impl HeldReservation {
         }
     }
 
-    /// Pending, its lease running, its shard in service.
+    /// Requires that the reservation is pending, its lease is running, and its shard is not disabled.
     fn check_live(&self) -> Result<(), PlacementError> {
         let not_live = |reason: &str| Err(PlacementError::NotLive { id: self.id, reason: reason.into() });
         match self.status.as_str() {
@@ -153,7 +152,7 @@ impl HeldReservation {
     }
 }
 
-/// Resource and status, together.
+/// Sets the resource and the status together.
 pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
     let held = HeldReservation::lock(id)?;
     if held.status == "confirmed" {
@@ -165,7 +164,7 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
         return Err(PlacementError::NotLive { id, reason });
     }
     held.check_live()?;
-    // One look at the clock says that the lease runs, and when it was confirmed.
+    // One reading of the clock decides that the lease is running, and gives the time of the confirmation.
     let confirmed = sql::write_returning(
         "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
               confirmed AS (
@@ -186,7 +185,7 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
     Ok(())
 }
 
-/// Gives a pending reservation up; one that has ended already stays as it is.
+/// Cancels a pending reservation; one that has already ended stays unchanged.
 pub fn cancel(id: i64) -> Result<(), PlacementError> {
     let held = HeldReservation::lock(id)?;
     match held.status.as_str() {
@@ -198,7 +197,7 @@ pub fn cancel(id: i64) -> Result<(), PlacementError> {
     Ok(())
 }
 
-/// The lease runs for so long from now on; returns its end.
+/// Makes the lease run for this time from now on, and returns its end.
 pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, PlacementError> {
     HeldReservation::lock(id)?.check_live()?;
     let renewed = sql::write_returning(
@@ -209,12 +208,12 @@ pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, Place
         |row| row.value::<TimestampWithTimeZone>(1),
     );
     let until = renewed.into_iter().next().ok_or(PlacementError::Unknown(id))?;
-    // It may end sooner than before.
+    // The new end may be earlier than the old one.
     sweep_clock::sweep_on_commit(until);
     Ok(until)
 }
 
-/// The resource is gone: its slot is free. False: there is no confirmed one.
+/// Frees the slot of a resource that is gone. Returns false if there is no confirmed reservation.
 pub fn free(kind: &str, logical_key: &str) -> Result<bool, PlacementError> {
     let query = format!(
         "SELECT r.id, {KEPT_FOR} FROM shardmaster.shard_reservation r

@@ -1,12 +1,12 @@
-//! What placement keeps of a shard, as it comes, changes and goes. Callers hold the
-//! shard's lock alone.
+//! The rows of placement for a shard, when it is added, changed and dropped. Callers hold the shard's lock
+//! exclusively.
 
 use super::locks::{self, Mode};
 use super::{PlacementError, free_slots, slot, tenants};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::server::sql;
 
-/// Slots that are minted before the first reservation.
+/// The number of slots that are created before the first reservation.
 const FIRST: i64 = 16;
 
 /// Waits for open reservations on the shard; new ones wait for this transaction.
@@ -18,12 +18,12 @@ fn slots(capacity: Option<i64>) -> i64 {
     capacity.unwrap_or(free_slots::UNLIMITED)
 }
 
-/// For a caller that has changed nothing under the lock, and goes on to another shard.
+/// Is for a caller that has changed nothing under the lock, and continues with another shard.
 pub fn unlock(shard_id: i64) {
     locks::release_shard(shard_id, Mode::Exclusive);
 }
 
-/// Tenants need no slot where there is no capacity, so there none is minted.
+/// Creates the first slots. Tenants need no slots on a shard without a capacity, so none are created there.
 fn mint_first(shard: &Shard, capacity: Option<i64>) {
     if !shard.holds_rows() || capacity.is_some() {
         sql::write("SELECT 1 FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE", &[shard.id.into()]);
@@ -52,7 +52,7 @@ pub fn status_changed(shard: &Shard, status: ShardStatus) {
     );
 }
 
-/// A capacity below what is held takes nothing away, and lets nothing in.
+/// Sets the capacity. If it is below what is held, nothing is taken away, and nothing is added.
 pub fn set_capacity(shard: &Shard, capacity: Option<i64>) -> Result<(), PlacementError> {
     shard::set_capacity(shard, capacity);
     free_slots::change(shard.id, &shard.kind, slots(capacity) - slots(shard.capacity), 0);
@@ -63,7 +63,7 @@ pub fn set_capacity(shard: &Shard, capacity: Option<i64>) -> Result<(), Placemen
     Ok(())
 }
 
-/// The history of its slots stays, in the archive.
+/// Removes the shard's slots; their history stays in the archive.
 pub fn dropped(shard: &Shard) -> Result<(), PlacementError> {
     let live = sql::read_one(
         "SELECT id FROM shardmaster.shard_reservation

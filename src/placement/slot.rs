@@ -1,4 +1,4 @@
-//! Slots of a shard: taking a free one, and minting new ones.
+//! The slots of a shard: takes free ones, and creates new ones.
 
 use super::choose::Choice;
 use super::locks::{self, Mode};
@@ -7,12 +7,12 @@ use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
-/// Slots minted at a time, as many as there are but within these.
+/// The least and the greatest number of slots created at a time; within these, as many as exist.
 const BATCH: (i64, i64) = (16, 256);
-/// Free slots below which more are minted ahead, a quarter of all but within these.
+/// New slots are created ahead if fewer are free than a quarter of all, within these limits.
 const LOW: (i64, i64) = (4, 64);
 
-/// What is asked for, and by whom.
+/// What is requested, and for whom.
 pub struct SlotRequest<'a> {
     pub kind: &'a str,
     pub key: &'a str,
@@ -67,32 +67,32 @@ thread_local! {
     };
 }
 
-/// What a look at a shard found.
+/// What a search on a shard has found.
 struct SlotLook {
     next_slot: i64,
     capacity: Option<i64>,
-    /// Free slots by the shard's count; None: not asked for.
+    /// The free slots by the shard's count; `None` if it was not read.
     free: Option<i64>,
-    /// There are more slots than may be used: none was looked for (see `claim_counted`).
+    /// Whether there are more slots than may be used, so that none was searched (see `claim_counted`).
     to_be_counted: bool,
     claimed: Option<Claimed>,
 }
 
-/// Where a slot is looked for.
+/// Where a slot is searched for.
 #[derive(Clone, Copy)]
 enum Where {
-    /// Among the last ones, as many as are free by the shard's count.
+    /// Among the last slots, as many as are free by the shard's count.
     Fresh(i64),
     Everywhere,
-    /// Everywhere, and the caller has counted.
+    /// Everywhere, after the caller has counted.
     Counted,
 }
 
-/// None: the shard is not open.
+/// Returns None if the shard is not open.
 fn try_claim(shard_id: i64, request: &SlotRequest<'_>, at: Where) -> Option<SlotLook> {
     let (free, part) = match at {
-        // Sessions that take slots of one shard at once begin at different places, or
-        // each would pass what all others are just taking.
+        // Sessions that take slots of one shard at the same time start at different places; otherwise each would pass
+        // over all slots that the others are taking.
         Where::Fresh(free) if free_slots::is_contended() => (Some(free), scatter::next() * 0.5),
         Where::Fresh(free) => (Some(free), 0.0),
         Where::Everywhere | Where::Counted => (None, 0.0),
@@ -124,8 +124,8 @@ fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &SlotRequest<'_
         slot_no.into(),
         request.lease_seconds.into(),
     ];
-    // A snapshot from before the key was reserved does not see that. With a clause for
-    // conflicts the server raises 40001 then, without one 23505.
+    // A snapshot from before the key was reserved does not see the reservation. The server then raises 40001 if the
+    // statement has a clause for conflicts, and 23505 if not.
     let query = if sql::keeps_its_snapshot() { &RESERVE_IF_SEEN } else { &RESERVE };
     let made = sql::write_prepared(query, &args, |row| (row.value::<i64>(1), row.get(2)));
     let (id, lease_expires_at) = made.into_iter().next().unwrap_or_default();
@@ -134,8 +134,8 @@ fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &SlotRequest<'_
     Claimed { id, shard_key, slot_no, lease_expires_at }
 }
 
-/// Takes a slot of the shard; None: it is not open, or every slot is taken or is being
-/// taken. Then nothing of it stays locked.
+/// Takes a slot of the shard. Returns None if the shard is not open, or if every slot is taken or being taken; the
+/// shard is not locked then.
 pub fn claim(choice: &Choice, request: &SlotRequest<'_>) -> Option<Claimed> {
     locks::shard(choice.shard_id, Mode::Shared);
     match claim_one(choice, request) {
@@ -170,7 +170,7 @@ fn claim_one(choice: &Choice, request: &SlotRequest<'_>) -> Claim {
             mint_ahead(shard_id, look.next_slot, look.free.unwrap_or(i64::MAX));
             return Claim::Taken(claimed);
         }
-        // Slots that a transaction had taken and gave back by its rollback lie anywhere.
+        // Slots that were returned by a transaction's rollback may be anywhere.
         let Some(anywhere) = try_claim(shard_id, request, Where::Everywhere) else {
             return Claim::Nothing;
         };
@@ -184,8 +184,8 @@ fn claim_one(choice: &Choice, request: &SlotRequest<'_>) -> Claim {
     }
 }
 
-/// A capacity was lowered below the slots that there are: there may be more free slots
-/// than may be used. Here one comes after the other, and counts.
+/// Claims a slot after the capacity was lowered below the number of slots: more slots may be free than may be used.
+/// Sessions come one after the other here, and count.
 fn claim_counted(shard_id: i64, request: &SlotRequest<'_>) -> Option<Claimed> {
     locks::shard(shard_id, Mode::Exclusive);
     let claimed = if free_slots::exact(shard_id) > 0 {
@@ -199,8 +199,8 @@ fn claim_counted(shard_id: i64, request: &SlotRequest<'_>) -> Option<Claimed> {
     claimed
 }
 
-/// Nothing is free: waits for whoever is minting, else mints. Either way there is
-/// something new to look at.
+/// Creates slots when none is free, or waits for the session that is creating them. Either way, there are new slots to
+/// search.
 fn mint_now(shard_id: i64, seen: i64) {
     let next = sql::write_returning(
         "SELECT next_slot FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE",
@@ -212,8 +212,8 @@ fn mint_now(shard_id: i64, seen: i64) {
     }
 }
 
-/// Before the last free slot is gone, so that nobody has to wait for the commit of the
-/// one who mints.
+/// Creates slots before the last free one is gone, so that nobody has to wait for the commit of the session that
+/// creates them.
 fn mint_ahead(shard_id: i64, next_slot: i64, free: i64) {
     if free > (next_slot / 4).clamp(LOW.0, LOW.1) {
         return;
@@ -231,7 +231,7 @@ fn mint_ahead(shard_id: i64, next_slot: i64, free: i64) {
     }
 }
 
-/// Up to the capacity. The caller holds the shard's row.
+/// Creates slots up to the capacity. The caller has locked the shard's row.
 fn mint(shard_id: i64, count: i64) {
     sql::write(
         "WITH old AS (SELECT id, next_slot,
@@ -245,7 +245,7 @@ fn mint(shard_id: i64, count: i64) {
     );
 }
 
-/// So that there are so many slots, used or not.
+/// Creates slots until there are this many, used or not.
 pub fn mint_up_to(shard_id: i64, count: i64) {
     let next =
         sql::read_one("SELECT next_slot FROM shardmaster.shard WHERE id = $1", &[shard_id.into()], |row| {
@@ -256,8 +256,7 @@ pub fn mint_up_to(shard_id: i64, count: i64) {
     }
 }
 
-/// So that so many slots are free, also beyond the capacity. The caller holds the
-/// shard's lock.
+/// Creates slots until this many are free, even beyond the capacity. The caller holds the shard's lock.
 pub fn mint_missing(shard_id: i64, wanted: i64) {
     sql::write(
         "WITH free AS (SELECT count(*) AS slots

@@ -1,5 +1,5 @@
-//! What the worker does for placement: expires leases, archives, adds up. In batches,
-//! each in a transaction of its own.
+//! The worker's part of placement: it expires leases, archives reservations, and adds up changes, in batches, each in
+//! a transaction of its own.
 
 use super::{free_slots, settle};
 use crate::catalog::event;
@@ -8,12 +8,11 @@ use crate::server::sql;
 use serde_json::json;
 use std::time::Duration;
 
-/// Reservations in a batch of the sweeper: a commit of a client waits for no more of its
-/// log than that.
+/// The number of reservations in a batch of the sweeper: a client's commit waits for no more WAL of it than that.
 const BATCH: i32 = 10;
-/// Reservations in a batch of a caller, who waits for them all.
+/// The number of reservations in a batch of a caller, who waits for all of them.
 const LARGE_BATCH: i32 = 500;
-/// Entries of changes in a batch.
+/// The number of changes in a batch.
 const ENTRIES: i32 = 1_000;
 
 fn kinds() -> Vec<String> {
@@ -26,7 +25,7 @@ fn notify(expired: usize) {
     }
 }
 
-/// All leases that have run out; for `shard_expire_leases()`.
+/// Expires all leases that have run out; `shard_expire_leases()` calls this.
 pub fn expire_all() -> i64 {
     let mut expired = 0;
     for kind in kinds() {
@@ -43,9 +42,9 @@ pub fn expire_all() -> i64 {
     i64::try_from(expired).unwrap_or(i64::MAX)
 }
 
-/// One batch of each kind; how long nothing needs to be done.
+/// Does one batch of each kind, and returns how long nothing needs to be done.
 pub fn turn() -> Duration {
-    // What a crash undoes, the next turn does again.
+    // If a crash undoes this, the next turn does it again.
     sql::write("SET LOCAL synchronous_commit = off", &[]);
     let expired: Vec<usize> = kinds().iter().map(|kind| settle::expire(kind, BATCH)).collect();
     notify(expired.iter().sum());
@@ -54,7 +53,7 @@ pub fn turn() -> Duration {
     if more { Duration::ZERO } else { guc::lease_sweep_interval().min(until_next_lease()) }
 }
 
-/// Moves what ended long ago; true: there may be more.
+/// Archives reservations that ended long ago. Returns true if there may be more.
 fn archive() -> bool {
     let Some(retention) = guc::reservation_retention() else { return false };
     sql::write(
@@ -68,8 +67,8 @@ fn archive() -> bool {
     ) >= BATCH as usize
 }
 
-/// Leases that have run out and are still there are locked by somebody: they wait for the
-/// next interval.
+/// Returns the time until the next lease ends. Leases that have run out and still exist are locked by somebody: they
+/// wait for the next interval.
 fn until_next_lease() -> Duration {
     let seconds = sql::read_one(
         "SELECT min(extract(epoch FROM next.lease_expires_at - clock_timestamp()))::float8
@@ -87,7 +86,7 @@ fn until_next_lease() -> Duration {
     )
 }
 
-/// Seconds since the end of the oldest lease that has run out and is not expired.
+/// Returns the seconds since the end of the oldest lease that has run out and is not expired.
 pub fn lateness() -> Option<f64> {
     sql::read_one(
         "SELECT max(extract(epoch FROM clock_timestamp() - oldest.lease_expires_at))::float8

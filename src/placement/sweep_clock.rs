@@ -1,5 +1,5 @@
-//! When the coordinator looks at leases next, in shared memory: a reservation wakes it
-//! only if its lease ends before that.
+//! The time of the coordinator's next sweep of leases, in shared memory: a reservation wakes it only if its lease ends
+//! earlier.
 
 use crate::guc;
 use crate::server::preload::preloaded;
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 /// In the server's microseconds.
-// SAFETY: named once in this library.
+// SAFETY: this name is used once in this library.
 static NEXT: PgAtomic<AtomicI64> = unsafe { PgAtomic::new(c"shardmaster sweep") };
 
-/// At the server's start.
+/// Is called at the server's start.
 pub fn register() {
     pg_shmem_init!(NEXT);
 }
 
-/// The next look is after so long.
+/// Sets the time until the next sweep.
 pub fn set(pause: Duration) {
     if preloaded() {
         let pause = i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
@@ -27,13 +27,13 @@ pub fn set(pause: Duration) {
     }
 }
 
-/// Whether a sweeper looks after this session's leases: its next look is not long due.
+/// Whether a sweeper handles this session's leases: its next sweep is not long overdue.
 pub fn is_kept() -> bool {
     const LATE: i64 = 1_000_000;
     preloaded() && now().saturating_sub(NEXT.get().load(Ordering::Relaxed)) < LATE && is_served()
 }
 
-/// Whether this database is the one that the sweeper is in.
+/// Whether this database is that of the sweeper.
 fn is_served() -> bool {
     thread_local! {
         static SERVED: OnceCell<bool> = const { OnceCell::new() };
@@ -41,27 +41,26 @@ fn is_served() -> bool {
     SERVED.with(|served| *served.get_or_init(|| guc::database() == database::name()))
 }
 
-/// How long until the next look.
+/// Returns the time until the next sweep.
 pub fn left() -> Duration {
     let left = if preloaded() { NEXT.get().load(Ordering::Relaxed).saturating_sub(now()) } else { 0 };
     Duration::from_micros(u64::try_from(left).unwrap_or(0))
 }
 
-/// Wakes the sweeper once the current transaction has committed, if it would sleep past
-/// the end of a lease.
+/// Wakes the sweeper once the current transaction has committed, if it would otherwise sleep past the end of a lease.
 pub fn sweep_on_commit(lease_ends: TimestampWithTimeZone) {
     if bring_forward(lease_ends) {
         wake::sweeper_on_commit();
     }
 }
 
-/// Brings the next look forward; true: it would have come later.
+/// Brings the next sweep forward. Returns true if it would have come later.
 fn bring_forward(to: TimestampWithTimeZone) -> bool {
     let to = pg_sys::TimestampTz::from(to);
     preloaded() && NEXT.get().fetch_min(to, Ordering::Relaxed) > to
 }
 
 fn now() -> i64 {
-    // SAFETY: reads the clock.
+    // SAFETY: this reads the clock.
     unsafe { pg_sys::GetCurrentTimestamp() }
 }

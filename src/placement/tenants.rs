@@ -1,5 +1,5 @@
-//! Tenants take slots of servers with a capacity: a tenant that is routed there holds a
-//! confirmed one, and a split reserves those that its tenants will need on the target.
+//! Tenants take slots of servers with a capacity: a tenant that is routed to such a server holds a confirmed slot, and
+//! a split reserves those that its tenants will need on the target.
 
 use super::locks::{self, Mode};
 use super::{PlacementError, free_slots, quota, settle, slot};
@@ -9,19 +9,18 @@ use crate::error::Failure;
 use crate::server::sql;
 use std::collections::BTreeMap;
 
-/// The logical key of a tenant's slot.
+/// Returns the logical key of a tenant's slot.
 pub fn logical_key(keyspace: &str, key: &str) -> String {
     format!("{keyspace}/{key}")
 }
 
-/// Of the slot that a split keeps for it: beside the one that it has on the source.
+/// Returns the logical key of the slot that a split keeps for a tenant, beside the one on the source.
 fn split_key(split_id: i64, keyspace: &str, key: &str) -> String {
     format!("split {split_id}: {keyspace}/{key}")
 }
 
-/// What becomes of slots when routing changes: keys leave their shards and come to
-/// others, given as keys and, in the same order, shards. The caller holds the
-/// keyspace's lock.
+/// Updates slots when routing changes: keys leave their shards and move to others, given as keys and, in the same
+/// order, shards. The caller holds the keyspace's lock.
 pub fn routed(
     keyspace: &str,
     old: &[String],
@@ -36,7 +35,7 @@ pub fn routed(
     for (key, shard) in new.0.iter().zip(new.1) {
         by_shard.entry(shard).or_default().push(key);
     }
-    // What a split has moved is there: it takes its slot, also beyond capacity and quota.
+    // Keys that a split has moved are on the target already: each takes its slot, even beyond capacity and quota.
     let forced = split_id.is_some();
     let mut wanted = Vec::new();
     for (shard_key, keys) in by_shard {
@@ -74,8 +73,7 @@ enum SlotHolder {
     Split(i64),
 }
 
-/// Takes a slot of the shard for each key, all of them or none. The caller holds the
-/// shard's lock.
+/// Takes a slot of the shard for each key, for all of them or for none. The caller holds the shard's lock.
 fn take(
     shard: &Shard,
     keyspace: &str,
@@ -121,7 +119,7 @@ fn count_quotas(keys: &[String]) -> Result<(), PlacementError> {
     with_quota.iter().try_for_each(|tenant| quota::take(tenant, POSTGRES))
 }
 
-/// Before a plan has a number: the target has free slots for so many keys.
+/// Requires that the target has free slots for these keys, before a plan has a number. It locks the shard.
 pub fn check_free_slots(target: &Shard, keys: &[String]) -> Result<(), PlacementError> {
     if target.capacity.is_none() {
         return Ok(());
@@ -130,7 +128,8 @@ pub fn check_free_slots(target: &Shard, keys: &[String]) -> Result<(), Placement
     require_free_slots(target, keys)
 }
 
-/// The same for somebody who only wants to know.
+/// Requires that the target has free slots for these keys, without locking the shard, for a caller that only wants to
+/// know.
 pub fn look_for_free_slots(target: &Shard, keys: &[String]) -> Result<(), PlacementError> {
     if target.capacity.is_none() { Ok(()) } else { require_free_slots(target, keys) }
 }
@@ -144,7 +143,7 @@ fn require_free_slots(shard: &Shard, keys: &[String]) -> Result<(), PlacementErr
     Err(PlacementError::ShardFull { shard: shard.shard_key.clone(), free: free.max(0), wanted })
 }
 
-/// With its plan: the target has free slots for the split's keys, and keeps them.
+/// Reserves free slots of the target for the split's keys, when the split is planned.
 pub fn reserve_for_split(
     split_id: i64,
     target: &Shard,
@@ -154,7 +153,7 @@ pub fn reserve_for_split(
     reserve(split_id, target, (keyspace, keys), false)
 }
 
-/// The same for a split that had them once, also beyond what is free.
+/// Reserves slots for a split that had them before, even beyond the free ones.
 pub fn reserve_beyond_for_split(
     split_id: i64,
     target: &Shard,
@@ -177,12 +176,12 @@ fn reserve(
     take(target, keyspace, keys, &SlotHolder::Split(split_id), beyond)
 }
 
-/// With its rollback: the target's slots are free again.
+/// Frees the target's slots, when the split is rolled back.
 pub fn cancel_for_split(split_id: i64) {
     settle::cancel_of_split(split_id);
 }
 
-/// With its decision: the slots become those of the tenants.
+/// Makes the slots those of the tenants, when the split is decided.
 fn confirm_for_split(split_id: i64, keyspace: &str) {
     sql::write(
         "WITH confirmed AS (
@@ -196,8 +195,8 @@ fn confirm_for_split(split_id: i64, keyspace: &str) {
     );
 }
 
-/// A capacity where there was none: whoever is there, or is on the way, takes a slot,
-/// also beyond it. The caller holds all keyspaces' locks and the shard's.
+/// Gives a slot to each tenant that is on the shard, or moving to it, when the shard gets its first capacity, even
+/// beyond that capacity. The caller holds the locks of all keyspaces and of the shard.
 pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
     let routed = sql::read(
         "SELECT keyspace, key FROM shardmaster.routing_entry e
