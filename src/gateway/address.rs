@@ -1,10 +1,10 @@
-//! Addresses of services. They end up in a gateway's configuration, so they hold
-//! nothing but what an address is made of.
+//! Addresses of services. They become part of a gateway's configuration, so they contain only the characters of
+//! addresses.
 
 use super::text::invalid;
 use crate::error::Failure;
 
-/// `host:port`, `[address]:port`, or `unix:/path`.
+/// An address: `host:port`, `[address]:port`, or `unix:/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(String);
 
@@ -21,13 +21,13 @@ impl Address {
         valid.then(|| Address(text.to_owned()))
     }
 
-    /// The replicas of a service, separated by commas.
+    /// Parses the replicas of a service, separated by commas.
     pub fn parse_list(text: &str) -> Result<Vec<Address>, Failure> {
         let parse = |part: &str| Address::parse(part.trim()).ok_or_else(|| wrong("address", part.trim()));
         text.split(',').map(parse).collect()
     }
 
-    /// Where a gateway listens: an address, or a port of all of them.
+    /// Parses where a gateway listens: an address, or a port of all addresses.
     pub fn parse_listen(text: &str) -> Result<Address, Failure> {
         let anywhere = text.strip_prefix("*:").unwrap_or(text);
         if is_port(anywhere) {

@@ -1,4 +1,4 @@
-//! Where a request has its key.
+//! The part of a request that contains its key.
 
 use super::text::invalid;
 use crate::error::Failure;
@@ -40,7 +40,7 @@ impl KeySource {
         }
     }
 
-    /// Arguments of the Lua module `shardmaster.request`.
+    /// Returns the arguments of the Lua module `shardmaster.request`.
     pub fn as_lua(&self) -> String {
         match self {
             KeySource::Header(name) => format!("\"header\", \"{name}\""),
@@ -49,7 +49,7 @@ impl KeySource {
         }
     }
 
-    /// For a person.
+    /// Returns a text for people.
     pub fn shown(&self) -> String {
         match self {
             KeySource::Header(name) => format!("header {name}"),

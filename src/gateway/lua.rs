@@ -1,5 +1,5 @@
-//! What the Lua modules of `clients/lua` are given, and the modules themselves: a
-//! configuration needs no other file.
+//! The input of the Lua modules in `clients/lua`, and the modules themselves, so that a configuration needs no other
+//! file.
 
 use super::map::{KeyspaceMap, upstream};
 use super::text::indented;
@@ -16,18 +16,17 @@ const MODULES: [(&str, &str); 4] = [
     ("shardmaster.request", include_str!("../../clients/lua/shardmaster/request.lua")),
 ];
 
-/// nginx reads a configuration through a buffer of 4,096 bytes, and no string in it may
-/// be longer.
+/// nginx reads a configuration through a buffer of 4,096 bytes, and no string in it may be longer.
 const LINE: usize = 1000;
 
-/// A chunk that returns the keyspace's function from keys to places.
+/// Returns a chunk that returns the keyspace's function from keys to places.
 pub fn module(map: &KeyspaceMap) -> String {
     let mut text = preload();
     let _ = write!(text, "return require(\"shardmaster.route\") {}", space(map));
     text
 }
 
-/// Lets `require` find the modules.
+/// Returns code that lets `require` find the modules.
 pub fn preload() -> String {
     let mut text = String::new();
     for (name, source) in MODULES {
@@ -36,7 +35,7 @@ pub fn preload() -> String {
     text
 }
 
-/// The table that `shardmaster.route` takes.
+/// Returns the table that `shardmaster.route` takes.
 pub fn space(map: &KeyspaceMap) -> String {
     let mut text = format!(
         "{{\n    strategy = \"{}\", key_type = \"{}\",",
@@ -50,7 +49,7 @@ pub fn space(map: &KeyspaceMap) -> String {
     for place in &map.backends {
         match place.takes_requests() {
             true => text += &format!(" {},", quoted(&upstream(&map.keyspace, place))),
-            // It has no service.
+            // The shard has no service.
             false if place.is_open => text += " 0,",
             false => text += " false,",
         }
@@ -66,7 +65,7 @@ pub fn space(map: &KeyspaceMap) -> String {
     text + "    },\n}\n"
 }
 
-/// Lines of words for a string: the finders of `shardmaster.route` say which words.
+/// Returns lines of words for a string; the finders of `shardmaster.route` define the words.
 pub fn entries(keyspace: &Keyspace, places: &[GatewayBackend], found: &GatewayEntries) -> Vec<String> {
     let numbers: HashMap<i32, usize> = places.iter().zip(1..).map(|(place, n)| (place.index, n)).collect();
     let place =
@@ -75,7 +74,7 @@ pub fn entries(keyspace: &Keyspace, places: &[GatewayBackend], found: &GatewayEn
     let mut lines = vec![String::new()];
     for entry in &found.entries {
         let words = match keyspace.strategy {
-            // No request can carry an empty key.
+            // A request cannot carry an empty key.
             Strategy::Directory if entry.key.is_empty() => continue,
             Strategy::Directory => format!("{} {}", word(&entry.key), place(entry)),
             Strategy::Hash { .. } => place(entry),
@@ -90,7 +89,7 @@ pub fn entries(keyspace: &Keyspace, places: &[GatewayBackend], found: &GatewayEn
     lines
 }
 
-/// Lines end between words where they can; a key of a thousand bytes is cut.
+/// Appends a word. Lines end between words if possible; a key of a thousand bytes is split.
 fn append(lines: &mut Vec<String>, word: &str) {
     let mut rest = format!("{word} ");
     while let Some(line) = lines.last_mut() {
@@ -106,7 +105,7 @@ fn append(lines: &mut Vec<String>, word: &str) {
     }
 }
 
-/// A key as one word of plain characters; %XX stands for a byte.
+/// Returns a key as one word of plain characters; %XX stands for a byte.
 fn word(key: &str) -> String {
     let mut word = String::with_capacity(key.len());
     for byte in key.bytes() {
@@ -119,7 +118,7 @@ fn word(key: &str) -> String {
     word
 }
 
-/// A string in quotes.
+/// Returns a string in quotes.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {

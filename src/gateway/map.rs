@@ -1,4 +1,4 @@
-//! What a configuration is written from.
+//! The input of a configuration.
 
 use crate::catalog::gateway::GatewayBackend;
 use crate::catalog::keyspace::Keyspace;
@@ -9,12 +9,11 @@ pub struct KeyspaceMap {
     pub keyspace: Keyspace,
     pub version: i64,
     pub backends: Vec<GatewayBackend>,
-    /// Words for the Lua module `shardmaster.route`.
+    /// The words for the Lua module `shardmaster.route`.
     pub entries: Vec<String>,
 }
 
-/// The name of a shard's group of replicas. nginx ignores the case of such names, so it
-/// holds no capitals.
+/// Returns the name of a shard's group of replicas. nginx ignores the case of such names, so it contains no capitals.
 pub fn upstream(keyspace: &Keyspace, place: &GatewayBackend) -> String {
     let mut name = String::from("shardmaster_");
     for byte in keyspace.name.bytes() {

@@ -1,5 +1,5 @@
-//! Configurations of gateways: programs in front of an application's services, or of
-//! the shards themselves, that have to know where keys live.
+//! Configurations of gateways: programs in front of an application's services, or of the shards themselves, that need
+//! to know where keys are.
 
 mod address;
 mod key_source;
@@ -19,7 +19,7 @@ use map::KeyspaceMap;
 use std::collections::HashSet;
 use text::{Config, invalid, shown};
 
-/// What a configuration is asked for.
+/// A request for a configuration.
 pub struct GatewayRequest {
     pub gateway: String,
     pub keyspace: String,
@@ -27,7 +27,7 @@ pub struct GatewayRequest {
     pub listen: String,
 }
 
-/// Whether keys are in it: PgBouncer knows of databases alone.
+/// Whether the configuration contains keys: PgBouncer only knows databases.
 pub fn has_routes(request: &GatewayRequest) -> bool {
     request.gateway != "pgbouncer"
 }
@@ -56,7 +56,7 @@ fn with_map(
     keyspace: Keyspace,
     write: impl FnOnce(&KeyspaceMap) -> String,
 ) -> Result<Config, Failure> {
-    // In this order: a shard that an entry names is among those that are read after it.
+    // They are read in this order: the shards are read last, so they include each shard that an entry names.
     let found = gateway::entries(&keyspace.name);
     let places = gateway::backends();
     let entries = lua::entries(&keyspace, &places, &found);
@@ -75,7 +75,7 @@ fn with_map(
     Ok(Config { text: heading(request, &map) + &write(&map), warning })
 }
 
-/// Says in the gateway's own files what they are and how they were made.
+/// Returns a comment for the gateway's own files that describes what they are and how they were made.
 fn heading(request: &GatewayRequest, map: &KeyspaceMap) -> String {
     let comment = if request.gateway == "lua" { "--" } else { "#" };
     let quote = |text: &String| format!("'{}'", shown(text).trim_matches('"').replace('\'', "''"));

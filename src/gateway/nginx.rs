@@ -1,5 +1,5 @@
-//! For nginx with its Lua module. Everything that comes from the catalog is a name of
-//! ours, checked, or quoted byte by byte.
+//! Configurations for nginx with its Lua module. Everything that comes from the catalog is a name that this extension
+//! makes, checked, or quoted byte by byte.
 
 use super::address::Address;
 use super::key_source::KeySource;
@@ -8,10 +8,10 @@ use super::map::{KeyspaceMap, upstream};
 use super::text::{indented, shown};
 use std::fmt::Write;
 
-/// Idle connections that each of nginx's processes keeps to a shard's service.
+/// The number of idle connections that each of nginx's processes keeps to a shard's service.
 const KEEPALIVE: u32 = 32;
 
-/// For http { }: the services.
+/// Returns the services, for http { }.
 pub fn upstreams(map: &KeyspaceMap) -> String {
     let mut text = String::new();
     for place in map.backends.iter().filter(|place| place.takes_requests()) {
@@ -30,9 +30,9 @@ pub fn upstreams(map: &KeyspaceMap) -> String {
     text
 }
 
-/// For a location: sets $shardmaster_upstream and $shardmaster_shard, or refuses.
+/// Returns the part for a location: it sets $shardmaster_upstream and $shardmaster_shard, or refuses.
 pub fn location(map: &KeyspaceMap, key_from: &KeySource) -> String {
-    // nginx loads a configuration into a new Lua machine: a name is enough.
+    // nginx loads each configuration into a new Lua machine, so a name is enough.
     let name = format!("shardmaster.keyspace.{}", shown(&map.keyspace.name));
     let name = lua::quoted(&name);
     let (preload, space) = (indented(&lua::preload(), 8), indented(&lua::space(map), 8));
@@ -71,7 +71,7 @@ if ($shardmaster_refused = "unserved") {{ return 503 "the shard of the key in {m
     )
 }
 
-/// For http { }: everything, for a configuration that has no server of its own to put it into.
+/// Returns everything for http { }, for a configuration that has no server of its own.
 pub fn server(map: &KeyspaceMap, key_from: &KeySource, listen: &Address) -> String {
     let (upstreams, listen) = (upstreams(map), listen.as_str());
     let location = indented(&location(map, key_from), 8);

@@ -1,4 +1,4 @@
-//! For PgBouncer: one database for each shard, named as the shard.
+//! Configurations for PgBouncer: one database for each shard, with the shard's name.
 
 use super::text::{Config, shown};
 use crate::catalog::gateway::{self, Database};
@@ -7,15 +7,15 @@ use crate::error::{Failure, SqlState};
 use crate::remote::conninfo::Conninfo;
 use std::fmt::Write;
 
-/// PgBouncer's own console.
+/// The name of PgBouncer's own console.
 const CONSOLE: &str = "pgbouncer";
 
-/// Longest name of a database in PgBouncer, in bytes. Its file takes plain names only, in
-/// quotes or not.
+/// The greatest length of a database's name in PgBouncer, in bytes. Its file accepts only plain names, with or without
+/// quotes.
 const LONGEST_NAME: usize = 63;
 
-/// The section [databases]. All shards that hold rows are in it, of whichever keyspace: a
-/// split's target has to be known before the first client asks for it.
+/// Returns the section [databases]. It contains all shards that hold rows, of every keyspace: a split's target has to
+/// be known before the first client asks for it.
 pub fn databases() -> Result<Config, Failure> {
     let mut text = String::from("; Made by shard_gateway_config('pgbouncer').\n[databases]\n");
     let mut left_out = Vec::new();
@@ -37,7 +37,7 @@ pub fn databases() -> Result<Config, Failure> {
     Ok(Config { text, warning })
 }
 
-/// A line of the section, or why there is none.
+/// Returns a line of the section, or the reason why there is none.
 fn line(database: &Database) -> Result<Result<String, &'static str>, Failure> {
     let name = &database.shard_key;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
@@ -58,7 +58,7 @@ fn line(database: &Database) -> Result<Result<String, &'static str>, Failure> {
             settings.extend(conninfo.get("port").map(|port| ("port", port.to_owned())));
             settings.extend(conninfo.get("dbname").map(|dbname| ("dbname", dbname.to_owned())));
         }
-        // The master's own database, for a PgBouncer beside it.
+        // This is the master's own database, for a PgBouncer beside it.
         None => {
             settings.push(("host", database.socket_directory.clone()));
             settings.push(("port", database.port.clone()));

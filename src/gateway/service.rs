@@ -1,10 +1,10 @@
-//! The service in front of a shard: what answers requests for its keys.
+//! The service in front of a shard, which answers requests for its keys.
 
 use super::address::Address;
 use crate::catalog::{event, shard};
 use crate::error::Failure;
 
-/// None takes it away.
+/// Sets the addresses of the service; `None` removes them.
 pub fn set(shard_key: &str, address: Option<&str>) -> Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     let address = address.map(Address::parse_list).transpose()?.map(|replicas| {

@@ -1,4 +1,4 @@
-//! Why a shard is not guarded, or goes on being it.
+//! The reasons why a shard cannot be guarded, or cannot lose its guard.
 
 use crate::error::{Failure, SqlState};
 use thiserror::Error;

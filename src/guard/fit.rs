@@ -1,5 +1,5 @@
-//! The tables of a keyspace on a shard, as a guard needs them. What it could not look up in its
-//! list as routes mean it is refused by name.
+//! The tables of a keyspace on a shard, as a guard needs them. A table whose keys the guard could not look up in its
+//! list as routes mean them is refused by name.
 
 use super::error::GuardError;
 use crate::agent::error::Result;
@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::keys::ordered::Ordered;
 use crate::remote::{Connection, RemoteError};
 
-/// In the order of their names.
+/// The tables, in the order of their names.
 pub struct GuardedTables(Vec<(String, TableShape, Column)>);
 
 impl GuardedTables {
@@ -58,7 +58,7 @@ impl GuardedTables {
     }
 }
 
-/// The shard-by column, or what is wrong with the table.
+/// Returns the shard-by column, or what is wrong with the table.
 fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::result::Result<Column, String> {
     if shape.oid.is_none() {
         return Err("does not exist".to_owned());
@@ -66,7 +66,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
     if !shape.is_ordinary() {
         return Err("is not a table, or has partitions that are not tables".to_owned());
     }
-    // An INSERT into that one fires no trigger of this one.
+    // An INSERT into the heir does not fire this table's triggers.
     if let Some(heir) = &shape.heir {
         return Err(format!("has {}, which inherits from it", clean::said(heir)));
     }
@@ -93,7 +93,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
     }
 }
 
-/// One list of keys for all of them.
+/// Requires keys of one type, because all tables share one list of keys.
 fn require_alike(tables: &[(String, TableShape, Column)], shard: &Shard, keyspace: &Keyspace) -> Result<()> {
     let compared = |column: &Column| column.family().map(|family| family.compared_as());
     let Some((first, _, of_first)) = tables.first() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What a shard has of guards, beside what this master knows: for `shard_check()`.
+//! Compares the guards on a shard with those that this master knows, for `shard_check()`.
 
 use crate::agent::check::{ShardFinding, found};
 use crate::agent::error::{Result, SplitError};
@@ -16,14 +16,14 @@ use crate::words::counted;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Somebody waits at a terminal.
+/// A person waits for the result at a terminal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const UNKNOWN: &str = "shard_guard_install() lists there what this master routes to it, and shard_cleanup() removes the guard. Until then keys that are not on its list are refused.";
 const ASLEEP: &str = "Run ALTER TABLE ... ENABLE ALWAYS TRIGGER for each. Then shard_misplaced() finds the rows they let pass, and shard_split_diagnose() those of an open split.";
 const AGAIN: &str = "Call shard_guard_install() again, or shard_guard_remove().";
 
-/// A finding for each guard. Of a shard that does not answer nothing.
+/// Returns a finding for each guard, and none if the shard does not answer.
 pub fn run(shard_key: &str) -> std::result::Result<Vec<ShardFinding>, Failure> {
     let shard = shard::by_key(shard_key)?;
     let Ok(mut session) = session::open_within(&shard, "check", PATIENCE) else { return Ok(Vec::new()) };
@@ -33,7 +33,8 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<ShardFinding>, Failure> {
     Ok(all)
 }
 
-/// Triggers of splits, guards and whatever else that somebody has disabled: what they are to see or refuse passes.
+/// Returns a finding for triggers of splits, guards and others that somebody has disabled: the changes that they
+/// should record or refuse pass.
 fn asleep(session: &mut Connection) -> Result<Option<ShardFinding>> {
     let answer = session.run(
         "SELECT count(*) OVER (), format('%I on %s', t.tgname, t.tgrelid::regclass) FROM pg_trigger t
@@ -69,7 +70,7 @@ fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<ShardFinding>> {
             (Some(_), None) => found(&item, false, "this master does not know it".to_owned(), UNKNOWN),
             (None, Some(_)) => found(&item, false, "it does not exist".to_owned(), AGAIN),
             (Some(there), Some(known)) => compared(session, shard, &item, there, &known)?,
-            // Given up, and not there.
+            // The guard was abandoned, and does not exist.
             (None, None) => continue,
         });
     }

@@ -1,12 +1,15 @@
-//! Key guards: a shard that refuses rows of keys which it never had, by an operator's word.
+//! Key guards: a shard refuses rows of keys that it never had, if an operator requests it.
 //! Invariant: its list is never narrower than the routes that lead there.
 //!
-//! 1. A row of the master says that there is one, and is committed under the keyspace's lock:
-//!    whoever routes something there from now on tells the shard first, if that has a list.
-//! 2. The shard gets an empty list. 3. Whoever has looked for it before that has committed.
-//! 4. All routes are listed: what comes meanwhile lists itself. 5. Only then the triggers come,
-//!    table by table. Each step is committed before the next one and can be repeated, so whatever
-//!    dies in between, the same call again goes on; and what is half there refuses nobody.
+//! 1. A row of the master records the guard, and is committed under the keyspace's lock: from now on, a session that
+//!    routes something to the shard tells the shard first, if that has a list.
+//! 2. The shard gets an empty list.
+//! 3. Sessions that looked for the list before it existed have committed.
+//! 4. All routes are listed; new ones list themselves.
+//! 5. Only then are the triggers created, table by table.
+//!
+//! Each step is committed before the next one and can be repeated, so after any interruption the same call continues; an
+//! incomplete guard refuses nobody.
 
 mod error;
 mod fit;
@@ -36,11 +39,11 @@ use error::GuardError;
 use fit::GuardedTables;
 use std::collections::BTreeSet;
 
-/// Entries of one step, so that no transaction of the master is open for long.
+/// The number of entries in one step, so that no transaction of the master is open for long.
 const ENTRIES_AT_ONCE: i64 = 20_000;
 
-/// Begins to install one, or to go through it again. What would be refused is refused before
-/// anybody has to ask the shard.
+/// Begins to install a guard, or to go through an existing one again. Known obstacles are reported before the shard
+/// has to be asked.
 pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     if !shard.holds_rows() {
@@ -53,16 +56,16 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
             GuardedTables::look(&mut session, &shard, &of)
         })
         .map_err(SplitError::into_failure)?;
-    // First, as its steps lock them.
+    // This row is locked first, as the guard's steps do.
     let _ = standing_guard::lock(keyspace, shard_key);
     let keyspace = after_start::lock(keyspace)?;
-    // Its list would lack what has come to the shard.
+    // Otherwise its list would lack keys that have come to the shard.
     outdated::require_current(&keyspace.name)?;
     standing_guard::begin(&keyspace, shard_key);
     Ok(())
 }
 
-/// Begins to remove one. `force`: nobody asks the shard, and it is forgotten here.
+/// Begins to remove a guard. With `force`, the shard is not asked, and the guard is only forgotten here.
 pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::result::Result<(), Failure> {
     let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
     let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
@@ -75,9 +78,9 @@ pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::resul
     Ok(())
 }
 
-/// Does what comes next, which is to be committed; false: all is done. `removes`: what the call is
-/// for. Somebody else may have said the opposite since: neither does the other one's work and
-/// says that its own is done.
+/// Does the next step, which the caller commits. Returns false if everything is done. `removes` is the purpose of the
+/// call: if somebody has requested the opposite meanwhile, each call refuses to do the other's work or to report its
+/// own as done.
 pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Result<bool, Failure> {
     let Some(guard) = standing_guard::lock(keyspace, shard_key) else {
         return if removes {
@@ -111,14 +114,14 @@ pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Resu
     })
 }
 
-/// A session on a shard that belongs to this master.
+/// Opens a session on a shard, which must belong to this master.
 fn open(shard: &Shard) -> Result<Connection> {
     let mut session = session::open(shard, "guard")?;
     master::check(&mut session, &split::identity())?;
     Ok(session)
 }
 
-/// The guard and its list, with nothing on it.
+/// Creates the guard and its empty list.
 fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
     reach(&points::BEGUN)?;
     let mut session = open(shard)?;
@@ -146,8 +149,8 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     Ok(true)
 }
 
-/// One of an installation before whose list has keys of another type than the tables have by now
-/// goes, its triggers first: what looks into such a list fails in each writer.
+/// Drops a guard from an earlier installation, with its triggers first, if the type of its keys differs from that of
+/// the tables: every writer that looks into such a list would fail.
 fn drop_unfit(
     session: &mut Connection,
     shard: &Shard,
@@ -166,8 +169,8 @@ fn drop_unfit(
     install::drop_standing(session, &there)
 }
 
-/// By another name of the place it goes with that one's guard; a copy of another shard, or one
-/// that has another name by now, takes it over.
+/// Requires that the guard may be dropped. If the guard belongs to the same place under another name, it is removed
+/// under that name; a copy of another shard, or a shard with a new name, takes it over.
 fn require_own(session: &mut Connection, shard: &Shard, there: &KeyGuard) -> Result<()> {
     let Some(guard) = standing_guard::lock(&there.keyspace, &there.shard) else { return Ok(()) };
     let is_it = match guard.is_at(shard) {
@@ -191,16 +194,16 @@ fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result
     Ok(found)
 }
 
-/// Until whoever had the keyspace's lock while there was no list has committed, or given up.
+/// Waits until sessions that held the keyspace's lock while there was no list have committed or aborted.
 fn wait_for_others(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
     keyspace::lock(&guard.keyspace)?;
     standing_guard::set_stage(guard, GuardStage::Listing, None);
     Ok(true)
 }
 
-/// What is routed there, in the order of the names: what comes or changes behind the reader's back
-/// lists itself, by the same name. Ranges have other names once they are cut or joined, so all
-/// are read at once; what active splits bring, or may take back, comes first.
+/// Lists what is routed to the place, in the order of the names: entries that are added or changed behind the reader
+/// list themselves, by the same name. Ranges get other names when they are cut or joined, so all of them are read at
+/// once. Keys that active splits bring, or may return, come first.
 fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
     let mut session = open(shard)?;
     let place = names_of_place(&mut session, guard, shard);
@@ -225,9 +228,9 @@ fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     Ok(true)
 }
 
-/// All names of the place: of other addresses the servers are asked. One that does not answer may
-/// be there, and what is routed to it is listed. Those that are elsewhere are remembered, so that
-/// nobody who assigns to them asks.
+/// Returns all names of the place: the servers behind other addresses are asked. A silent one may be the same place,
+/// so what is routed to it is listed. Those that are elsewhere are recorded, so that sessions which assign to them
+/// need not ask.
 fn names_of_place(session: &mut Connection, guard: &StandingGuard, shard: &Shard) -> Vec<String> {
     let [there, perhaps] = guard.beside();
     let mut names = vec![shard.shard_key.clone()];
@@ -245,8 +248,8 @@ fn names_of_place(session: &mut Connection, guard: &StandingGuard, shard: &Shard
     names
 }
 
-/// Tables that are to have triggers stay in their keyspace from now on: elsewhere they would go on
-/// refusing rows by its routes.
+/// Keeps tables that get triggers in their keyspace from now on: in another keyspace they would still refuse rows by
+/// the routes of this one.
 fn hold_tables(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
     let keyspace = keyspace::lock(&guard.keyspace)?;
     let now = table_policy::list(&keyspace.name).into_iter().map(|policy| policy.table_name);
@@ -256,7 +259,7 @@ fn hold_tables(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
     Ok(true)
 }
 
-/// The triggers of the next table, in the order of their names; at last the guard stands.
+/// Creates the triggers of the next table, in the order of their names; after the last one, the guard is complete.
 fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
     let Some(done) = guard.listed_to.as_deref() else { return Ok(hold_tables(guard)?) };
     let mut session = open(shard)?;

@@ -1,4 +1,4 @@
-//! Injection points, in the order in which a call comes by.
+//! Injection points, in the order in which a call reaches them.
 
 use crate::server::injection::Point;
 

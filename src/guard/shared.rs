@@ -1,5 +1,5 @@
-//! Tables of a schema of their own, which all shards of a database have in common: a guard of one of
-//! these would refuse the keys of the others.
+//! Tables with a schema of their own, which all shards of a database share: a guard of such a table would refuse the
+//! keys of the other shards.
 
 use super::error::GuardError;
 use crate::agent::error::Result;
@@ -11,8 +11,8 @@ use crate::catalog::table_policy::{self, TableName};
 use crate::error::Failure;
 use crate::remote::Connection;
 
-/// Of shards whose addresses do not say it the servers are asked; one that does not answer may be
-/// the same database.
+/// Requires that no other shard shares such a table. If the addresses do not tell, the servers are asked; a silent one
+/// may be the same database.
 pub fn require_none(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<()> {
     let policies = table_policy::list(&keyspace.name);
     let Some(table) = policies.into_iter().map(|policy| policy.table_name).find(|table| has_schema(table))
@@ -20,7 +20,7 @@ pub fn require_none(session: &mut Connection, shard: &Shard, keyspace: &Keyspace
         return Ok(());
     };
     for (other, sameness) in place::in_database(shard) {
-        // One namespace by another name has the same keys on the list.
+        // A shard with the same namespace under another name has the same keys on the list.
         if other.shard_key == shard.shard_key || other.namespace == shard.namespace {
             continue;
         }

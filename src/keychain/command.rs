@@ -1,4 +1,4 @@
-//! What a command writes: within a time, bounded, and with nothing left of it behind.
+//! The output of a command: limited in time and size, and no process of it remains.
 
 use crate::remote::wait::{self, Ready};
 use crate::server;
@@ -9,25 +9,26 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// Between two looks whether it has ended.
+/// The time between two checks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Runs and, with all that it has started, ends when this is dropped, on errors and interrupts too.
+/// A running command; it is killed with all processes that it has started when this is dropped, on errors and
+/// interrupts too.
 struct RunningCommand(Child);
 
 impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Ok(group) = i32::try_from(self.0.id()) {
-            // SAFETY: a signal to the group of a process that this has started and not waited for
-            // yet, or that is gone.
+            // SAFETY: this sends a signal to the group of a process that this has started and not waited for yet, or
+            // that is gone.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
         let _ = (self.0.kill(), self.0.wait());
     }
 }
 
-/// Until when whoever asks waits for all that is run for one credential; None: as long as each of it
-/// may take.
+/// The time until which a caller waits for all commands of one credential; `None` if each command may take its own
+/// time.
 #[derive(Clone, Copy, Default)]
 pub struct CommandDeadline(Option<Instant>);
 
@@ -36,13 +37,13 @@ impl CommandDeadline {
         CommandDeadline(limit.map(|limit| Instant::now() + limit))
     }
 
-    /// What is left of a time.
+    /// Returns the given time, or the rest until the deadline if that is less.
     pub fn at_most(self, time: Duration) -> Duration {
         self.0.map_or(time, |until| time.min(until.saturating_duration_since(Instant::now())))
     }
 }
 
-/// Its standard output; an error has nothing of it. What it writes elsewhere is in the server's log.
+/// Returns the command's standard output; errors contain nothing of it. Its other output is in the server's log.
 pub fn output(mut command: Command, limit: Duration, most: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     let until = Instant::now() + limit;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
@@ -54,7 +55,7 @@ pub fn output(mut command: Command, limit: Duration, most: usize) -> Result<Zero
         if !wait::for_socket(pipe.as_raw_fd(), Ready::Read, until) {
             return Err(late(limit));
         }
-        // It may have been the latch that woke.
+        // The latch may have ended the wait.
         if !is_readable(pipe.as_raw_fd()) {
             continue;
         }
@@ -79,7 +80,7 @@ fn late(limit: Duration) -> String {
 /// Whether a read returns at once.
 fn is_readable(descriptor: i32) -> bool {
     let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry, which lives for the call.
+    // SAFETY: there is one entry, which lives during the call.
     unsafe { libc::poll(&mut asked, 1, 0) > 0 }
 }
 

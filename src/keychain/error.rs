@@ -1,5 +1,4 @@
-//! What can be wrong with a credential or with the key that it is sealed under. None of it has a
-//! secret in it.
+//! The errors of credentials and of the keys that encrypt them. None of them contains a secret.
 
 use crate::error::{Failure, SqlState};
 use thiserror::Error;

@@ -1,12 +1,12 @@
-//! The ways in which the mover may prove who it is, as data.
+//! The ways in which the mover may authenticate, as data.
 
-/// One of them.
+/// One kind of credential.
 #[derive(Debug)]
 pub struct CredentialKind {
     pub name: &'static str,
-    /// Fields that its secret must have.
+    /// The fields that its secret must have.
     pub required: &'static [&'static str],
-    /// Those that it may have.
+    /// The fields that its secret may have.
     pub optional: &'static [&'static str],
     pub way: SecretForm,
 }
@@ -14,17 +14,17 @@ pub struct CredentialKind {
 /// How a secret becomes keywords of libpq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretForm {
-    /// By what the connection string and the account of the server have.
+    /// By the connection string and by what the server's operating-system account has.
     Libpq,
-    /// By the account of the server, over a socket of its own machine.
+    /// By the server's operating-system account, over a socket of its own machine.
     Peer,
     Password,
     Certificate,
-    /// A password that lives shortly, and is sent as it is.
+    /// A password that is valid for a short time, and is sent as it is.
     Token(TokenSource),
 }
 
-/// Where a token comes from.
+/// The source of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenSource {
     File,
@@ -83,12 +83,12 @@ pub fn names() -> String {
 }
 
 impl CredentialKind {
-    /// Whether it has a secret, which the keychain keeps.
+    /// Whether it has a secret, which the keychain stores.
     pub fn has_secret(&self) -> bool {
         !matches!(self.way, SecretForm::Libpq | SecretForm::Peer)
     }
 
-    /// Whether it reads or runs, as the account of the server, what the secret names.
+    /// Whether it reads a file or runs a command that the secret names, as the server's operating-system account.
     pub fn acts_as_server(&self) -> bool {
         matches!(self.way, SecretForm::Token(_))
     }

@@ -1,4 +1,4 @@
-//! The keys that credentials are sealed under: read anew each time, and kept by nobody.
+//! The keys that encrypt credentials: they are read each time, and never kept.
 
 use super::command::{self, CommandDeadline};
 use super::error::KeychainError;
@@ -13,20 +13,20 @@ use std::process::Command;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// Of the server's environment, where neither file nor command is set.
+/// The variable of the server's environment that is used if neither file nor command is set.
 pub(super) const VARIABLE: &str = "SHARDMASTER_MASTER_KEY";
-/// A vault may be asked by the command.
+/// The command may have to ask a vault.
 const COMMAND_TIME: Duration = Duration::from_secs(5);
-/// Old ones are taken out once nothing is sealed under them.
+/// Operators remove old keys once nothing is encrypted with them.
 const MOST_KEYS: usize = 16;
 const MOST_BYTES: usize = 8 << 10;
 
-/// All of them, a line each: the first one seals, each opens what it has sealed.
+/// Returns all keys, one for each line: the first one encrypts, and each decrypts what it has encrypted.
 pub fn all() -> Result<Vec<MasterKey>, KeychainError> {
     all_within(CommandDeadline::default())
 }
 
-/// The same for whoever waits no longer than that for the command.
+/// Returns all keys for a caller that waits no longer than this for the command.
 pub fn all_within(patience: CommandDeadline) -> Result<Vec<MasterKey>, KeychainError> {
     let (text, whence) = match (guc::master_key_file(), guc::master_key_command()) {
         (Some(path), _) => (file(Path::new(&path))?, format!("file \"{path}\"")),
@@ -49,8 +49,8 @@ fn wrong(problem: String) -> KeychainError {
     KeychainError::MasterKey(problem)
 }
 
-/// Nobody's but the server's account's, as the server has it of the key of its own certificate; and
-/// not where backups of the database would take it along.
+/// Reads a file that nobody but the server's operating-system account can read, under the rules that the server has
+/// for the key of its certificate, and that is not where backups of the database would include it.
 fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     let name = path.display();
     let failed = |error: std::io::Error| wrong(format!("file \"{name}\": {error}"));
@@ -63,7 +63,7 @@ fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     }
     let file = plain_file::open(&real).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
-    // Root may let a group read it.
+    // A file of root may be readable by a group.
     let forbidden = if found.uid() == 0 { 0o027 } else { 0o077 };
     if found.mode() & forbidden != 0 {
         return Err(wrong(format!(
@@ -76,7 +76,7 @@ fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
 }
 
 fn read(text: &[u8]) -> Result<Vec<MasterKey>, String> {
-    // It does not grow: that would leave keys behind.
+    // The list never reallocates: that would leave copies of keys in memory.
     let mut keys = Vec::with_capacity(MOST_KEYS);
     for (at, line) in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate() {
         if line.is_empty() || line.starts_with(b"#") {

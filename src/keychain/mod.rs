@@ -1,5 +1,5 @@
-//! Credentials of shards: what each kind of them is made of, and how they are sealed under a master
-//! key that is never in the database.
+//! Credentials of shards: the fields of each kind, and their encryption with a master key that is never in the
+//! database.
 
 pub mod command;
 pub mod error;

@@ -1,12 +1,12 @@
-//! Files of others that a session waits for: plain ones alone.
+//! Files of others that a session reads: only plain ones.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// To open a pipe that nobody writes into never ends, and hears neither a cancel nor a shutdown: so
-/// nothing is waited for, and what is no plain file is not read.
+/// Opens a plain file. Opening a pipe without a writer would block for ever, and could not be cancelled or shut down;
+/// so this never waits, and refuses all but plain files.
 pub fn open(path: &Path) -> Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     if file.metadata()?.is_file() {
@@ -26,7 +26,7 @@ mod tests {
     fn a_pipe_is_refused_at_once() {
         let path = std::env::temp_dir().join(format!("shardmaster-pipe-{}", std::process::id()));
         let path_c = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-        // SAFETY: a system call with a text that ends.
+        // SAFETY: this is a system call with a NUL-terminated text.
         assert_eq!(unsafe { libc::mkfifo(path_c.as_ptr(), 0o600) }, 0);
         let opened = open(&path).map(drop);
         std::fs::remove_file(&path).unwrap();

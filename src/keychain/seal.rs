@@ -1,7 +1,8 @@
-//! Sealing: XChaCha20-Poly1305 with a nonce each. What a secret is for, its alias and kind, and which
-//! key it is sealed under are authenticated with it, so that no row can stand in for another.
+//! Encryption: XChaCha20-Poly1305, with a nonce for each secret. The alias, the kind and the key's identifier are
+//! authenticated with the secret, so that no row can replace another one.
 //!
-//! A sealed secret is a byte for the form, 8 bytes that tell the key, a nonce of 24 and the rest.
+//! An encrypted secret consists of a byte for the form, 8 bytes that identify the key, a nonce of 24 bytes and the
+//! ciphertext.
 
 use super::error::KeychainError;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
@@ -22,8 +23,8 @@ pub struct MasterKey {
 impl MasterKey {
     pub fn new(key: &Zeroizing<[u8; KEY_BYTES]>) -> Option<MasterKey> {
         let cipher = XChaCha20Poly1305::new(<&Key>::from(&**key));
-        // What tells a key from another one and nothing of either: the tag of no message at all,
-        // under a nonce that no secret has.
+        // The identifier distinguishes keys and reveals nothing of them: it is the tag of an empty message, under a
+        // nonce that no secret has.
         let tag = cipher.encrypt(<&XNonce>::from(&[0; NONCE_BYTES]), Payload { msg: &[], aad: b"key id" });
         let id = *tag.ok()?.first_chunk()?;
         Some(MasterKey { id, cipher })
@@ -33,7 +34,7 @@ impl MasterKey {
         hex(&self.id)
     }
 
-    /// With random bytes as its nonce.
+    /// Encrypts with the given nonce, which has to be random.
     fn seal_with(&self, nonce: &[u8; NONCE_BYTES], alias: &str, kind: &str, plain: &[u8]) -> Option<Vec<u8>> {
         let aad = authenticated(&self.id, alias, kind);
         let text = self.cipher.encrypt(<&XNonce>::from(nonce), Payload { msg: plain, aad: &aad }).ok()?;
@@ -48,7 +49,7 @@ impl MasterKey {
 
 fn random() -> Option<[u8; NONCE_BYTES]> {
     let mut bytes = [0; NONCE_BYTES];
-    // SAFETY: the server fills the buffer, of the length that is given.
+    // SAFETY: the server fills the buffer of the given length.
     unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) }.then_some(bytes)
 }
 
@@ -56,12 +57,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Of which key a sealed secret is.
+/// Returns the identifier of the key that has encrypted a secret.
 pub fn key_id(sealed: &[u8]) -> String {
     hex(sealed.get(1..=ID_BYTES).unwrap_or_default())
 }
 
-/// Each with its length: no two triples look alike.
+/// Joins the parts, each with its length, so that different triples have different results.
 fn authenticated(key: &[u8], alias: &str, kind: &str) -> Vec<u8> {
     let mut all = vec![FORM];
     for part in [key, alias.as_bytes(), kind.as_bytes()] {
@@ -71,7 +72,7 @@ fn authenticated(key: &[u8], alias: &str, kind: &str) -> Vec<u8> {
     all
 }
 
-/// The secret; with whichever of the keys it is sealed under.
+/// Decrypts the secret with whichever of the keys it was encrypted with.
 pub fn open(
     keys: &[MasterKey],
     alias: &str,

@@ -1,4 +1,4 @@
-//! What a credential is made of: fields by name, held to those of its kind.
+//! A secret consists of named fields, which are checked against those of its kind.
 
 use super::error::KeychainError;
 use super::kind::CredentialKind;
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::str::Chars;
 use zeroize::Zeroizing;
 
-/// Longer than a chain of certificates.
+/// This is longer than a chain of certificates.
 const MOST_BYTES: usize = 64 << 10;
 
 pub struct Secret(BTreeMap<String, Zeroizing<String>>);
 
 impl Secret {
-    /// Reads a JSON object. No error repeats any of it: whoever mixes a name and a value up has put
-    /// the secret where a name belongs.
+    /// Reads a JSON object. No error repeats any of it: a caller who swaps a name and a value has put the secret in
+    /// place of a name.
     pub fn of(kind: &'static CredentialKind, json: &[u8]) -> Result<Secret, KeychainError> {
         let invalid = |problem: String| KeychainError::Secret { kind: kind.name, problem };
         let Ok(fields) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(json) else {
@@ -40,7 +40,7 @@ impl Secret {
         Ok(Secret(secret))
     }
 
-    /// To be sealed.
+    /// Returns the JSON text that is encrypted.
     pub fn json(&self) -> Zeroizing<Vec<u8>> {
         let mut json = Zeroizing::new(Vec::with_capacity(4 * MOST_BYTES));
         json.push(b'{');
@@ -61,11 +61,11 @@ impl Secret {
     }
 }
 
-/// None: no text. Read here because a parser leaves what it has read of a text with escapes, as a key
-/// of several lines is, in buffers that nobody wipes.
+/// Reads a JSON string; returns None if it is none. It is read here because a parser leaves text with escapes, such as
+/// a key of several lines, in buffers that are not wiped.
 fn text(json: &str) -> Option<Zeroizing<String>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
-    // None is shorter than what it stands for.
+    // No escape is shorter than the character that it stands for.
     let mut text = Zeroizing::new(String::with_capacity(inner.len()));
     let mut rest = inner.chars();
     while let Some(character) = rest.next() {
@@ -74,7 +74,7 @@ fn text(json: &str) -> Option<Zeroizing<String>> {
     Some(text)
 }
 
-/// What an escape stands for. None: half a character, which the server has not let through.
+/// Returns the character of an escape, or None for half of a surrogate pair, which the server does not accept.
 fn escaped(rest: &mut Chars<'_>) -> Option<char> {
     Some(match rest.next()? {
         'b' => '\u{8}',
@@ -91,7 +91,7 @@ fn escaped(rest: &mut Chars<'_>) -> Option<char> {
     })
 }
 
-/// In place: a buffer that grows leaves what it held behind.
+/// Writes in place: a buffer that reallocates would leave its content behind.
 fn write_text(json: &mut Vec<u8>, text: &str) {
     json.push(b'"');
     for byte in text.bytes() {

@@ -1,6 +1,6 @@
-//! Whether a session may set credentials at all. It is looked up where the session begins, before its first statement, and
-//! again where statements with the name are analysed; it is remembered for what else is written to the log, where nothing can
-//! be looked up.
+//! Whether a session may set credentials. This is looked up when the session begins, before its first statement, and
+//! again when statements with the function's name are analysed; the result is kept for other lines of the log, which
+//! are written where nothing can be looked up.
 
 use super::statement::NAME;
 use crate::majors;
@@ -8,7 +8,7 @@ use pgrx::{pg_guard, pg_sys};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Of functions in C, in all versions.
+/// The number of the language of functions in C, in all versions.
 const C_LANGUAGE: pg_sys::Oid = pg_sys::Oid::from_u32(13);
 
 /// The server's setting that says whether the session's current role is a superuser.
@@ -17,16 +17,16 @@ const IS_SUPERUSER: &CStr = c"is_superuser";
 static IS_LOOKED_UP: AtomicBool = AtomicBool::new(false);
 static MAY: AtomicBool = AtomicBool::new(false);
 
-/// Chains the callback; called once, from `_PG_init` of the postmaster.
+/// Registers the callback. `_PG_init` of the postmaster calls this once.
 pub fn register() {
     // SAFETY: the callback is a function of this library, which is never unloaded; processes are forked with it.
     unsafe { pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut()) };
 }
 
-/// A session begins with a transaction of its own, in which it finds its role and its database.
+/// Runs at the end of the session's first transaction, which the server uses to find its role and its database.
 #[pg_guard]
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
-    // SAFETY: a transaction that is about to commit, in which callbacks may still read.
+    // SAFETY: the transaction is about to commit; callbacks may still read in it.
     unsafe {
         if event == pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT
             && !IS_LOOKED_UP.load(Ordering::Relaxed)
@@ -37,8 +37,8 @@ unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _argument: *m
     }
 }
 
-/// As far as is known, without a look at the catalog. Before the session has begun nobody may: what is written of its
-/// authentication has no statement.
+/// Returns what is known, without reading the catalog. Nobody may before the session has begun: the log lines of its
+/// authentication contain no statement.
 pub fn may_be_here() -> bool {
     // SAFETY: the setting is one of the server's own, whose value is a static text; nothing is allocated for it.
     let is_superuser = || unsafe {
@@ -48,11 +48,11 @@ pub fn may_be_here() -> bool {
     MAY.load(Ordering::Relaxed) || IS_LOOKED_UP.load(Ordering::Relaxed) && is_superuser()
 }
 
-/// Looks it up, for the role that the session has taken and for its own. That of a function with its owner's rights, which is
-/// the current one within it, counts as long as it runs.
+/// Looks it up, for the role that the session has taken and for its own. A function with its owner's rights has the
+/// owner as the current role, which counts while the function runs.
 ///
 /// # Safety
-/// In a transaction that has not failed.
+/// A transaction is open and has not failed.
 pub unsafe fn may() -> bool {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -66,14 +66,14 @@ pub unsafe fn may() -> bool {
     }
 }
 
-/// Whether a role, or one that it may become by `SET ROLE`, may call a function of this name in C, which superusers alone
-/// make.
+/// Whether a role, or one that it may become by `SET ROLE`, may call a function of this name in C, which only
+/// superusers can create.
 ///
 /// # Safety
-/// As above.
+/// A transaction is open and has not failed.
 unsafe fn may_call(role: pg_sys::Oid) -> bool {
     let mut may = false;
-    // SAFETY: rows of a catalog, each read while it is there; what is opened here is closed here. The name lives as
+    // SAFETY: each row of the catalog is read while it exists; what is opened here is closed here. The name lives as
     // long as the scan.
     unsafe {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
@@ -109,12 +109,14 @@ unsafe fn may_call(role: pg_sys::Oid) -> bool {
     may
 }
 
-/// Of a function that is dropped at this moment the server would say so by an error, which must not end a session that begins.
+/// Whether a role may call a function. For a function that is being dropped, the server would raise an error, which
+/// must not end a session that begins.
 ///
 /// # Safety
-/// In a transaction.
+/// A transaction is open.
 unsafe fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
-    // SAFETY: as the caller promises; what has been found in the cache stays there until a lock is waited for.
+    // SAFETY: the caller keeps the promise above; an entry that was found in the cache stays there until a lock is
+    // waited for.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as std::ffi::c_int;
         let none = pg_sys::Datum::from(0);
@@ -123,12 +125,13 @@ unsafe fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     }
 }
 
-/// Whether the role is a member, inheriting or not, of one to whom the function was granted.
+/// Whether the role is a member, inheriting or not, of a role to whom the function was granted.
 ///
 /// # Safety
-/// A row of `pg_proc`, of which the caller has a lock.
+/// The row is one of `pg_proc`, on which the caller has a lock.
 unsafe fn may_become_caller(role: pg_sys::Oid, row: pg_sys::HeapTuple, functions: pg_sys::Relation) -> bool {
-    // SAFETY: as the caller promises. What is copied lives as long as the transaction that looks, which is short.
+    // SAFETY: the caller keeps the promise above. The copies live as long as the transaction of the look-up, which is
+    // short.
     unsafe {
         let mut is_null = false;
         let column = pg_sys::Anum_pg_proc_proacl as std::ffi::c_int;

@@ -1,30 +1,30 @@
-//! What a statement's text says by its tokens: whether it calls the function that is given secrets, or executes something
-//! that is prepared. What stands in comments, literals and quoted names of others says nothing: nobody keeps a statement out
-//! of sight by naming our function there.
+//! What a statement's text contains, by its tokens: whether it calls the function that is given secrets, or executes a
+//! prepared statement. Comments, literals and quoted names of other objects do not count: nobody can hide a statement
+//! by mentioning the function's name there.
 //!
 //! Nothing here allocates: it is called while a line for the log is reported.
 
-/// The function's name, in letters of either size.
+/// The function's name, which texts may contain in upper or lower case.
 pub const NAME: &[u8] = b"shard_credential_set";
 
-/// What a text is made of, as far as it matters here.
+/// The tokens of a text, as far as they matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StatementToken<'a> {
     Word(&'a [u8]),
-    /// In double quotes, without them.
+    /// A name in double quotes, without them.
     Name(&'a [u8]),
     Literal,
-    /// In dollar quotes, without them.
+    /// A text in dollar quotes, without them.
     Body(&'a [u8]),
     Sign(u8),
 }
 
-/// The tokens of a text, one after the other.
+/// An iterator over the tokens of a text.
 #[derive(Clone)]
 struct Tokens<'a>(&'a [u8]);
 
 impl<'a> Tokens<'a> {
-    /// Without blanks and comments before it; comments are in each other.
+    /// Skips blanks and comments, which may be nested.
     fn skip(&mut self) {
         loop {
             self.0 = self.0.trim_ascii_start();
@@ -53,7 +53,7 @@ impl<'a> Tokens<'a> {
         taken
     }
 
-    /// What stands in quotes that begin the rest; where they are not closed, all of it.
+    /// Returns the content of the quotes at the start of the rest, or all of the rest if they are not closed.
     fn quoted(&mut self, quote: u8, has_escapes: bool) -> &'a [u8] {
         let mut at = 1;
         while let Some(byte) = self.0.get(at) {
@@ -107,7 +107,7 @@ impl<'a> Iterator for Tokens<'a> {
         }
         let end = self.0.iter().position(|byte| !is_of_word(*byte)).unwrap_or(self.0.len());
         let word = self.take(end);
-        // E'..' alone has escapes; of U&'..' only the sign stands between.
+        // Only E'..' has escapes; for U&'..', only the sign stands between.
         if word.eq_ignore_ascii_case(b"e") && self.0.first() == Some(&b'\'') {
             self.quoted(b'\'', true);
             return Some(StatementToken::Literal);
@@ -120,10 +120,10 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || !byte.is_ascii()
 }
 
-/// Whether a text calls the function: its name before a parenthesis. The body of a DO is code as well; what is in other
-/// literals is not.
+/// Whether a text calls the function: its name before a parenthesis. The body of a DO is code too; the content of
+/// other literals is not.
 pub fn calls(text: &[u8]) -> bool {
-    // Most of them do not even name it.
+    // Most texts do not even contain the name.
     names(text) && calls_within(text)
 }
 
@@ -150,7 +150,8 @@ fn calls_within(text: &[u8]) -> bool {
     false
 }
 
-/// Whether a text has an EXECUTE of something that may be prepared: neither of a right nor of a trigger's function.
+/// Whether a text has an EXECUTE of something that may be a prepared statement, rather than a privilege or a trigger's
+/// function.
 pub fn executes(text: &[u8]) -> bool {
     let mut tokens = Tokens(text);
     while let Some(token) = tokens.next() {
@@ -171,8 +172,8 @@ pub fn executes(text: &[u8]) -> bool {
     false
 }
 
-/// By how much the name may be moved on where its last letter falls on another one: most of a text is
-/// passed over by its length, for every statement is looked at.
+/// How far the name can be shifted, by the byte below its last letter. Most of a text is passed in steps of the name's
+/// length, because every statement is checked.
 const STEPS: [u8; 256] = {
     let mut steps = [NAME.len() as u8; 256];
     let mut at = 0;
@@ -184,7 +185,7 @@ const STEPS: [u8; 256] = {
     steps
 };
 
-/// Whether a text has the name, wherever: what is no statement, but may be a part of one.
+/// Whether a text contains the name anywhere; the text may be only a part of a statement.
 pub fn names(text: &[u8]) -> bool {
     let mut at = 0;
     while let Some(window) = text.get(at..at + NAME.len()) {

@@ -1,5 +1,5 @@
-//! Tokens that live shortly: of a file that somebody else renews, of a command, or of a cloud's own
-//! way to get them.
+//! Tokens that are valid for a short time: from a file that somebody else renews, from a command, or from a cloud's
+//! own programs.
 
 use super::command::{self, CommandDeadline};
 use super::error::KeychainError;
@@ -16,13 +16,13 @@ use zeroize::Zeroizing;
 
 /// A cloud's own programs take a second or two.
 const COMMAND_TIME: Duration = Duration::from_secs(10);
-/// Those of Google and Microsoft have some kilobytes.
+/// Tokens of Google and Microsoft have some kilobytes.
 const MOST_BYTES: usize = 64 << 10;
-/// So long what a command has said is used again: tokens live for ten minutes and more, and a split
-/// opens several sessions at once.
+/// How long the output of a command is used again: tokens live for ten minutes and more, and a split opens several
+/// sessions at once.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// For whom a token is.
+/// The account for which a token is valid.
 pub struct Account<'a> {
     pub host: &'a str,
     pub port: &'a str,
@@ -40,12 +40,12 @@ thread_local! {
     static KEPT: RefCell<Option<KeptToken>> = const { RefCell::new(None) };
 }
 
-/// What was refused is asked for anew the next time.
+/// Drops the kept token after it was refused, so that the next use asks for a new one.
 pub fn forget() {
     KEPT.set(None);
 }
 
-/// The token of a credential, which is told from others by its sealed form.
+/// Returns the token of a credential, which its encrypted form identifies.
 pub fn of(
     token: TokenSource,
     secret: &Secret,
@@ -89,7 +89,7 @@ fn run(
     name: &str,
     patience: CommandDeadline,
 ) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
-    // What others have written need not know what opens the whole keychain.
+    // Commands of others need no access to the key of the whole keychain.
     command.env_remove(master_key::VARIABLE);
     command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)
         .map_err(|problem| wrong(format!("{name} {problem}")))
@@ -121,7 +121,7 @@ fn shell(text: &str, account: &Account<'_>) -> Command {
     command
 }
 
-/// Of the virtual machine, or of the pod, that the server runs in.
+/// Returns the command for the account of the virtual machine, or of the pod, in which the server runs.
 fn gcp(secret: &Secret) -> Command {
     let host = secret.get("host").unwrap_or("metadata.google.internal");
     let account = secret.get("account").unwrap_or("default");
@@ -141,7 +141,7 @@ fn access_token(answer: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     }
 }
 
-/// Made by the program itself, of whatever credentials the machine has.
+/// The program itself makes the token, with whatever credentials the machine has.
 fn aws(secret: &Secret, account: &Account<'_>) -> Command {
     let mut command = Command::new("aws");
     command.args(["rds", "generate-db-auth-token", "--hostname", account.host, "--port", account.port]);

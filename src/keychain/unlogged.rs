@@ -1,6 +1,7 @@
-//! Statements with a secret in them are kept out of the server's log, whatever its settings say, and
-//! out of sight once they run. What a statement does not show by its own text, a call within a
-//! function of somebody else's, is not known here. Of roles that may not make the call nothing is kept out: no secret of a
+//! Keeps statements with a secret out of the server's log, whatever its settings are, and hides them once they run. A
+//! call inside a function of somebody else, which the statement's own text does not show, is not known here. Nothing
+//! is kept out for roles that may not make the call: they know no secret of a shard, and a call that is never reached
+//! would hide everything beside it.
 //! shard is theirs, and a call that is never reached would hide all that stands beside it.
 
 use super::setter;
@@ -11,20 +12,20 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What stands in its place.
+/// The text that is shown instead of the statement.
 const INSTEAD: &CStr = c"a credential is set";
-/// In the place of a statement that calls it without naming it.
+/// The text that is shown instead of a statement that makes the call without naming the function.
 const UNNAMED: &CStr = c"shard_credential_set";
 
-/// Whether this session has had a statement that has the name, so that one of its EXECUTEs may have a
-/// secret and not the name.
+/// Whether this session has had a statement with the name, so that one of its EXECUTEs may contain a secret without
+/// the name.
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
 
 static PREVIOUS: OnceLock<pg_sys::emit_log_hook_type> = OnceLock::new();
 
-/// Chains the hook; called once, from `_PG_init` of the postmaster.
+/// Installs the hook. `_PG_init` of the postmaster calls this once.
 pub fn register() {
-    // SAFETY: in the postmaster nothing else runs while it loads libraries.
+    // SAFETY: nothing else runs in the postmaster while it loads libraries.
     unsafe {
         if PREVIOUS.set(pg_sys::emit_log_hook).is_ok() {
             pg_sys::emit_log_hook = Some(look);
@@ -32,48 +33,46 @@ pub fn register() {
     }
 }
 
-/// From here on neither a monitor's look at sessions nor an error shows the statement that runs.
+/// Hides the running statement from monitors of sessions and from errors.
 pub fn hide_statement() {
     hide_activity();
-    // SAFETY: the server keeps it, which lives for ever, until the statement ends.
+    // SAFETY: the text is static; the server keeps the pointer until the statement ends.
     unsafe { pg_sys::debug_query_string = INSTEAD.as_ptr() };
 }
 
-/// The same of a statement that has a secret and not the name, which is kept out of the log until it
-/// ends.
+/// Hides a running statement that contains a secret but not the name, which is kept out of the log until it ends.
 pub fn hide_unnamed() {
     hide_activity();
     // SAFETY: as above.
     unsafe { pg_sys::debug_query_string = UNNAMED.as_ptr() };
 }
 
-/// From here on this session's EXECUTEs are kept out of the log: a line that is written before one is
-/// analysed, or of one that cannot be, does not tell what it would have executed.
+/// Keeps this session's EXECUTEs out of the log from now on: a line that is written before the analysis of one, or
+/// when the analysis fails, does not tell what it executes.
 pub fn note_named() {
     IS_NAMED.store(true, Ordering::Relaxed);
 }
 
-/// From here on no look at sessions shows the statement, nor what has become of it.
+/// Hides the statement, and its later state, from views of sessions.
 pub fn hide_activity() {
-    // SAFETY: the server copies the text, into memory that it has; it raises nothing.
+    // SAFETY: the server copies the text into memory that it already has, and raises nothing.
     unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, INSTEAD.as_ptr()) };
 }
 
-/// Neither allocates nor raises while an error is reported. To keep a line out of the log is
-/// all that the server lets a hook do with it.
+/// Neither allocates nor raises while an error is reported. The server lets a hook only suppress the line of the log.
 unsafe extern "C-unwind" fn look(data: *mut pg_sys::ErrorData) {
-    // SAFETY: the server passes the report that it is about to write; its texts and the statement's
-    // are NUL-terminated, or NULL.
+    // SAFETY: the server passes the report that it is about to write; its texts and the statement's are
+    // NUL-terminated, or NULL.
     unsafe {
         if let Some(report) = data.as_mut().filter(|report| report.output_to_server)
             && let is_secret = is_secret(report)
             && may_set(report, is_secret)
         {
-            // A context of such a call has its parameters in it, in words of whatever language.
+            // The context of such a call contains its parameters, in whatever language.
             let within = std::ptr::eq(pg_sys::debug_query_string, INSTEAD.as_ptr());
             report.output_to_server = !(is_secret || within && !report.context.is_null());
-            // Whoever waits for its next statement shows the last one, which may have failed before
-            // anything of this library ran.
+            // A session that waits for its next statement shows the last one, which may have failed before any code of
+            // this library ran.
             if is_secret && is_error(report) {
                 hide_activity();
             }
@@ -84,13 +83,14 @@ unsafe extern "C-unwind" fn look(data: *mut pg_sys::ErrorData) {
     }
 }
 
-/// Whether the session may set credentials. A line with the statement that is about to be analysed, or has been run, is
-/// written where the server's catalog may be read, and is nearly all that does; the others go by what was seen last.
+/// Whether the session may set credentials. A line with a statement that is about to be analysed, or has been run, is
+/// written where the server's catalog may be read; nearly all secret lines are of this kind. The others use the last
+/// result.
 ///
 /// # Safety
-/// A report of the server's.
+/// The report comes from the server.
 unsafe fn may_set(report: &pg_sys::ErrorData, is_secret: bool) -> bool {
-    // SAFETY: as the caller promises; the transaction goes on.
+    // SAFETY: the caller keeps the promise above; the transaction continues.
     unsafe {
         let statement = bytes(pg_sys::debug_query_string);
         let is_of_statement = !statement.is_empty() && bytes(report.message).ends_with(statement);
@@ -107,10 +107,10 @@ fn is_error(report: &pg_sys::ErrorData) -> bool {
     report.elevel >= PgLogLevel::ERROR as c_int
 }
 
-/// Whether the line has a statement that is given a secret, or a part of one.
+/// Whether the line contains a statement that is given a secret, or a part of one.
 ///
 /// # Safety
-/// A report of the server's.
+/// The report comes from the server.
 unsafe fn is_secret(report: &pg_sys::ErrorData) -> bool {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -121,8 +121,8 @@ unsafe fn is_secret(report: &pg_sys::ErrorData) -> bool {
         {
             return true;
         }
-        // A message that ends with the statement is about that alone. Where it has been hidden by now the message still
-        // has it.
+        // A message that ends with the statement is only about that statement. If the statement has been hidden
+        // meanwhile, the message still contains it.
         let message = bytes(report.message);
         let is_of_statement = !statement.is_empty() && message.ends_with(statement);
         let parts = [report.context, report.internalquery, report.detail, report.detail_log];
@@ -132,7 +132,7 @@ unsafe fn is_secret(report: &pg_sys::ErrorData) -> bool {
 }
 
 /// # Safety
-/// The text is NUL-terminated, or NULL, and lives as long as what is returned.
+/// The text is NUL-terminated, or NULL, and lives as long as the result.
 unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];

@@ -1,6 +1,6 @@
-//! Statements with a secret in them are out of sight of whoever looks at sessions and at statistics of
-//! statements, from the moment that the server has analysed them: one that fails before its call, or
-//! that has none (`PREPARE`, `EXPLAIN`), is shown by its session for as long as that is idle.
+//! Hides statements with a secret from views of sessions and from statistics of statements, from the moment when the
+//! server has analysed them: otherwise, the session would show a statement that fails before its call, or that makes
+//! none (`PREPARE`, `EXPLAIN`), as long as it is idle.
 
 use super::setter;
 use super::statement::{calls, names};
@@ -9,14 +9,14 @@ use crate::majors;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_char};
 
-/// Called once, from `_PG_init` of the postmaster.
+/// `_PG_init` of the postmaster calls this once.
 pub fn register() {
-    // SAFETY: as it asks for. What it calls raises nothing that the statement itself would not meet next.
+    // SAFETY: this is called as required. The function raises nothing that the statement itself would not raise next.
     unsafe { majors::on_statements(look) };
 }
 
 unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
-    // SAFETY: the server passes what it has analysed, and the text that it is from, or none.
+    // SAFETY: the server passes the query that it has analysed, and the text that contains it, or NULL.
     unsafe {
         let Some(query) = query.as_mut().filter(|_| !text.is_null()) else { return };
         let own_text = own_text(query, text);
@@ -26,8 +26,8 @@ unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
         if calls(own_text) {
             hide_activity();
             note_named();
-            // Of a statement without constants of its own pg_stat_statements keeps the whole text,
-            // unless it has no number.
+            // pg_stat_statements keeps the whole text of a statement without constants of its own, unless the
+            // statement has no query identifier.
             if !query.utilityStmt.is_null() {
                 query.queryId = 0;
             }
@@ -38,13 +38,14 @@ unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
     }
 }
 
-/// Of one of several statements its own text alone: each byte is looked at once.
+/// Returns the statement's own text, if the query text contains several: each byte is read once.
 ///
 /// # Safety
-/// The text is NUL-terminated, and the query's.
+/// The text is NUL-terminated, and belongs to the query.
 unsafe fn own_text<'a>(query: &pg_sys::Query, text: *const c_char) -> &'a [u8] {
     let start = usize::try_from(query.stmt_location).unwrap_or(0);
-    // SAFETY: the server has found the statement there, in as many bytes as it says; none: up to the end.
+    // SAFETY: the server has found the statement there, in as many bytes as it records; without a length, it extends
+    // to the end.
     unsafe {
         let text = text.add(start);
         match usize::try_from(query.stmt_len) {
@@ -54,12 +55,12 @@ unsafe fn own_text<'a>(query: &pg_sys::Query, text: *const c_char) -> &'a [u8] {
     }
 }
 
-/// Whether it is an EXECUTE of a statement that has the name: its arguments are the secret.
+/// Whether this is an EXECUTE of a statement that contains the name: its arguments are the secret.
 ///
 /// # Safety
-/// A node of the server's, analysed, or NULL.
+/// The node is an analysed one from the server, or NULL.
 unsafe fn executes_named(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: as the caller promises; what is prepared stays until it is deallocated.
+    // SAFETY: the caller keeps the promise above; a prepared statement stays until it is deallocated.
     unsafe {
         let Some(execute) = execute_in(node).as_ref() else { return false };
         let prepared = pg_sys::FetchPreparedStatement(execute.name, false);
@@ -70,12 +71,12 @@ unsafe fn executes_named(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// The EXECUTE that a statement is, or that it explains or makes a table of; or NULL.
+/// Returns the EXECUTE that a statement is, explains, or makes a table of; or NULL.
 ///
 /// # Safety
-/// As above.
+/// The node is an analysed one from the server, or NULL.
 unsafe fn execute_in(mut node: *mut pg_sys::Node) -> *mut pg_sys::ExecuteStmt {
-    // SAFETY: as the caller promises: each node is of the type that its tag says.
+    // SAFETY: the caller keeps the promise above; each node is of the type that its tag records.
     unsafe {
         while !node.is_null() {
             node = match (*node).type_ {
