@@ -1,5 +1,5 @@
-//! What columns a shard's tables have, as this server can have them: of each type that both are sure to have alike, and else
-//! as texts. Nothing of what a shard says becomes a part of a statement but names, quoted.
+//! The columns of a shard's tables, as this server can have them: with each type that is certain to be alike on both,
+//! and otherwise as texts. Of a shard's answers, only names become part of a statement, in quotes.
 
 use super::error::ImportError;
 use crate::catalog::table_policy::TableName;
@@ -12,21 +12,21 @@ use crate::server::sql;
 use pgrx::spi::quote_identifier;
 use std::time::Duration;
 
-/// Of one table.
+/// The columns of one table.
 pub struct TableColumns(pub Vec<ImportColumn>);
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct ImportColumn {
     pub name: String,
-    /// As SQL writes it, with its collation.
+    /// The type in SQL, with its collation.
     pub kind: String,
 }
 
-/// Longest text of a shard that is a name, and most columns of a table.
+/// The greatest length of a name of a shard, and the greatest number of columns of a table.
 const NAME: usize = 63;
 const MOST: usize = 1600;
 
-/// The columns of tables as one shard has them, in their order.
+/// Returns the columns of tables as one shard has them, in their order.
 pub fn of_shard(
     shard: &str,
     keyspace: &str,
@@ -81,7 +81,8 @@ fn of_row(row: &ShardRow) -> Option<(usize, ImportColumn)> {
     Some((number, ImportColumn { name, kind: kind_of(kind, modifier, collation.as_deref()) }))
 }
 
-/// No operator of the caller's is used. A type of the server's own has one number everywhere; one of a newer server is none here.
+/// Returns the type in SQL. It uses no operator of the caller's. A type that is built into the server has the same
+/// number everywhere; one that only a newer server has is unknown here.
 fn kind_of(number: Option<u32>, modifier: i32, collation: Option<&str>) -> String {
     let known = number.filter(|number| *number < pgrx::pg_sys::FirstGenbkiObjectId).and_then(|number| {
         sql::read_one(

@@ -1,12 +1,13 @@
-//! Which conditions of a query shards look at themselves, so that rows stay there. All of them are looked at here once more:
-//! a shard may give a row too many, and never one too few. So nothing is sent that a shard could see otherwise than this
-//! server: operators of the server's own on its own types, texts for equality alone.
+//! Selects the conditions of a query that shards check themselves, so that rows stay there. All of them are checked
+//! here again: a shard may return a row too many, and never one too few. So a condition is sent only if a shard cannot
+//! see it otherwise than this server: operators built into the server on built-in types, and for texts only equality.
 
 use pgrx::{PgList, pg_sys};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 
-/// Words for the shards, with values between them that are known where the query runs: one less than there are texts.
+/// SQL for the shards, in pieces with values between them that are known when the query runs: one value less than
+/// there are pieces.
 pub struct ConditionWords {
     pub texts: Vec<String>,
     pub values: Vec<*mut pg_sys::Node>,
@@ -38,42 +39,43 @@ impl ConditionWords {
     }
 }
 
-/// A column has a value, or one of a list.
+/// A condition that a column has a value, or one of a list.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct KeyCondition {
     pub column: i16,
-    /// Which one of the values.
+    /// The index of the value.
     pub value: usize,
     pub is_list: bool,
 }
 
-/// A condition as shards look at it, and what it says of one column alone.
+/// A condition as shards check it, and what it requires of one column alone.
 pub struct ImportCondition {
     pub words: ConditionWords,
-    /// The column has one of these values, the only one of the words.
+    /// The column has one of these values; it is the only value in `words`.
     pub key: Option<KeyCondition>,
 }
 
-/// Where columns of a query are the table's.
+/// Recognizes the table's columns in a query.
 pub struct QueryColumns<'a> {
     pub relation: i32,
-    /// The name of a column by its number, as shards are asked for it.
+    /// Returns the name of a column by its number, as it is sent to shards.
     pub name: &'a dyn Fn(i16) -> Option<String>,
 }
 
-/// A column of the table, its type and its collation.
+/// A column of the table, its number and its type.
 struct ConditionColumn {
     words: String,
     number: i16,
     kind: pg_sys::Oid,
 }
 
-/// Conditions within each other that are sent: what a shard's stack bears is not known, and this process has one as well.
+/// The greatest depth of nested conditions that are sent: the stack of a shard is not known, and that of this process
+/// is limited too.
 const DEEPEST: u32 = 32;
 
 const NUMBERS: [pg_sys::Oid; 3] = [pg_sys::INT2OID, pg_sys::INT4OID, pg_sys::INT8OID];
 const TEXTS: [pg_sys::Oid; 2] = [pg_sys::TEXTOID, pg_sys::VARCHAROID];
-/// Values of them are the same on every server, and are ordered alike.
+/// Types whose values are the same on every server, and are ordered alike.
 const PLAIN: [pg_sys::Oid; 6] = [
     pg_sys::BOOLOID,
     pg_sys::NUMERICOID,
@@ -82,7 +84,7 @@ const PLAIN: [pg_sys::Oid; 6] = [
     pg_sys::TIMESTAMPOID,
     pg_sys::TIMESTAMPTZOID,
 ];
-/// Arrays of all these.
+/// The arrays of all these types.
 const ARRAYS: [pg_sys::Oid; 11] = [
     pg_sys::INT2ARRAYOID,
     pg_sys::INT4ARRAYOID,
@@ -97,13 +99,13 @@ const ARRAYS: [pg_sys::Oid; 11] = [
     pg_sys::TIMESTAMPTZARRAYOID,
 ];
 
-/// Whether a type's values are read alike by all settings.
+/// Whether a type's values are read alike with all settings.
 pub fn is_plain(kind: pg_sys::Oid) -> bool {
     let others = [pg_sys::FLOAT4OID, pg_sys::FLOAT8OID, pg_sys::BYTEAOID, pg_sys::JSONOID, pg_sys::JSONBOID];
     NUMBERS.contains(&kind) || TEXTS.contains(&kind) || PLAIN.contains(&kind) || others.contains(&kind)
 }
 
-/// Whether values of both are compared alike everywhere.
+/// Whether values of the two types are compared alike everywhere.
 fn is_comparable(one: pg_sys::Oid, other: pg_sys::Oid) -> bool {
     NUMBERS.contains(&one) && NUMBERS.contains(&other)
         || TEXTS.contains(&one) && TEXTS.contains(&other)
@@ -111,25 +113,25 @@ fn is_comparable(one: pg_sys::Oid, other: pg_sys::Oid) -> bool {
 }
 
 /// # Safety
-/// A node of a plan that is being made.
+/// The node is NULL, or part of a plan that is being made.
 unsafe fn is_a(node: *mut pg_sys::Node, tag: pg_sys::NodeTag) -> bool {
     // SAFETY: the caller keeps the promise above.
     !node.is_null() && unsafe { (*node).type_ } == tag
 }
 
 impl QueryColumns<'_> {
-    /// None: shards are not asked for it.
+    /// Returns None if the condition is not sent to shards.
     ///
     /// # Safety
-    /// A condition of a query that is being planned.
+    /// The node is a condition of a query that is being planned.
     pub unsafe fn condition(&self, node: *mut pg_sys::Node) -> Option<ImportCondition> {
         // SAFETY: the caller keeps the promise above.
         unsafe { self.within(node, DEEPEST) }
     }
 
-    /// One that has no more than that many others around each other.
+    /// Converts a condition that contains at most `depth` levels of others.
     unsafe fn within(&self, node: *mut pg_sys::Node, depth: u32) -> Option<ImportCondition> {
-        // SAFETY: as of `condition`; the tag says what a node is.
+        // SAFETY: the promise of `condition` holds; the tag gives a node's type.
         unsafe {
             let plain = |words: ConditionWords| ImportCondition { words, key: None };
             match (*node).type_ {
@@ -144,7 +146,7 @@ impl QueryColumns<'_> {
     }
 
     unsafe fn comparison(&self, node: *mut pg_sys::OpExpr) -> Option<ImportCondition> {
-        // SAFETY: as of `condition`.
+        // SAFETY: the promise of `condition` holds.
         unsafe {
             let args = PgList::<pg_sys::Node>::from_pg((*node).args);
             let (left, right) = (args.get_ptr(0)?, args.get_ptr(1).filter(|_| args.len() == 2)?);
@@ -175,7 +177,7 @@ impl QueryColumns<'_> {
     }
 
     unsafe fn one_of(&self, node: *mut pg_sys::ScalarArrayOpExpr) -> Option<ImportCondition> {
-        // SAFETY: as of `condition`.
+        // SAFETY: the promise of `condition` holds.
         unsafe {
             let args = PgList::<pg_sys::Node>::from_pg((*node).args);
             let (column, list) = (self.column(args.get_ptr(0)?)?, args.get_ptr(1)?);
@@ -193,7 +195,7 @@ impl QueryColumns<'_> {
     }
 
     unsafe fn null_test(&self, node: *mut pg_sys::NullTest) -> Option<ConditionWords> {
-        // SAFETY: as of `condition`.
+        // SAFETY: the promise of `condition` holds.
         unsafe {
             let column = self.column((*node).arg.cast()).filter(|_| !(*node).argisrow)?;
             let is = match (*node).nulltesttype {
@@ -204,9 +206,9 @@ impl QueryColumns<'_> {
         }
     }
 
-    /// Of NOT a column's alone: turned around, a row too many would be one too few.
+    /// Converts AND and OR, and NOT of a single column: NOT would turn a row too many into one too few.
     unsafe fn all_of(&self, node: *mut pg_sys::BoolExpr, depth: u32) -> Option<ConditionWords> {
-        // SAFETY: as of `condition`.
+        // SAFETY: the promise of `condition` holds.
         unsafe {
             let args = PgList::<pg_sys::Node>::from_pg((*node).args);
             let between = match (*node).boolop {
@@ -224,16 +226,16 @@ impl QueryColumns<'_> {
         }
     }
 
-    /// A column that is true.
+    /// Converts a boolean column that is a condition itself.
     unsafe fn truth(&self, node: *mut pg_sys::Node) -> Option<ConditionWords> {
-        // SAFETY: as of `condition`.
+        // SAFETY: the promise of `condition` holds.
         let column = unsafe { self.column(node) }?;
         (column.kind == pg_sys::BOOLOID).then(|| ConditionWords::text(column.words))
     }
 
-    /// A varchar is compared as the text that it is.
+    /// Returns the column that a node is. A varchar is compared as a text.
     unsafe fn column(&self, node: *mut pg_sys::Node) -> Option<ConditionColumn> {
-        // SAFETY: as of `condition`.
+        // SAFETY: the promise of `condition` holds.
         unsafe {
             if is_a(node, pg_sys::NodeTag::T_RelabelType) {
                 let relabelled = node.cast::<pg_sys::RelabelType>();
@@ -248,17 +250,17 @@ impl QueryColumns<'_> {
             let is_own = i64::from((*var).varno) == i64::from(self.relation) && (*var).varlevelsup == 0;
             let name = (self.name)((*var).varattno).filter(|_| is_own && (*var).varattno > 0)?;
             let kind = (*var).vartype;
-            // What has come as a text is seen as one on the shard: an enum has no `=` of texts there, and a row of
-            // NULLs is NULL. Of a text it is nothing.
+            // A value that arrived as a text is seen as a text on the shard: an enum has no `=` with texts there, and
+            // a row of NULLs is NULL. For a column of type text, the cast changes nothing.
             let words = if TEXTS.contains(&kind) { format!("{name}::pg_catalog.text") } else { name };
             Some(ConditionColumn { words, number: (*var).varattno, kind })
         }
     }
 }
 
-/// Known once the query runs, and the same for all its rows.
+/// Whether the node's value is known when the query runs, and the same for all its rows.
 unsafe fn is_value(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: as of `condition`.
+    // SAFETY: the promise of `condition` holds.
     unsafe {
         let kind = pg_sys::exprType(node);
         let is_known = NUMBERS.contains(&kind)
@@ -272,12 +274,12 @@ unsafe fn is_value(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// A comparison of the server's own.
+/// Returns the operator's name if it is a comparison that is built into the server.
 unsafe fn own_operator(number: pg_sys::Oid) -> Option<&'static str> {
     if number.to_u32() >= pg_sys::FirstNormalObjectId {
         return None;
     }
-    // SAFETY: as of `condition`; the name ends with NUL.
+    // SAFETY: the promise of `condition` holds; the name ends with NUL.
     let name = unsafe {
         let name = pg_sys::get_opname(number);
         if name.is_null() {
@@ -288,8 +290,8 @@ unsafe fn own_operator(number: pg_sys::Oid) -> Option<&'static str> {
     ["=", "<", "<=", ">", ">=", "<>"].into_iter().find(|known| known.as_bytes() == name.to_bytes())
 }
 
-/// Two texts are equal by this collation where their bytes are.
+/// Whether two texts are equal by this collation exactly if their bytes are.
 unsafe fn is_by_bytes(collation: pg_sys::Oid) -> bool {
-    // SAFETY: as of `condition`.
+    // SAFETY: the promise of `condition` holds.
     collation != pg_sys::Oid::INVALID && unsafe { pg_sys::get_collation_isdeterministic(collation) }
 }

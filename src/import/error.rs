@@ -1,4 +1,4 @@
-//! Why a foreign table is not read, or not made.
+//! The reasons why a foreign table cannot be read, or created.
 
 use crate::error::{Failure, SqlState};
 use thiserror::Error;

@@ -1,5 +1,5 @@
-//! Tables of all shards as foreign tables of the master: `shard_import()` makes them, the wrapper reads them by a
-//! question to all shards, with all that one promises of each key and of who asks.
+//! Tables of all shards as foreign tables of the master: `shard_import()` creates them, and the wrapper reads them
+//! through a query to all shards, with the same guarantees about keys and callers.
 
 pub mod columns;
 mod condition;

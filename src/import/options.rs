@@ -12,24 +12,24 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Options {
     pub keyspace: String,
-    /// As the catalog of tables has it.
+    /// The name in the form of the catalog of tables.
     pub table: String,
-    /// How long each shard is waited for, in all.
+    /// The total time for which each shard is waited for.
     pub timeout: Duration,
 }
 
 impl Options {
     /// # Safety
-    /// In a transaction; the number of a foreign table.
+    /// A transaction is open, and the number is that of a foreign table.
     pub unsafe fn of(table: pg_sys::Oid) -> Result<Options, Failure> {
-        // SAFETY: as the caller promises: a list of options as the catalog has them.
+        // SAFETY: the caller keeps the promise above; this is a list of options in the form of the catalog.
         let list = unsafe {
             let foreign = pg_sys::GetForeignTable(table);
             PgList::<pg_sys::DefElem>::from_pg((*foreign).options)
         };
         let mut given = Vec::new();
         for option in list.iter_ptr() {
-            // SAFETY: as above; both are texts that end with NUL.
+            // SAFETY: the list is that of the table above; both are texts that end with NUL.
             let (name, value) =
                 unsafe { (CStr::from_ptr((*option).defname), CStr::from_ptr(pg_sys::defGetString(option))) };
             given.push((name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
@@ -37,7 +37,7 @@ impl Options {
         Options::parse(given)
     }
 
-    /// Those of one foreign table: all that it needs, and nothing else.
+    /// Parses the options of one foreign table, which needs all of them but the timeout, and accepts no others.
     pub fn parse(given: Vec<(String, String)>) -> Result<Options, Failure> {
         let (mut keyspace, mut table, mut timeout) = (None, None, TIMEOUT);
         for (name, value) in given {
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// An interval's text; what is none at all is an error of the server.
+/// Parses the text of an interval; the server raises an error if it is none.
 fn patience(text: &str) -> Result<Duration, Failure> {
     let text = std::ffi::CString::new(text).unwrap_or_default();
     // SAFETY: interval's input function takes a C string, a type and its modifier.

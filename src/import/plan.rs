@@ -1,4 +1,4 @@
-//! What a scan of a foreign table asks the shards for: made with the query's plan, kept in it.
+//! What a scan of a foreign table asks the shards for: it is made with the query's plan, and kept in it.
 
 use super::condition::{ConditionWords, ImportCondition, KeyCondition, QueryColumns};
 use crate::remote::quote::ident;
@@ -8,24 +8,24 @@ use std::ffi::{CStr, CString};
 
 #[derive(Serialize, Deserialize)]
 pub struct ImportPlan {
-    /// Columns that the query needs, by their numbers.
+    /// The numbers of the columns that the query needs.
     pub columns: Vec<i16>,
-    /// What follows WHERE: texts with a value between each two; none: all rows.
+    /// The SQL after WHERE, in pieces between which there is a value each; empty for all rows.
     pub texts: Vec<String>,
-    /// Conditions by which one shard alone may have the rows.
+    /// The conditions by which some shards alone may have the rows.
     pub keys: Vec<KeyCondition>,
 }
 
-/// Rows of a table of which nothing is known.
+/// The number of rows of a table of which nothing is known.
 const ROWS: f64 = 1000.0;
-/// What it costs to open sessions on all shards, and to take a row from there, in the planner's measure.
+/// The cost of opening sessions on all shards, and of getting a row from there, in the planner's unit.
 const STARTUP: f64 = 1000.0;
 const ROW: f64 = 0.1;
 
-/// How many rows the planner reckons with.
+/// Sets the number of rows that the planner assumes.
 ///
 /// # Safety
-/// Called by the planner, with what it gives.
+/// The planner calls this, with its own arguments.
 pub unsafe fn estimate(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::RelOptInfo) {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -38,15 +38,15 @@ pub unsafe fn estimate(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Re
     }
 }
 
-/// What `estimate` has reckoned costs: before the first row, and in all.
+/// Returns the costs for the estimated number of rows: before the first row, and in total.
 pub fn costs(rows: f64) -> (f64, f64) {
     (STARTUP, STARTUP + rows * ROW)
 }
 
-/// The scan of a table, all of whose conditions are looked at here as well.
+/// Makes the scan of a table; all of its conditions are checked here as well.
 ///
 /// # Safety
-/// Called by the planner, with what it gives.
+/// The planner calls this, with its own arguments.
 pub unsafe fn make(
     relation: *mut pg_sys::RelOptInfo,
     table: pg_sys::Oid,
@@ -54,7 +54,7 @@ pub unsafe fn make(
     clauses: *mut pg_sys::List,
     outer: *mut pg_sys::Plan,
 ) -> *mut pg_sys::ForeignScan {
-    // SAFETY: as the caller promises; conditions of a scan are in nodes of the planner's.
+    // SAFETY: the caller keeps the promise above; conditions of a scan are in nodes of the planner.
     unsafe {
         let name = |number: i16| column_name(table, number).map(|name| format!("r.{}", ident(&name)));
         let from = QueryColumns { relation: i32::try_from((*relation).relid).unwrap_or(0), name: &name };
@@ -81,18 +81,18 @@ pub unsafe fn make(
     }
 }
 
-/// None: it was dropped.
+/// Returns None if the column was dropped.
 unsafe fn column_name(table: pg_sys::Oid, number: i16) -> Option<String> {
-    // SAFETY: a look into the catalog; the name ends with NUL.
+    // SAFETY: this reads the catalog; the name ends with NUL.
     unsafe {
         let name = pg_sys::get_attname(table, number, true);
         (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
     }
 }
 
-/// Numbers of the columns that a query needs; 0 stands for a whole row.
+/// Returns the numbers of the columns that a query needs; 0 stands for a whole row.
 unsafe fn needed(relation: *mut pg_sys::RelOptInfo, clauses: *mut pg_sys::List) -> Vec<i16> {
-    // SAFETY: as of `make`.
+    // SAFETY: the promise of `make` holds.
     unsafe {
         let mut found: *mut pg_sys::Bitmapset = std::ptr::null_mut();
         let id = (*relation).relid;
@@ -128,7 +128,7 @@ impl ImportPlan {
         (ImportPlan { columns, texts: words.texts, keys }, values)
     }
 
-    /// As a plan keeps it, which may be copied.
+    /// Returns the plan in a form that the server can copy.
     fn into_list(self) -> *mut pg_sys::List {
         let text = CString::new(serde_json::to_string(&self).unwrap_or_default()).unwrap_or_default();
         // SAFETY: the text is copied into the planner's memory.
@@ -140,7 +140,7 @@ impl ImportPlan {
     }
 
     /// # Safety
-    /// A plan's list that `into_list` has made.
+    /// The list is one of a plan that `into_list` has made.
     pub unsafe fn from_list(list: *mut pg_sys::List) -> Option<ImportPlan> {
         // SAFETY: the caller keeps the promise above.
         unsafe {
@@ -150,7 +150,7 @@ impl ImportPlan {
         }
     }
 
-    /// What shards are asked, with these between the texts.
+    /// Returns the statement for the shards, with these values between the pieces.
     pub fn statement(&self, table: &str, columns: &[String], values: &[String]) -> String {
         let list: Vec<String> = columns.iter().map(|name| format!("r.{}", ident(name))).collect();
         let list = if list.is_empty() { "NULL AS nothing".to_owned() } else { list.join(", ") };

@@ -1,4 +1,5 @@
-//! A scan of a foreign table: a question to the shards that may have its rows, begun with the first row that is asked for.
+//! A scan of a foreign table: a query of the shards that may have its rows, which begins when the first row is
+//! requested.
 
 use super::condition::{self, KeyCondition};
 use super::error::ImportError;
@@ -19,17 +20,17 @@ use pgrx::datum::FromDatum;
 use pgrx::{PgList, pg_sys};
 use std::collections::HashSet;
 
-/// How often routing may change while a single shard is asked, before all of them are.
+/// How often routing may change while only some shards are asked, before all of them are.
 const TRIES: usize = 3;
 
-/// What a scan reads into: the columns of its table.
+/// A running scan of a foreign table.
 pub struct Scan {
     plan: ImportPlan,
     options: Options,
-    /// Of the query's values, evaluated where the scan begins.
+    /// The query's values, which are evaluated when the scan begins.
     values: *mut pg_sys::List,
     columns: Vec<ScanColumn>,
-    /// No setting says how its values are read.
+    /// No setting affects how its values are read.
     is_plain: bool,
     meta: *mut pg_sys::AttInMetadata,
     state: ScanState,
@@ -44,24 +45,24 @@ enum ScanState {
 
 /// A column that the query needs.
 struct ScanColumn {
-    /// From zero.
+    /// The position, from zero.
     position: usize,
     name: String,
     kind: pg_sys::Oid,
 }
 
-/// A value of the query, as shards and as routes know it.
+/// A value of the query, in the forms for shards and for routes.
 struct QueryValue {
     kind: pg_sys::Oid,
-    /// None: NULL.
+    /// `None` if the value is NULL.
     text: Option<String>,
-    /// Of a list.
+    /// The elements, if the value is a list.
     items: Option<Vec<Option<String>>>,
 }
 
 impl Scan {
     /// # Safety
-    /// Called by the executor with a scan of ours that begins; what is made lives in its memory.
+    /// The executor calls this with a scan of this wrapper that begins; its results live in the executor's memory.
     pub unsafe fn begin(node: *mut pg_sys::ForeignScanState) -> Result<Scan, Failure> {
         // SAFETY: the caller keeps the promise above.
         unsafe {
@@ -86,7 +87,7 @@ impl Scan {
         }
     }
 
-    /// The statement as EXPLAIN shows it, its values by their numbers.
+    /// Returns the statement for EXPLAIN, with numbers in place of its values.
     pub fn shown(&self) -> String {
         let values: Vec<String> = (1..self.plan.texts.len()).map(|number| format!("${number}")).collect();
         self.plan.statement(&self.options.table, &self.names(), &values)
@@ -105,10 +106,10 @@ impl Scan {
         self.columns.iter().map(|column| column.name.clone()).collect()
     }
 
-    /// Puts the next row into the node's slot; false: there is none.
+    /// Puts the next row into the node's slot. Returns false if there is none.
     ///
     /// # Safety
-    /// Called by the executor for a row of the node.
+    /// The executor calls this for a row of the node.
     pub unsafe fn next(&mut self, node: *mut pg_sys::ForeignScanState) -> Result<bool, Failure> {
         if matches!(self.state, ScanState::New) {
             // SAFETY: the caller keeps the promise above.
@@ -130,7 +131,7 @@ impl Scan {
                 Err(failure)
             }
             None => {
-                // One that has compared other types than it should has left out rows, perhaps all of them.
+                // A shard that has compared other types than declared has left out rows, perhaps all of them.
                 for (number, row) in running.take_columns() {
                     if self.compared.is_new(number) {
                         require_alike(&self.columns, running.shard(number), &row)?;
@@ -143,16 +144,18 @@ impl Scan {
     }
 
     /// # Safety
-    /// In the memory of a row, with the node's empty slot.
+    /// The current memory is that of a row, and the slot is the node's, empty.
     unsafe fn fill(&self, slot: *mut pg_sys::TupleTableSlot, row: &ShardRow) {
-        // SAFETY: as the caller promises; positions are those of the table's columns, of which the slot has all.
+        // SAFETY: the caller keeps the promise above; positions are those of the table's columns, all of which the
+        // slot has.
         unsafe {
             let count = usize::try_from((*(*self.meta).tupdesc).natts).unwrap_or(0);
             for position in 0..count {
                 *(*slot).tts_isnull.add(position) = true;
                 *(*slot).tts_values.add(position) = pg_sys::Datum::from(0);
             }
-            // Setting them for each row would cost as much as the rows of numbers and texts, which need none.
+            // Setting them for each row would cost as much as the row itself if it has only numbers and texts, which
+            // need no settings.
             let settings = if self.is_plain { &[][..] } else { &record::AS_SENT[..] };
             settings::with(settings, || {
                 for (number, column) in self.columns.iter().enumerate() {
@@ -173,9 +176,9 @@ impl Scan {
     }
 
     /// # Safety
-    /// As of `next`.
+    /// The promise of `next` holds.
     unsafe fn evaluated(&self, node: *mut pg_sys::ForeignScanState) -> Vec<QueryValue> {
-        // SAFETY: as the caller promises: states of expressions, in their order.
+        // SAFETY: the caller keeps the promise above; these are states of expressions, in their order.
         unsafe {
             let context = (*node).ss.ps.ps_ExprContext;
             let states = PgList::<pg_sys::ExprState>::from_pg(self.values);
@@ -199,7 +202,7 @@ impl Scan {
             for _ in 0..TRIES {
                 let (version, Some(shards)) = self.shards_of(value)? else { break };
                 let running = self.begin_query(&statement, &table, Some(&shards))?;
-                // Nothing was routed otherwise until they had their snapshots.
+                // No route has changed until the shards had their snapshots.
                 if Caller::as_owner(|_| keyspace::latest_version(&self.options.keyspace)) == version {
                     return Ok(running);
                 }
@@ -228,7 +231,7 @@ impl Scan {
         .begin()
     }
 
-    /// The table, by what it is sharded, and whether whoever reads it may ask the shards.
+    /// Returns the table and its shard-by column, and requires that the caller may ask the shards.
     fn require_readable(&self, caller: &Caller) -> Result<(TableName, String), Failure> {
         if !may_ask(caller) {
             return Err(ImportError::NoLevel.into());
@@ -244,8 +247,8 @@ impl Scan {
         self.columns.iter().any(|column| Some(column.position) == position && column.name == name)
     }
 
-    /// Shards that a value's keys are routed to, and of which version; None: any shard may have its rows, as one of them is
-    /// routed nowhere, or is no key.
+    /// Returns the shards that a value's keys are routed to, and the routing version. The shards are `None` if any
+    /// shard may have its rows, because a key has no route, or a value is not a key.
     fn shards_of(&self, value: &QueryValue) -> Result<(i64, Option<Vec<String>>), Failure> {
         Caller::as_owner(|_| {
             let found = keyspace::find(&self.options.keyspace)?;
@@ -258,16 +261,16 @@ impl Scan {
     }
 }
 
-/// Whether a shard's columns are of the table's types.
+/// Requires that a shard's columns are of the table's types.
 fn require_alike(columns: &[ScanColumn], shard: &str, row: &ShardRow) -> Result<(), Failure> {
     let declared: Vec<u32> = columns.iter().map(|column| column.kind.to_u32()).collect();
     record::require_cast_alike(&declared, shard, row)
 }
 
-/// Columns that are needed, in the order of the table; all of them for a whole row.
+/// Returns the needed columns in the order of the table; all of them for a whole row.
 ///
 /// # Safety
-/// A description of the table.
+/// The description is that of the table.
 unsafe fn columns_of(plan: &ImportPlan, description: pg_sys::TupleDesc) -> Vec<ScanColumn> {
     // SAFETY: the caller keeps the promise above.
     let description = unsafe { pgrx::PgTupleDesc::from_pg_copy(description) };
@@ -282,7 +285,7 @@ unsafe fn columns_of(plan: &ImportPlan, description: pg_sys::TupleDesc) -> Vec<S
     columns
 }
 
-/// The level that asks all shards.
+/// Whether the caller has the level that asks all shards.
 fn may_ask(caller: &Caller) -> bool {
     sql::read_one(
         "SELECT coalesce(bool_and(has_function_privilege($1, p.oid, 'EXECUTE')), false)
@@ -299,14 +302,14 @@ fn may_ask(caller: &Caller) -> bool {
 
 impl QueryValue {
     /// # Safety
-    /// An expression of a scan, and its context.
+    /// The expression is one of a scan, and the context is the scan's.
     unsafe fn of(state: *mut pg_sys::ExprState, context: *mut pg_sys::ExprContext) -> QueryValue {
         // SAFETY: the caller keeps the promise above.
         unsafe {
             let kind = pg_sys::exprType((*state).expr.cast());
             let mut is_null = false;
             let datum = match (*state).evalfunc {
-                // What it raises leaves by way of what has to be dropped here.
+                // An error that it raises passes through values that have to be dropped here.
                 Some(evaluate) => {
                     pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut is_null))
                 }
@@ -320,9 +323,10 @@ impl QueryValue {
         }
     }
 
-    /// Keys that rows have which it lets through; None: it is not known, or some are no keys of that type.
+    /// Returns the keys of the rows that satisfy the condition, or None if they are not known, or some are not keys of
+    /// that type.
     fn keys(&self, key_type: KeyType) -> Option<Vec<String>> {
-        // NULL is nobody's key.
+        // No key is NULL.
         let texts: Vec<String> = match &self.items {
             Some(items) => items.iter().flatten().cloned().collect(),
             None => vec![self.text.clone()?],
@@ -339,7 +343,7 @@ impl QueryValue {
     }
 }
 
-/// What texts of keys are the texts of.
+/// The types whose texts are texts of keys.
 const TEXTUAL: [pg_sys::Oid; 9] = [
     pg_sys::TEXTOID,
     pg_sys::VARCHAROID,
@@ -352,10 +356,10 @@ const TEXTUAL: [pg_sys::Oid; 9] = [
     pg_sys::INT8ARRAYOID,
 ];
 
-/// The texts of an array's elements, of types that keys have.
+/// Returns the texts of an array's elements, for types that keys have.
 unsafe fn items_of(datum: pg_sys::Datum, kind: pg_sys::Oid) -> Option<Vec<Option<String>>> {
     let numbers = |numbers: Vec<Option<i64>>| numbers.into_iter().map(|n| n.map(|n| n.to_string())).collect();
-    // SAFETY: as of `QueryValue::of`: an array of that type.
+    // SAFETY: the promise of `QueryValue::of` holds: this is an array of that type.
     unsafe {
         match kind {
             pg_sys::TEXTARRAYOID | pg_sys::VARCHARARRAYOID => Vec::<Option<String>>::from_datum(datum, false),

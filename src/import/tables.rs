@@ -1,5 +1,5 @@
-//! Foreign tables for the tables of a keyspace: made where there are none, and made alike where shards have other columns by
-//! now. All of it as whoever calls, and in his transaction.
+//! Foreign tables for the tables of a keyspace: they are created if there are none, and changed if shards have other
+//! columns now, with the caller's rights and in the caller's transaction.
 
 use super::columns::{self, ImportColumn, TableColumns};
 use super::error::ImportError;
@@ -15,7 +15,7 @@ use pgrx::pg_sys;
 use pgrx::spi::{Spi, quote_identifier};
 use std::time::Duration;
 
-/// What has become of a table.
+/// The outcome for one table.
 pub struct Imported {
     pub table: String,
     pub change: &'static str,
@@ -23,9 +23,9 @@ pub struct Imported {
 
 pub struct Import<'a> {
     pub keyspace: &'a str,
-    /// Where the foreign tables are.
+    /// The schema of the foreign tables.
     pub schema: &'a str,
-    /// Whose columns they have; None: of the first active one.
+    /// The shard whose columns they get; `None` for the first active one.
     pub shard: Option<String>,
     pub timeout: Duration,
 }
@@ -34,7 +34,7 @@ impl Import<'_> {
     pub fn run(&self) -> Result<Vec<Imported>, Failure> {
         let (tables, from) = Caller::as_owner(|_| self.prepare())?;
         let columns = columns::of_shard(&from, self.keyspace, &tables, self.timeout)?;
-        // Names of types are the server's own, and a backslash is one.
+        // Names of types are those of the server, and a backslash is an ordinary character.
         let plain = [(c"search_path", c"pg_catalog, pg_temp"), (c"standard_conforming_strings", c"on")];
         settings::with(&plain, || {
             if !exists(self.schema) {
@@ -94,8 +94,8 @@ impl Import<'_> {
         )
     }
 
-    /// A foreign table of this wrapper for the same table, which nobody else owns or inherits from: a change of its columns would
-    /// run their code.
+    /// Whether this is a foreign table of this wrapper for the same table that nobody else owns or inherits from: a
+    /// change of its columns would run code of others.
     fn is_ours(&self, relation: pg_sys::Oid, table: &TableName) -> Result<bool, Failure> {
         let of_wrapper = sql::read_one(
             "SELECT 1 FROM pg_foreign_table f JOIN pg_foreign_server s ON s.oid = f.ftserver
@@ -109,7 +109,7 @@ impl Import<'_> {
         if of_wrapper.is_none() {
             return Ok(false);
         }
-        // SAFETY: in a transaction, and it is a foreign table.
+        // SAFETY: this runs in a transaction, and it is a foreign table.
         let options = unsafe { Options::of(relation) }?;
         Ok(options.keyspace == self.keyspace && options.table == table.quoted())
     }
@@ -153,8 +153,8 @@ fn columns_there(relation: pg_sys::Oid) -> Vec<ImportColumn> {
     )
 }
 
-/// What makes the columns that are there the wanted ones. A view that needs one that goes, or becomes of another type, is
-/// an error of the server.
+/// Returns the statements that turn the existing columns into the wanted ones. If a view needs a column that is
+/// dropped or changes its type, the server raises an error.
 fn differences(table: &str, there: &[ImportColumn], wanted: &[ImportColumn]) -> Vec<String> {
     let of =
         |columns: &[ImportColumn], name: &str| columns.iter().find(|column| column.name == name).cloned();

@@ -5,16 +5,16 @@ use crate::server::{settings, sql};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
-/// Times are written as every order of `DateStyle` reads them.
+/// Times are written in a form that every `DateStyle` reads alike.
 const FOR_SHARDS: [(&CStr, &CStr); 2] = [(c"datestyle", c"ISO, YMD"), (c"intervalstyle", c"postgres")];
 
-/// A value's text, in UTF-8.
+/// Returns a value's text, in UTF-8.
 ///
 /// # Safety
-/// In a transaction; a value of that type.
+/// A transaction is open, and the value is of that type.
 pub unsafe fn of_value(value: pg_sys::Datum, kind: pg_sys::Oid) -> String {
     settings::with(&FOR_SHARDS, || {
-        // SAFETY: as the caller promises; texts end with NUL.
+        // SAFETY: the caller keeps the promise above; texts end with NUL.
         unsafe {
             let (mut output, mut is_varlena) = (pg_sys::Oid::INVALID, false);
             pg_sys::getTypeOutputInfo(kind, &mut output, &mut is_varlena);
@@ -26,12 +26,12 @@ pub unsafe fn of_value(value: pg_sys::Datum, kind: pg_sys::Oid) -> String {
     })
 }
 
-/// A literal of the type.
+/// Returns a literal of the type.
 pub fn literal_of(text: Option<&str>, kind: pg_sys::Oid) -> String {
     format!("{}::{}", text.map_or_else(|| "NULL".to_owned(), literal), name_of(kind))
 }
 
-/// The name of a type of the server's own, as no search_path reads otherwise.
+/// Returns the name of a built-in type, qualified so that no search_path affects it.
 fn name_of(kind: pg_sys::Oid) -> String {
     let names = sql::read_one(
         "SELECT typname::pg_catalog.text FROM pg_catalog.pg_type WHERE oid OPERATOR(pg_catalog.=) $1",

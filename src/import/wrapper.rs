@@ -1,4 +1,4 @@
-//! The foreign data wrapper: what the server calls, each a call of ours.
+//! The foreign data wrapper: the functions that the server calls; each calls one of this room.
 
 use super::plan;
 use super::scan::Scan;
@@ -10,9 +10,9 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::{CString, c_int};
 
-/// The wrapper's routines, in memory of the server's.
+/// Returns the wrapper's routines, in the server's memory.
 pub fn routines() -> *mut pg_sys::FdwRoutine {
-    // SAFETY: a node of this type, all zero but for its tag.
+    // SAFETY: this is a node of this type, all zero except for its tag.
     let mut made = unsafe { PgBox::<pg_sys::FdwRoutine>::alloc_node(pg_sys::NodeTag::T_FdwRoutine) };
     made.GetForeignRelSize = Some(get_size);
     made.GetForeignPaths = Some(get_paths);
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn get_size(
     relation: *mut pg_sys::RelOptInfo,
     _table: pg_sys::Oid,
 ) {
-    // SAFETY: called by the planner.
+    // SAFETY: the planner calls this.
     unsafe { plan::estimate(root, relation) };
 }
 
@@ -48,7 +48,7 @@ unsafe extern "C-unwind" fn get_paths(
     relation: *mut pg_sys::RelOptInfo,
     _table: pg_sys::Oid,
 ) {
-    // SAFETY: called by the planner.
+    // SAFETY: the planner calls this.
     unsafe {
         let path = majors::foreign_scan_path(root, relation, plan::costs((*relation).rows));
         pg_sys::add_path(relation, path.cast());
@@ -65,13 +65,13 @@ unsafe extern "C-unwind" fn get_plan(
     clauses: *mut pg_sys::List,
     outer: *mut pg_sys::Plan,
 ) -> *mut pg_sys::ForeignScan {
-    // SAFETY: called by the planner.
+    // SAFETY: the planner calls this.
     unsafe { plan::make(relation, table, list, clauses, outer) }
 }
 
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(node: *mut pg_sys::ForeignScanState, _flags: c_int) {
-    // SAFETY: called by the executor. The scan goes with the query's memory, whose sessions end with it.
+    // SAFETY: the executor calls this. The scan is dropped with the query's memory, and its sessions end with it.
     unsafe {
         let scan = raised(Scan::begin(node));
         let memory = (*(*node).ss.ps.state).es_query_cxt;
@@ -80,15 +80,15 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::ForeignScanState, _flags: c
 }
 
 /// # Safety
-/// A node of ours, whose scan `begin` has made.
+/// The node is one of this wrapper, whose scan `begin` has made.
 unsafe fn scan_of<'a>(node: *mut pg_sys::ForeignScanState) -> Option<&'a mut Scan> {
-    // SAFETY: as the caller promises; nobody else has it meanwhile.
+    // SAFETY: the caller keeps the promise above; nobody else uses the scan meanwhile.
     unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }
 }
 
 #[pg_guard]
 unsafe extern "C-unwind" fn iterate(node: *mut pg_sys::ForeignScanState) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: called by the executor.
+    // SAFETY: the executor calls this.
     unsafe {
         let slot = (*node).ss.ss_ScanTupleSlot;
         pg_sys::ExecClearTuple(slot);
@@ -101,7 +101,7 @@ unsafe extern "C-unwind" fn iterate(node: *mut pg_sys::ForeignScanState) -> *mut
 
 #[pg_guard]
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: called by the executor.
+    // SAFETY: the executor calls this.
     if let Some(scan) = unsafe { scan_of(node) } {
         scan.restart();
     }
@@ -109,7 +109,7 @@ unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::ForeignScanState) {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: called by the executor.
+    // SAFETY: the executor calls this.
     if let Some(scan) = unsafe { scan_of(node) } {
         scan.end();
     }
@@ -117,7 +117,7 @@ unsafe extern "C-unwind" fn end(node: *mut pg_sys::ForeignScanState) {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn explain(node: *mut pg_sys::ForeignScanState, state: *mut pg_sys::ExplainState) {
-    // SAFETY: called by EXPLAIN, for a scan that has begun.
+    // SAFETY: EXPLAIN calls this, for a scan that has begun.
     unsafe {
         if let Some(scan) = scan_of(node) {
             let text = CString::new(scan.shown()).unwrap_or_default();

@@ -1,27 +1,28 @@
-//! Sequences and the rows of two shards: a number that is in a row already and that a sequence is yet to give out, as after a
-//! restore of its shard.
+//! Compares sequences with the rows of two shards: after a restore of its shard, a sequence may still give out a
+//! number that a row already has.
 
 use super::look::{NumberColumn, ShardSequence};
 use super::rows::{greatest_within, is_behind, range_to_come};
 use crate::remote::{Connection, RemoteError};
 use std::collections::BTreeSet;
 
-/// One of the two.
+/// One of the two shards.
 pub struct NumberEnd<'a> {
     pub session: &'a mut Connection,
-    /// Its tables by their positions, qualified and quoted; None: it has no such table, or it is not looked at.
+    /// The qualified and quoted names of its tables by their positions; `None` if it has no such table, or the table
+    /// is not checked.
     pub tables: Vec<Option<String>>,
     pub sequences: Vec<ShardSequence>,
 }
 
-/// Such a number.
+/// A number that a row has and that a sequence has not given out yet.
 pub struct NumberBehind {
     pub column: NumberColumn,
     pub number: i64,
-    /// Where the row is.
+    /// The shard of the row.
     pub shard: String,
     pub sequence: String,
-    /// Where the sequence is.
+    /// The shard of the sequence.
     pub of: String,
 }
 
@@ -34,7 +35,7 @@ impl NumberBehind {
     }
 }
 
-/// What a sequence of one of the ends is yet to give out.
+/// The range that a sequence of one of the shards has not given out yet.
 struct EndToCome {
     end: usize,
     sequence: ShardSequence,
@@ -42,7 +43,7 @@ struct EndToCome {
     range: [i64; 2],
 }
 
-/// Those of numbers that a shard has for itself, in the rows of both.
+/// Finds such numbers of sequences that have a range of their own, in the rows of both shards.
 pub fn find(ends: &mut [NumberEnd<'_>; 2]) -> Result<Vec<NumberBehind>, RemoteError> {
     let mut all = Vec::new();
     for (end, of) in ends.iter().enumerate() {
@@ -76,7 +77,7 @@ pub fn find(ends: &mut [NumberEnd<'_>; 2]) -> Result<Vec<NumberBehind>, RemoteEr
     Ok(found)
 }
 
-/// Which of these numbers rows of an end have.
+/// Returns which of these ranges contain a number of the shard's rows.
 fn rows_of(end: &mut NumberEnd<'_>, all: &[EndToCome]) -> Result<Vec<(usize, i64)>, RemoteError> {
     let is_there =
         |column: &NumberColumn| end.sequences.iter().any(|sequence| sequence.sought.contains(column));

@@ -1,11 +1,12 @@
 //! Blocks of numbers, one for each shard: which one comes next.
 
-/// How many numbers a block has, unless told otherwise: 8,191 blocks below the bound.
+/// How many numbers a block has by default: there are 8,191 blocks below the bound.
 pub const SIZE: i64 = 1 << 40;
-/// All numbers stay below, unless told otherwise: JavaScript, and what reads JSON as it does, knows those above by half.
+/// All numbers stay below this by default: JavaScript, and programs that read JSON as it does, can only represent
+/// every second number above it.
 pub const BELOW: i64 = 1 << 53;
 
-/// What a shard alone gives out: from `first` to `last`, both included.
+/// The numbers that one shard alone gives out: from `first` to `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Block {
     pub first: i64,
@@ -16,13 +17,13 @@ pub struct Block {
 #[derive(Debug, Clone, Copy)]
 pub struct Blocks {
     pub size: i64,
-    /// No number reaches it.
+    /// All numbers are below this.
     pub below: i64,
 }
 
 impl Blocks {
-    /// The next block behind the numbers that are drawn, where half a block is left to whoever draws meanwhile, and behind the
-    /// last one that was given out. None: there is none below the bound.
+    /// Returns the next block after the drawn numbers, with half a block left for sessions that draw meanwhile, and
+    /// after the last block that was given out. Returns None if there is no block below the bound.
     pub fn next(self, drawn: i64, given: i64) -> Option<Block> {
         let size = i128::from(self.size);
         let behind_drawn = (i128::from(drawn.max(0)) + size / 2) / size + 1;
@@ -40,9 +41,9 @@ impl Block {
         [self.first, self.last]
     }
 
-    /// What a sequence may give out of it that counts by `increment` and has given out a number `like` that. Pools of ORMs use
-    /// the numbers before or behind each one that they draw, so both ends of the block are kept free for them; and where shards
-    /// take turns by their remainders, each keeps to its own.
+    /// Returns the part of the block that a sequence may give out that counts by `increment` and has given out the
+    /// number `like`. Pools of ORMs use the numbers before or after each one that they draw, so both ends of the block
+    /// are left free for them; and if shards take turns by remainders, each keeps its own.
     pub fn of_sequence(self, increment: i64, like: i64) -> Option<[i64; 2]> {
         if increment <= 1 {
             return (increment == 1).then(|| self.range());
@@ -67,7 +68,7 @@ mod tests {
         let first = Block { first: 1 << 40, last: (2 << 40) - 1 };
         assert_eq!(BLOCKS.next(i64::MIN, 0), Some(first));
         assert_eq!(BLOCKS.next(2_000_000_000, 0), Some(first));
-        // Whoever draws meanwhile does not come into it.
+        // Numbers that are drawn meanwhile do not reach it.
         assert_eq!(BLOCKS.next((1 << 40) - 1, 0).unwrap().first, 2 << 40);
         assert_eq!(BLOCKS.next(0, first.last).unwrap().first, 2 << 40);
         let last = BLOCKS.next(0, BELOW - SIZE - 1).unwrap();

@@ -1,4 +1,4 @@
-//! Why sequences are not spread.
+//! The reasons why sequences are not spread.
 
 use crate::error::{Failure, SqlState};
 use thiserror::Error;
@@ -19,7 +19,7 @@ pub enum SpreadError {
     Drawn { shard: String, sequence: String, last: String, first: i64 },
 }
 
-/// What keeps one sequence from being spread.
+/// The reason why one sequence cannot be spread.
 #[derive(Debug, Clone)]
 pub struct SpreadProblem {
     pub state: SqlState,

@@ -19,43 +19,44 @@ pub type NumberColumn = (usize, String);
 /// A sequence of a shard.
 #[derive(Debug, Clone)]
 pub struct ShardSequence {
-    /// Its number there.
+    /// Its oid on the shard.
     pub oid: String,
-    /// Qualified and quoted.
+    /// The qualified and quoted name.
     pub name: String,
     pub numbers: Numbers,
-    /// What TRUNCATE .. RESTART IDENTITY begins with.
+    /// The number with which TRUNCATE .. RESTART IDENTITY begins.
     pub start: i64,
     pub may_read: bool,
     pub may_set: bool,
     pub owner: String,
-    /// What it fills.
+    /// The columns that it fills.
     pub columns: BTreeSet<NumberColumn>,
-    /// The greatest number that all of them, and what refers to them, can hold; and which of them holds the least.
+    /// The greatest number that all these columns, and those that refer to them, can hold; and the one that holds the
+    /// least.
     pub holds: i64,
     pub held_by: String,
-    /// Whether one of them is in a unique key without the shard-by column.
+    /// Whether one of the columns is in a unique key without the shard-by column.
     pub is_needed: bool,
-    /// What has no place for numbers far beyond those of now.
+    /// The partitions that have no place for numbers far beyond the current ones.
     pub in_the_way: Option<String>,
-    /// What may fail for such numbers, or make the same of two of them.
+    /// The constraint or index that may fail for such numbers, or map two of them to one value.
     pub narrow: Option<String>,
-    /// Those of them whose rows are looked at.
+    /// The columns whose rows are read.
     pub sought: BTreeSet<NumberColumn>,
-    /// The greatest number in a row, as far as it was looked for.
+    /// The greatest number in a row, among the rows that were read.
     pub in_rows: Option<i64>,
-    /// Whether a row of some shard has a number that it is yet to give out.
+    /// Whether a row of some shard has a number that the sequence has not given out yet.
     pub is_behind: bool,
 }
 
-/// What a shard has of them.
+/// The sequences of one shard.
 pub struct OnShard {
     pub shard: Shard,
     pub session: Connection,
-    /// Which database of which running server it is.
+    /// Identifies the database and its running server.
     place: String,
     pub sequences: Vec<ShardSequence>,
-    /// The tables, in their order.
+    /// The schemas and the names of the tables, in their order.
     pub schemas: Vec<String>,
     pub names: Vec<String>,
 }
@@ -67,7 +68,7 @@ impl OnShard {
     }
 }
 
-/// Asks a shard; without the tables it has none.
+/// Asks a shard, which has no sequences if it does not have the tables.
 pub fn look(shard: Shard, tables: &[TablePolicy], deadline: Instant) -> Result<OnShard> {
     let mut session = session::open(&shard, "sequences")?;
     session.set_deadline(Some(deadline));
@@ -87,14 +88,15 @@ pub fn look(shard: Shard, tables: &[TablePolicy], deadline: Instant) -> Result<O
     Ok(OnShard { shard, session, place, sequences, schemas, names })
 }
 
-/// Which database of which running server a session is in: a copy of a disk shares all but when it was started.
+/// Identifies the database and the running server of a session: a copy of a disk only differs in the time of its
+/// start.
 pub fn place_of(session: &mut Connection) -> Result<String> {
     let place = session.run(ITSELF)?.scalar().unwrap_or_default().to_owned();
     let started = session.run("SELECT pg_catalog.pg_postmaster_start_time()")?;
     Ok(format!("{place} {}", started.scalar().unwrap_or_default()))
 }
 
-/// The sequences of some tables: lists of their schemas, names and shard-by columns.
+/// Returns the sequences of some tables, given as lists of their schemas, names and shard-by columns.
 pub fn of_tables(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<ShardSequence>> {
     let rows = catalogs::ask(session, LOOK, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
     let mut found = read(session.shard(), &rows.rows)?;
@@ -103,7 +105,8 @@ pub fn of_tables(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<Sh
     Ok(found)
 }
 
-/// Where those begin that have given out nothing: RESTART and setval(.., false) say it to the sequence alone, and no catalog has it.
+/// Reads the start of the sequences that have given out nothing: only the sequence itself knows of RESTART and
+/// setval(.., false), not a catalog.
 pub fn begin<'a>(
     session: &mut Connection,
     sequences: impl Iterator<Item = (&'a str, &'a str, &'a mut Numbers)>,
@@ -131,8 +134,8 @@ pub fn begin<'a>(
     Ok(())
 }
 
-/// What fails, and with it the rest of its message, where a name has come to be of something else since it was known: an owner
-/// could have put a view there, whose functions the mover would run. Numbers and names, qualified and quoted.
+/// Returns a statement that fails, and with it the rest of its message, if a name now belongs to another object: an
+/// owner could have put a view there, whose functions the mover would run. It takes oids and qualified, quoted names.
 pub fn still_sequences<'a>(sequences: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
     let oids = array_of(sequences.clone().map(|(oid, _)| Some(oid)));
     let names = array_of(sequences.map(|(_, name)| Some(name)));
@@ -159,12 +162,12 @@ fn read(shard: &str, rows: &[Vec<Option<String>>]) -> Result<Vec<ShardSequence>>
 }
 
 impl ShardSequence {
-    /// Whether somebody has said where its numbers end: no type does there.
+    /// Whether somebody has set the end of its numbers: it is not the limit of a type.
     pub fn is_bounded(&self) -> bool {
         ![i64::from(i16::MAX), i64::from(i32::MAX), i64::MAX].contains(&self.numbers.max)
     }
 
-    /// What it would give out once it has started anew.
+    /// Returns its numbers after a restart.
     pub fn restarted(&self) -> Numbers {
         let mut numbers = Numbers { last: None, ..self.numbers };
         numbers.begin_with(self.start);
@@ -183,12 +186,13 @@ impl ShardSequence {
     }
 }
 
-/// One column that it fills.
+/// Reads a sequence with one column that it fills.
 fn one(row: &[Option<String>]) -> Option<ShardSequence> {
     let text = |at: usize| row.get(at).cloned().flatten();
     let is = |at: usize| text(at).as_deref() == Some("t");
     let column: NumberColumn = (text(0)?.parse().ok()?, text(1)?);
-    // Of a text nobody knows which part is the number; and where no index helps, only what a key needs is worth a look at all rows.
+    // Nobody knows which part of a text is the number; and without an index, only the numbers that a key needs are
+    // worth reading all rows.
     let is_sought = is(17) && (is(14) || is(15));
     Some(ShardSequence {
         oid: text(2)?,

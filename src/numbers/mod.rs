@@ -1,5 +1,5 @@
-//! Sequences of a keyspace's tables on several shards: whether two of them can give out one number, and numbers of its own
-//! for each shard. See docs/guides/identifiers.md.
+//! Sequences of a keyspace's tables on several shards: whether two of them can give out the same number, and how each
+//! shard gets numbers of its own. See docs/guides/identifiers.md.
 
 pub mod behind;
 pub mod block;

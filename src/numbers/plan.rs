@@ -1,4 +1,4 @@
-//! Which sequences of which shards get a block, and which one: what is decided before anything changes.
+//! Decides which sequences of which shards get a block, and which block, before anything changes.
 
 use super::block::{Block, Blocks};
 use super::error::SpreadProblem;
@@ -6,25 +6,25 @@ use super::look::{OnShard, ShardSequence};
 use crate::catalog::number_block::GivenBlock;
 use crate::error::SqlState;
 
-/// What becomes of a sequence.
+/// The outcome for a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpreadOutcome {
     /// It gets these numbers.
     Gets([i64; 2]),
-    /// It has numbers of its own already.
+    /// It already has numbers of its own.
     Keeps,
-    /// The same, until it starts anew: why.
+    /// It has numbers of its own until it restarts; the text gives the reason.
     KeepsForNow(String),
-    /// Another shard's sequence is the same one.
+    /// It is the same sequence as that of another shard.
     Shared(String),
-    /// No key needs numbers of its own, and it can have none: why.
+    /// No key needs numbers of its own, and it cannot have any; the text gives the reason.
     Left(String),
 }
 
-/// By the shard's place in the list, and the sequence's in that of the shard.
+/// The outcomes by the index of the shard, and then by that of the sequence.
 pub struct SpreadPlan {
     pub outcomes: Vec<Vec<SpreadOutcome>>,
-    /// To be written down: those that are given out, and those that are found.
+    /// The blocks to record: those that are given out, and those that were found.
     pub given: Vec<GivenBlock>,
     pub problems: Vec<SpreadProblem>,
 }
@@ -36,7 +36,7 @@ pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadP
         .enumerate()
         .map(|(at, shard)| standings(shards, at, shard, known, &mut plan.given))
         .collect();
-    // By the catalog, and by what the shards have where it has forgotten some.
+    // The last number comes from the catalog, and from the shards if the catalog lacks some blocks.
     let mut last = last_of(known).max(last_of(&plan.given));
     let drawn = drawn(shards);
     for (shard, standings) in shards.iter().zip(standings) {
@@ -82,14 +82,15 @@ pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadP
     plan
 }
 
-/// A block that sequences of one shard get, and which ones.
+/// A block for sequences of one shard, and these sequences.
 struct TakenBlock<'a> {
     block: Block,
     by: Vec<(&'a ShardSequence, NumberOrigin)>,
 }
 
 impl TakenBlock<'_> {
-    /// Whether another one may draw from the same block: what was apart on its shard stays so, and so do those of one column.
+    /// Whether another sequence may draw from the same block: sequences that were apart on their shard stay apart, and
+    /// so do those of one column.
     fn may_have(&self, sequence: &ShardSequence, origin: NumberOrigin) -> bool {
         self.by
             .iter()
@@ -97,14 +98,14 @@ impl TakenBlock<'_> {
     }
 }
 
-/// Which numbers a sequence has had.
+/// The numbers that a sequence has had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NumberOrigin {
-    /// Those of any.
+    /// The numbers of any new sequence.
     Ordinary,
-    /// A block that it was given, by its first number.
+    /// A block that it was given, identified by its first number.
     Block(i64),
-    /// Such as somebody has set: from where to where, and where they start.
+    /// Numbers that somebody has set: their range, and where they start.
     ByHand([i64; 3]),
 }
 
@@ -132,7 +133,7 @@ impl NumberOrigin {
     }
 }
 
-/// The next block of all.
+/// Returns the next block after those of all shards.
 pub fn next(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> Option<Block> {
     let mut found = known.to_vec();
     for (at, shard) in shards.iter().enumerate() {
@@ -141,7 +142,7 @@ pub fn next(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> Option<
     blocks.next(drawn(shards), last_of(&found))
 }
 
-/// The greatest number that is drawn or in rows.
+/// Returns the greatest number that is drawn or in rows.
 fn drawn(shards: &[OnShard]) -> i64 {
     shards.iter().flat_map(|shard| &shard.sequences).map(used).max().unwrap_or(0)
 }
@@ -150,7 +151,7 @@ fn last_of(given: &[GivenBlock]) -> i64 {
     given.iter().map(|given| given.range[1]).max().unwrap_or(0)
 }
 
-/// Those of one shard's sequences; ranges that are found, and not written down, are added to `given`.
+/// Returns the standings of one shard's sequences; ranges that are found but not recorded are added to `given`.
 fn standings(
     shards: &[OnShard],
     at: usize,
@@ -172,12 +173,12 @@ fn standings(
     all
 }
 
-/// The greatest number that is drawn or in rows.
+/// Returns the greatest number that is drawn or in rows.
 fn used(sequence: &ShardSequence) -> i64 {
     sequence.numbers.last.max(sequence.in_rows).unwrap_or(0)
 }
 
-/// Whether somebody has said where its numbers begin and end.
+/// Whether somebody has set both ends of its numbers.
 fn is_block(sequence: &ShardSequence) -> bool {
     sequence.is_bounded() && sequence.numbers.min > 1
 }
@@ -186,17 +187,17 @@ fn is_block(sequence: &ShardSequence) -> bool {
 struct OtherSequences<'a> {
     of: &'a OnShard,
     all: Vec<(&'a OnShard, &'a ShardSequence)>,
-    /// The one that is the same, and comes before it.
+    /// An earlier shard that has the same sequence.
     same: Option<&'a OnShard>,
-    /// Another one of the same shard and column that may give out its numbers, and comes before it.
+    /// An earlier sequence of the same shard and column that may give out the same numbers.
     beside: Option<&'a ShardSequence>,
 }
 
 enum NumberStanding {
     Same(String),
-    /// Nobody else can give out its numbers.
+    /// No other sequence can give out its numbers.
     Apart,
-    /// The same, until it starts anew.
+    /// No other sequence can give out its numbers until it restarts.
     ApartForNow(String),
     Open,
 }
@@ -224,7 +225,7 @@ impl<'a> OtherSequences<'a> {
         if let Some(same) = self.same {
             return NumberStanding::Same(same.shard.shard_key.clone());
         }
-        // What may give out a number for the second time gets other ones.
+        // A sequence that may give out a number a second time gets other numbers.
         if own.numbers.cycles || own.is_behind || self.beside.is_some() {
             return NumberStanding::Open;
         }
@@ -235,7 +236,7 @@ impl<'a> OtherSequences<'a> {
                 NumberStanding::Apart
             };
         }
-        // Of one that is alone nobody knows what the next shard's will be.
+        // If a sequence is the only bounded one, nobody knows the numbers of the next shard's sequence.
         let mut all = self.all.iter().filter(|(_, theirs)| !is_block(own) || theirs.is_bounded());
         if !self.all.is_empty() && all.all(|(_, theirs)| own.numbers.meet(theirs.numbers).is_none()) {
             self.restarted(own).map_or(NumberStanding::Apart, NumberStanding::ApartForNow)
@@ -244,7 +245,8 @@ impl<'a> OtherSequences<'a> {
         }
     }
 
-    /// Where they take turns, and one would start with a number of another's: TRUNCATE .. RESTART IDENTITY.
+    /// Returns the problem of sequences that take turns if one would restart with a number of another: TRUNCATE ..
+    /// RESTART IDENTITY.
     fn restarted(&self, own: &ShardSequence) -> Option<String> {
         let meets = |(shard, theirs): &&(&OnShard, &ShardSequence)| {
             let number = own.restarted().meet(theirs.numbers)?;
@@ -261,7 +263,8 @@ impl<'a> OtherSequences<'a> {
         known.iter().any(|given| given.shard_key == self.of.shard.shard_key && given.has(range))
     }
 
-    /// The range of one that is apart: of a master that was restored, or somebody's own.
+    /// Returns the range of a sequence that is apart: given out by a master before it was restored, or set by
+    /// somebody.
     fn found(&self, own: &ShardSequence) -> Option<GivenBlock> {
         let mut all = self.all.iter().filter(|(_, theirs)| theirs.is_bounded());
         let is_apart = all.all(|(_, theirs)| own.numbers.is_apart_from(theirs.numbers));
@@ -271,7 +274,7 @@ impl<'a> OtherSequences<'a> {
     }
 }
 
-/// What a sequence would give out of a block, or why it cannot.
+/// Returns the numbers that a sequence would give out from a block, or why it cannot.
 fn fit(
     shard: &OnShard,
     sequence: &ShardSequence,
@@ -339,11 +342,11 @@ fn fit(
     })
 }
 
-/// The SQLSTATE of a sequence that has come into its block before it is given.
+/// The SQLSTATE if a sequence reaches its block before it is given to it.
 pub const DRAWN: &str = "55S01";
 
-/// The statement that gives a sequence its numbers. It waits for who has drawn and not ended yet, and compares behind the lock
-/// that ALTER SEQUENCE takes.
+/// Returns the statement that gives a sequence its numbers. It waits for transactions that have drawn and not ended
+/// yet, and compares under the lock that ALTER SEQUENCE takes.
 pub fn statement(sequence: &ShardSequence, [first, last]: [i64; 2]) -> String {
     let (name, increment) = (&sequence.name, sequence.numbers.increment);
     format!(

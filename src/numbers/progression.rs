@@ -1,17 +1,17 @@
 //! The numbers that a sequence gives out, and whether two sequences can give out the same one.
 
-/// Where a sequence is, as the server says it.
+/// The state of a sequence, as the server reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
     pub increment: i64,
     pub min: i64,
     pub max: i64,
-    /// The last number that it has given out; None: none yet.
+    /// The last number that it has given out; `None` if there is none yet.
     pub last: Option<i64>,
     pub cycles: bool,
 }
 
-/// Numbers at equal distances, upwards.
+/// Numbers at equal distances, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Progression {
     first: i128,
@@ -20,7 +20,7 @@ struct Progression {
 }
 
 impl Progression {
-    /// None: there are none. `first` and `end` in the direction of the step.
+    /// Returns None if there are no numbers. `first` and `end` are in the direction of the step.
     fn new(first: i128, end: i128, step: i128) -> Option<Progression> {
         let count = (end - first) / step;
         if (end - first) * step.signum() < 0 {
@@ -35,7 +35,7 @@ impl Progression {
         (self.first..=self.last).contains(&number) && (number - self.first) % self.step == 0
     }
 
-    /// The lowest number of both.
+    /// Returns the lowest number of both.
     fn meets(self, other: Progression) -> Option<i128> {
         let (from, to) = (self.first.max(other.first), self.last.min(other.last));
         let (divisor, inverse) = extended(self.step, other.step);
@@ -43,7 +43,8 @@ impl Progression {
         if from > to || distance % divisor != 0 {
             return None;
         }
-        // first + k * step, where k is known up to a multiple of `turn`: all of it stays far below the bounds of i128.
+        // The number is first + k * step, where k is known up to a multiple of `turn`: all values stay far below the
+        // bounds of i128.
         let turn = other.step / divisor;
         let k = ((distance / divisor) % turn * inverse).rem_euclid(turn);
         let stride = self.step * turn;
@@ -53,7 +54,7 @@ impl Progression {
     }
 }
 
-/// The greatest common divisor of two numbers, and the factor of the first one that makes it.
+/// Returns the greatest common divisor of two numbers, and the factor of the first one in it.
 fn extended(a: i128, b: i128) -> (i128, i128) {
     let (mut old, mut now) = ((a, 1), (b, 0));
     while now.0 != 0 {
@@ -64,7 +65,8 @@ fn extended(a: i128, b: i128) -> (i128, i128) {
 }
 
 impl Numbers {
-    /// As the server lists them: increment, least, greatest, last number given out, whether it cycles.
+    /// Reads the columns as the server lists them: increment, least, greatest, last number given out, whether it
+    /// cycles.
     pub fn read(cells: &[Option<String>]) -> Option<Numbers> {
         let [Some(increment), Some(min), Some(max), last, Some(cycles)] = cells else { return None };
         let last = match last {
@@ -75,7 +77,7 @@ impl Numbers {
         (increment != 0 && min <= max).then_some(Numbers { increment, min, max, last, cycles: cycles == "t" })
     }
 
-    /// Of one that has given out nothing: as if it had given out the one before.
+    /// Treats a sequence that has given out nothing as if it had given out the number before `first`.
     pub fn begin_with(&mut self, first: i64) {
         self.last = self.last.or(first.checked_sub(self.increment));
     }
@@ -86,7 +88,7 @@ impl Numbers {
         self.is_up() && self.last.is_some_and(|last| max - i128::from(last) <= (max - min) / 8)
     }
 
-    /// A number of those that it gives out.
+    /// Returns one of the numbers that it gives out.
     pub fn like(self) -> i64 {
         self.last.unwrap_or(if self.is_up() { self.min } else { self.max })
     }
@@ -95,7 +97,8 @@ impl Numbers {
         self.increment > 0
     }
 
-    /// What it may still give out. Of one that has given out nothing its start is not known, which may be anywhere.
+    /// Returns what it may still give out. The start of a sequence that has given out nothing is not known, and may be
+    /// anywhere.
     fn to_come(self) -> impl Iterator<Item = Progression> {
         let (min, max, step) = (i128::from(self.min), i128::from(self.max), i128::from(self.increment));
         let (start, end) = if self.is_up() { (min, max) } else { (max, min) };
@@ -105,7 +108,7 @@ impl Numbers {
         [Progression::new(next, end, step), again].into_iter().flatten()
     }
 
-    /// A number that both may give out from now on.
+    /// Returns a number that both may give out from now on.
     pub fn meet(self, other: Numbers) -> Option<i64> {
         let met =
             self.to_come().flat_map(|ours| other.to_come().filter_map(move |theirs| ours.meets(theirs)));
@@ -118,15 +121,15 @@ impl Numbers {
         self.to_come().any(|numbers| numbers.has(i128::from(number)))
     }
 
-    /// Whether neither may ever give out a number of the other one, wherever each of them is: what one has given out needs no
-    /// answer from the other.
+    /// Whether neither can ever give out a number of the other one, at any position: a number of one then need not be
+    /// compared with the other.
     pub fn is_apart_from(self, other: Numbers) -> bool {
         are_apart([self.min, self.max], [other.min, other.max])
     }
 }
 
-/// Whether two ranges of numbers have none in common. A sequence whose range is apart from that of another one is never raised
-/// to where that one is: it would leave its block.
+/// Whether two ranges of numbers are disjoint. A sequence is never raised to the position of another one whose range
+/// is disjoint: it would leave its block.
 pub fn are_apart(one: [i64; 2], other: [i64; 2]) -> bool {
     one[1] < other[0] || other[1] < one[0]
 }
@@ -159,7 +162,7 @@ mod tests {
         let even = numbers(2, 2, i64::MAX, Some(4));
         assert!(odd.meet(even).is_none() && !odd.is_apart_from(even));
         assert_eq!(numbers(6, 1, 1000, None).meet(numbers(10, 5, 1000, None)), Some(25));
-        // A pool of ORMs counts by fifties and uses those in between: its numbers are the application's.
+        // A pool of ORMs counts by fifties and uses the numbers in between: these belong to the application.
         assert_eq!(numbers(50, 1, i64::MAX, None).meet(numbers(50, 1, i64::MAX, Some(51))), Some(101));
         let down = numbers(-1, i64::MIN, -1, None);
         assert!(down.meet(odd).is_none());

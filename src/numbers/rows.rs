@@ -1,4 +1,4 @@
-//! The numbers that rows have: one may be there that no sequence has given out, or one that a sequence has forgotten.
+//! The numbers in rows: some may come from no sequence, or from one that has lost its position.
 
 use super::look::{NumberColumn, OnShard, ShardSequence};
 use crate::agent::error::Result;
@@ -8,7 +8,7 @@ use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 
-/// The numbers that a sequence of a shard is yet to give out, and the columns that it fills.
+/// The numbers that a sequence of a shard has not given out yet, and the columns that it fills.
 struct RowsToCome {
     shard: usize,
     sequence: usize,
@@ -16,8 +16,8 @@ struct RowsToCome {
     range: [i64; 2],
 }
 
-/// Looks on every shard for the greatest number of each column, and for those that a sequence of any shard is yet to give out
-/// of a range of its own.
+/// Reads on every shard the greatest number of each column, and finds rows with a number that a sequence of any shard
+/// has not given out yet from a range of its own.
 pub fn look(shards: &mut [OnShard]) -> Result<()> {
     let to_come: Vec<RowsToCome> = shards
         .iter()
@@ -53,13 +53,14 @@ pub fn look(shards: &mut [OnShard]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a sequence has not come to a number of a row, which may have been drawn since it was asked where it is.
+/// Whether a sequence has not reached a row's number, which may have been drawn since the sequence was read.
 pub fn is_behind(session: &mut Connection, oid: &str, number: i64) -> std::result::Result<bool, RemoteError> {
     let now = session.query("SELECT pg_catalog.pg_sequence_last_value($1::oid::regclass)", &[Some(oid)])?;
     Ok(now.scalar().and_then(|last| last.parse::<i64>().ok()).is_none_or(|last| last < number))
 }
 
-/// Of a range that somebody has given it: what an ordinary sequence is yet to give out is everything.
+/// Returns what a sequence has not given out yet from a range that somebody has set for it. An ordinary sequence has
+/// no such range, since it can still give out any number.
 pub fn range_to_come(sequence: &ShardSequence) -> Option<[i64; 2]> {
     let numbers = sequence.numbers;
     let is_own = numbers.increment > 0 && !numbers.cycles && sequence.is_bounded();
@@ -108,7 +109,7 @@ fn greatest(
     Ok(())
 }
 
-/// Whose numbers to come rows of this shard have, and the greatest of these.
+/// Returns the sequences whose future numbers are in rows of this shard, with the greatest of these numbers.
 fn those_behind(
     session: &mut Connection,
     tables: &NumberTables<'_>,
@@ -135,7 +136,8 @@ fn those_behind(
     Ok(rows.iter().filter_map(read).collect())
 }
 
-/// The greatest number of a range in the rows of a table, as what follows SELECT; NULL: there is none.
+/// Returns the SQL after SELECT for the greatest number of a range in the rows of a table, which is NULL if there is
+/// none.
 pub fn greatest_within(table: &str, column: &str, [first, last]: [i64; 2]) -> String {
     let column = ident(column);
     format!(
@@ -144,7 +146,7 @@ pub fn greatest_within(table: &str, column: &str, [first, last]: [i64; 2]) -> St
     )
 }
 
-/// A number without what is behind its point; one that no sequence can come to is the greatest of them.
+/// Parses a number without its fraction; one that no sequence can reach becomes the greatest or the least number.
 fn whole(text: &str) -> Option<i64> {
     let digits = text.split('.').next()?;
     if ["NaN", "Infinity"].contains(&digits) {

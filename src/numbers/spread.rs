@@ -1,7 +1,8 @@
-//! Numbers of its own for each shard: `shard_sequences_spread()`.
+//! Gives each shard numbers of its own: `shard_sequences_spread()`.
 //!
-//! A call asks every shard, decides, and then gives each sequence its block, one after the other. It may end after any of them:
-//! blocks are behind all that any shard has, so what has one is apart from what has none yet, and the next call finds it so.
+//! A call asks every shard, decides, and then gives each sequence its block, one after the other. It may end after any
+//! of them: blocks come after all numbers of every shard, so a sequence with a block is apart from one that has none
+//! yet, and the next call recognizes this.
 
 use super::block::{BELOW, Block, Blocks, SIZE};
 use super::error::SpreadError;
@@ -22,11 +23,11 @@ pub struct Spread<'a> {
     pub blocks: Blocks,
     /// Nothing is changed.
     pub dry_run: bool,
-    /// How long all of it may take.
+    /// The time limit for the whole call.
     pub timeout: Duration,
 }
 
-/// One sequence of one shard, for people.
+/// One sequence of one shard, as people see it.
 pub struct SpreadLine {
     pub shard: String,
     pub sequence: String,
@@ -52,7 +53,7 @@ impl Spread<'_> {
     }
 }
 
-/// What every shard has of a keyspace's sequences; nobody else gives a block out until the transaction ends.
+/// Reads a keyspace's sequences on every shard; nobody else gives out a block until the transaction ends.
 fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failure> {
     keyspace::find(keyspace)?;
     let tables = table_policy::list(keyspace);
@@ -61,7 +62,7 @@ fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failur
     }
     number_block::lock();
     let shards = shard::all().into_iter().filter(shard::Shard::holds_rows);
-    // One that does not answer may have any numbers.
+    // A silent shard may have any numbers.
     let looked = shards.map(|shard| look(shard, &tables, deadline)).collect::<Result<Vec<_>, _>>();
     let mut shards = looked.map_err(SplitError::into_failure)?;
     rows::look(&mut shards).map_err(SplitError::into_failure)?;
@@ -71,7 +72,8 @@ fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failur
     Ok(shards)
 }
 
-/// Blocks for sequences that are about to be made on a shard, as large as the last one; `dry_run`: they are not written down.
+/// Reserves blocks for sequences that are about to be created on a shard, as large as the last one; with `dry_run`,
+/// they are not recorded.
 pub fn reserve(
     keyspace: &str,
     shard_key: &str,
@@ -109,7 +111,7 @@ fn give(shards: &mut [OnShard], plan: &SpreadPlan, deadline: Instant) -> Result<
     Ok(())
 }
 
-/// Short attempts: whoever draws queues behind each of them.
+/// Makes short attempts: sessions that draw queue behind each of them.
 fn give_one(
     session: &mut Connection,
     sequence: &ShardSequence,
