@@ -1,14 +1,14 @@
-//! Half-open intervals of keys: what an entry of a range keyspace covers.
+//! Half-open intervals of keys, which the entries of a range keyspace cover.
 
 use super::key_type::KeyType;
 use super::ordered::Ordered;
 use serde_json::Value;
 use std::cmp::Ordering;
 
-/// A bound in canonical form; None: open.
+/// A bound in canonical form; `None` if it is open.
 pub type Bound = Option<String>;
 
-/// Bounds with no key between them, as users write them.
+/// Bounds with no key between them, in the form that users write.
 #[derive(Debug)]
 pub struct Empty(pub String);
 
@@ -18,7 +18,7 @@ pub struct Interval {
     pub upper: Bound,
 }
 
-/// The bytes of an interval's bounds behind the name of its keyspace.
+/// The bytes of an interval's bounds, after the name of its keyspace.
 pub struct KeySpan {
     pub lower: Vec<u8>,
     pub upper: Vec<u8>,
@@ -38,7 +38,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where a key, or the lowest of all, lies among the spans of a keyspace.
+/// Returns the position of a key, or of the lowest key for None, among the spans of a keyspace.
 pub fn position(keyspace: &str, of: Ordered, key: Option<&str>) -> Vec<u8> {
     let mut bytes = keyspace.as_bytes().to_vec();
     bytes.push(0);
@@ -47,10 +47,10 @@ pub fn position(keyspace: &str, of: Ordered, key: Option<&str>) -> Vec<u8> {
 }
 
 impl Interval {
-    /// From bounds as a caller gives them.
+    /// Creates an interval from a caller's bounds.
     pub fn new(key_type: KeyType, lower: Option<&str>, upper: Option<&str>) -> Result<Interval, Empty> {
         let canonical = |bound: &str| key_type.canonical(bound).into_owned();
-        // No text sorts before the empty one: as a lower bound it is none.
+        // No text sorts before the empty one, so it is an open lower bound.
         let lower = lower.map(canonical).filter(|bound| !bound.is_empty());
         let interval = Interval { lower, upper: upper.map(canonical) };
         let empty = match key_type.ordered() {
@@ -84,7 +84,7 @@ impl Interval {
         KeySpan { lower, upper }
     }
 
-    /// What the entry is called: `[10,20)`, texts in quotes, open bounds left out.
+    /// Returns the entry's name: `[10,20)`, with texts in quotes and open bounds left out.
     pub fn name(&self, of: Ordered) -> String {
         let show = |bound: &Bound| match bound {
             None => String::new(),
@@ -99,7 +99,7 @@ impl Interval {
         format!("[{},{})", show(&self.lower), show(&self.upper))
     }
 
-    /// From an entry's name.
+    /// Parses an entry's name.
     pub fn parse(name: &str, of: Ordered) -> Option<Interval> {
         let inner = name.strip_prefix('[')?.strip_suffix(')')?;
         if of != Ordered::Text {
@@ -112,7 +112,7 @@ impl Interval {
         rest.is_empty().then_some(Interval { lower, upper })
     }
 
-    /// What of this lies below and above another interval.
+    /// Returns the parts of this interval below and above another one.
     pub fn without(&self, other: &Interval, of: Ordered) -> Vec<Interval> {
         let below = Interval { lower: self.lower.clone(), upper: lower_of(&self.upper, &other.lower, of) };
         let above = Interval { lower: higher_of(&self.lower, &other.upper, of), upper: self.upper.clone() };
@@ -126,7 +126,7 @@ impl Interval {
         parts
     }
 
-    /// What of this lies outside of all of the others; None: they do not touch it.
+    /// Returns the parts of this interval outside all of the others, or None if they do not overlap it.
     pub fn without_all(self, others: &[Interval], of: Ordered) -> Option<Vec<Interval>> {
         let mut left = vec![self.clone()];
         for other in others {
@@ -135,7 +135,7 @@ impl Interval {
         (left != [self]).then_some(left)
     }
 
-    /// What is in both.
+    /// Returns the part that both contain.
     pub fn intersection(&self, other: &Interval, of: Ordered) -> Option<Interval> {
         let both = Interval {
             lower: higher_of(&self.lower, &other.lower, of),
@@ -145,7 +145,7 @@ impl Interval {
     }
 }
 
-/// Of two upper bounds; an open one is above all others.
+/// Returns the lower of two upper bounds; an open one is above all others.
 fn lower_of(a: &Bound, b: &Bound, of: Ordered) -> Bound {
     match (a, b) {
         (None, bound) | (bound, None) => bound.clone(),
@@ -153,7 +153,7 @@ fn lower_of(a: &Bound, b: &Bound, of: Ordered) -> Bound {
     }
 }
 
-/// Of two lower bounds; an open one is below all others.
+/// Returns the higher of two lower bounds; an open one is below all others.
 fn higher_of(a: &Bound, b: &Bound, of: Ordered) -> Bound {
     match (a, b) {
         (None, bound) | (bound, None) => bound.clone(),
@@ -165,7 +165,7 @@ fn compare(a: &str, b: &str, of: Ordered) -> Ordering {
     of.sort_bytes(a).cmp(&of.sort_bytes(b))
 }
 
-/// A JSON string, or nothing, and what follows.
+/// Parses a JSON string, or nothing, and returns the rest.
 fn text_bound(text: &str) -> Option<(Bound, &str)> {
     if !text.starts_with('"') {
         return Some((None, text));
@@ -237,7 +237,7 @@ mod tests {
         assert!(position("a", of, Some("\u{10ffff}")) < a.upper);
     }
 
-    /// A type, and keys of it that are often the same or next to each other.
+    /// Generates a type, and keys of it that are often the same or adjacent.
     fn keys(count: usize) -> impl Strategy<Value = (Ordered, Vec<Option<String>>)> {
         let list = |key: BoxedStrategy<String>| proptest::collection::vec(proptest::option::of(key), count);
         let number = prop_oneof![-3..=3_i64, any::<i64>()].prop_map(|number| number.to_string());
@@ -259,13 +259,13 @@ mod tests {
             Ok(())
         });
         hold(".{0,8}", |name| {
-            // Whatever somebody has written there.
+            // The text may be anything.
             let _ = (Interval::parse(&name, Ordered::Text), Interval::parse(&name, Ordered::BigInt));
             Ok(())
         });
     }
 
-    /// What is taken out, what is in both and where a key lies: by each key that there may be.
+    /// Checks removed parts, intersections and positions with every possible key.
     #[test]
     fn a_key_is_where_the_intervals_say() {
         hold(keys(7), |(of, given)| {

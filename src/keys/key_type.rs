@@ -1,4 +1,4 @@
-//! Types of keys, and the one text form of a value that routing stores and compares.
+//! The types of keys, and the canonical text of a value that routing stores and compares.
 
 use super::ordered::Ordered;
 use pgrx::datum::Uuid;
@@ -6,11 +6,11 @@ use pgrx::prelude::*;
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 
-/// A type whose values cannot be keys, by its name.
+/// The name of a type whose values cannot be keys.
 #[derive(Debug)]
 pub struct Unsupported(pub String);
 
-/// The types whose values have one text form that no setting changes.
+/// The types whose values have a canonical text that no setting changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
     SmallInt,
@@ -35,7 +35,7 @@ impl KeyType {
         KeyType::Uuid,
     ];
 
-    /// As SQL calls it; the form that the catalog keeps.
+    /// Returns the name in SQL, which the catalog also stores.
     pub fn name(self) -> &'static str {
         match self {
             KeyType::SmallInt => "smallint",
@@ -70,13 +70,13 @@ impl KeyType {
         }
     }
 
-    /// A domain counts as its base type, an enum as text.
+    /// Returns the type of an oid. A domain counts as its base type, an enum as text.
     pub fn from_oid(oid: pg_sys::Oid) -> Result<KeyType, Unsupported> {
-        // SAFETY: a look-up in the system cache, which knows of no such type by a zero.
+        // SAFETY: this is a look-up in the system cache, which returns zero for an unknown type.
         if unsafe { pg_sys::get_typtype(oid) } == 0 {
             return Err(Unsupported(format!("with oid {}", oid.to_u32())));
         }
-        // SAFETY: look-ups in the system cache, of a type that exists.
+        // SAFETY: these are look-ups in the system cache, of a type that exists.
         let (base, is_enum) = unsafe {
             let base = pg_sys::getBaseType(oid);
             (base, pg_sys::get_typtype(base) == pg_sys::TYPTYPE_ENUM as std::ffi::c_char)
@@ -100,9 +100,9 @@ impl KeyType {
         self.family() == column.family() && self.tells_apart(column == KeyType::Char, is_directory)
     }
 
-    /// Whether no two values of a column are one key, nor two keys one value, unseen: blanks at the end count in a text, and
-    /// not in a `char`. In a directory a key that the column writes otherwise has an entry of its own, or is refused; hashes
-    /// and ranges have a place for every text.
+    /// Whether no two values of a column can become one key unnoticed, nor two keys one value: blanks at the end count
+    /// in a text, but not in a `char`. In a directory, a key that the column writes differently has an entry of its
+    /// own, or is refused; hashes and ranges have a place for every text.
     pub fn tells_apart(self, is_padded: bool, is_directory: bool) -> bool {
         match self {
             KeyType::Char => is_padded,
@@ -122,7 +122,7 @@ impl KeyType {
         }
     }
 
-    /// What keys of a hash or range keyspace are hashed and ordered as; None: not at all.
+    /// Returns how keys of a hash or range keyspace are hashed and ordered, or None if they cannot be.
     pub fn ordered(self) -> Option<Ordered> {
         match self {
             KeyType::SmallInt | KeyType::Integer | KeyType::BigInt => Some(Ordered::BigInt),
@@ -132,8 +132,7 @@ impl KeyType {
         }
     }
 
-    /// The one text form of a key. What the type's input function refuses is its error
-    /// (22P02, 22003).
+    /// Returns the canonical text of a key. The type's input function raises an error (22P02, 22003) for other texts.
     pub fn canonical<'a>(self, key: &'a str) -> Cow<'a, str> {
         match self {
             KeyType::Text | KeyType::VarChar => Cow::Borrowed(key),
@@ -146,8 +145,8 @@ impl KeyType {
         }
     }
 
-    /// The same of a value as its column writes it, whatever the column's type is, without an error; None: it is no key of
-    /// this type.
+    /// Returns the canonical text of a value as its column writes it, whatever the column's type is, without raising
+    /// an error. Returns None if it is no key of this type.
     pub fn of_value(self, value: &str) -> Option<Cow<'_, str>> {
         let integer = || decimal(value)?.parse::<i64>().ok();
         match self {
@@ -180,12 +179,12 @@ enum KeyFamily {
     Uuid,
 }
 
-/// 1.50 and 1.5 are the same number.
+/// Removes zeros at the end: 1.50 and 1.5 are the same number.
 fn trim_scale(number: String) -> String {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.').to_owned() } else { number }
 }
 
-/// A number in digits, without what does not count: `+007.50` is `7.5`; None: it is none.
+/// Returns a number in its shortest form, so that `+007.50` becomes `7.5`, or None if it is not a number.
 fn decimal(value: &str) -> Option<String> {
     let value = value.trim_matches(|c: char| c.is_ascii_whitespace());
     let (sign, digits) = match value.strip_prefix('-') {
@@ -210,8 +209,8 @@ fn decimal(value: &str) -> Option<String> {
 fn read<T: FromDatum>(input: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum, key: &str) -> T {
     let text = CString::new(key).unwrap_or_default();
     let no_modifier = -1;
-    // SAFETY: an input function takes (cstring, oid, integer) and returns its type, not
-    // NULL; what it raises unwinds as any error of the server does.
+    // SAFETY: an input function takes (cstring, oid, integer) and returns its type, not NULL; its errors unwind like
+    // all errors of the server.
     let value = unsafe {
         pgrx::direct_function_call::<T>(
             input,
@@ -260,7 +259,7 @@ mod tests {
         let number = prop_oneof![-1..=1_i64, any::<i64>()];
         let written = (number, 0..4_usize, proptest::option::of("0{0,3}"), "[ \t]{0,2}", "[-+]?");
         hold(written, |(number, zeros, part, blanks, sign)| {
-            // Nothing has a sign of its own.
+            // Zero has no sign.
             let sign = match number {
                 0 => sign.as_str(),
                 ..0 => "-",
@@ -272,7 +271,7 @@ mod tests {
             Ok(())
         });
         hold("[-+ ]{0,2}[0-9]{0,4}[.e]?[0-9]{0,4}", |value| {
-            // The form of a number is its own.
+            // The canonical form of a number is its own canonical form.
             if let Some(form) = decimal(&value) {
                 prop_assert_eq!(decimal(&form), Some(form));
             }

@@ -1,5 +1,4 @@
-//! Keys: their types, their order, intervals of them, and what a split moves. Knows no
-//! server.
+//! Keys: their types, their order, intervals of them, and the scopes of splits. This room uses no server.
 
 pub mod interval;
 pub mod key_type;

@@ -1,5 +1,5 @@
-//! What keys of hash and range keyspaces are hashed and ordered as. Keys are given in
-//! their canonical form, which their type's input function has made.
+//! How keys of hash and range keyspaces are hashed and ordered. Keys are in canonical form, which their type's input
+//! function has produced.
 
 use shardmaster_client::shard_for;
 use std::num::NonZeroU32;
@@ -7,12 +7,12 @@ use std::num::NonZeroU32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ordered {
     BigInt,
-    /// By its bytes in UTF-8.
+    /// Ordered by its bytes in UTF-8.
     Text,
     Uuid,
 }
 
-/// A canonical number has no other form; what is none has been refused before.
+/// A canonical number has no other form; other texts were refused before.
 fn number(key: &str) -> i64 {
     key.parse().unwrap_or_default()
 }
@@ -30,13 +30,12 @@ impl Ordered {
         }
     }
 
-    /// From its name.
+    /// Returns the order with this name.
     pub fn from_name(name: &str) -> Option<Ordered> {
         [Ordered::BigInt, Ordered::Text, Ordered::Uuid].into_iter().find(|of| of.name() == name)
     }
 
-    /// Whether a key is in the one form that its type writes; false where that is not
-    /// seen at once.
+    /// Whether a key is in the one form that its type writes; false if this is not obvious.
     pub fn is_canonical(self, key: &str) -> bool {
         match self {
             Ordered::BigInt => {
@@ -56,7 +55,7 @@ impl Ordered {
         }
     }
 
-    /// The bucket of a key.
+    /// Returns the bucket of a key.
     pub fn bucket(self, key: &str, buckets: NonZeroU32) -> u32 {
         match self {
             Ordered::BigInt => shard_for(number(key), buckets),
@@ -65,23 +64,23 @@ impl Ordered {
         }
     }
 
-    /// Bytes that sort as the keys do.
+    /// Returns bytes that sort as the keys do.
     pub fn sort_bytes(self, key: &str) -> Vec<u8> {
         match self {
-            // Without its sign, the lowest number first.
+            // The sign bit is inverted, so that the lowest number comes first.
             Ordered::BigInt => (number(key) ^ i64::MIN).to_be_bytes().to_vec(),
             Ordered::Text => key.as_bytes().to_vec(),
             Ordered::Uuid => uuid(key).to_vec(),
         }
     }
 
-    /// A key in the middle of the keys from lower to before upper, None being open.
+    /// Returns a key in the middle between `lower` (included) and `upper` (excluded), where None is an open bound.
     pub fn middle(self, lower: Option<&str>, upper: Option<&str>) -> Option<String> {
         match self {
             Ordered::BigInt => {
                 let lower = lower.map_or(i128::from(i64::MIN), |key| number(key).into());
                 let upper = upper.map_or(i128::from(i64::MAX) + 1, |key| number(key).into());
-                // Rounded down, also below zero: the upper one is not among them.
+                // The middle is rounded down, also below zero, because the upper bound is excluded.
                 Some((lower + upper).div_euclid(2).to_string())
             }
             Ordered::Uuid => {
@@ -95,12 +94,12 @@ impl Ordered {
     }
 }
 
-/// Characters of keys as people write them; where a bound has others, all there are.
+/// The range of characters in keys that people write; if a bound contains others, all characters are used.
 const PRINTABLE: (u32, u32) = (0x20, 0x7f);
 const ALL: (u32, u32) = (0x01, 0x11_0000);
 
-/// Keeps what both begin with, then takes the character in the middle; where there is none,
-/// goes on behind the lower one.
+/// Keeps the common prefix of both, then takes the character in the middle; if there is none, it continues after the
+/// lower one.
 fn text_between(lower: &str, upper: Option<&str>) -> Option<String> {
     let is_printable = |text: &str| text.chars().all(|c| (PRINTABLE.0..PRINTABLE.1).contains(&u32::from(c)));
     let (first, end) = if is_printable(lower) && upper.is_none_or(is_printable) { PRINTABLE } else { ALL };
@@ -108,14 +107,13 @@ fn text_between(lower: &str, upper: Option<&str>) -> Option<String> {
     let mut between = String::new();
     loop {
         let low = lower.next().map(u32::from);
-        // Behind the end of the lower bound everything is above it; without an upper bound
-        // everything is below.
+        // After the end of the lower bound, everything is above it; without an upper bound, everything is below.
         let high = match upper.as_mut() {
             Some(chars) => u32::from(chars.next()?),
             None => end,
         };
         let from = low.unwrap_or(first);
-        // Surrogates are no characters.
+        // Surrogates are not characters.
         let middle = match from.midpoint(high) {
             0xd800..=0xdfff => 0xe000,
             middle => middle,

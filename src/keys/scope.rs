@@ -1,4 +1,4 @@
-//! What a split moves.
+//! The scope of a split.
 
 use super::interval::Interval;
 use super::ordered::Ordered;
@@ -7,14 +7,14 @@ use std::num::NonZeroU32;
 
 #[derive(Clone, Debug)]
 pub enum Scope {
-    /// In canonical form.
+    /// Keys in canonical form.
     Keys(Vec<String>),
     Buckets {
         of: Ordered,
         count: NonZeroU32,
         buckets: Vec<String>,
     },
-    /// In their order.
+    /// Ranges in their order.
     Ranges {
         of: Ordered,
         ranges: Vec<Interval>,
@@ -28,7 +28,7 @@ pub enum ScopeEntries<'a> {
 }
 
 impl Scope {
-    /// Of the keyspace that it is of.
+    /// Returns the strategy of the scope's keyspace.
     pub fn strategy(&self) -> Strategy {
         match self {
             Scope::Keys(_) => Strategy::Directory,
@@ -37,7 +37,7 @@ impl Scope {
         }
     }
 
-    /// Keys that stand alone.
+    /// Returns the keys of a directory, which are entries themselves.
     pub fn keys(&self) -> Option<&[String]> {
         match self {
             Scope::Keys(keys) => Some(keys),
@@ -45,7 +45,7 @@ impl Scope {
         }
     }
 
-    /// What moves by its entries' names, or the ranges that do.
+    /// Returns the names of the scope's entries, or its ranges.
     pub fn entries(&self) -> ScopeEntries<'_> {
         match self {
             Scope::Keys(names) | Scope::Buckets { buckets: names, .. } => ScopeEntries::Named(names),
@@ -53,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// Whether what moves can be entries of a strategy, whatever its number of buckets.
+    /// Whether the scope can consist of entries of a strategy, with any number of buckets.
     pub fn is_of(&self, strategy: Strategy) -> bool {
         let own = self.strategy();
         own.kind() == strategy.kind() && own.order() == strategy.order()
@@ -61,7 +61,7 @@ impl Scope {
 }
 
 impl Strategy {
-    /// What a split of these entries moves, as shards see it.
+    /// Returns the scope of a split of these entries, as shards see it.
     pub fn scope(self, entries: &[String]) -> Scope {
         match self {
             Strategy::Directory => Scope::Keys(entries.to_vec()),

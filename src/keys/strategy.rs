@@ -1,7 +1,6 @@
-//! How keys find their entry of routing. What differs from one strategy to another is asked
-//! here where it can be; the rest are matches that the compiler leads to: the SQL of shards
-//! (`agent/scope.rs`, `look_up.rs`, `filter.rs`, `state/left.rs`), the bytes of rows
-//! (`split/table/mesh.rs`), what gateways are given, what a plan takes and what it refuses.
+//! How keys find their entry of routing. Differences between strategies are decided here if possible; the rest are
+//! matches that the compiler finds: the SQL of shards (`agent/scope.rs`, `look_up.rs`, `filter.rs`, `state/left.rs`),
+//! the bytes of rows (`split/table/mesh.rs`), the input of gateways, and what a plan accepts and refuses.
 
 use super::interval;
 use super::ordered::Ordered;
@@ -11,13 +10,13 @@ use std::num::NonZeroU32;
 pub enum Strategy {
     /// Each key has an entry.
     Directory,
-    /// Each bucket has one; the key's hash says which.
+    /// Each bucket has an entry; the hash of a key selects the bucket.
     Hash { buckets: NonZeroU32, of: Ordered },
-    /// Each range has one.
+    /// Each range has an entry.
     Range { of: Ordered },
 }
 
-/// A strategy by its name alone.
+/// The name of a strategy, without its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StrategyKind {
     Directory,
@@ -25,10 +24,10 @@ pub enum StrategyKind {
     Range,
 }
 
-/// What a kind needs to be a strategy, and was not given.
+/// An argument that a kind needs to be a strategy and that was not given.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MissingArgument {
-    /// Keys of the type have none.
+    /// The keys of the type have no order.
     Order,
     Buckets,
 }
@@ -36,7 +35,7 @@ pub enum MissingArgument {
 impl StrategyKind {
     pub const ALL: [StrategyKind; 3] = [StrategyKind::Directory, StrategyKind::Hash, StrategyKind::Range];
 
-    /// As SQL and the catalog call it.
+    /// Returns the name in SQL and in the catalog.
     pub fn name(self) -> &'static str {
         match self {
             StrategyKind::Directory => "directory",
@@ -49,7 +48,7 @@ impl StrategyKind {
         StrategyKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Of keys with an order, if they have one, and so many buckets, if that is said.
+    /// Returns the strategy with the order of the keys, if they have one, and the number of buckets, if it is given.
     pub fn with(self, of: Option<Ordered>, buckets: Option<NonZeroU32>) -> Result<Strategy, MissingArgument> {
         Ok(match self {
             StrategyKind::Directory => Strategy::Directory,
@@ -62,25 +61,25 @@ impl StrategyKind {
     }
 }
 
-/// Where a session keeps what it has found of a key.
+/// The place where a session keeps the route of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Slot<'a> {
     Key(&'a str),
     Bucket(u32),
-    /// With the entry that begins last at or before these bytes.
+    /// The entry whose start is the last one at or before these bytes.
     Position(Vec<u8>),
 }
 
-/// Where the entry of a key is to be looked for.
+/// How the entry of a key is looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EntryLookup {
     /// By its name.
     Named(String),
-    /// Among ranges in this order: the one that the key is in.
+    /// Among ranges in this order: the one that contains the key.
     Covering(Ordered),
 }
 
-/// What the entries of a directory are.
+/// The name for the entries of a directory.
 const KEYS: &str = "keys";
 
 impl Strategy {
@@ -96,7 +95,7 @@ impl Strategy {
         self.kind().name()
     }
 
-    /// What an entry is, and the function that assigns one, as people know them.
+    /// Returns what an entry is called, and the function that assigns one, for messages to people.
     pub fn entry_is(self) -> (&'static str, &'static str) {
         match self {
             Strategy::Directory => ("key", "shard_assign"),
@@ -105,7 +104,7 @@ impl Strategy {
         }
     }
 
-    /// None: the key is not in its canonical form, which a directory does not need here.
+    /// Returns None if the key is not in canonical form, which a directory does not need here.
     pub fn slot<'a>(self, key: &'a str, keyspace: &str) -> Option<Slot<'a>> {
         match self {
             Strategy::Directory => Some(Slot::Key(key)),
@@ -115,7 +114,7 @@ impl Strategy {
         }
     }
 
-    /// Of a key in its canonical form.
+    /// Returns how to look up the entry of a key in canonical form.
     pub fn entry(self, key: &str) -> EntryLookup {
         match self {
             Strategy::Directory => EntryLookup::Named(key.to_owned()),
@@ -124,7 +123,7 @@ impl Strategy {
         }
     }
 
-    /// Keys stand alone in a directory only.
+    /// Whether each key is an entry itself, as only in a directory.
     pub fn is_directory(self) -> bool {
         self == Strategy::Directory
     }
@@ -136,7 +135,7 @@ impl Strategy {
         }
     }
 
-    /// What keys are hashed or ordered as; None: they are only compared.
+    /// Returns how keys are hashed or ordered, or None if they are only compared.
     pub fn of(self) -> Option<Ordered> {
         match self {
             Strategy::Hash { of, .. } | Strategy::Range { of } => Some(of),
@@ -144,7 +143,7 @@ impl Strategy {
         }
     }
 
-    /// What ranges are ordered by.
+    /// Returns the order of ranges.
     pub fn order(self) -> Option<Ordered> {
         match self {
             Strategy::Range { of } => Some(of),
@@ -152,7 +151,7 @@ impl Strategy {
         }
     }
 
-    /// What the entries that a redirect refuses are, as the shard keeps it.
+    /// Returns the kind of the entries that a redirect refuses, as the shard stores it.
     pub fn entries(self) -> String {
         match self {
             Strategy::Directory => KEYS.to_owned(),
@@ -161,12 +160,12 @@ impl Strategy {
         }
     }
 
-    /// The type of a directory's keys, where entries are told with it.
+    /// Returns the type of a directory's keys if the stored text contains it.
     pub fn keys_of(entries: &str) -> Option<&str> {
         entries.strip_prefix(KEYS)?.strip_prefix(" of ")
     }
 
-    /// From what `entries` gives.
+    /// Parses a text that `entries` has returned.
     pub fn of_entries(name: &str) -> Option<Strategy> {
         if name == KEYS || Strategy::keys_of(name).is_some() {
             return Some(Strategy::Directory);

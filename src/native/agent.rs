@@ -1,13 +1,13 @@
-//! What the agent has beside a trigger's function: in its schema, and of its owner.
+//! The agent's objects beside a trigger's function: in its schema, with its owner.
 
 use super::event::raise;
 use pgrx::prelude::*;
 use std::ffi::{CStr, CString};
 
-/// What helps whoever finds a trigger that lacks something.
+/// The hint of errors about a trigger that lacks something.
 pub const HINT: &str = "The split notices it and copies again once its triggers are complete. Otherwise roll it back and start it again, or drop the triggers whose names begin with 00_shardmaster.";
 
-/// Where a trigger's function is, and what is beside it.
+/// The schema of a trigger's function, and what is beside it.
 pub struct Agent {
     schema: pg_sys::Oid,
     owner: pg_sys::Oid,
@@ -18,9 +18,9 @@ pub struct Agent {
 
 impl Agent {
     /// # Safety
-    /// A function that is called.
+    /// The function is being called.
     pub unsafe fn of(function: pg_sys::Oid) -> Agent {
-        // SAFETY: look-ups in the system cache.
+        // SAFETY: these are look-ups in the system cache.
         unsafe {
             let name = pg_sys::get_func_name(function);
             let name = if name.is_null() { "" } else { CStr::from_ptr(name).to_str().unwrap_or_default() };
@@ -34,10 +34,10 @@ impl Agent {
         }
     }
 
-    /// The number of a relation beside it, of the same owner; invalid: there is none.
+    /// Returns the oid of a relation beside the function, with the same owner; it is invalid if there is none.
     pub fn relation(&self, name: &str) -> pg_sys::Oid {
         let Ok(name) = CString::new(name) else { return pg_sys::Oid::INVALID };
-        // SAFETY: look-ups in the system cache; the row is read before it is given back.
+        // SAFETY: these are look-ups in the system cache; the row is read before it is released.
         unsafe {
             let relation = pg_sys::get_relname_relid(name.as_ptr(), self.schema);
             let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
@@ -56,15 +56,15 @@ impl Agent {
         format!("queue_{}_{}", self.split, self.ordinal)
     }
 
-    /// The function beside it whose name goes on like this.
+    /// Returns the function beside it whose name has this ending.
     ///
     /// # Safety
-    /// In a transaction.
+    /// A transaction is open.
     pub unsafe fn function(&self, ending: &str) -> pg_sys::Oid {
         let name = format!("{}{ending}", self.name);
         let mut found = pg_sys::Oid::INVALID;
-        // SAFETY: rows of a catalog, each read while it is there; what is opened here is closed here. The name lives as
-        // long as the scan.
+        // SAFETY: each row of the catalog is read while it exists; what is opened here is closed here. The name lives
+        // as long as the scan.
         unsafe {
             let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
             let functions = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
@@ -102,13 +102,13 @@ impl Agent {
         found
     }
 
-    /// The types of what a function takes.
+    /// Returns the types of a function's arguments.
     ///
     /// # Safety
-    /// The function is there.
+    /// The function exists.
     pub unsafe fn arguments(&self, function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
         let (mut types, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: a look-up in the system cache, which makes an array of so many.
+        // SAFETY: this is a look-up in the system cache, which creates an array of this length.
         unsafe {
             pg_sys::get_func_signature(function, &mut types, &mut count);
             std::slice::from_raw_parts(types, usize::try_from(count).unwrap_or(0)).to_vec()
@@ -116,12 +116,12 @@ impl Agent {
     }
 }
 
-/// Whose a function is.
+/// Returns the owner of a function.
 ///
 /// # Safety
-/// In a transaction.
+/// A transaction is open.
 unsafe fn owner(function: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a look-up in the system cache; the row is read before it is given back.
+    // SAFETY: this is a look-up in the system cache; the row is read before it is released.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));

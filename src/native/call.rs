@@ -1,26 +1,26 @@
-//! Calls of functions by their numbers, with arguments that may be NULL.
+//! Calls of functions by their oids, with arguments that may be NULL.
 
 use pgrx::prelude::*;
 use std::mem::{offset_of, size_of};
 
-/// A call that is to be made, in memory of the trigger's; null: none.
+/// A prepared call, in the trigger's memory; null if there is none.
 pub type NativeCall = pg_sys::FunctionCallInfo;
 
-/// Makes the call of a function ready, which runs with its owner's rights if it says so.
+/// Prepares the call of a function, which runs with its owner's rights if it is declared so.
 ///
 /// # Safety
-/// The function exists, and takes these arguments. In the call of a trigger.
+/// The function exists, and takes these arguments. A trigger is being called.
 pub unsafe fn ready(function: pg_sys::Oid, arguments: &[Option<pg_sys::Datum>]) -> NativeCall {
     let size = offset_of!(pg_sys::FunctionCallInfoBaseData, args)
         + arguments.len() * size_of::<pg_sys::NullableDatum>();
-    // SAFETY: as the caller promises; the call's data are as long as its arguments need, and like what the server keeps for
-    // the function in memory that ends with the trigger's call.
+    // SAFETY: the caller keeps the promise above; the call's data have room for its arguments, and are, like what the
+    // server keeps for the function, in memory that is freed after the trigger's call.
     unsafe {
         let called = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast::<pg_sys::FmgrInfo>();
         pg_sys::fmgr_info(function, called);
         let info = pg_sys::palloc0(size).cast::<pg_sys::FunctionCallInfoBaseData>();
         (*info).flinfo = called;
-        // Of columns with another collation nothing is captured here.
+        // Columns with another collation are not captured here.
         (*info).fncollation = pg_sys::DEFAULT_COLLATION_OID;
         (*info).nargs = arguments.len() as i16;
         let places = (*info).args.as_mut_ptr();
@@ -34,13 +34,13 @@ pub unsafe fn ready(function: pg_sys::Oid, arguments: &[Option<pg_sys::Datum>]) 
     }
 }
 
-/// Makes it.
+/// Makes the call.
 ///
 /// # Safety
-/// No frame between the server's and this one has anything to drop: an error of the function's jumps over them. It would
-/// lose its SQLSTATE on its way through a panic, which knows the server's own alone.
+/// No frame between the server's and this one has anything to drop: an error of the function jumps over them. As a
+/// panic it would lose its SQLSTATE, because a panic only carries those of the server.
 pub unsafe fn make(call: NativeCall) {
-    // SAFETY: as the caller promises, of a call that was made ready.
+    // SAFETY: the caller keeps the promise above, and the call was prepared.
     unsafe {
         if !call.is_null()
             && let Some(function) = (*(*call).flinfo).fn_addr

@@ -1,5 +1,5 @@
-//! What a trigger of a partition is about: which columns it reads, and where it queues. Found in the catalogs once, and
-//! again whenever the server says that something of it has changed.
+//! What a trigger of a partition needs: the columns that it reads, and its queue. It is read from the catalogs once,
+//! and again whenever the server reports that any of it has changed.
 
 use super::agent::{Agent, HINT};
 use super::call::{self, NativeCall};
@@ -15,16 +15,16 @@ use std::ffi::CStr;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-/// Entries of a queue between two looks at its lease and size.
+/// The number of entries of a queue between two checks of its lease and size.
 pub const SAMPLE: u32 = 64;
-/// What a session remembers at most: partitions of a table each have their own.
+/// The greatest number of entries that a session keeps: each partition of a table has its own.
 const MOST: usize = 10_000;
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
 struct EntryColumn {
     number: pg_sys::AttrNumber,
     form: Form,
-    /// Without the domains around it.
+    /// The base type, without domains.
     type_oid: pg_sys::Oid,
 }
 
@@ -33,11 +33,11 @@ pub struct NativeEntry {
     kind: Option<ColumnKind>,
     keys: Vec<EntryColumn>,
     scope: Rc<KeySet>,
-    /// None: entries are made by PL/pgSQL alone.
+    /// `None` if only PL/pgSQL makes entries.
     pub queue: Option<Queue>,
     row_function: pg_sys::Oid,
     look_function: pg_sys::Oid,
-    /// The epoch of what was found.
+    /// The epoch at which the entry was read.
     pub as_of: u64,
 }
 
@@ -45,12 +45,12 @@ thread_local! {
     static KNOWN: RefCell<(u64, HashMap<u32, Rc<NativeEntry>>)> = RefCell::default();
 }
 
-/// What the trigger is about that has been called.
+/// Returns the entry of the trigger that has been called.
 ///
 /// # Safety
-/// A trigger of this function, called for a row.
+/// A trigger of this function is being called for a row.
 pub unsafe fn of(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Rc<NativeEntry> {
-    // SAFETY: as the caller promises: the trigger is one of the relation.
+    // SAFETY: the caller keeps the promise above: the trigger is one of the relation.
     let trigger = unsafe { (*data.tg_trigger).tgoid.to_u32() };
     let epoch = epoch();
     let known =
@@ -71,9 +71,9 @@ pub unsafe fn of(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> Rc<Native
 }
 
 /// # Safety
-/// As above.
+/// The promise of `of` holds.
 unsafe fn find(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> NativeEntry {
-    // SAFETY: as the caller promises; the relation is locked, so its columns and triggers stay.
+    // SAFETY: the caller keeps the promise above; the relation is locked, so its columns and triggers stay.
     unsafe {
         let table = (*data.tg_relation).rd_id;
         let agent = Agent::of(function);
@@ -88,7 +88,8 @@ unsafe fn find(function: pg_sys::Oid, data: &pg_sys::TriggerData) -> NativeEntry
         let row_function = agent.function("_row");
         let types: Vec<pg_sys::Oid> = keys.iter().map(|key| key.type_oid).collect();
         let taken = [vec![pg_sys::CHAROID, by.type_oid, by.type_oid], types.clone(), types.clone()].concat();
-        // Whoever owns the table may have dropped the trigger that kept its columns: no value goes for one of another type.
+        // The table's owner may have dropped the trigger that protected its columns: no value is passed as one of
+        // another type.
         if types.is_empty() || agent.arguments(row_function) != taken {
             raise(lost("columns", table), HINT);
         }
@@ -114,12 +115,13 @@ fn lost(what: &str, table: pg_sys::Oid) -> String {
     format!("a capture trigger of relation {} has lost its {what}", table.to_u32())
 }
 
-/// The numbers that a trigger was made with: of buckets, the shard-by column, the columns of the key.
+/// Returns the numbers that the trigger was created with: that of the buckets, the shard-by column, the columns of the
+/// key.
 ///
 /// # Safety
-/// A trigger that has been called.
+/// The trigger is being called.
 unsafe fn arguments(data: &pg_sys::TriggerData) -> Vec<i32> {
-    // SAFETY: as the caller promises; its arguments are C strings.
+    // SAFETY: the caller keeps the promise above; the arguments are C strings.
     unsafe {
         let trigger = &*data.tg_trigger;
         let number = |at: usize| CStr::from_ptr(*trigger.tgargs.add(at)).to_str().ok()?.parse().ok();
@@ -128,12 +130,13 @@ unsafe fn arguments(data: &pg_sys::TriggerData) -> Vec<i32> {
     }
 }
 
-/// The table for which a trigger was made, which a partition has a clone of: its columns are numbered there.
+/// Returns the table for which a trigger was created, and of which a partition has a clone: columns are numbered as in
+/// that table.
 ///
 /// # Safety
-/// A trigger of a table that is locked.
+/// The trigger belongs to a table that is locked.
 unsafe fn root(trigger: &pg_sys::Trigger, table: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: rows of a catalog, each read while it is there; what is opened here is closed here.
+    // SAFETY: each row of the catalog is read while it exists; what is opened here is closed here.
     unsafe {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let triggers = pg_sys::table_open(pg_sys::TriggerRelationId, lock);
@@ -162,12 +165,13 @@ unsafe fn root(trigger: &pg_sys::Trigger, table: pg_sys::Oid) -> pg_sys::Oid {
     }
 }
 
-/// The column of a partition that has the name of one of its parent's: renaming is of both, under a lock of both.
+/// Returns the column of a partition that has the name of one of its parent: renaming changes both, under a lock of
+/// both.
 ///
 /// # Safety
 /// The partition is locked.
 unsafe fn column(root: pg_sys::Oid, table: pg_sys::Oid, number: i32) -> EntryColumn {
-    // SAFETY: look-ups in the system cache, of a name that it has given.
+    // SAFETY: these are look-ups in the system cache, with a name that it has returned.
     unsafe {
         let number = pg_sys::AttrNumber::try_from(number).unwrap_or(0);
         let number = if root == table {
@@ -186,11 +190,11 @@ unsafe fn column(root: pg_sys::Oid, table: pg_sys::Oid, number: i32) -> EntryCol
 }
 
 impl NativeEntry {
-    /// Whether one of both versions is of the scope; None: that is not seen here.
+    /// Whether one of the two versions is in the scope, or None if this cannot be decided here.
     pub fn is_in_scope(&self, new: NativeRow, old: NativeRow) -> Option<bool> {
         let has = |row: NativeRow| match row.value(self.by.number) {
             None => Some(false),
-            // SAFETY: a value of the column, which is of this kind; the row holds it.
+            // SAFETY: this is a value of the column, which is of this kind; the row holds it.
             Some(value) => self.scope.has(&unsafe { self.kind?.key(value) }?),
         };
         match has(new)? {
@@ -200,47 +204,47 @@ impl NativeEntry {
         }
     }
 
-    /// The key of a row that has kept it; None: another one, or that is not seen here.
+    /// Returns the key of a row that has kept it, or None if it has changed, or if this cannot be decided here.
     pub fn same_keys(&self, new: NativeRow, old: NativeRow) -> Option<Vec<pg_sys::Datum>> {
         let key = |column: &EntryColumn| {
             let value = new.value(column.number)?;
             let before = if new.is(old) { value } else { old.value(column.number)? };
-            // SAFETY: values of the column.
+            // SAFETY: these are values of the column.
             unsafe { column.form.same(value, before)?.then_some(value) }
         };
         self.keys.iter().map(key).collect()
     }
 
-    /// Has PL/pgSQL do all of it.
+    /// Prepares a call of the PL/pgSQL function that does everything.
     ///
     /// # Safety
-    /// In the call of a trigger.
+    /// A trigger is being called.
     pub unsafe fn call(&self, event: NativeEvent, new: NativeRow, old: NativeRow) -> NativeCall {
         let mut arguments = vec![Some(pg_sys::Datum::from(event.letter()))];
         arguments.extend([new, old].map(|row| row.value(self.by.number)));
         for row in [new, old] {
             arguments.extend(self.keys.iter().map(|key| row.value(key.number)));
         }
-        // SAFETY: the function is there with as many arguments, of these types; it was found as of now.
+        // SAFETY: the function exists with as many arguments of these types; the entry is current.
         unsafe { call::ready(self.row_function, &arguments) }
     }
 
-    /// Has PL/pgSQL look at lease and size.
+    /// Prepares a call of the PL/pgSQL function that checks the lease and the size.
     ///
     /// # Safety
-    /// In the call of a trigger.
+    /// A trigger is being called.
     pub unsafe fn look(&self) -> NativeCall {
-        // SAFETY: the function is there, without arguments.
+        // SAFETY: the function exists, and has no arguments.
         unsafe { call::ready(self.look_function, &[]) }
     }
 }
 
-/// TRUNCATE is told to PL/pgSQL.
+/// Prepares the PL/pgSQL call for TRUNCATE.
 ///
 /// # Safety
-/// A trigger's function, called for a statement.
+/// It is a trigger's function, called for a statement.
 pub unsafe fn truncated(function: pg_sys::Oid) -> NativeCall {
-    // SAFETY: as the caller promises; all other arguments than the first are NULL.
+    // SAFETY: the caller keeps the promise above; all arguments but the first are NULL.
     unsafe {
         let agent = Agent::of(function);
         let row_function = agent.function("_row");

@@ -1,10 +1,10 @@
-//! What triggers are called for, and how a call is refused.
+//! The events of triggers, and how a call is refused.
 
 use crate::error::{Failure, SqlState};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// What a trigger was called for.
+/// The event that a trigger was called for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NativeEvent {
     Insert,
@@ -23,7 +23,7 @@ impl NativeEvent {
         }
     }
 
-    /// Whether a trigger is one that is made here: behind a change of a row, or for TRUNCATE.
+    /// Whether the trigger is of a kind that this extension creates: after a change of a row, or for TRUNCATE.
     pub fn suits(self, event: u32) -> bool {
         let is_of_row = event & pg_sys::TRIGGER_EVENT_ROW != 0;
         let is_after = event & pg_sys::TRIGGER_EVENT_TIMINGMASK == pg_sys::TRIGGER_EVENT_AFTER;

@@ -1,11 +1,11 @@
-//! What a relation has to be that is read and written here without a statement.
+//! The requirements for a relation that is read and written here without a statement.
 
 use pgrx::prelude::*;
 
-/// A table that begins with these columns, whose rows are all in its own heap.
+/// Whether it is a table that begins with these columns, and has all rows in its own heap.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 pub unsafe fn is_plain_from(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
     // SAFETY: the caller keeps the promise above.
     unsafe {

@@ -1,8 +1,11 @@
-//! Capture without PL/pgSQL, in the sessions of writers: the function of a source's triggers where its server has this
-//! library. Says at once of most rows that they stay, and queues a row that moves where nothing is special about it. All
-//! else it leaves to the function in PL/pgSQL that each table has beside it, which judges by itself: so both do the same.
+//! Capture without PL/pgSQL, in the sessions of writers: the function of a source's triggers if its server has this
+//! library. It decides at once that most rows stay, and queues a moving row in ordinary cases. It leaves everything
+//! else to the PL/pgSQL function that each table has beside it, which decides for itself: so both have the same
+//! results.
 //!
-//! Whatever it reads and writes belongs to the owner of the trigger's function, in the function's schema, and it calls
+//! Everything that this reads and writes belongs to the owner of the trigger's function, and is in the function's
+//! schema; it calls nothing that anyone else could have created: it runs with the rights of the writer, and needs
+//! none.
 //! nothing that anybody could have made: it runs with the rights of whoever writes, and asks for none.
 
 mod agent;
@@ -35,24 +38,24 @@ pub extern "C" fn pg_finfo_shardmaster_capture_1() -> &'static pg_sys::Pg_finfo_
     &V1
 }
 
-/// The trigger function `capture_<split>_<table>` of a source. Its name says which tables of the agent are its own. The
-/// number in the symbol says what the arguments of triggers mean and what the agent has beside it: triggers outlive a new
-/// version of this library, which has to keep the old symbol.
+/// The trigger function `capture_<split>_<table>` of a source. Its name tells which tables of the agent belong to it.
+/// The number in the symbol is the version of the triggers' arguments and of the objects beside the function: triggers
+/// outlive an upgrade of this library, which has to keep the old symbol.
 ///
 /// # Safety
-/// Called by the server.
+/// The server calls this.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn shardmaster_capture_1(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: called by the server; here is nothing to drop.
+    // SAFETY: the server calls this; there is nothing to drop here.
     unsafe { call::make(decide(fcinfo)) };
-    // Of an AFTER trigger's result nothing is made.
+    // The result of an AFTER trigger is ignored.
     pg_sys::Datum::null()
 }
 
-/// Does what is simple; what is left to call.
+/// Handles simple cases, and returns the call that remains to be made.
 #[pg_guard]
 unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> NativeCall {
-    // SAFETY: called by the server, as a function that returns a trigger: nobody else can call one.
+    // SAFETY: the server calls this as a function that returns a trigger: nobody else can call such a function.
     unsafe {
         if !called_as_trigger(fcinfo) {
             raise("not called by the trigger manager", "It is the function of a split's triggers.");
@@ -60,7 +63,7 @@ unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> NativeCa
         let function = (*(*fcinfo).flinfo).fn_oid;
         let data = &*(*fcinfo).context.cast::<pg_sys::TriggerData>();
         let event = NativeEvent::of(data.tg_event);
-        // Whoever owns it can have it called by a trigger of another kind, which gives no rows.
+        // The function's owner can attach it to a trigger of another kind, which provides no rows.
         if !event.suits(data.tg_event) {
             raise("a capture trigger must be AFTER a change of a row, or for TRUNCATE", HINT);
         }
@@ -72,9 +75,10 @@ unsafe extern "C-unwind" fn decide(fcinfo: pg_sys::FunctionCallInfo) -> NativeCa
 }
 
 /// # Safety
-/// Called for a row, by a trigger of this function.
+/// A trigger of this function is being called for a row.
 unsafe fn of_row(function: pg_sys::Oid, data: &pg_sys::TriggerData, event: NativeEvent) -> NativeCall {
-    // SAFETY: the slots hold the row's versions while the trigger runs: the new one of an update in a slot of its own.
+    // SAFETY: the slots hold the row's versions while the trigger runs: the new version of an update has a slot of its
+    // own.
     unsafe {
         let entry = entry::of(function, data);
         let (new, old) = match event {
@@ -97,10 +101,10 @@ unsafe fn of_row(function: pg_sys::Oid, data: &pg_sys::TriggerData, event: Nativ
     }
 }
 
-/// Queues a change where nothing is special about it, and when; None: the other function is to say.
+/// Queues a change in the ordinary case, and returns its time. Returns None if the PL/pgSQL function has to decide.
 ///
 /// # Safety
-/// As above.
+/// A trigger is being called for a row.
 unsafe fn queue(entry: &NativeEntry, event: NativeEvent, new: NativeRow, old: NativeRow) -> Option<i64> {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -112,12 +116,12 @@ unsafe fn queue(entry: &NativeEntry, event: NativeEvent, new: NativeRow, old: Na
     }
 }
 
-/// Whether the session is a client's, in a transaction whose statements see what was committed before each.
+/// Whether the session is a client's, in a transaction in which each statement sees what was committed before it.
 ///
 /// # Safety
-/// In a transaction.
+/// A transaction is open.
 unsafe fn is_ordinary() -> bool {
-    // SAFETY: reads a setting of this session, and the text of another one, which lives until it is set again.
+    // SAFETY: this reads a setting of this session, and the text of another one, which lives until it is set again.
     unsafe {
         if pg_sys::XactIsoLevel != pg_sys::XACT_READ_COMMITTED as i32 {
             return false;

@@ -1,5 +1,5 @@
-//! A queue's entries, made without a statement where nothing is special: the barrier is locked, the state read by a
-//! snapshot that is newer than that lock, and the entry written.
+//! Makes a queue's entries without a statement, in the ordinary case: it locks the barrier, reads the state with a
+//! snapshot that is newer than that lock, and writes the entry.
 
 use super::agent::Agent;
 use super::event::NativeEvent;
@@ -10,12 +10,12 @@ use pgrx::prelude::*;
 
 const READ: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 const WRITE: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
-/// What was locked stays locked until the transaction ends, as a statement's tables do.
+/// Keeps locks until the transaction ends, as a statement does with its tables.
 const KEEP: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
-/// The columns before the key: xid, at, op.
+/// The number of columns before the key: xid, at, op.
 const BEFORE_KEY: usize = 3;
 
-/// Where a trigger queues, all of it the agent's.
+/// The objects with which a trigger queues, all of the agent.
 pub struct Queue {
     split: i64,
     table: pg_sys::Oid,
@@ -26,10 +26,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// None: something is not as it was made. Whoever changed it finds that PL/pgSQL does as that says.
+    /// Returns None if an object is not as it was created: PL/pgSQL then acts by the changed objects.
     ///
     /// # Safety
-    /// In a transaction.
+    /// A transaction is open.
     pub unsafe fn find(agent: &Agent, keys: &[pg_sys::Oid]) -> Option<Queue> {
         let there = |name: &str| {
             let relation = agent.relation(name);
@@ -42,7 +42,7 @@ impl Queue {
         watch::watch(&[table, barrier, sequence, side]);
         let mut columns = vec![pg_sys::XID8OID, pg_sys::TIMESTAMPTZOID, pg_sys::CHAROID];
         columns.extend(keys);
-        // SAFETY: relations of the agent's, opened and closed here.
+        // SAFETY: these are relations of the agent, which are opened and closed here.
         unsafe {
             let is_plain =
                 with(table, READ, |relation| is_plain(relation, &columns) && has_plain_index(relation));
@@ -68,14 +68,14 @@ impl Queue {
         }
     }
 
-    /// Writes an entry if the split's state is `capture` and the queues are open; when, or None: PL/pgSQL is to say.
-    /// `as_of`: when what this was made of was found.
+    /// Writes an entry if the split's state is `capture` and the queues are open. Returns the entry's time, or None if
+    /// PL/pgSQL has to decide. `as_of` is the epoch at which this queue was read.
     ///
     /// # Safety
-    /// In the call of a trigger, READ COMMITTED. Values of the queue's types.
+    /// A trigger is being called in a READ COMMITTED transaction. The values are of the queue's types.
     pub unsafe fn insert(&self, event: NativeEvent, keys: &[pg_sys::Datum], as_of: u64) -> Option<i64> {
-        // SAFETY: what is opened here is closed here, or by the end of a (sub)transaction that fails. Locks tell what has
-        // been changed before: then nothing of it is used.
+        // SAFETY: what is opened here is closed here, or by the end of a (sub)transaction that fails. Taking the locks
+        // reveals earlier changes: nothing of the entry is used then.
         unsafe {
             pg_sys::LockRelationOid(self.barrier, pg_sys::RowShareLock as pg_sys::LOCKMODE);
             pg_sys::LockRelationOid(self.table, WRITE);
@@ -95,11 +95,12 @@ impl Queue {
     /// Whether the split's state is `capture`.
     ///
     /// # Safety
-    /// The table of sides and a snapshot.
+    /// The relation is the table of sides, and the snapshot is registered.
     unsafe fn captures(&self, side: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> bool {
         let mut key = pg_sys::ScanKeyData::default();
         let mut captures = false;
-        // SAFETY: as the caller promises; the index is its primary key, of which the first column is the number.
+        // SAFETY: the caller keeps the promise above; the index is the primary key, whose first column is the split's
+        // number.
         unsafe {
             pg_sys::ScanKeyInit(
                 &mut key,
@@ -127,12 +128,12 @@ impl Queue {
     }
 }
 
-/// Whether a sequence that nobody draws from says that the queues are open.
+/// Whether a sequence that nobody draws from shows that the queues are open.
 ///
 /// # Safety
-/// A sequence and a snapshot, which shows its only row as all do.
+/// The relation is a sequence, and the snapshot is registered; every snapshot shows the only row.
 unsafe fn is_open(sequence: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: as the caller promises; its first column is the last value.
+    // SAFETY: the caller keeps the promise above; the first column is the last value.
     unsafe {
         let none = std::ptr::null_mut();
         let scan = pg_sys::systable_beginscan(sequence, pg_sys::InvalidOid, false, snapshot, 0, none);
@@ -148,10 +149,10 @@ unsafe fn is_open(sequence: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> boo
 }
 
 /// # Safety
-/// A queue, and values of its key.
+/// The relation is a queue, and the values are those of its key.
 unsafe fn write(queue: pg_sys::Relation, event: NativeEvent, keys: &[pg_sys::Datum]) -> i64 {
-    // SAFETY: as the caller promises. The table has no more than these columns and an index over its own columns, which is
-    // all that is written here.
+    // SAFETY: the caller keeps the promise above. The table has only these columns and an index over its own columns,
+    // and only these are written here.
     unsafe {
         let at = pg_sys::GetCurrentTimestamp();
         let mut values = vec![
@@ -169,7 +170,7 @@ unsafe fn write(queue: pg_sys::Relation, event: NativeEvent, keys: &[pg_sys::Dat
 }
 
 /// # Safety
-/// In a transaction; with KEEP, the relation is locked, and stays so.
+/// A transaction is open; with KEEP, the relation is locked, and stays so.
 unsafe fn with<R>(
     relation: pg_sys::Oid,
     lock: pg_sys::LOCKMODE,
@@ -184,10 +185,10 @@ unsafe fn with<R>(
     }
 }
 
-/// A table of these columns and no other, whose rows are written without anything else being done.
+/// Whether it is a table with exactly these columns, into which rows can be written without further work.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 unsafe fn is_plain(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
     // SAFETY: the caller keeps the promise above.
     unsafe {
@@ -205,12 +206,12 @@ unsafe fn is_plain(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool 
     }
 }
 
-/// Whether an index leads by a table's first column: another one can be told to identify its rows.
+/// Whether an index begins with the table's first column: an owner can make another index identify its rows.
 ///
 /// # Safety
-/// An index of a table that is locked.
+/// The index belongs to a table that is locked.
 unsafe fn is_by_number(index: pg_sys::Oid) -> bool {
-    // SAFETY: as the caller promises; what is opened here is closed here.
+    // SAFETY: the caller keeps the promise above; what is opened here is closed here.
     unsafe {
         let index = pg_sys::index_open(index, READ);
         let row = &*(*index).rd_index;
@@ -227,9 +228,9 @@ unsafe fn is_by_number(index: pg_sys::Oid) -> bool {
 /// Whether the only index of a table is one over its first column.
 ///
 /// # Safety
-/// An open table.
+/// The table is open.
 unsafe fn has_plain_index(relation: pg_sys::Relation) -> bool {
-    // SAFETY: as the caller promises; what is opened here is closed here.
+    // SAFETY: the caller keeps the promise above; what is opened here is closed here.
     unsafe {
         let list = pg_sys::RelationGetIndexList(relation);
         let indexes = pgrx::PgList::<pg_sys::Oid>::from_pg(list);

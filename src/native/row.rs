@@ -1,4 +1,4 @@
-//! Values of a row, as a trigger is given them.
+//! The values of a row, as a trigger receives them.
 
 use pgrx::prelude::*;
 use pgrx::varlena;
@@ -9,32 +9,32 @@ pub struct NativeRow(*mut pg_sys::TupleTableSlot);
 
 impl NativeRow {
     /// # Safety
-    /// A slot that holds a row for as long as this is used.
+    /// The slot holds a row for as long as this is used.
     pub unsafe fn new(slot: *mut pg_sys::TupleTableSlot) -> NativeRow {
         NativeRow(slot)
     }
 
-    /// Whether both are one and the same.
+    /// Whether both are the same slot.
     pub fn is(self, other: NativeRow) -> bool {
         std::ptr::eq(self.0, other.0)
     }
 
-    /// A column; None: it is NULL.
+    /// Returns a column's value, or None if it is NULL.
     pub fn value(self, number: pg_sys::AttrNumber) -> Option<pg_sys::Datum> {
         let mut is_null = false;
-        // SAFETY: the slot holds a row; of a column that it has not, the server says that it is NULL.
+        // SAFETY: the slot holds a row; the server returns NULL for a column that the row does not have.
         let value = unsafe { pg_sys::slot_getattr(self.0, number.into(), &mut is_null) };
         (!is_null).then_some(value)
     }
 }
 
-/// How values of a type are kept.
+/// How values of a type are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     ByValue,
-    /// So many bytes elsewhere.
+    /// As this number of bytes elsewhere.
     Fixed(usize),
-    /// With a length of their own.
+    /// As bytes with their own length.
     Varying,
     Other,
 }
@@ -42,7 +42,7 @@ pub enum Form {
 impl Form {
     pub fn of(type_oid: pg_sys::Oid) -> Form {
         let (mut length, mut by_value) = (0_i16, false);
-        // SAFETY: a look-up in the system cache.
+        // SAFETY: this is a look-up in the system cache.
         unsafe { pg_sys::get_typlenbyval(type_oid, &mut length, &mut by_value) };
         match (by_value, usize::try_from(length)) {
             (true, _) => Form::ByValue,
@@ -52,10 +52,11 @@ impl Form {
         }
     }
 
-    /// The bytes of a value that stand in its row as they are; None: they are elsewhere, compressed, or it is by value.
+    /// Returns the bytes of a value that is stored plainly in its row, or None if it is elsewhere, compressed, or
+    /// passed by value.
     ///
     /// # Safety
-    /// A value of such a type, which lives as long as what is returned.
+    /// The value is of such a type, and lives as long as the result.
     pub unsafe fn bytes<'a>(self, value: pg_sys::Datum) -> Option<&'a [u8]> {
         // SAFETY: the caller keeps the promise above.
         unsafe {
@@ -72,10 +73,10 @@ impl Form {
         }
     }
 
-    /// Whether two values are the same bytes; None: that is not seen here.
+    /// Whether two values have the same bytes, or None if this cannot be decided here.
     ///
     /// # Safety
-    /// Values of such a type.
+    /// The values are of such a type.
     pub unsafe fn same(self, a: pg_sys::Datum, b: pg_sys::Datum) -> Option<bool> {
         match self {
             Form::ByValue => Some(a == b),

@@ -1,7 +1,8 @@
-//! What a split moves, as a session keeps it: read once from the agent's table.
+//! The scope of a split, as a session keeps it: read once from the agent's table.
 //!
-//! It need not be read again. All of it was committed before the first trigger, and from then on it only becomes less, when
-//! keys come back to their shard. So what it does not hold stays; of what it holds, the state of the split says more.
+//! It need not be read again. All of it was committed before the first trigger existed, and from then on it only
+//! shrinks, when keys return to their shard. So keys that it does not contain stay; for keys that it contains, the
+//! state of the split decides.
 
 use super::heap::is_plain_from;
 use super::row::Form;
@@ -12,12 +13,12 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-/// Bytes of keys up to which a session keeps a scope; of a longer one each row is left to PL/pgSQL.
+/// The greatest number of bytes of keys that a session keeps; for a larger scope, each row is left to PL/pgSQL.
 pub const MOST_BYTES: usize = 4 << 20;
-/// What a key costs beside its own bytes.
+/// The memory that a key needs beside its own bytes.
 const OF_KEY: usize = 32;
 
-/// What a shard-by column holds: equal where the bytes are.
+/// The kinds of shard-by columns whose values are equal exactly if their bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     SmallInt,
@@ -28,7 +29,7 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
-    /// Of a type that no domain is around.
+    /// Returns the kind of a type without domains.
     pub fn of(type_oid: pg_sys::Oid) -> Option<ColumnKind> {
         match type_oid {
             pg_sys::INT2OID => Some(ColumnKind::SmallInt),
@@ -40,10 +41,10 @@ impl ColumnKind {
         }
     }
 
-    /// A value as a key; None: it is not in its row as it is.
+    /// Returns a value as a key, or None if it is not stored plainly in its row.
     ///
     /// # Safety
-    /// A value of this kind, which lives as long as what is returned.
+    /// The value is of this kind, and lives as long as the result.
     pub unsafe fn key<'a>(self, value: pg_sys::Datum) -> Option<Key<'a>> {
         // SAFETY: the caller keeps the promise above.
         unsafe {
@@ -66,14 +67,14 @@ pub enum KeySet {
     Numbers(HashSet<i64>),
     Texts(HashSet<Box<str>>),
     Uuids(HashSet<[u8; 16]>),
-    /// Of so many, by their numbers.
+    /// The numbers of the buckets, out of this many.
     Buckets(NonZeroU32, HashSet<i64>),
-    /// More than a session keeps, or of another type than the column.
+    /// The scope is larger than a session keeps, or of another type than the column.
     Unknown,
 }
 
 impl KeySet {
-    /// None: that is not known here.
+    /// Returns None if it is not known here.
     pub fn has(&self, key: &Key<'_>) -> Option<bool> {
         match (self, key) {
             (KeySet::Numbers(keys), Key::BigInt(key)) => Some(keys.contains(key)),
@@ -86,13 +87,14 @@ impl KeySet {
 }
 
 thread_local! {
-    /// By table and number of buckets, which a trigger says: what one has said is nothing to another.
+    /// The scopes by table and number of buckets. A trigger gives that number, so that triggers with different numbers
+    /// do not share a scope.
     static KNOWN: RefCell<HashMap<(u32, u32), Rc<KeySet>>> = RefCell::default();
-    /// Something was done to one of these tables: dropped, in the end.
+    /// Whether one of these tables was changed; in the end it is dropped.
     static IS_STALE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Called wherever the server reads invalidations: does nothing but remember.
+/// Is called whenever the server reads invalidations, so it only records them.
 pub fn invalidated(relation: pg_sys::Oid) {
     let is_known = KNOWN.with(|known| {
         known.try_borrow().is_ok_and(|known| known.keys().any(|(of, _)| *of == relation.to_u32()))
@@ -102,10 +104,10 @@ pub fn invalidated(relation: pg_sys::Oid) {
     }
 }
 
-/// The keys in a table of the agent; of buckets their numbers.
+/// Returns the keys in a table of the agent, or the numbers of buckets.
 ///
 /// # Safety
-/// In a transaction. The table is one of scopes, of keys or buckets.
+/// A transaction is open. The table is one of scopes, of keys or buckets.
 pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<KeySet> {
     if IS_STALE.replace(false) {
         KNOWN.with_borrow_mut(HashMap::clear);
@@ -121,20 +123,20 @@ pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<KeySet> 
 }
 
 /// # Safety
-/// As above.
+/// The promise of `of` holds.
 unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> KeySet {
     const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: as the caller promises; what is opened here is closed here, or by the end of a transaction that fails. The
-    // newest snapshot shows what was committed before the triggers, whatever that of the transaction shows. What is read of
-    // a row is copied while it is there.
+    // SAFETY: the caller keeps the promise above; what is opened here is closed here, or by the end of a transaction
+    // that fails. The newest snapshot shows what was committed before the triggers existed, whatever the transaction's
+    // snapshot shows. The values of a row are copied while it exists.
     unsafe {
         let relation = pg_sys::relation_open(table, LOCK);
-        // Whoever owns it may have put something else into its place, that cannot be read as this is.
+        // The owner may have replaced the table by another relation, which cannot be read like this.
         if !is_plain_from(relation, &[]) {
             pg_sys::relation_close(relation, LOCK);
             return KeySet::Unknown;
         }
-        // Whose first column is gone, or holds NULL, is none of these either: what is read of it is no key.
+        // A table whose first column was dropped or contains NULL is not usable either: its values are not keys.
         let kind = match pg_sys::get_atttype(table, 1) {
             pg_sys::Oid::INVALID => None,
             type_oid => ColumnKind::of(pg_sys::getBaseType(type_oid)),
@@ -188,7 +190,7 @@ struct FoundScope {
 }
 
 impl FoundScope {
-    /// False: that are too many.
+    /// Returns false if the scope is too large.
     fn add(&mut self, key: &Key<'_>) -> bool {
         let bytes = match key {
             Key::BigInt(key) => {

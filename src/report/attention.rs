@@ -1,10 +1,10 @@
-//! What needs a hand, as `shard_status()` says it, and what is in order.
+//! What needs attention according to `shard_status()`, and what is in order.
 
 use super::html::{Html, tag};
 use super::plot::left_out;
 use super::section::{ReportItem, Section};
 
-/// Of each kind; a master of many splits has many.
+/// The greatest number of items of each kind; a master with many splits has many.
 const MOST: usize = 60;
 
 pub fn section(standing: &[ReportItem]) -> Section {

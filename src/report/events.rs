@@ -1,4 +1,4 @@
-//! The last things that have happened.
+//! The latest events.
 
 use super::html::{Html, tag};
 use super::plot::{Align, table};
@@ -6,7 +6,7 @@ use super::section::Section;
 use super::units::moment;
 use crate::server::sql;
 
-/// Events of a page.
+/// The number of events on a page.
 const MOST: i64 = 40;
 
 const COLUMNS: &[(&str, Align)] =

@@ -1,10 +1,10 @@
-//! Markup in which no text of anybody's is markup: a piece of it is made of words of this library, of
-//! texts that are escaped as they come in, and of other pieces.
+//! Markup in which no foreign text can be markup: a piece consists of this library's own words, of texts that are
+//! escaped when they are added, and of other pieces.
 
 use crate::clean;
 use std::fmt::{Display, Write};
 
-/// Characters of a text that a page shows; longer ones are cut, and say so.
+/// The number of characters of a text that a page shows; longer texts are cut, with a mark.
 const MOST: usize = 200;
 
 /// A piece of a page.
@@ -12,25 +12,25 @@ const MOST: usize = 200;
 pub struct Html(String);
 
 impl Html {
-    /// Words of this library's own.
+    /// Creates a piece from this library's own words.
     pub fn fixed(words: &'static str) -> Html {
         Html(words.to_owned())
     }
 
-    /// A text or a number, whatever is in it.
+    /// Creates a piece from any text or number.
     pub fn text(text: impl Display) -> Html {
         let mut html = Html::default();
         html.escape(&text.to_string());
         html
     }
 
-    /// A name or a text that somebody else has chosen: shown as one line, and written from right to left or
-    /// not, it turns nothing round that is beside it.
+    /// Creates a piece from a name or a text that somebody else has chosen: it is shown in one line, and never turns
+    /// the direction of the text beside it.
     pub fn name(text: &str) -> Html {
         tag("bdi").say(clipped(text, MOST)).done()
     }
 
-    /// The same in fewer characters.
+    /// Creates such a piece with fewer characters.
     pub fn short_name(text: &str, most: usize) -> Html {
         tag("bdi").say(clipped(text, most)).done()
     }
@@ -44,7 +44,7 @@ impl Html {
         self.0
     }
 
-    /// Whatever encoding a client has asked for, it holds the page.
+    /// Returns the page in ASCII, so that every client encoding can represent it.
     pub fn into_ascii(self) -> String {
         let mut ascii = String::with_capacity(self.0.len());
         for c in self.0.chars() {
@@ -67,8 +67,7 @@ impl Html {
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
                 '\n' | '\t' => self.0.push(' '),
-                // What a page may not hold, and what turns the direction of all that follows, out of whatever
-                // element it is in.
+                // A page must not contain these, or they would turn the direction of the text beyond their element.
                 c if clean::is_obeyed(c) => self.0.push('\u{fffd}'),
                 c => self.0.push(c),
             }
@@ -84,7 +83,7 @@ impl FromIterator<Html> for Html {
     }
 }
 
-/// At most so many characters, in one line.
+/// Returns at most this many characters, in one line.
 fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -92,7 +91,7 @@ fn clipped(text: &str, most: usize) -> String {
     }
 }
 
-/// An element that is being written. Its name and those of its attributes are this library's.
+/// An element that is being written. Its name and those of its attributes are this library's own.
 pub struct Element {
     name: &'static str,
     html: Html,
@@ -104,7 +103,7 @@ pub fn tag(name: &'static str) -> Element {
 }
 
 impl Element {
-    /// Before anything is put into it.
+    /// Adds an attribute, before anything is put into the element.
     pub fn with(mut self, attribute: &'static str, value: impl Display) -> Element {
         if self.is_open {
             let _ = write!(self.html.0, " {attribute}=\"");

@@ -7,7 +7,7 @@ use super::section::Section;
 use super::units::{count, moment};
 use crate::server::sql;
 
-/// Keyspaces of a page: those that have changed last.
+/// The number of keyspaces on a page: those that have changed last.
 const MOST: i64 = 50;
 
 const COLUMNS: &[(&str, Align)] = &[

@@ -1,5 +1,5 @@
-//! `shard_report()`: the master as one page of HTML for a person, with its style inside and nothing from elsewhere: no
-//! script, no font, no picture. What grows with the number of shards, keys or splits is summed up or cut, and says so.
+//! `shard_report()`: the master as one page of HTML for people. It contains its style, and loads nothing: no script,
+//! no font, no picture. What grows with the number of shards, keys or splits is summed up or cut, with a note.
 
 mod attention;
 mod events;
@@ -23,7 +23,7 @@ use section::{ReportItem, Section};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(standing: &[ReportItem]) -> String {
     let now: f64 =
         sql::read_one("SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8", &[], |row| {

@@ -7,7 +7,7 @@ use super::units::{count, percent};
 use crate::placement::report::Capacity;
 use std::collections::BTreeMap;
 
-/// Kinds of a page.
+/// The number of kinds on a page.
 const MOST: usize = 50;
 
 const COLUMNS: &[(&str, Align)] = &[
@@ -23,7 +23,7 @@ const COLUMNS: &[(&str, Align)] = &[
 #[derive(Default)]
 struct KindReport {
     shards: i64,
-    /// None: one of them is unlimited.
+    /// `None` if one of them is unlimited.
     capacity: Option<i64>,
     confirmed: i64,
     leased: i64,

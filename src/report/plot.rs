@@ -1,23 +1,23 @@
-//! Drawings of a page: curves over time and bars, without a script. Their words stand beside them as text, so that they grow
-//! with the reader's letters and no drawing says anything by itself.
+//! The drawings of a page: curves over time, and bars, without a script. Their words are beside them as text, so that
+//! they grow with the reader's letters, and no drawing is needed to understand the page.
 
 use super::html::{Html, tag};
 use super::units;
 use std::fmt::Write;
 
-/// Of a curve's drawing, which is stretched to the width that there is.
+/// The size of a curve's drawing, which is stretched to the available width.
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 48.0;
 
 /// A figure over time.
 pub struct Curve<'a> {
     pub name: &'static str,
-    /// Seconds since 1970, in order, and the figure then.
+    /// The times in seconds since 1970, in order, each with the figure at that time.
     pub points: &'a [(f64, f64)],
     /// The times at its edges.
     pub within: (f64, f64),
     pub shown: fn(f64) -> String,
-    /// What is not worth more than this is drawn low, however little it is.
+    /// The scale covers at least this value, so that smaller figures are drawn low.
     pub little: f64,
 }
 
@@ -53,7 +53,7 @@ impl Curve<'_> {
         let mut path = String::new();
         for (number, (at, value)) in self.points.iter().enumerate() {
             let command = if number == 0 { 'M' } else { 'L' };
-            // A line at its edge would be half a line.
+            // A line at the edge would be cut in half.
             let y = HEIGHT - 1.0 - value.max(0.0) / most.max(1e-9) * (HEIGHT - 2.0);
             let _ = write!(path, "{command}{:.1} {y:.1}", self.x(*at));
         }
@@ -61,7 +61,7 @@ impl Curve<'_> {
     }
 }
 
-/// How much of a whole, from 0 to 1, each part is; behind one another.
+/// Draws the parts of a whole, each from 0 to 1, one after the other.
 pub fn bar(parts: &[(&'static str, f64)]) -> Html {
     let part = |(class, part): &(&'static str, f64)| {
         let width = format!("width:{:.2}%", part.clamp(0.0, 1.0) * 100.0);
@@ -74,7 +74,7 @@ pub fn bar(parts: &[(&'static str, f64)]) -> Html {
         .done()
 }
 
-/// A table in a box of its own, which scrolls where it is too wide.
+/// Returns a table in a box of its own, which scrolls if it is too wide.
 pub fn table(caption: &'static str, columns: &[(&'static str, Align)], rows: Vec<Vec<Html>>) -> Html {
     let class = |align: &Align| match align {
         Align::Text => "t",
@@ -98,7 +98,7 @@ pub fn table(caption: &'static str, columns: &[(&'static str, Align)], rows: Vec
     let head = tag("thead").put(tag("tr").put(columns.iter().map(head).collect()).done()).done();
     let body = tag("tbody").put(rows.into_iter().map(body).collect()).done();
     let whole = tag("table").put(tag("caption").say(caption).done()).put(head).put(body).done();
-    // Whoever has no mouse scrolls it by keys.
+    // People without a mouse scroll it with the keyboard.
     tag("div")
         .class("wide")
         .with("tabindex", 0)
@@ -108,17 +108,17 @@ pub fn table(caption: &'static str, columns: &[(&'static str, Align)], rows: Vec
         .done()
 }
 
-/// What is in a column.
+/// The content of a column.
 #[derive(Clone, Copy)]
 pub enum Align {
     Text,
     Number,
     Bar,
-    /// Several words, which may be broken.
+    /// Several words, which may be broken into lines.
     Words,
 }
 
-/// What is not shown.
+/// Returns a note with the number of things that are not shown.
 pub fn left_out(number: i64, one: &str, more: &str) -> Html {
     if number <= 0 {
         return Html::default();

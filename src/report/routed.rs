@@ -1,15 +1,15 @@
-//! How many entries of routing lead where: keys of a directory, buckets, ranges.
+//! How many entries of routing lead to each shard: keys of a directory, buckets, ranges.
 
 use crate::server::sql;
 use std::collections::HashMap;
 
-/// Pages of the table that are read at most; beyond, as many are chosen at random, and what they hold stands for all.
+/// The greatest number of pages of the table that are read; of a larger table, this many random pages stand for all.
 const MOST_PAGES: f64 = 40_000.0;
 
 pub struct Routed {
     by_shard: HashMap<String, i64>,
     by_keyspace: HashMap<String, i64>,
-    /// A part was read.
+    /// Only a part was read.
     pub is_estimate: bool,
 }
 
@@ -48,7 +48,7 @@ impl Routed {
         self.by_keyspace.values().sum()
     }
 
-    /// Before a number that was not counted.
+    /// Marks a number that was estimated.
     pub fn about(&self, number: String) -> String {
         if self.is_estimate { format!("≈ {number}") } else { number }
     }

@@ -1,8 +1,8 @@
-//! What the page is made of, and what it is told.
+//! The parts of the page, and its input.
 
 use super::html::Html;
 
-/// One thing that `shard_status()` looks at.
+/// An item of `shard_status()`.
 pub struct ReportItem {
     pub name: String,
     pub value: String,

@@ -1,4 +1,4 @@
-//! Shards: what leads there, and how full they are.
+//! Shards: what leads to each, and how full it is.
 
 use super::html::{Html, tag};
 use super::plot::{Align, bar, left_out, table};
@@ -7,7 +7,7 @@ use super::section::Section;
 use super::units::{count, counted, percent};
 use crate::placement::report::Capacity;
 
-/// Shards of a page: the fullest.
+/// The number of shards on a page: the fullest ones.
 const MOST: usize = 50;
 
 const COLUMNS: &[(&str, Align)] = &[
@@ -23,7 +23,7 @@ const COLUMNS: &[(&str, Align)] = &[
 
 pub fn section(shards: &[Capacity], routed: &Routed) -> Section {
     let mut shown: Vec<&Capacity> = shards.iter().collect();
-    // What is full comes first, then who has most.
+    // The fullest shards come first, then those with the most entries.
     shown.sort_by(|a, b| {
         let full = |shard: &Capacity| fullness(shard).unwrap_or(0.0);
         full(b)
@@ -45,7 +45,7 @@ pub fn section(shards: &[Capacity], routed: &Routed) -> Section {
     Section { id: "shards", title: "Shards", body }
 }
 
-/// Of its capacity; None: it has none.
+/// Returns the used fraction of the capacity, or None if the shard has no capacity.
 pub fn fullness(shard: &Capacity) -> Option<f64> {
     let capacity = shard.capacity? as f64;
     let used = (shard.leased + shard.confirmed) as f64;

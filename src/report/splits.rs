@@ -1,4 +1,4 @@
-//! Splits: each a card with its way as a line of time, and what its worker has measured as curves.
+//! Splits: each is a card with its stages as a timeline, and the measurements of its worker as curves.
 
 use super::html::{Html, tag};
 use super::plot::{Curve, bar, left_out};
@@ -9,7 +9,7 @@ use crate::server::sql;
 use crate::split::figures::{self, KnownFigures};
 use std::collections::HashMap;
 
-/// Splits of a page.
+/// The number of splits on a page.
 const MOST: i64 = 12;
 
 pub struct Split {
@@ -29,11 +29,11 @@ pub struct Split {
     queue_bytes: Option<i64>,
     fence_ms: Option<f64>,
     of_all: i64,
-    /// In seconds since 1970: writers of what moves wait just now.
+    /// In seconds since 1970; writers of the moving rows are blocked at the moment.
     fenced_since: Option<f64>,
 }
 
-/// What a worker has measured at one moment.
+/// A worker's measurements at one moment.
 struct Sample {
     at: f64,
     rows: i64,
@@ -47,7 +47,7 @@ pub fn section(now: f64) -> Section {
     let of_all = splits.first().map_or(0, |split| split.of_all);
     let running: HashMap<i64, KnownFigures> = match figures::now(None) {
         Ok(known) => known.into_iter().collect(),
-        // A shard that the catalog does not have: what is written down is shown.
+        // The catalog does not know a shard, so the recorded figures are shown.
         Err(_) => HashMap::new(),
     };
     let mut body = Html::default();
@@ -94,7 +94,7 @@ fn all() -> Vec<Split> {
     })
 }
 
-/// How long writers had to wait, of the splits that have cut over.
+/// Shows how long writers were blocked, for the splits that have cut over.
 fn fences(splits: &[Split]) -> Html {
     let mut known: Vec<(&Split, f64)> =
         splits.iter().filter_map(|split| Some((split, split.fence_ms?))).collect();
@@ -165,7 +165,7 @@ fn state(split: &Split) -> Html {
     tag("span").class(class).say(words).done()
 }
 
-/// Figures of now where its source has just said them.
+/// Shows current figures if the source has just reported them.
 fn facts(split: &Split, known: Option<&KnownFigures>) -> Html {
     let (rows, lag, queue) = match known {
         Some(Ok(now)) => (Some(now.lag_rows), Some(now.lag.as_secs_f64()), Some(now.queue_bytes)),
@@ -181,7 +181,7 @@ fn facts(split: &Split, known: Option<&KnownFigures>) -> Html {
     };
     let copied = match copy_rate(split) {
         Some(rate) => format!("{}, {} rows/s", counted(split.rows_copied, "row", "rows"), rough(rate)),
-        // What it had copied is deleted, and counted no more.
+        // The copied rows were deleted, and are not counted any more.
         None if split.phase == "rolled_back" => "–".to_owned(),
         None => counted(split.rows_copied, "row", "rows"),
     };
@@ -219,7 +219,7 @@ fn curves(split: &Split, now: f64) -> Html {
     let rate = |of: fn(&Sample) -> i64| -> Vec<(f64, f64)> {
         let between = |pair: &[Sample]| {
             let seconds = (pair[1].at - pair[0].at).max(1e-3);
-            // A copy that begins again counts from nothing.
+            // A copy that starts again counts from zero.
             (pair[1].at, (of(&pair[1]) - of(&pair[0])).max(0) as f64 / seconds)
         };
         samples.windows(2).map(between).collect()
@@ -229,7 +229,7 @@ fn curves(split: &Split, now: f64) -> Html {
     let lag: Vec<(f64, f64)> = figure(|sample| sample.lag);
     let queue: Vec<(f64, f64)> = figure(|sample| sample.queue as f64);
     let drawn = [
-        // Copied before the first measurement, it would be shown as nothing.
+        // The rows were copied before the first measurement, so a curve would show none.
         if copied.iter().any(|(_, rate)| *rate > 0.0) {
             Curve { name: "Rows copied a second", points: &copied, within, shown: rough, little: 100.0 }
                 .draw()

@@ -1,9 +1,9 @@
-//! A split's way as a line of time: each stage as wide as it was long.
+//! The stages of a split as a timeline: each is as wide as it was long.
 
 use super::html::{Html, tag};
 use super::units::{duration, moment};
 
-/// In seconds since 1970; None: it has not come to that.
+/// In seconds since 1970; `None` if the split has not reached the stage.
 pub struct Times {
     pub planned: f64,
     /// Both sides are installed.
@@ -24,7 +24,7 @@ struct TimelineStage {
     is_open: bool,
 }
 
-/// The stages that it has come to. One that was left out lasts until the next known moment.
+/// Returns the stages that the split has reached. A stage whose end is unknown lasts until the next known moment.
 fn stages(times: &Times, now: f64) -> Vec<TimelineStage> {
     let begins = [
         ("planned", "s0", Some(times.planned)),
@@ -50,7 +50,7 @@ pub fn draw(times: &Times, phase: &str, now: f64) -> Html {
     let stages = stages(times, now);
     let all = stages.last().map_or(0.0, |stage| stage.to) - times.planned;
     let part = |stage: &TimelineStage| {
-        // What was short can be seen as well.
+        // Short stages remain visible.
         let width = format!("flex-grow:{:.4}", (stage.to - stage.from) / all.max(1e-3) + 0.02);
         tag("i").class(stage.class).with("style", width).done()
     };

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// 1234567 is 1,234,567.
+/// 1234567 becomes 1,234,567.
 pub fn count(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut grouped = String::new();
@@ -13,17 +13,17 @@ pub fn count(number: i64) -> String {
     if number < 0 { format!("-{grouped}") } else { grouped }
 }
 
-/// With its noun.
+/// Returns the number with its noun.
 pub fn counted(number: i64, one: &str, more: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { more })
 }
 
-/// Three digits that count, with the unit of a thousand that fits.
+/// Returns three significant digits, with the unit that fits.
 fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     let mut rest = number;
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
-    // What would be shown as a thousand is one of the next unit.
+    // A number that would be shown as a thousand becomes one of the next unit.
     while rest.abs() >= step * 0.9995 {
         let Some(next) = units.next() else { break };
         (rest, unit) = (rest / step, next);
@@ -37,7 +37,7 @@ pub fn bytes(number: f64) -> String {
     scaled(number, 1024.0, &[" B", " kB", " MB", " GB", " TB", " PB"])
 }
 
-/// 12.3k: for what changes while one looks at it.
+/// Returns a rough number such as 12.3k, for figures that change while people read them.
 pub fn rough(number: f64) -> String {
     scaled(number, 1000.0, &["", "k", "M", "G", "T"])
 }
@@ -50,7 +50,7 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// The two greatest units of a time in seconds.
+/// Returns a time in seconds, in its two greatest units.
 pub fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0);
     if seconds < 0.9995 {
@@ -68,7 +68,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// Seconds since 1970 as a day and a time, in UTC.
+/// Returns seconds since 1970 as a day and a time, in UTC.
 pub fn moment(epoch: f64) -> String {
     let seconds = epoch.floor() as i64;
     let (year, month, day) = civil(seconds.div_euclid(86_400));
@@ -76,8 +76,8 @@ pub fn moment(epoch: f64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", time / 3600, time / 60 % 60, time % 60)
 }
 
-/// The day of the Gregorian calendar so many days after 1970 began; eras of 400 years from March on, so
-/// that a leap day is the last of a year.
+/// Returns the day of the Gregorian calendar this many days after 1970 began. It uses eras of 400 years that begin in
+/// March, so that a leap day is the last day of a year.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

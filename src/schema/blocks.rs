@@ -1,18 +1,20 @@
-//! Numbers that a shard alone gives out: they are no difference between two shards, and a copy gets its own.
+//! Numbers that one shard alone gives out: they do not count as a difference between two shards, and a copy gets its
+//! own.
 
 use super::object::Object;
 use crate::catalog::number_block::GivenBlock;
 use crate::numbers::block::Block;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What stands for a number of the shard's own; behind it which remainder it has, where the sequence counts by more than 1. What
-/// makes it elsewhere has the first number of its block as well: sequences of two blocks stay apart.
+/// The placeholder for a number of the shard's own. It is followed by the remainder, which matters if the sequence
+/// counts by more than 1. In statements for another shard, it also contains the first number of its block, so that
+/// sequences of two blocks stay apart.
 const OWN: &str = "(own";
-/// What has the options of a sequence in its text.
+/// The kinds of objects whose texts contain the options of a sequence.
 const KINDS: [&str; 4] = ["sequence", "table", "column", "partition"];
 const WORDS: [&str; 4] = ["START", "INCREMENT", "MINVALUE", "MAXVALUE"];
 
-/// Writes down the sequences of a shard without the numbers that it has for itself.
+/// Replaces the numbers that a shard has for itself in its sequences.
 pub fn leave_out(objects: &mut [Object], own: &[GivenBlock]) {
     for object in objects.iter_mut().filter(|object| KINDS.contains(&object.kind.as_str())) {
         object.definition = without(&object.definition, own, |_| String::new());
@@ -31,20 +33,20 @@ fn without(text: &str, own: &[GivenBlock], of_block: impl Fn(i64) -> String) -> 
     })
 }
 
-/// The blocks that a statement's sequences have elsewhere, by their first numbers.
+/// Returns the blocks in a statement's placeholders, by their first numbers.
 pub fn wanted(statement: &str) -> BTreeSet<i64> {
     let begins = format!("START {OWN} ");
     let found = statement.split(&begins).skip(1);
     found.filter_map(|rest| Some(read(rest.split_once(')')?.0)?.1)).collect()
 }
 
-/// A remainder, and the first number of a block.
+/// Parses a remainder and the first number of a block.
 fn read(text: &str) -> Option<(i64, i64)> {
     let (like, first) = text.trim().split_once(' ')?;
     Some((like.parse().ok()?, first.parse().ok()?))
 }
 
-/// The same with the numbers of other blocks.
+/// Returns the statement with the numbers of other blocks.
 pub fn fill(statement: &str, blocks: &BTreeMap<i64, Block>) -> String {
     replaced(statement, |[start, increment, min, max]| {
         let (like, first) = read(start.strip_prefix(OWN)?.strip_suffix(')')?)?;
@@ -55,7 +57,7 @@ pub fn fill(statement: &str, blocks: &BTreeMap<i64, Block>) -> String {
     })
 }
 
-/// A text whose options of sequences are others, where there are others.
+/// Returns the text with the options of its sequences replaced, where `others` returns new ones.
 fn replaced(text: &str, others: impl Fn([&str; 4]) -> Option<[String; 4]>) -> String {
     let mut made = String::new();
     let mut rest = text;
@@ -79,7 +81,7 @@ fn replaced(text: &str, others: impl Fn([&str; 4]) -> Option<[String; 4]>) -> St
     made + rest
 }
 
-/// The options that a text begins with, and how long they are.
+/// Returns the options at the start of a text, and their length.
 fn options(text: &str) -> Option<([&str; 4], usize)> {
     let mut values = [""; 4];
     let mut length = 0;

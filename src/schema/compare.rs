@@ -1,15 +1,15 @@
-//! Two shards' objects beside each other.
+//! Compares the objects of two shards.
 
 use super::object::Object;
 use std::collections::BTreeMap;
 
-/// What one of two shards has otherwise than the other; None: it does not have it.
+/// An object that differs between two shards; `None` if a shard does not have it.
 pub struct SchemaDifference<'a> {
     pub one: Option<&'a Object>,
     pub other: Option<&'a Object>,
 }
 
-/// What differs, in the order of the first one, then what only the other one has.
+/// Returns what differs, in the order of the first shard, followed by what only the other one has.
 pub fn differences<'a>(one: &'a [Object], other: &'a [Object]) -> Vec<SchemaDifference<'a>> {
     let known = by_key(one);
     let found = by_key(other);

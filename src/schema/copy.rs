@@ -1,4 +1,4 @@
-//! Makes on one shard what another one has. Each step can be made again: what is there is left out by the next call.
+//! Creates on one shard what another one has. Each call can be repeated: it skips what already exists.
 
 use super::blocks;
 use super::compare::by_key;
@@ -17,35 +17,35 @@ use crate::remote::fan_out::Question;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long a lock is waited for at the least.
+/// The shortest time for which a lock is waited for.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// The target among the shards that are looked at.
+/// The index of the target among the shards that are read.
 const TO: usize = 1;
 
 pub struct SchemaCopy<'a> {
     pub from: &'a str,
     pub to: &'a str,
     pub keyspace: &'a str,
-    /// Tables beside those of the keyspace.
+    /// The tables beside those of the keyspace.
     pub also: &'a [String],
     pub wanted: SchemaWanted,
-    /// Nothing is made.
+    /// Nothing is created.
     pub dry_run: bool,
-    /// How long each shard is waited for, in all.
+    /// The total time for which each shard is waited for.
     pub timeout: Duration,
 }
 
-/// One thing that the other shard lacked.
+/// An object that the other shard lacked.
 pub struct CopyLine {
     pub kind: String,
     pub name: String,
-    /// What makes it; None: it is not made.
+    /// The statement that creates it; `None` if it is not created.
     pub statement: Option<String>,
 }
 
 impl SchemaCopy<'_> {
-    /// What was made, or would be, and what is not made.
+    /// Returns what was created, or would be, and what is not created.
     pub fn run(&self) -> Result<Vec<CopyLine>, Failure> {
         if self.from == self.to {
             return Err(SchemaError::OneShard(self.from.to_owned()).into());
@@ -75,7 +75,7 @@ impl SchemaCopy<'_> {
         Ok(made.chain(unmade(&mut look, &there)?).collect())
     }
 
-    /// What is spread on the one shard has numbers of its own on the other one, too.
+    /// Gives a sequence that is spread on one shard numbers of its own on the other one, too.
     fn give_numbers(&self, look: &mut SchemaLook, plan: &mut SchemaPlan) -> Result<(), Failure> {
         let steps = || plan.together.iter().chain(&plan.late).chain(&plan.after);
         let wanted: BTreeSet<i64> = steps().flat_map(|step| blocks::wanted(&step.statement)).collect();
@@ -95,7 +95,8 @@ impl SchemaCopy<'_> {
         Ok(())
     }
 
-    /// In this very database CREATE INDEX CONCURRENTLY would wait for the end of whoever calls.
+    /// Returns the problem of indexes in this same database: CREATE INDEX CONCURRENTLY would wait for the caller's
+    /// transaction.
     fn waits_for_itself(&self, plan: &SchemaPlan) -> Result<Option<String>, Failure> {
         let is_here = Caller::as_owner(|_| shard::by_key(self.to))?.conninfo.is_none();
         let mut indexes = plan.after.iter().filter(|step| is_here && step.kind == "index");
@@ -107,7 +108,7 @@ impl SchemaCopy<'_> {
         }))
     }
 
-    /// `before`: what both had.
+    /// Creates the objects. `before` contains what both shards had.
     fn make(
         &self,
         look: &mut SchemaLook,
@@ -121,7 +122,8 @@ impl SchemaCopy<'_> {
             for step in &plan.together {
                 tell(look, &step.statement).map_err(|failure| of(step, failure))?;
             }
-            // Of a thousand tables it takes a while, and somebody would wait. What else comes late may need more than its table.
+            // With a thousand tables, this reading takes a while, during which writers would wait if it came after the
+            // locks. Other late steps may affect more than their table, so the reading comes after them.
             let is_alone = plan
                 .late
                 .iter()
@@ -132,7 +134,7 @@ impl SchemaCopy<'_> {
             }
             let began = Instant::now();
             for step in &plan.late {
-                // All their locks are waited for as long as one.
+                // The waits for all locks together take as long as one may take.
                 let left = PATIENCE.saturating_sub(began.elapsed()).max(LEAST).as_millis();
                 let statement = format!("SET LOCAL lock_timeout = {left}; {}", step.statement);
                 tell(look, &statement).map_err(|failure| of(step, failure))?;
@@ -151,8 +153,8 @@ impl SchemaCopy<'_> {
             tell(look, "COMMIT")?;
         }
         tell(look, &format!("SET search_path = {path}"))?;
-        // Each is a transaction, which CREATE INDEX CONCURRENTLY asks for. For that one nobody waits, while it waits for
-        // whoever writes.
+        // Each step is a transaction of its own, as CREATE INDEX CONCURRENTLY requires. Nobody waits for that
+        // statement while it waits for writers.
         for step in &plan.after {
             let patience = if step.kind == "index" { 0 } else { PATIENCE.as_millis() };
             tell(look, &format!("SET lock_timeout = {patience}"))?;
@@ -161,7 +163,7 @@ impl SchemaCopy<'_> {
         Ok(())
     }
 
-    /// What was made is what was wanted, before anybody sees it.
+    /// Requires that the new objects are the wanted ones, before anyone sees them.
     fn require_alike(
         &self,
         after: &[Object],
@@ -192,7 +194,8 @@ impl SchemaCopy<'_> {
     }
 }
 
-/// What is on the first shard alone, and nobody makes. `there`: what the other one has of the tables, and for them.
+/// Returns what exists only on the first shard, and is not created. `there` contains the other shard's tables and what
+/// they need.
 fn unmade(look: &mut SchemaLook, there: &[Object]) -> Result<Vec<CopyLine>, Failure> {
     let mut found = look.unmade()?;
     let (beside, here) = (found.pop().unwrap_or_default(), found.pop().unwrap_or_default());
@@ -211,10 +214,10 @@ fn tell(look: &mut SchemaLook, statement: &str) -> Result<(), Failure> {
     look.sessions.ask(question).map(drop)
 }
 
-/// A server says what it does not like, and not always of what.
+/// Adds the object to an error: a server does not always name it.
 fn of(step: &SchemaStep, failure: Failure) -> Failure {
     let text = format!("{} {}: {}", step.kind, step.name, failure.message);
-    // What a role with the grant option has granted is granted by it there, too.
+    // A grant by a role with the grant option is made by that role on the other shard, too.
     let is_by_another = step.kind == "grant" && step.statement.starts_with("SET LOCAL ROLE ");
     let hint = (is_by_another && failure.hint.is_none()).then(|| {
         "The role that granted it on the other shard must grant it. Make the login a member of that role, or call it with rights => false.".to_owned()

@@ -1,4 +1,4 @@
-//! What two shards have otherwise.
+//! The differences between two shards.
 
 use super::compare::{self, SchemaDifference};
 use super::error::SchemaError;
@@ -7,7 +7,7 @@ use super::object::Object;
 use crate::error::Failure;
 use std::time::Duration;
 
-/// One thing that differs, for people; None: that shard does not have it.
+/// A difference as people see it; `None` if that shard does not have the object.
 pub struct DiffLine {
     pub kind: String,
     pub object: String,

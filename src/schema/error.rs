@@ -1,4 +1,4 @@
-//! Why a schema is not compared, or not made.
+//! The reasons why schemas cannot be compared, or created.
 
 use crate::error::{Failure, SqlState};
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! What a shard has of the tables that are looked at, and of what they need. Asked as the role's login, of catalogs alone.
+//! What a shard has of some tables, and of what these need. It reads only catalogs, with the role's login.
 
 use super::blocks;
 use super::error::SchemaError;
@@ -28,18 +28,18 @@ const PARTS: [&str; 4] = [
     include_str!("../../sql/schema/rights.sql"),
 ];
 
-/// What is not made of what a shard has beside its tables.
+/// The objects beside a shard's tables that are not created.
 const UNMADE: [&str; 1] = [include_str!("../../sql/schema/unmade.sql")];
 
-/// How long a lock on a table is waited for that is there: all that come after wait as well.
+/// How long a lock on an existing table is waited for: everybody who comes after waits as well.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// To compile what runs once took a hundred times as long as to run it. The same words for the same thing, and the same
-/// thing for the same words, whatever a login's own settings are.
+/// The settings make equal objects have equal texts, and different ones different texts, whatever a login's own
+/// settings are. Without JIT, because compiling these queries took a hundred times as long as running them once.
 const SETTINGS: &str = "SET jit = off; SET quote_all_identifiers = off; SET transform_null_equals = off; SET default_table_access_method = heap;
     SET check_function_bodies = off; SET search_path = pg_catalog, pg_temp";
 
-/// Tables that are looked at, on some shards.
+/// Some tables on some shards.
 pub struct SchemaLook {
     tables: Vec<TableName>,
     pub sessions: QuerySessions,
@@ -48,7 +48,7 @@ pub struct SchemaLook {
 }
 
 impl SchemaLook {
-    /// The tables of a keyspace and others beside them, on shards by their keys.
+    /// Opens sessions for the tables of a keyspace and others beside them, on shards by their keys.
     pub fn open(
         shards: &[&str],
         keyspace: &str,
@@ -77,19 +77,19 @@ impl SchemaLook {
         Ok(SchemaLook { tables, sessions, blocks: number_block::known() })
     }
 
-    /// What each of the shards has, in the order in which it can be made; of those alone that are asked for.
+    /// Returns the objects of each selected shard, in the order in which they can be created.
     pub fn inventories(&mut self, asks: impl Fn(usize) -> bool) -> Result<Vec<Vec<Object>>, Failure> {
         let tables = self.tables.clone();
         self.inventories_of(&tables, asks)
     }
 
-    /// Views, and what no table that is looked at needs of the same schemas, of each shard.
+    /// Returns views, and objects in the same schemas that no selected table needs, for each shard.
     pub fn unmade(&mut self) -> Result<Vec<Vec<Object>>, Failure> {
         let tables = self.tables.clone();
         self.parts_of(&UNMADE, &tables, |_| true)
     }
 
-    /// The same of some of the tables, or of others.
+    /// Returns the objects of the given tables, of each selected shard.
     pub fn inventories_of(
         &mut self,
         tables: &[TableName],
@@ -130,12 +130,12 @@ impl SchemaLook {
         Ok(found.into_iter().enumerate().map(in_order).collect())
     }
 
-    /// Every table that is looked at is on that shard.
+    /// Requires that all selected tables are on that shard.
     pub fn require_tables(&self, number: usize, found: &[Object]) -> Result<(), Failure> {
         let entrance = &self.sessions.shards()[number];
         let namespace = &entrance.shard.namespace;
-        // How the names are quoted here is for the caller's settings to say, and one called as a table of the server is
-        // written down with its schema.
+        // The caller's settings decide how names are quoted here, and a table with the name of a catalog is written
+        // with its schema.
         let names = found.iter().filter(|object| object.kind == "table");
         let there: BTreeSet<(String, String)> = names
             .filter_map(|object| TableName::parse(&object.name))
@@ -162,7 +162,8 @@ fn question(part: &str, entrance: &Entrance, tables: &[TableName]) -> String {
     filled(part, namespace, &tables, None)
 }
 
-/// Tables by schema and name, and functions, where what looks at them is asked for as well. Within a transaction as well.
+/// Fills in tables by schema and name, and functions if their views are requested as well. This also works within a
+/// transaction.
 fn filled(
     part: &str,
     namespace: &str,
@@ -185,8 +186,8 @@ fn filled(
     format!("SET search_path = pg_catalog, pg_temp; {parts}")
 }
 
-/// What tables and the views over them need beside themselves, the functions and operators of their schemas, and some functions of
-/// others, as any session may ask it.
+/// Returns what tables and their views need beside themselves: the functions and operators of their schemas, and some
+/// other functions. Any session may run it.
 pub fn beside(
     session: &mut Connection,
     namespace: &str,
@@ -194,12 +195,12 @@ pub fn beside(
     functions: &[(String, String)],
 ) -> Result<Vec<Object>, RemoteError> {
     let [types, mut unmade] = ask(session, [TYPES, UNMADE[0]], namespace, tables, Some(functions))?;
-    // Whether a function is needed or not, it is written down in one way.
+    // A function is written in the same way whether it is needed or not.
     unmade.extend(types.into_iter().filter(|object| object.kind != "function"));
     Ok(unmade)
 }
 
-/// What some tables are, with their constraints.
+/// Returns the definitions of some tables, with their constraints.
 pub fn of_tables(
     session: &mut Connection,
     namespace: &str,
@@ -227,7 +228,7 @@ fn ask<const N: usize>(
     })
 }
 
-/// Where names are looked up that are written down without a schema.
+/// Returns the path for names that are written without a schema.
 pub fn path(namespace: &str) -> String {
     format!("{}, pg_temp", ident(namespace))
 }

@@ -1,4 +1,4 @@
-//! What tables of a keyspace are like on each shard: compared, and made where they are missing.
+//! The tables of a keyspace on each shard: compared, and created where they are missing.
 
 mod blocks;
 pub mod compare;

@@ -1,29 +1,29 @@
-//! A thing that a shard's tables are made of, or need, written down without the schema that they are in.
+//! An object that a shard's tables consist of, or need, written without the schema of the tables.
 
 use crate::agent::deparsed::canonical;
 use crate::remote::result::Rows;
 
-/// What the schema of a shard's tables is called in what is written down.
+/// The placeholder for the schema of a shard's tables.
 pub const NAMESPACE: &str = "(namespace)";
 
-/// Before the kind of what no table that is looked at needs.
+/// The prefix of the kind of objects that no selected table needs.
 const UNUSED: &str = "unused ";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// `table`, `index`, `grant` ..
+    /// For example `table`, `index` or `grant`.
     pub kind: String,
     pub name: String,
-    /// None: it is of no single table.
+    /// `None` if it belongs to no single table.
     pub on_table: Option<String>,
-    /// What two shards are compared by.
+    /// The text by which two shards are compared.
     pub definition: String,
-    /// What makes it; None: it comes with its table, or is not made.
+    /// The statement that creates it; `None` if it is created with its table, or not at all.
     pub statement: Option<String>,
 }
 
 impl Object {
-    /// In the order in which they can be made. None: a row that is none.
+    /// Reads objects in the order in which they can be created. Returns None if a row is malformed.
     pub fn read(rows: &Rows) -> Option<Vec<(i32, Object)>> {
         let read = |row: &Vec<Option<String>>| {
             let [step, kind, name, on_table, definition, statement] = row.as_slice() else { return None };
@@ -39,7 +39,7 @@ impl Object {
         rows.rows.iter().map(read).collect()
     }
 
-    /// Of one name there are several grants.
+    /// Returns the identity of an object. Several grants may have the same name, so their definitions count too.
     pub fn key(&self) -> (&str, &str, &str) {
         let which = if self.is_right() { self.definition.as_str() } else { "" };
         (self.kind.strip_prefix(UNUSED).unwrap_or(&self.kind), &self.name, which)
@@ -61,12 +61,13 @@ impl Object {
         self.kind == "table" && self.definition.contains("PARTITION BY ")
     }
 
-    /// As good as one that is used, for what comes; and no difference where it is not there.
+    /// Whether no table needs it. Such an object serves later objects as well as a used one, and its absence is no
+    /// difference.
     pub fn is_unused(&self) -> bool {
         self.kind.starts_with(UNUSED)
     }
 
-    /// As people read it.
+    /// Returns the text for people.
     pub fn text(&self) -> String {
         format!("{} {}", self.kind, self.name)
     }

@@ -1,5 +1,5 @@
-//! What has to be made so that a shard has what another one has, and what keeps it from being made. Invariant: what is
-//! there is not changed, and whoever uses it waits for nothing that takes longer with its rows.
+//! Plans what has to be created so that a shard has what another one has, and finds what prevents it. Invariant: what
+//! exists is not changed, and its users never wait for anything that takes longer with more rows.
 
 use super::compare::by_key;
 use super::object::{NAMESPACE, Object};
@@ -7,12 +7,13 @@ use crate::remote::quote::ident;
 use crate::remote::template::{name, put};
 use std::collections::BTreeSet;
 
-/// What is asked for.
+/// What is requested.
 #[derive(Debug, Clone, Copy)]
 pub struct SchemaWanted {
-    /// Without it, indexes that keep nothing out, and foreign keys: they cost least after the rows have come.
+    /// Without it, indexes that enforce nothing and foreign keys are left out: they cost least after the rows have
+    /// arrived.
     pub secondary: bool,
-    /// Owners, grants and what is taken from PUBLIC.
+    /// Owners, grants, and privileges revoked from PUBLIC.
     pub rights: bool,
 }
 
@@ -23,24 +24,23 @@ pub struct SchemaStep {
     pub statement: String,
 }
 
-/// First all of `together` and `late`, in one transaction; then each of `after` by itself.
+/// First all of `together` and `late`, in one transaction; then each of `after` alone.
 #[derive(Debug, Default)]
 pub struct SchemaPlan {
     pub together: Vec<SchemaStep>,
     pub after: Vec<SchemaStep>,
-    /// What is left of that transaction: it locks tables that are there, and whoever writes them waits from then on to the
-    /// end.
+    /// The rest of that transaction: it locks existing tables, and their writers wait from then on until its end.
     pub late: Vec<SchemaStep>,
     pub made_late: Vec<Object>,
-    /// The end of `together`.
+    /// The last steps of `together`.
     comments: Vec<SchemaStep>,
-    /// Of what is made together: what it has to be like then.
+    /// The objects created by `together`, with the definitions that they must have then.
     pub made: Vec<Object>,
-    /// With one of these nothing is made.
+    /// If there is a problem, nothing is created.
     pub problems: Vec<String>,
 }
 
-/// The two shards' schemas of their tables.
+/// The schemas of the two shards' tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Namespaces<'a> {
     pub from: &'a str,
@@ -68,7 +68,7 @@ pub fn make(from: &[Object], to: &[Object], wanted: SchemaWanted, namespaces: Na
             && (wanted.secondary || !(object.kind == "comment" && is_of_foreign(object)))
     };
     for object in from.iter().filter(|object| !object.is_unused() && is_wanted(object)) {
-        // It has one, and keeps it.
+        // The table has a column order, and keeps it.
         if object.kind == "column order" {
             continue;
         }
@@ -83,8 +83,8 @@ pub fn make(from: &[Object], to: &[Object], wanted: SchemaWanted, namespaces: Na
     plan
 }
 
-/// What came with what was made and neither of both shards had: a right that the server gives to whatever is new, or a
-/// function of somebody there that was meant by no text and was found by one.
+/// Returns an object that came with the new ones and that neither shard had: a privilege that the server grants on
+/// every new object, or a function there that a text has reached unintentionally.
 pub fn beside<'a>(after: &'a [Object], before: [&[Object]; 2], wanted: SchemaWanted) -> Option<&'a Object> {
     let known = before.map(by_key);
     let is_used = |object: &Object| {
@@ -92,14 +92,15 @@ pub fn beside<'a>(after: &'a [Object], before: [&[Object]; 2], wanted: SchemaWan
     };
     after.iter().filter(|object| !object.is_unused() && !is_used(object)).find(|object| {
         let is_right = object.is(&["owner", "grant", "revoke"]);
-        // Tables that are there may have more, which a new partition gets.
+        // Existing tables may have more of these, which a new partition gets.
         let is_of_table = object.is(&["index of partition", "check of partition", "trigger of partition"]);
         !is_of_table && !object.name.starts_with("SCHEMA ") && (wanted.rights || !is_right)
     })
 }
 
 fn is_wanted(object: &Object, partitioned: &BTreeSet<&str>, wanted: SchemaWanted) -> bool {
-    // What a partitioned table has, it gets with itself: no server makes it later without keeping writers waiting.
+    // What a partitioned table has is created together with it: later, no server can create it without blocking
+    // writers.
     let is_later = object.on_table.as_deref().is_some_and(|table| !partitioned.contains(table));
     let is_secondary = match object.kind.as_str() {
         "foreign key" | "cluster" | "index statistics" => true,
@@ -120,7 +121,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Who has a right there may use it.
+    /// Whether it would revoke a privilege on an existing object, which somebody may be using.
     fn takes_from_what_is_there(&self, object: &Object) -> bool {
         let is_it = |found: &&Object| {
             let (word, name) = object.name.split_once(' ').unwrap_or_default();
@@ -129,7 +130,7 @@ impl Maker<'_> {
         object.kind == "revoke" && self.to.iter().any(|found| is_it(&found))
     }
 
-    /// A foreign key locks both of its tables.
+    /// Whether a foreign key refers to an existing table: it locks both of its tables.
     fn refers_to_one_there(&self, object: &Object) -> bool {
         let of = object.definition.split_once(" REFERENCES ").map_or("", |(_, of)| of);
         object.kind == "foreign key"
@@ -139,19 +140,19 @@ impl Maker<'_> {
                 .any(|table| of.strip_prefix(table).is_some_and(|rest| rest.starts_with('(')))
     }
 
-    /// Of a schema that is there its owner says who may use it, and whose it is.
+    /// Whether it is a privilege on, or the owner of, an existing schema, which that schema's owner decides.
     fn is_of_schema_there(&self, object: &Object) -> bool {
         let schema = object.name.strip_prefix("SCHEMA ");
         object.is(&["owner", "grant", "revoke"]) && schema.is_some_and(|schema| self.schemas.contains(schema))
     }
 
-    /// Both have it, and not alike. What somebody says about it is his own.
+    /// Handles an object that both shards have, but not alike. A difference in a comment is left alone.
     fn otherwise(&self, object: &Object, found: &Object, plan: &mut SchemaPlan) {
         let is_but = |state: &str| found.definition == format!("{} {state}", object.definition);
         if object.is(&["foreign key", "check"]) && is_but("NOT VALID") {
             plan.after.extend(validation(object));
         } else if object.kind == "index" && is_but("INVALID") {
-            // As a call that was interrupted leaves it.
+            // An interrupted call leaves such an index.
             plan.after.push(step(object, format!("REINDEX INDEX CONCURRENTLY {}", object.name)));
         } else if object.kind != "comment" && !self.is_of_schema_there(object) {
             plan.problems.push(format!("{} is different there", object.text()));
@@ -160,14 +161,14 @@ impl Maker<'_> {
 
     fn missing(&self, object: &Object, plan: &mut SchemaPlan) {
         let is_there = object.on_table.as_deref().is_some_and(|table| self.tables.contains(table));
-        // With its table it comes by itself.
+        // A column is created with its table.
         if object.kind == "column" {
             if is_there {
                 plan.problems.push(format!("{} is missing, of a table that exists", object.text()));
             }
             return;
         }
-        // With that of its table, as well.
+        // The owner of an existing schema decides about it, and a check of a partition is created with that of its table.
         if self.is_of_schema_there(object) || object.kind == "check of partition" && is_there {
             return;
         }
@@ -184,7 +185,7 @@ impl Maker<'_> {
             });
             return;
         };
-        // Half made, or not yet: what it becomes is known on its own shard.
+        // The index is incomplete: its final state is only known on its own shard.
         if object.kind == "index" && object.definition.ends_with(" INVALID") {
             plan.problems.push(format!("{} is invalid on the first shard", object.text()));
             return;
@@ -212,7 +213,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Texts are taken as they are: what they name by another schema would stay there.
+    /// Whether a text contains the first shard's schema: texts are copied unchanged, so this name would remain.
     fn names_its_schema(&self, object: &Object, statement: &str) -> bool {
         let Namespaces { from, to } = self.namespaces;
         if from == to || object.kind == "comment" {
@@ -224,7 +225,7 @@ impl Maker<'_> {
                 && (line.contains(&quoted) || line.split(|c| !is_of_word(c)).any(|word| word == from))
         };
         let is_named = |text: &str, name: &str| qualifies(text, name) || qualifies(text, &quoted);
-        // Who quotes no name may write it in capitals.
+        // An unquoted name may be written in capitals.
         is_named(statement, from)
             || is_named(&statement.to_lowercase(), from)
             || object.kind == "function" && statement.lines().any(is_path)
@@ -238,12 +239,12 @@ impl Maker<'_> {
         }
     }
 
-    /// Rows may be there, and whoever writes them.
+    /// Plans an object on an existing table, which may have rows and writers.
     fn beside_rows(&self, object: &Object, statement: String, plan: &mut SchemaPlan) {
         let table = object.on_table.as_deref().unwrap_or_default();
         let is_partitioned = self.to.iter().any(|o| o.is_partitioned() && o.name == table);
         match object.kind.as_str() {
-            // To attach one reads it as a whole, and nobody else may meanwhile.
+            // Attaching one of these reads the whole table, while nobody else may write.
             "primary key" | "unique" | "exclusion" | "index of partition" | "partition"
             | "owned sequence" | "replica identity" => {
                 plan.problems.push(format!("{} is missing, of a table that exists", object.text()));
@@ -263,13 +264,14 @@ impl Maker<'_> {
                     .push(Object { definition: format!("{}{later}", object.definition), ..object.clone() });
                 plan.after.extend(is_valid.then(|| validation(object)).flatten());
             }
-            // Of what may be made after.
+            // These may be created afterwards.
             "cluster" | "comment" | "index statistics" => plan.after.push(step(object, statement)),
             _ => late(object, statement, plan),
         }
     }
 
-    /// Whoever adds a partition beside one for all else has that one read as a whole, and locked.
+    /// Whether the partition has a default partition beside it: the server would read that one as a whole, and lock
+    /// it.
     fn has_default_beside(&self, object: &Object) -> bool {
         let mut parents = self.tables.iter();
         object.kind == "partition"
@@ -285,7 +287,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// The name, and not the end of a longer one, stands before a dot.
+/// Whether the name, and not the end of a longer one, is before a dot.
 fn qualifies(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let (before, after) = (text.get(..at), text.get(at + name.len()..));
@@ -319,7 +321,7 @@ fn is_said_of_late(object: &Object, plan: &SchemaPlan) -> bool {
     }
 }
 
-/// What a constraint is called of which something is said.
+/// Returns the name of the constraint that a comment describes.
 fn constraint_of(object: &Object) -> Option<String> {
     let (name, table) = (object.name.strip_prefix("CONSTRAINT ")?, object.on_table.as_deref()?);
     Some(format!("{table}: {}", name.strip_suffix(&format!(" ON {table}"))?))
@@ -329,7 +331,7 @@ fn step(object: &Object, statement: String) -> SchemaStep {
     SchemaStep { kind: object.kind.clone(), name: object.name.clone(), statement }
 }
 
-/// Of a constraint that holds for what comes, for what is there.
+/// Returns the step that validates a NOT VALID constraint for existing rows.
 fn validation(object: &Object) -> Option<SchemaStep> {
     let table = object.on_table.as_deref()?;
     let name = object.name.strip_prefix(table)?.strip_prefix(": ")?;

@@ -1,10 +1,10 @@
-//! The epoch that identifiers count from, a date of the settings.
+//! The epoch from which identifiers count: a date in the settings.
 
 use super::error::SnowflakeError;
 use crate::guc;
 use std::cell::OnceCell;
 
-/// Milliseconds of Unix time. The setting is fixed at the server's start.
+/// In milliseconds of Unix time. The setting is fixed at the server's start.
 pub fn unix_epoch() -> Result<u64, SnowflakeError> {
     thread_local! {
         static EPOCH: OnceCell<u64> = const { OnceCell::new() };
@@ -19,7 +19,7 @@ pub fn unix_epoch() -> Result<u64, SnowflakeError> {
     })
 }
 
-/// A date at 00:00 UTC.
+/// Parses a date, as of 00:00 UTC.
 fn parse(text: &str) -> Option<u64> {
     let mut parts = text.trim().splitn(3, '-').map(|part| part.parse::<u64>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);

@@ -1,4 +1,4 @@
-//! Why there is no identifier.
+//! The reasons why no identifier can be made.
 
 use crate::error::{Failure, SqlState};
 use thiserror::Error;

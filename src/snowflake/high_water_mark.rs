@@ -1,6 +1,5 @@
-//! The high-water mark on disk: up to which millisecond identifiers may have been used. A file of the
-//! data directory, because identifiers are the server's, not a database's, and do not come
-//! back with a transaction.
+//! The high-water mark on disk: the millisecond up to which identifiers may have been used. It is a file in the data
+//! directory, because identifiers belong to the server, not to a database, and are not undone with a transaction.
 
 use super::error::SnowflakeError;
 use pgrx::pg_sys;
@@ -12,7 +11,7 @@ use std::path::PathBuf;
 const NAME: &str = "shardmaster.snowflake";
 
 fn directory() -> PathBuf {
-    // SAFETY: set at the server's start, a NUL-terminated path.
+    // SAFETY: this is a NUL-terminated path, set at the server's start.
     let path = unsafe { CStr::from_ptr(pg_sys::DataDir) };
     PathBuf::from(path.to_string_lossy().into_owned())
 }
@@ -22,8 +21,8 @@ fn failed(what: &'static str, error: &impl ToString) -> SnowflakeError {
     SnowflakeError::File { what, path, error: error.to_string() }
 }
 
-/// 0: no identifier was ever made. A file that cannot be read is an error: who overlooked
-/// it would make identifiers twice.
+/// Returns 0 if no identifier was ever made. A file that cannot be read is an error: otherwise, identifiers could be
+/// made twice.
 pub fn read(epoch: u64) -> Result<u64, SnowflakeError> {
     let text = match std::fs::read_to_string(directory().join(NAME)) {
         Ok(text) => text,
@@ -38,7 +37,7 @@ pub fn read(epoch: u64) -> Result<u64, SnowflakeError> {
     }
 }
 
-/// Returns when the mark would survive a loss of power.
+/// Returns once the mark would survive a power failure.
 pub fn write(epoch: u64, mark: u64) -> Result<(), SnowflakeError> {
     let directory = directory();
     let (path, next) = (directory.join(NAME), directory.join(format!("{NAME}.next")));

@@ -1,4 +1,4 @@
-//! Which machine this is.
+//! The number of this machine.
 
 use super::error::SnowflakeError;
 use crate::guc;
@@ -6,8 +6,7 @@ use pgrx::prelude::*;
 use shardmaster_client::snowflake::{chance_to_meet, machine_of};
 use std::cell::OnceCell;
 
-/// The machine id of the settings, or one from a name; the settings are fixed at the
-/// server's start.
+/// Returns the machine id in the settings, or one derived from a name; the settings are fixed at the server's start.
 pub fn id() -> Result<u16, SnowflakeError> {
     thread_local! {
         static MACHINE: OnceCell<u16> = const { OnceCell::new() };

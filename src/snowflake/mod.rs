@@ -1,6 +1,5 @@
-//! Identifiers that are unique across machines. What was given out last is in shared
-//! memory; up to where it may go is on disk first, so that neither a crash nor a clock
-//! that is set back makes one twice.
+//! Identifiers that are unique across machines. The last one is in shared memory; the limit up to which they may
+//! advance is written to disk first, so that neither a crash nor a clock that is set back produces one twice.
 
 mod epoch;
 mod error;
@@ -20,29 +19,28 @@ pub use epoch::unix_epoch;
 pub use error::SnowflakeError;
 
 /// The last tick; 0 until the first call after a start of the server.
-// SAFETY: named once in this library.
+// SAFETY: this name is used once in this library.
 static LAST: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster snowflake") };
-/// The millisecond up to which the disk says that ticks may be used; 0 until it is read.
-// SAFETY: as above.
+/// The millisecond up to which ticks may be used according to the disk; 0 until it is read.
+// SAFETY: this name is used once in this library.
 static HIGH_WATER_MARK: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster snowflake mark") };
-/// Held by who moves the mark; counts how often.
-// SAFETY: as above.
+/// The session that moves the mark holds it; it counts the moves.
+// SAFETY: this name is used once in this library.
 static MOVING: PgLwLock<u64> = unsafe { PgLwLock::new(c"shardmaster snowflake moving") };
 
-/// Milliseconds by which the mark runs ahead: so long may the first call after a crash
-/// have to wait.
+/// The milliseconds by which the mark runs ahead: the first call after a crash may have to wait this long.
 const AHEAD: u64 = 1_000;
-/// A clock that was set back by more is not waited for.
+/// A clock that was set back by more milliseconds than this is not waited for.
 const LONGEST_WAIT: u64 = 2 * AHEAD;
 
-/// At the server's start.
+/// Is called at the server's start.
 pub fn register() {
     pg_shmem_init!(LAST);
     pg_shmem_init!(HIGH_WATER_MARK);
     pg_shmem_init!(MOVING);
 }
 
-/// The next identifier.
+/// Returns the next identifier.
 pub fn generate() -> Result<i64, Failure> {
     if !preloaded() {
         return Err(SnowflakeError::NotPreloaded.into());
@@ -51,7 +49,7 @@ pub fn generate() -> Result<i64, Failure> {
     let epoch = unix_epoch()?;
     loop {
         let now = SystemClock.now().checked_sub(epoch).ok_or(SnowflakeError::BeforeEpoch)?;
-        // The mark is read first: it says whether the last tick is known.
+        // The mark is read first: it shows whether the last tick is known.
         let mark = HIGH_WATER_MARK.get().load(Ordering::Acquire);
         if mark == 0 {
             remember(epoch)?;
@@ -72,7 +70,7 @@ pub fn generate() -> Result<i64, Failure> {
     }
 }
 
-/// The next millisecond is spun for, a clock that was set back is slept for.
+/// Waits: it spins for the next millisecond, and sleeps for a clock that was set back.
 fn wait_for(milliseconds: u64) -> Result<(), SnowflakeError> {
     if milliseconds > LONGEST_WAIT {
         return Err(SnowflakeError::ClockSetBack(milliseconds));
@@ -86,7 +84,7 @@ fn wait_for(milliseconds: u64) -> Result<(), SnowflakeError> {
     Ok(())
 }
 
-/// The first call after a start: everything up to the mark on disk may have been used.
+/// Reads the mark in the first call after a start: everything up to the mark on disk may have been used.
 fn remember(epoch: u64) -> Result<(), SnowflakeError> {
     let _moving = MOVING.exclusive();
     if HIGH_WATER_MARK.get().load(Ordering::Acquire) == 0 {
@@ -97,7 +95,7 @@ fn remember(epoch: u64) -> Result<(), SnowflakeError> {
     Ok(())
 }
 
-/// On disk first, then for everybody.
+/// Moves the mark, on disk first, then for all sessions.
 fn move_mark(epoch: u64, millisecond: u64) -> Result<(), SnowflakeError> {
     let mut moving = MOVING.exclusive();
     if HIGH_WATER_MARK.get().load(Ordering::Acquire) < millisecond {

@@ -1,4 +1,4 @@
-//! Entries of routing by their index itself: what a statement would see.
+//! Entries of routing, read directly through their index: the results must be those of a statement.
 
 #[pgrx::pg_schema]
 mod tests {
@@ -22,7 +22,7 @@ mod tests {
         assert_eq!(shard(key).as_deref(), Some(is_on), "{key}");
     }
 
-    /// Keys x and y on a.
+    /// Routes keys x and y to a.
     fn routed() {
         run("SELECT shard_add(n, namespace => n) FROM unnest('{a,b}'::text[]) n");
         run("SELECT shard_assign_many('{x,y}', 'a')");
@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(shard("x"), None);
     }
 
-    /// Of no column that an index has: the row stays where the index has it.
+    /// The changed column is in no index, so the row stays where the index has it.
     #[pg_test]
     fn an_index_shows_rows_that_have_changed_in_place() {
         routed();
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Whoever asks goes by a statement then.
+    /// The lookup uses a statement then.
     #[pg_test]
     fn another_index_of_the_name_is_not_used() {
         routed();
@@ -141,7 +141,7 @@ mod tests {
             run(made);
             assert!(is_unusable(), "{made}");
             run(undone);
-            // That a table has had children is seen at its next ANALYZE.
+            // The server only notices at the next ANALYZE that a table has no children any more.
             assert!(!is_unusable() || made.contains("INHERITS"), "{undone}");
         }
     }

@@ -1,4 +1,4 @@
-//! The session's cache of routes: whatever changes routing is seen by the next call.
+//! The session's cache of routes: the next call sees every change of routing.
 
 #[pgrx::pg_schema]
 mod tests {
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(text(conninfo), "host=pool dbname=app");
     }
 
-    /// Whoever was asked for first, and however often.
+    /// The result depends neither on the order nor on the number of requests.
     #[pg_test]
     fn where_readers_go_is_not_told_to_writers() {
         shards("text");

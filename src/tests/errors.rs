@@ -1,4 +1,4 @@
-//! Errors as a caller gets them: SQLSTATE, DETAIL for programs, HINT for people.
+//! Errors as a caller receives them: SQLSTATE, DETAIL for programs, HINT for people.
 
 #[pgrx::pg_schema]
 mod tests {
@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(refused(confirm).state, "SM005");
     }
 
-    /// What follows says when a shard was as its origin of the tables that it knew of then.
+    /// The record of a follower tells when it was like its origin, but only for the tables that it knew then.
     #[pg_test]
     fn a_wait_for_reference_tables_knows_one_that_has_just_come() {
         shards("text");
@@ -74,7 +74,7 @@ mod tests {
         expect("SELECT shard_assign('x', NULL)", "22004", "argument \"shard_key\" must not be NULL");
     }
 
-    /// A message is no format, neither on the way of our own codes nor on pgrx's.
+    /// A message is not a format string, neither with this extension's own codes nor with those of pgrx.
     #[pg_test]
     fn what_a_user_wrote_is_shown_as_it_is() {
         shards("text");
@@ -89,7 +89,7 @@ mod tests {
         expect("SELECT shard_of('%s%n')", "SM002", "key \"%s%n\" is being moved between two shards");
     }
 
-    /// One that cannot be counted with would have every reservation of its kind fail.
+    /// Such a capacity would overflow, so that every reservation of its kind would fail.
     #[pg_test]
     fn a_capacity_beyond_all_numbers_is_refused() {
         let problem = "invalid value for \"capacity\": it is too large; NULL stands for no limit";

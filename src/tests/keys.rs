@@ -1,4 +1,4 @@
-//! The one form of a key, and what is no key at all.
+//! The canonical form of a key, and texts that are not keys.
 
 #[pgrx::pg_schema]
 mod tests {
@@ -7,7 +7,7 @@ mod tests {
     use crate::server::sql;
     use pgrx::prelude::*;
 
-    /// The form under which a key of this type is kept.
+    /// Returns the form in which a key of this type is stored.
     fn kept(key_type: &str, key: &str) -> String {
         shards(key_type);
         sql::read_one("SELECT shard_assign($1, 'a')::text", &[key.into()], |row| row.value::<String>(1));
@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    /// What is canonical is taken as it stands, without a call of the input function.
+    /// A canonical key is used unchanged, without a call of the input function.
     #[pg_test]
     fn canonical_is_what_the_server_writes() {
         let written = |key: &str, as_type: &str| {

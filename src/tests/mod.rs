@@ -1,5 +1,5 @@
-//! What one backend can test best, each in a transaction of its own that is rolled back:
-//! keys, plans, errors as a caller gets them, the cache of routes.
+//! Tests that a single backend runs best, each in a transaction of its own that is rolled back: keys, plans, errors as
+//! a caller receives them, the cache of routes.
 
 mod by_index;
 mod cache;
@@ -12,7 +12,7 @@ mod version;
 use crate::server::sql;
 use pgrx::prelude::*;
 
-/// What a statement was refused with; a missing detail or hint is empty.
+/// The error of a refused statement; a missing detail or hint is empty.
 #[derive(Debug, Default, PartialEq)]
 struct Refusal {
     state: String,
@@ -25,12 +25,12 @@ fn run(statement: &str) {
     assert!(Spi::run(statement).is_ok(), "{statement}");
 }
 
-/// The text of a query's only value.
+/// Returns the text of a query's only value.
 fn text(query: &str) -> String {
     sql::read_one(query, &[], |row| row.get::<String>(1)).flatten().unwrap_or_default()
 }
 
-/// The error that a statement ends with; what it has done is undone.
+/// Returns the error of a statement, whose changes are undone.
 fn refused(statement: &str) -> Refusal {
     run(include_str!("refused.sql"));
     let said =
@@ -42,7 +42,7 @@ fn refused(statement: &str) -> Refusal {
     }
 }
 
-/// State and message.
+/// Returns the SQLSTATE and the message.
 fn refusal(statement: &str) -> (String, String) {
     let refusal = refused(statement);
     (refusal.state, refusal.message)
@@ -52,7 +52,7 @@ fn expect(statement: &str, state: &str, message: &str) {
     assert_eq!(refusal(statement), (state.to_owned(), message.to_owned()), "{statement}");
 }
 
-/// Shards a and b, the table `items` sharded by `tenant` of that type.
+/// Creates the shards a and b, and the table `items`, sharded by `tenant` of this type.
 fn shards(key_type: &str) {
     run("SELECT shard_add(n, namespace => n) FROM unnest('{a,b}'::text[]) n");
     run(&format!("SELECT shard_table_add('items', 'tenant', key_type => '{key_type}')"));

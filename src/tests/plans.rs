@@ -1,11 +1,11 @@
-//! Plans: what is refused on paper, before any server is asked.
+//! Plans that are refused before any server is asked.
 
 #[pgrx::pg_schema]
 mod tests {
     use super::super::{expect, refused, run, shards, text};
     use pgrx::prelude::*;
 
-    /// Keys x and y on a, z on b.
+    /// Routes keys x and y to a, and z to b.
     fn routed() {
         shards("text");
         run("SELECT shard_assign_many('{x,y}', 'a'), shard_assign('z', 'b')");
@@ -42,7 +42,7 @@ mod tests {
             (refusal.state.as_str(), refusal.message),
             ("55006", format!("key \"x\" is in use by split {id}"))
         );
-        // Among many keys as well, of which no list is asked for where no split holds any.
+        // The same is found among many keys, for which no list is read if no split holds any.
         let many = "SELECT shard_assign_many(array_agg('key ' || i) || ARRAY['x'], 'b', force => true) FROM generate_series(1, 2000) i";
         expect(many, "55006", &format!("key \"x\" is in use by split {id}"));
         run("SELECT shard_split_plan('a', 'b', '{y}')");

@@ -1,4 +1,4 @@
-//! Tokens of commands, which are kept for a moment.
+//! Tokens of commands, which are kept for a short time.
 
 #[pgrx::pg_schema]
 mod tests {
@@ -8,7 +8,7 @@ mod tests {
     use crate::keychain::token::{self, Account};
     use pgrx::prelude::*;
 
-    /// The token of a command that says for whom it was run, and how often.
+    /// Returns the token of a command that prints the account for which it runs, and a new identifier for each run.
     fn token(sealed: &str, host: &str, port: &str, user: &str) -> String {
         let json = br#"{"command": "echo $PGHOST $PGPORT $PGUSER $(cat /proc/sys/kernel/random/uuid)"}"#;
         let secret = kind::by_name("token_command").and_then(|kind| Secret::of(kind, json).ok());

@@ -1,4 +1,4 @@
-//! A library beside the SQL of another version.
+//! A library whose version differs from that of the SQL.
 
 #[pgrx::pg_schema]
 mod tests {
