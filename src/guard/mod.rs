@@ -8,8 +8,8 @@
 //! 4. All routes are listed; new ones list themselves.
 //! 5. Only then are the triggers created, table by table.
 //!
-//! Each step is committed before the next one and can be repeated, so after any interruption the same call continues; an
-//! incomplete guard refuses nobody.
+//! Each step is committed before the next one and can be repeated, so after any interruption the same call continues;
+//! an incomplete guard refuses nobody.
 
 mod error;
 mod fit;

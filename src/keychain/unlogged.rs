@@ -2,7 +2,6 @@
 //! call inside a function of somebody else, which the statement's own text does not show, is not known here. Nothing
 //! is kept out for roles that may not make the call: they know no secret of a shard, and a call that is never reached
 //! would hide everything beside it.
-//! shard is theirs, and a call that is never reached would hide all that stands beside it.
 
 use super::setter;
 use super::statement::{calls, executes, names};

@@ -6,7 +6,6 @@
 //! Everything that this reads and writes belongs to the owner of the trigger's function, and is in the function's
 //! schema; it calls nothing that anyone else could have created: it runs with the rights of the writer, and needs
 //! none.
-//! nothing that anybody could have made: it runs with the rights of whoever writes, and asks for none.
 
 mod agent;
 mod call;

@@ -168,7 +168,7 @@ impl Maker<'_> {
             }
             return;
         }
-        // The owner of an existing schema decides about it, and a check of a partition is created with that of its table.
+        // The owner of an existing schema decides about it; a check of a partition is created with that of its table.
         if self.is_of_schema_there(object) || object.kind == "check of partition" && is_there {
             return;
         }

@@ -42,7 +42,7 @@ mod tests {
             (refusal.state.as_str(), refusal.message),
             ("55006", format!("key \"x\" is in use by split {id}"))
         );
-        // The same is found among many keys, for which no list is read if no split holds any.
+        // A key in use is also found among many keys, for which no list is read if no split holds any.
         let many = "SELECT shard_assign_many(array_agg('key ' || i) || ARRAY['x'], 'b', force => true) FROM generate_series(1, 2000) i";
         expect(many, "55006", &format!("key \"x\" is in use by split {id}"));
         run("SELECT shard_split_plan('a', 'b', '{y}')");

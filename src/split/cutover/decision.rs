@@ -2,7 +2,6 @@
 //! adopts the decision from them. One shard's record is not enough: a cutover that was never made would be completed
 //! by it, and finish would delete what only the source has. Invariant: the source confirms it. It is `moved` with the
 //! same version; or it is `fenced`, and has noted which run of the master was about to decide.
-//! `fenced`, and has noted which run of the master was about to decide.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;

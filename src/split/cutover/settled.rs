@@ -9,7 +9,6 @@
 //! announced is the last that the target has committed, the target holds a snapshot of the source from within the
 //! fence: all that it will ever have. A side that was restored to an earlier time is behind the other, or has lost the
 //! note.
-//! behind the other, or has lost the note.
 
 use super::open::{open_side, record_opened};
 use super::record_moved;

@@ -1,8 +1,8 @@
 //! Tables that changed while their rows move: columns that were added, dropped or changed to other types, constraints,
 //! defaults. Invariant: what is copied is what would be copied in the shape that both sides have. So once the check
-//! finds both sides alike again, a table that changed on either goes on where it was if its change cannot have made a
-//! copied row wrong, and is copied anew if not; the others keep their progress. Its key stays the one that capture and
-//! guard were installed for.
+//! finds both sides alike again, a table that changed on either continues where it was if its change cannot have made
+//! a copied row wrong, and is copied again if not; the others keep their progress. Its key stays the one that capture
+//! and guard were installed for.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;

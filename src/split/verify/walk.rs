@@ -1,8 +1,8 @@
 //! The comparison of a split's tables, one slice at a time.
 //!
-//! Invariant: what a table's position has passed was equal, or is counted and told, at a snapshot of the source at
-//! which the target stood. So a worker that begins anew goes on there; a table whose copy begins anew is compared from
-//! its beginning.
+//! Invariant: what a table's position has passed was equal, or is counted and reported, at a snapshot of the source at
+//! which the target stood. So a worker that starts again continues there; a table whose copy starts again is compared
+//! from its beginning.
 
 use super::changes::Changes;
 use super::position::{ReadSide, VerifyPosition};
