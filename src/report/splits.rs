@@ -212,7 +212,7 @@ fn curves(split: &Split, now: f64) -> Html {
         lag: row.value(4),
         queue: row.value(5),
     });
-    // One alone is no curve: a small split is over before the second.
+    // Fewer than three samples make no curve: a small split ends before them.
     let ([first, .., last], true) = (samples.as_slice(), samples.len() > 2) else { return Html::default() };
     let end = split.times.cut_over.or(split.times.ended).unwrap_or(now).max(last.at);
     let within = (first.at, end);

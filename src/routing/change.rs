@@ -151,7 +151,7 @@ mod tests {
                 capacity: None,
                 namespace: name.into(),
             };
-            let here = Given::default();
+            let here = GivenEndpoint::default();
             assert!(Caller::as_owner(|caller| topology::add(new, &here, caller)).is_ok());
         }
         let both = vec![Some("x".into()), Some("y".into())];

@@ -234,7 +234,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
     }
     if let Some(origin) = &new.origin {
         reference::add(&keyspace, origin, &table);
-        wake::references_on_commit();
+        wake::coordinator_on_commit();
     }
     new_table::tell(&said, &table, &keyspace.name);
     Ok(())
@@ -456,6 +456,6 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
         return Err(RoutingError::UnknownTable { table, keyspace }.into());
     }
     reference::remove(&keyspace, &table);
-    wake::references_on_commit();
+    wake::coordinator_on_commit();
     Ok(())
 }

@@ -71,11 +71,6 @@ pub fn coordinator_on_commit() {
     with_requests(|r| r.coordinator = true);
 }
 
-/// Wakes the coordinator for the reference-table worker once the current transaction has committed.
-pub fn references_on_commit() {
-    with_requests(|r| r.coordinator = true);
-}
-
 /// Wakes the coordinator now, without raising an error and without memory of the server.
 pub fn coordinator() {
     let found = process::of_database(database::id());

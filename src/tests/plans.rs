@@ -50,8 +50,6 @@ mod tests {
         run(&many.replace("|| ARRAY['x']", ""));
     }
 
-    /// What an operator reads of a split without a worker goes by the rules of the coordinator,
-    /// which gives it one.
     #[pg_test]
     fn shards_that_take_nothing_are_no_target() {
         routed();

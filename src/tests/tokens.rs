@@ -3,7 +3,7 @@
 #[pgrx::pg_schema]
 mod tests {
     use crate::keychain::command::CommandDeadline;
-    use crate::keychain::kind::{self, Token};
+    use crate::keychain::kind::{self, TokenSource};
     use crate::keychain::secret::Secret;
     use crate::keychain::token::{self, Account};
     use pgrx::prelude::*;
@@ -14,7 +14,7 @@ mod tests {
         let secret = kind::by_name("token_command").and_then(|kind| Secret::of(kind, json).ok());
         let account = Account { host, port, user };
         let token = secret.and_then(|secret| {
-            token::of(Token::Command, &secret, sealed.as_bytes(), &account, Patience::default()).ok()
+            token::of(TokenSource::Command, &secret, sealed.as_bytes(), &account, CommandDeadline::default()).ok()
         });
         token.map(|token| token.to_string()).unwrap_or_default()
     }
