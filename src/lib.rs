@@ -68,8 +68,8 @@ pub extern "C-unwind" fn _PG_init() {
     // A session that loads the library later cannot register what follows.
     if server::preload::at_start() {
         keychain::setter::register();
-        keychain::unlogged::register();
-        keychain::unshown::register();
+        keychain::redacted_log::register();
+        keychain::redacted_statistics::register();
         placement::sweep_clock::register();
         routing::after_start::register();
         snowflake::register();

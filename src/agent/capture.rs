@@ -3,11 +3,11 @@
 //! call of the function does.
 
 use super::filter::Filter;
-use super::judged::{is_judged_within, same};
 use super::session::Side;
 use super::shape::{Column, TableShape};
 use super::state::{queue, scope, side};
 use super::{SAMPLE, WatchedTable, in_scope_function, key_arguments, key_values, trigger_function};
+use crate::agent::row_decision::{is_judged_within, same};
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::remote::template::{fill, number as whole, sql, text, word};

@@ -7,9 +7,8 @@
 //! large as work_mem allows, for a handful of rows, and materializes all rows of a catalog to scan them for each of a
 //! few hundred partitions, although an index would find them.
 
-use crate::remote::quote;
 use crate::remote::result::Rows;
-use crate::remote::{Connection, RemoteError};
+use crate::remote::{Connection, RemoteError, quote};
 
 /// Settings for one message: the following joins are made in the order in which they are written.
 pub const AS_WRITTEN: &str = "SET LOCAL join_collapse_limit = 1; SET LOCAL from_collapse_limit = 1";

@@ -1,12 +1,10 @@
 //! `shard_check()`: what a session that connects to a shard as splits do finds there.
 
-use super::decisions;
 use super::error::{Result, SplitError};
-use super::session;
 use super::state::master;
+use super::{decisions, session};
 use crate::catalog::shard::{self, Shard, TopologyError};
-use crate::catalog::split;
-use crate::catalog::{outdated, shard_decision};
+use crate::catalog::{outdated, shard_decision, split};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};

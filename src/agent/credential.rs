@@ -7,7 +7,7 @@ use crate::keychain::error::KeychainError;
 use crate::keychain::kind::{self, CredentialKind, SecretForm};
 use crate::keychain::secret::Secret;
 use crate::keychain::token::{self, Account};
-use crate::keychain::{master_key, seal};
+use crate::keychain::{encrypt, master_key};
 use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
 use crate::remote::{self, RemoteError};
@@ -73,7 +73,7 @@ fn open(
     patience: CommandDeadline,
 ) -> Result<Secret, KeychainError> {
     let sealed = shard.sealed.as_deref().unwrap_or_default();
-    let plain = seal::open(&master_key::all_within(patience)?, alias, kind.name, sealed)?;
+    let plain = encrypt::open(&master_key::all_within(patience)?, alias, kind.name, sealed)?;
     Secret::of(kind, &plain)
 }
 

@@ -5,11 +5,10 @@
 
 use super::error::{Result, SplitError};
 use super::session::Side;
-use super::state::decision;
-use super::state::left;
 use super::state::redirect::{self, Redirect};
 use super::state::side::SideState;
-use super::state::{self, LONGEST, MANY};
+use super::state::{self, LONGEST, MANY, decision};
+use crate::agent::state::moved_keys;
 use crate::catalog::outdated;
 use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::shard::Shard;
@@ -51,7 +50,7 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
             Some(DecisionKeys::Side(of)) => Some(of_scope(connection, &decision, of)?),
             Some(DecisionKeys::Left(redirect)) => {
                 let by = RedirectOwner { split: decision.split_id, token: &decision.token };
-                Some(names(&left::of_split(connection, &redirect, by)?.0))
+                Some(names(&moved_keys::of_split(connection, &redirect, by)?.0))
             }
             Some(DecisionKeys::Noted) => decision::keys(connection, &shard.namespace, &decision.keyspace)?,
             Some(DecisionKeys::Earlier) => {
@@ -132,7 +131,7 @@ fn names(scope: &Scope) -> Vec<String> {
 fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let mut found = Vec::new();
     for redirect in redirect::all(connection)?.into_iter().filter(|r| r.namespace == shard.namespace) {
-        for (split_id, token, version, to) in left::decisions(connection, &redirect)? {
+        for (split_id, token, version, to) in moved_keys::decisions(connection, &redirect)? {
             let decision = Decision {
                 keyspace: clean::message(&redirect.keyspace),
                 split_id,

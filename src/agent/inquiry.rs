@@ -1,9 +1,8 @@
 //! Asks a shard which decided cutovers it knows, and keeps what this master does not.
 
-use super::decisions;
 use super::error::{Result, SplitError};
-use super::session;
 use super::state::master;
+use super::{decisions, session};
 use crate::catalog::shard::Shard;
 use crate::catalog::shard_decision::{self, Decision};
 use crate::catalog::split;

@@ -1,9 +1,9 @@
 //! Removal of what is left on a shard of the splits that it took part in, when the shard is dropped.
 
 use super::error::{Result, SplitError};
-use super::schema;
-use super::session;
-use super::state::{self, decision, left, master, redirect, reference_ended};
+use super::state::{self, decision, master, redirect, reference_ended};
+use super::{schema, session};
+use crate::agent::state::moved_keys;
 use crate::catalog::shard::Shard;
 use crate::catalog::split;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub fn leave(shard: &Shard) -> Result<Vec<i64>> {
     connection.run("COMMIT")?;
     let mut redirected = Vec::new();
     for redirect in redirect::all(&mut connection)?.iter().filter(|one| one.namespace == shard.namespace) {
-        redirected.extend(left::splits(&mut connection, redirect)?.into_iter().map(|(split, _)| split));
+        redirected.extend(moved_keys::splits(&mut connection, redirect)?.into_iter().map(|(split, _)| split));
     }
     Ok(redirected)
 }

@@ -1,6 +1,7 @@
 //! What is installed on a shard for one split: names, and the agent's SQL with the names filled in.
 
 pub mod capture;
+pub mod catalog_fingerprint;
 pub mod catalogs;
 pub mod check;
 pub mod credential;
@@ -9,10 +10,10 @@ pub mod deparsed;
 pub mod error;
 pub mod filter;
 pub mod inquiry;
-pub mod judged;
+pub mod key_guard;
+pub mod key_probe;
 pub mod known_column;
 pub mod leave;
-pub mod look_up;
 pub mod lookup;
 pub mod named;
 pub mod native;
@@ -20,12 +21,12 @@ pub mod new_table;
 pub mod observe;
 pub mod one_database;
 pub mod opening;
-pub mod owners;
 pub mod place;
 pub mod plain;
 pub mod reading;
 pub mod redirect;
 pub mod reference;
+pub mod row_decision;
 pub mod schema;
 pub mod scope;
 pub mod seen;
@@ -33,12 +34,11 @@ pub mod session;
 pub mod session_hash;
 pub mod shape;
 pub mod short_lock;
-pub mod stamp;
-pub mod standing;
 pub mod state;
 pub mod strangers;
 pub mod temporary;
 pub mod types;
+pub mod untrusted_code;
 pub mod who;
 
 use crate::agent::session::Side;
@@ -217,7 +217,7 @@ pub fn in_scope(plan: &Plan, side: Side, type_name: &str, filter: Option<&Filter
 /// being called for other rows.
 fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> String {
     let values: Vec<String> = rows.iter().map(|row| format!("{row}.{}", ident(&column.name))).collect();
-    if let Some(condition) = plan.scope.condition(&values, column, judged::LITERAL_BYTES) {
+    if let Some(condition) = plan.scope.condition(&values, column, row_decision::LITERAL_BYTES) {
         return condition;
     }
     let found = |value: &str| format!("shardmaster_agent.{}({value})", in_scope_function(plan.id, side));
@@ -333,7 +333,7 @@ pub fn trigger(
     let fires = match event {
         TriggerEvent::Truncate => "FOR EACH STATEMENT".to_owned(),
         TriggerEvent::Insert | TriggerEvent::Update | TriggerEvent::Delete => {
-            let scope = if side == Side::Source && judged::is_judged_within(plan, shard_by) {
+            let scope = if side == Side::Source && row_decision::is_judged_within(plan, shard_by) {
                 String::new()
             } else {
                 format!("({}) AND ", when_clause(plan, side, shard_by, rows))

@@ -4,8 +4,8 @@ use super::catalogs;
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
-use super::stamp::{self, LISTS};
 use crate::agent;
+use crate::agent::catalog_fingerprint::{self, LISTS};
 use crate::agent::named::NamedThings;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -29,7 +29,7 @@ static OBSERVE: LazyLock<String> = LazyLock::new(|| query(&agent::code_facts(["$
 
 /// Returns the query; `code` is SQL for what the tables could run.
 fn query(code: &str) -> String {
-    let stamp = stamp::value(|name, _| format!("(SELECT k.{name} FROM kin k)"), "$3");
+    let stamp = catalog_fingerprint::value(|name, _| format!("(SELECT k.{name} FROM kin k)"), "$3");
     fill(
         include_str!("../../sql/agent/observe.sql"),
         &[

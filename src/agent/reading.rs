@@ -4,11 +4,12 @@
 //! transaction ends. A query that takes the locks itself waits for the session that holds the table: if it was checked
 //! before, it would be planned over what that session has made of the table when it releases the lock.
 
+use super::catalogs;
 use super::error::{Result, SplitError};
 use super::opening::LOCK_TIMEOUT;
 use super::shape::TableShape;
 use super::short_lock::{self, Attempt, TableLock};
-use super::{catalogs, owners};
+use crate::agent::untrusted_code;
 use crate::error::SqlState;
 use crate::guc;
 use crate::remote::quote::{ident, text_array};
@@ -126,9 +127,9 @@ pub fn within<T>(
     body: impl FnOnce(&mut Connection) -> Result<T>,
 ) -> Result<T> {
     // This refuses what cannot be locked, for example a view or a foreign table.
-    owners::refuse(connection, (schemas.clone(), tables.clone()), trusted)?;
+    untrusted_code::refuse(connection, (schemas.clone(), tables.clone()), trusted)?;
     begin_all(connection, (&schemas, &tables), guc::remote_timeout())?;
-    let outcome = match owners::refuse(connection, (schemas, tables), trusted) {
+    let outcome = match untrusted_code::refuse(connection, (schemas, tables), trusted) {
         Ok(()) => body(connection),
         Err(failure) => Err(SplitError::Failed(failure)),
     };

@@ -8,8 +8,8 @@ use super::error::Result;
 use super::observe::{self, SERVER};
 use super::session::Side;
 use super::shape::Observation;
-use super::stamp::{self, LISTS};
 use crate::agent;
+use crate::agent::catalog_fingerprint::{self, LISTS};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 static ASKED: LazyLock<String> = LazyLock::new(|| {
     let prefix = format!("${}", LISTS.len() + 1);
-    let number = stamp::value(|_, number| format!("${number}"), &prefix);
+    let number = catalog_fingerprint::value(|_, number| format!("${number}"), &prefix);
     format!("SELECT pg_current_snapshot()::text, {SERVER}, {number}")
 });
 

@@ -3,12 +3,10 @@
 
 use super::rows::RowSet;
 use super::{STAYS, on_primary, outside_transaction, row};
-use crate::clean;
 use crate::error::required;
-use crate::lookups;
-use crate::reference;
 use crate::split::end::{adopt, cleanup};
 use crate::split::lifecycle;
+use crate::{clean, lookups, reference};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 

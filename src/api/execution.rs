@@ -1,9 +1,8 @@
 //! Runs one statement on all shards.
 
 use super::arguments::{invalid, names_of, patience};
-use super::row;
 use super::rows::RowSet;
-use super::{COMMITS, on_primary, outside_transaction};
+use super::{COMMITS, on_primary, outside_transaction, row};
 use crate::catalog::execution;
 use crate::error::required;
 use crate::execution::{self as carried_out, ExecutionRequest};

@@ -1,13 +1,12 @@
 //! Credentials of shards: set, drop, list, encrypt again. None of these functions shows a secret.
 
 use super::json_text::JsonText;
-use super::on_primary;
-use super::row;
 use super::rows::RowSet;
+use super::{on_primary, row};
 use crate::catalog::caller::Caller;
 use crate::catalog::keychain;
 use crate::error::required;
-use crate::keychain::{seal, unlogged};
+use crate::keychain::{encrypt, redacted_log};
 use crate::routing::credential;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -20,7 +19,7 @@ pub fn shard_credential_set(
     auth_kind: Option<String>,
     secret: Option<JsonText>,
 ) -> Result<(), ErrorReport> {
-    unlogged::hide_statement();
+    redacted_log::hide_statement();
     on_primary("shard_credential_set")?;
     let (alias, auth_kind) = (required(alias, "alias")?, required(auth_kind, "auth_kind")?);
     let JsonText(secret) = required(secret, "secret")?;
@@ -66,7 +65,7 @@ pub fn shard_keychain_rotate() -> Result<i64, ErrorReport> {
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_credentials() -> RowSet<row::Credential> {
     RowSet::new(keychain::list().into_iter().map(|listed| {
-        let key = seal::key_id(&listed.credential.sealed);
+        let key = encrypt::key_id(&listed.credential.sealed);
         let credential = listed.credential;
         (credential.alias, credential.kind, listed.shards, key, listed.set_by, listed.updated_at)
     }))

@@ -1,12 +1,11 @@
 //! Lookup indexes: keys that lead to keys of another keyspace.
 
-use super::on_primary;
-use super::row;
 use super::rows::RowSet;
+use super::{on_primary, row};
 use crate::catalog::lookup as catalog;
 use crate::error::{Failure, required};
 use crate::lookups;
-use crate::routing::{RoutingError, lookup, owners};
+use crate::routing::{RoutingError, key_owner_cache, lookup};
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -93,7 +92,7 @@ pub fn shard_lookups() -> RowSet<row::Lookup> {
 fn lookup_changed<'a>(
     _trigger: &'a PgTrigger<'a>,
 ) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
-    let table = owners::signal_table();
+    let table = key_owner_cache::signal_table();
     if table != pg_sys::Oid::INVALID {
         // SAFETY: the table exists.
         unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };

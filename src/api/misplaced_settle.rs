@@ -1,9 +1,8 @@
 //! Moves rows that are not where their key's route leads to the right shard, or deletes them.
 
 use super::arguments::{invalid, names_of, patience};
-use super::row;
 use super::rows::RowSet;
-use super::{COMMITS, on_primary, outside_transaction};
+use super::{COMMITS, on_primary, outside_transaction, row};
 use crate::catalog::misplaced_run::{self, Action, Deletes};
 use crate::error::{Failure, required};
 use crate::misplaced::{self, MoveRequest};

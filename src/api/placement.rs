@@ -1,8 +1,7 @@
 //! Slots, reservations and leases; quotas; placed tenants.
 
-use super::on_primary;
-use super::row;
 use super::rows::RowSet;
+use super::{on_primary, row};
 use crate::error::{Failure, required};
 use crate::placement::choose::PlacementStrategy;
 use crate::placement::slot::SlotRequest;

@@ -1,9 +1,8 @@
 //! Queries of all shards, and the logins with which they run.
 
 use super::arguments::{invalid, names_of, patience};
-use super::on_primary;
-use super::row;
 use super::rows::RowSet;
+use super::{on_primary, row};
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, SqlState, required};
 use crate::query::login;

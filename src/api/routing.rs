@@ -5,8 +5,7 @@ use super::rows::RowSet;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, required};
 use crate::routing::found::Intent;
-use crate::routing::lookup;
-use crate::routing::{cache, midpoint, route_range};
+use crate::routing::{cache, lookup, midpoint, route_range};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 

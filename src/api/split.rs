@@ -1,16 +1,15 @@
 //! The life of a split: plan it, request its next step, watch it.
 
-use super::row;
 use super::rows::RowSet;
-use super::{COMMITS, on_primary, outside_transaction};
+use super::{COMMITS, on_primary, outside_transaction, row};
+use crate::catalog::auto_finish::FinishTerms;
 use crate::catalog::cutover_request::Wishes;
-use crate::catalog::settlement::FinishTerms;
 use crate::catalog::split::ColumnMap;
 use crate::catalog::split_state::row::read as read_state;
 use crate::error::{Failure, SqlState, required};
-use crate::split::figures::{self, KnownFigures};
-use crate::split::lifecycle::work;
-use crate::split::{injection_points, lifecycle, plan};
+use crate::split::lifecycle::{self, work};
+use crate::split::metrics::{self, KnownFigures};
+use crate::split::{injection_points, plan};
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -318,7 +317,7 @@ fn shard_split_figures(split_id: Option<i64>) -> Result<RowSet<row::SplitFigures
         }
         Err(problem) => (id, None, None, None, None, Some(problem), None),
     };
-    Ok(RowSet::new(figures::now(split_id)?.into_iter().map(row)))
+    Ok(RowSet::new(metrics::now(split_id)?.into_iter().map(row)))
 }
 
 /// Returns the call that the procedure shard_split_run makes next on the way to a phase, or NULL if the split has

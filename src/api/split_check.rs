@@ -2,8 +2,8 @@
 
 use super::row;
 use super::rows::RowSet;
-use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::{split, split_state};
+use crate::catalog::split;
+use crate::catalog::split_state::{self, Goal, Phase};
 use crate::error::required;
 use crate::split::plan::check;
 use pgrx::pg_sys::panic::ErrorReport;

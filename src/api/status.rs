@@ -1,11 +1,11 @@
 //! `shard_status()`: whether everything is in place for splits to run automatically.
 
-use crate::catalog::shard_decision::Decision;
-use crate::catalog::{execution, keychain, lookup, reference, shard_decision, standing_guard, wanting};
+use crate::catalog::shard_decision::{self, Decision};
+use crate::catalog::{execution, keychain, lookup, reference, standing_guard, wanting};
 use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
-use crate::keychain::{master_key, seal};
+use crate::keychain::{encrypt, master_key};
 use crate::placement::sweep;
 use crate::server::preload::preloaded;
 use crate::server::process::WorkerKind;
@@ -208,11 +208,11 @@ fn credentials() -> Option<Item> {
     };
     let is_wrong = |listed: &keychain::ListedCredential| {
         let credential = &listed.credential;
-        seal::open(&keys, &credential.alias, &credential.kind, &credential.sealed).err()
+        encrypt::open(&keys, &credential.alias, &credential.kind, &credential.sealed).err()
     };
     let wrong: Vec<KeychainError> = all.iter().filter_map(is_wrong).collect();
-    let first = keys.first().map(seal::MasterKey::id).unwrap_or_default();
-    let others = all.iter().filter(|listed| seal::key_id(&listed.credential.sealed) != first).count();
+    let first = keys.first().map(encrypt::MasterKey::id).unwrap_or_default();
+    let others = all.iter().filter(|listed| encrypt::key_id(&listed.credential.sealed) != first).count();
     let texts: Vec<String> = wrong.iter().map(KeychainError::to_string).collect();
     Some(match wrong.first() {
         Some(error) => item("keychain", format!("{}. {}", texts.join("; "), error.hint()), false),

@@ -1,8 +1,7 @@
 //! Shards: add, change, drop, list.
 
-use super::on_primary;
-use super::row;
 use super::rows::RowSet;
+use super::{on_primary, row};
 use crate::agent::check;
 use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard};

@@ -1,11 +1,10 @@
 //! The roles whose code the mover may run on a shard.
 
 use super::on_primary;
-use crate::agent::{owners, place as there, session};
+use crate::agent::{place as there, session, untrusted_code};
 use crate::catalog::caller::Caller;
-use crate::catalog::place;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::trusted_owner;
+use crate::catalog::{place, trusted_owner};
 use crate::error::{Failure, SqlState, required};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -32,7 +31,7 @@ fn trust(shard_key: Option<String>, role: Option<String>, caller: &Caller) -> Re
             return Err(is_masters(&shard));
         }
     }
-    let number = owners::number_of(&mut session, &role)?;
+    let number = untrusted_code::number_of(&mut session, &role)?;
     trusted_owner::insert(&shard, &role, number, caller);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The catalog of the master: one file for each table, typed rows.
 
+pub mod auto_finish;
 pub mod caller;
 pub mod current_entry;
 pub mod cutover_request;
@@ -25,11 +26,11 @@ pub mod own_tables;
 pub mod place;
 pub mod redirect;
 pub mod reference;
+pub mod reverse_split;
 pub mod routing;
 pub mod routing_history;
 pub mod said;
 pub mod sequence;
-pub mod settlement;
 pub mod shard;
 pub mod shard_decision;
 pub mod split;
@@ -43,4 +44,3 @@ pub mod table_policy;
 pub mod trusted_owner;
 pub mod verification;
 pub mod wanting;
-pub mod way_back;

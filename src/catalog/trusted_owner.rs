@@ -1,9 +1,8 @@
 //! Rows of `shardmaster.trusted_owner`: roles of shards whose code the mover may run.
 
 use super::caller::Caller;
-use super::place;
-use super::said;
 use super::shard::Shard;
+use super::{place, said};
 use crate::server::sql;
 
 /// Returns the trusted roles of a shard's server, each by number and name: `16400:owner`. A role that is created anew

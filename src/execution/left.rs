@@ -1,12 +1,12 @@
 //! Ends statements in two phases that cannot continue, and those whose session is gone.
 
 use super::error::not_settled;
-use super::held::{Lock, SPACE};
 use super::recovery;
 use super::two_phase::Reason;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, ExecutionState};
 use crate::error::Failure;
+use crate::execution::kept_session::{Lock, SPACE};
 use crate::server::txn::in_one;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! In two phases (`two_phase`), either all shards do it or none.
 
 mod error;
-mod held;
+pub mod kept_session;
 mod left;
 mod points;
 mod recovery;
@@ -24,11 +24,11 @@ use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution, ExecutionState, NewExecution};
 use crate::catalog::{keyspace, said};
 use crate::error::Failure;
+use crate::execution::kept_session::{ExecutionStage, HeldExecution};
 use crate::query::login;
 use crate::query::run::chosen;
 use crate::server::sql;
 use error::ExecutionError;
-use held::{ExecutionStage, HeldExecution};
 use run::Wave;
 use shards::{require_no_run, require_no_split};
 use std::time::Duration;

@@ -3,7 +3,8 @@
 use crate::agent::check::{ShardFinding, found};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
-use crate::agent::state::standing::{self as state, KeyGuard};
+use crate::agent::state::key_guard as state;
+use crate::agent::state::key_guard::KeyGuard;
 use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::standing_guard::{self, StandingGuard};

@@ -19,16 +19,14 @@ mod shared;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::shares_locks;
-use crate::agent::session;
-use crate::agent::state::master;
-use crate::agent::state::standing::{self as state, KeyGuard};
-use crate::agent::{schema, standing};
+use crate::agent::state::key_guard::KeyGuard;
+use crate::agent::state::{key_guard as state, master};
+use crate::agent::{key_guard, schema, session};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::standing_guard::{self, GuardStage, StandingGuard};
-use crate::catalog::table_policy;
-use crate::catalog::{event, outdated, split};
+use crate::catalog::{event, outdated, split, table_policy};
 use crate::error::Failure;
 use crate::remote::Connection;
 use crate::routing::after_start;
@@ -281,7 +279,7 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     }
     session.run("BEGIN")?;
     schema::bootstrap(&mut session)?;
-    standing::write_look_up(&mut session, &there, column)?;
+    key_guard::write_look_up(&mut session, &there, column)?;
     session.run("COMMIT")?;
     triggers::install_standing(&mut session, &there, shape, column)?;
     standing_guard::set_stage(guard, GuardStage::Fitting, Some(name));

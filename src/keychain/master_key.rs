@@ -3,8 +3,8 @@
 use super::command::{self, CommandDeadline};
 use super::error::KeychainError;
 use super::plain_file;
-use super::seal::{KEY_BYTES, MasterKey};
 use crate::guc;
+use crate::keychain::encrypt::{KEY_BYTES, MasterKey};
 use crate::server::data_directory;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;

@@ -2,14 +2,14 @@
 //! database.
 
 pub mod command;
+pub mod encrypt;
 pub mod error;
 pub mod kind;
 pub mod master_key;
 pub mod plain_file;
-pub mod seal;
+pub mod redacted_log;
+pub mod redacted_statistics;
 pub mod secret;
 pub mod setter;
 mod statement;
 pub mod token;
-pub mod unlogged;
-pub mod unshown;

@@ -19,17 +19,17 @@
 //!   (`run.rs`);
 //! - an assignment has the rows of its keys settled (`assigned.rs`).
 
-mod ask;
-mod assigned;
 mod columns;
 mod define;
 mod fill;
+pub mod on_assignment;
 pub mod points;
-mod post;
 mod removal;
+pub mod replicate;
 mod run;
 mod session;
 mod settle;
+pub mod validate;
 
 pub use define::{add, claim, conflicts, drop, table_add, table_drop};
 pub use removal::clean;

@@ -2,9 +2,8 @@
 
 use super::session::LookupSessions;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::lookup as agent;
-use crate::agent::session;
 use crate::agent::state::{is_gone, master};
+use crate::agent::{lookup as agent, session};
 use crate::catalog::lookup::{self, Removal};
 use crate::catalog::{shard, split};
 use crate::clean;

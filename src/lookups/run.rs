@@ -1,8 +1,6 @@
 //! What the worker does, turn by turn: each lookup index on each shard gets its turn, so that none waits for another's
 //! end.
 
-use super::assigned::Assigned;
-use super::post::{Post, PostWork};
 use super::removal;
 use super::session::LookupSessions;
 use super::settle::{self, BATCH};
@@ -11,6 +9,8 @@ use crate::catalog::lookup::{self, Lookup, LookupProgress, LookupSource, LookupS
 use crate::catalog::lookup_entry::{self, LookupPair};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split;
+use crate::lookups::on_assignment::Assigned;
+use crate::lookups::replicate::{Post, PostWork};
 use crate::server::retry::Backoff;
 use crate::server::txn::{soon, transaction};
 use crate::server::wait;

@@ -2,7 +2,7 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::WatchedColumn;
-use crate::agent::{self, catalogs, owners, reading, session};
+use crate::agent::{self, catalogs, reading, session, untrusted_code};
 use crate::catalog::shard::Shard;
 use crate::catalog::trusted_owner;
 use crate::guc;
@@ -140,7 +140,7 @@ impl SessionLook {
         }
         if error.is_verdict() {
             // What cannot be locked is code of another role, or another server.
-            owners::refuse(connection, names(watched), trusted)?;
+            untrusted_code::refuse(connection, names(watched), trusted)?;
         }
         Err(error.into())
     }
@@ -155,7 +155,7 @@ impl SessionLook {
     ) -> Result<()> {
         let (table, code) = (watched.qualified(), (code.to_owned(), trusted.to_vec()));
         if self.0.get(&table) != Some(&code) {
-            owners::refuse(connection, names(watched), trusted)?;
+            untrusted_code::refuse(connection, names(watched), trusted)?;
             self.0.insert(table, code);
         }
         Ok(())

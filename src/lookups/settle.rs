@@ -1,6 +1,5 @@
 //! Settling of pairs: whether their owners' shards have a row with them, so that the master records the same.
 
-use super::ask::ask;
 use super::points;
 use super::session::LookupSessions;
 use crate::agent::error::{Result, SplitError};
@@ -11,6 +10,7 @@ use crate::catalog::lookup_entry::{self, LookupPair};
 use crate::catalog::routing::{self, RoutingPlace};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
+use crate::lookups::validate::ask;
 use crate::server::injection::reach;
 use crate::server::sql;
 use crate::server::txn::{self, LockTimeout, transaction};

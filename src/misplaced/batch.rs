@@ -3,14 +3,14 @@
 
 use super::error::MisplacedError;
 use super::facts::MisplacedFacts;
-use super::lot::Lot;
-use super::pair::MovedTable;
 use super::points::{COPIED, DELETED, STAGED};
 use super::session::{MoveSession, Sees};
 use super::statements::{self, Chosen};
-use super::unit::Unit;
 use crate::catalog::misplaced_run::Action;
 use crate::error::{Failure, SqlState};
+use crate::misplaced::fk_group::Unit;
+use crate::misplaced::key_batch::Lot;
+use crate::misplaced::table_pair::MovedTable;
 use crate::remote::RemoteError;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::result::Rows;

@@ -4,11 +4,11 @@
 
 use super::batch::{begin, make_stage, require_asked_for, require_none_absent};
 use super::error::MisplacedError;
-use super::lot::Lot;
-use super::pair::MovedTable;
 use super::session::{MoveSession, Sees};
 use super::statements;
 use crate::error::Failure;
+use crate::misplaced::key_batch::Lot;
+use crate::misplaced::table_pair::MovedTable;
 use crate::remote::copy::{self, Bounds};
 use std::time::Duration;
 

@@ -4,13 +4,13 @@
 
 use super::batch::make_stage;
 use super::error::MisplacedError;
-use super::lot::Lot;
-use super::pair::MovedTable;
 use super::session::{MoveSession, Sees};
 use super::statements;
-use super::unit::Unit;
 use crate::catalog::misplaced_doubt::{DoubtedBatch, MoveDoubt};
 use crate::error::Failure;
+use crate::misplaced::fk_group::Unit;
+use crate::misplaced::key_batch::Lot;
+use crate::misplaced::table_pair::MovedTable;
 use crate::remote::RemoteError;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, TransactionFate, status};

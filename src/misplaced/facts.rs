@@ -1,9 +1,8 @@
 //! The tables of one shard, and what refers to them.
 
 use super::session::{self, MoveSession};
-use crate::agent::catalogs;
-use crate::agent::observe;
 use crate::agent::shape::TableShape;
+use crate::agent::{catalogs, observe};
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::error::Failure;
 use crate::remote::RemoteError;

@@ -4,7 +4,7 @@
 use super::error::MisplacedError;
 use crate::agent::error::SplitError;
 use crate::agent::session;
-use crate::agent::state::{self, left, master, redirect, side};
+use crate::agent::state::{self, master, moved_keys, redirect, side};
 use crate::catalog::caller::Caller;
 use crate::catalog::{shard, split};
 use crate::error::Failure;
@@ -33,7 +33,7 @@ fn look(connection: &mut Connection) -> Result<Option<i64>, SplitError> {
     master::check(connection, &split::identity())?;
     let mut splits: Vec<i64> = side::all(connection)?.into_iter().map(|side| side.id).collect();
     for redirect in redirect::all(connection)? {
-        splits.extend(left::splits(connection, &redirect)?.into_iter().map(|(split, _)| split));
+        splits.extend(moved_keys::splits(connection, &redirect)?.into_iter().map(|(split, _)| split));
     }
     Ok(split::unknown_of(&splits))
 }

@@ -8,35 +8,36 @@
 //!    deleted by the next call.
 
 mod batch;
-mod chosen;
 mod conflicts;
 mod doubt;
 mod error;
 mod facts;
-mod held;
+pub mod fk_group;
+pub mod held_run;
+pub mod key_batch;
 mod leftover;
-mod lot;
 mod master;
-mod pair;
 mod place;
 mod points;
 mod run;
+pub mod selection;
 mod session;
 mod statements;
-mod unit;
+pub mod table_pair;
 
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, LockedKeyspace};
-use crate::catalog::misplaced_doubt;
 use crate::catalog::misplaced_run::{self, Action, Deletes, RunEnd, RunKey};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
-use crate::catalog::{endpoint, event, execution, in_use, outdated, routing, routing_history};
+use crate::catalog::{
+    endpoint, event, execution, in_use, misplaced_doubt, outdated, routing, routing_history,
+};
 use crate::error::{Failure, required};
+use crate::misplaced::held_run::{HeldMove, lock};
 use crate::query::login;
 use crate::query::run::chosen;
 use crate::server::sql;
 use error::MisplacedError;
-use held::{HeldMove, lock};
 use run::{MoveStage, MoveWork};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

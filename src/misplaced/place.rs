@@ -2,8 +2,8 @@
 //! over the rows of a unit, or if others have come between too often, no other session may write to its tables during
 //! the last one.
 
-use super::lot::Lot;
-use super::unit::Unit;
+use crate::misplaced::fk_group::Unit;
+use crate::misplaced::key_batch::Lot;
 
 /// How often rows are searched that were added while others were moved, before new ones are prevented.
 const PASSES: u32 = 4;

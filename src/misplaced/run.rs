@@ -1,25 +1,21 @@
 //! A run, step by step, each of which is committed on the master before the next one begins.
 
 use super::batch::{self, Done, Halt, MoveBatch, WhichRows, reach};
-use super::chosen;
-use super::conflicts;
 use super::doubt::{self, Settling};
 use super::error::MisplacedError;
-use super::leftover;
-use super::lot::{Lot, Wish};
-use super::master;
-use super::pair::MovedTable;
 use super::place::MovePlace;
 use super::points::BEGUN;
 use super::session::MoveSession;
-use super::statements;
-use super::unit::Unit;
+use super::{conflicts, leftover, master, statements};
 use crate::catalog::caller::Caller;
-use crate::catalog::misplaced_doubt;
 use crate::catalog::misplaced_run::{self, Action, Deletes, RunEnd, RunKey};
 use crate::catalog::table_policy::TablePolicy;
-use crate::catalog::{execution, redirect};
+use crate::catalog::{execution, misplaced_doubt, redirect};
 use crate::error::Failure;
+use crate::misplaced::fk_group::Unit;
+use crate::misplaced::key_batch::{Lot, Wish};
+use crate::misplaced::selection;
+use crate::misplaced::table_pair::MovedTable;
 use crate::query::run::schemas_of;
 use crate::remote::copy::{self, Bounds};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -262,10 +258,10 @@ impl MoveWork {
         if !unit.is_whole && !place.is_last() {
             let pair = &lot.pairs[unit.tables[0]];
             if !place.is_listed {
-                chosen::list(&mut open.here, pair, keys, self.timeout)?;
+                selection::list(&mut open.here, pair, keys, self.timeout)?;
                 place = place.listed();
             }
-            chosen = chosen::next(&mut open.here, &lot.keys, self.timeout)?;
+            chosen = selection::next(&mut open.here, &lot.keys, self.timeout)?;
             if chosen.is_none() {
                 // This is also recorded if there were none.
                 Caller::as_owner(|_| misplaced_run::count(id, &pair.name, 0, 0));

@@ -1,7 +1,7 @@
 //! Statements to shards about rows, as texts.
 
 use super::facts::ForeignKey;
-use super::pair::MovedTable;
+use crate::misplaced::table_pair::MovedTable;
 use crate::remote::quote::{array_literal, literal};
 
 /// Returns a query for the first of the keys that the column's type writes differently: rows of another key could be

@@ -1,8 +1,8 @@
 //! Compares sequences with the rows of two shards: after a restore of its shard, a sequence may still give out a
 //! number that a row already has.
 
-use super::look::{NumberColumn, ShardSequence};
 use super::rows::{greatest_within, is_behind, range_to_come};
+use crate::numbers::introspect::{NumberColumn, ShardSequence};
 use crate::remote::{Connection, RemoteError};
 use std::collections::BTreeSet;
 

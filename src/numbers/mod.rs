@@ -4,7 +4,7 @@
 pub mod behind;
 pub mod block;
 mod error;
-pub mod look;
+pub mod introspect;
 mod plan;
 pub mod progression;
 pub mod rows;

@@ -2,9 +2,9 @@
 
 use super::block::{Block, Blocks};
 use super::error::SpreadProblem;
-use super::look::{OnShard, ShardSequence};
 use crate::catalog::number_block::GivenBlock;
 use crate::error::SqlState;
+use crate::numbers::introspect::{OnShard, ShardSequence};
 
 /// The outcome for a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The numbers in rows: some may come from no sequence, or from one that has lost its position.
 
-use super::look::{NumberColumn, OnShard, ShardSequence};
 use crate::agent::error::Result;
 use crate::agent::reading;
 use crate::catalog::trusted_owner;
+use crate::numbers::introspect::{NumberColumn, OnShard, ShardSequence};
 use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;

@@ -6,14 +6,14 @@
 
 use super::block::{BELOW, Block, Blocks, SIZE};
 use super::error::SpreadError;
-use super::look::{OnShard, ShardSequence, look};
 use super::plan::{self, SpreadOutcome, SpreadPlan};
 use super::rows;
 use crate::agent::error::SplitError;
 use crate::agent::short_lock::{self, Attempt};
-use crate::catalog::number_block::GivenBlock;
-use crate::catalog::{keyspace, number_block, shard, table_policy};
+use crate::catalog::number_block::{self, GivenBlock};
+use crate::catalog::{keyspace, shard, table_policy};
 use crate::error::Failure;
+use crate::numbers::introspect::{OnShard, ShardSequence, look};
 use crate::remote::Connection;
 use crate::remote::quote::literal;
 use std::time::{Duration, Instant};

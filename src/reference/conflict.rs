@@ -2,11 +2,11 @@
 //! origin. The master was restored to an earlier time, and rows that clients have written there would be replaced.
 //! Nothing is written there until the operator has determined which shard is the origin.
 
-use super::look::{names, qualified};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::{has, reference_ended};
 use crate::catalog::reference::{self, Member, ReferencePlace, ReferenceSet};
 use crate::error::SqlState;
+use crate::reference::probe::{names, qualified};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::server::txn::transaction;

@@ -2,7 +2,6 @@
 
 use super::conflict;
 use super::install::{self, ReferenceWorker};
-use super::look::SetEnd;
 use super::task::{FitTables, Task};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
@@ -10,6 +9,7 @@ use crate::agent::state::master;
 use crate::agent::state::reference::Takes;
 use crate::catalog::reference::{ReferencePlace, ReferenceSet, ReferenceState};
 use crate::error::Failure;
+use crate::reference::probe::SetEnd;
 use crate::remote::Connection;
 use crate::server::retry::Backoff;
 use std::time::Instant;

@@ -1,7 +1,6 @@
 //! The objects of a set of reference tables on its shards, created and removed. The agent knows the set before a table
 //! has a trigger of it, and until the last one is gone.
 
-use super::look::{SetEnd, qualified};
 use super::points;
 use super::table::ReferenceSide;
 use crate::agent::error::Result;
@@ -9,6 +8,7 @@ use crate::agent::state::reference::{self as rows, Takes};
 use crate::agent::state::{master, reference_ended};
 use crate::agent::{reference, schema};
 use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
+use crate::reference::probe::{SetEnd, qualified};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::server::injection::reach;

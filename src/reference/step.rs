@@ -8,20 +8,18 @@
 //!    all.
 //! 4. Progress is stored beside them; S is made durable on the origin; the shard commits.
 
-use super::conflict;
 use super::copies::{ReferenceCopy, ReferenceOrigin};
-use super::install;
-use super::look::{self, ReferenceLook, SeenSet, SetEnd};
 use super::merge::MergeRows;
-use super::points;
 use super::table::{self, ReferenceTable};
 use super::task::{FitTables, Task};
+use super::{conflict, install, points};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::place;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::queue;
 use crate::agent::state::reference::{self as rows, ReferenceProgress, SERVER, covers};
 use crate::catalog::reference::{self, ReferencePlace, ReferenceSet};
+use crate::reference::probe::{self, ReferenceLook, SeenSet, SetEnd};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::injection::reach;
@@ -118,9 +116,10 @@ fn begin_copy(
     known: &FitTables,
 ) -> Result<Option<(ReferenceProgress, ReferenceLook)>> {
     let shard = &task.place.shard;
-    let look = look::statements(session, task.set, task.tables, shard)?;
+    let look = probe::statements(session, task.set, task.tables, shard)?;
     let locked = rows::locked(task.set, &shard.shard_key, task.by.generation);
-    let lock = format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", look::qualified(task.tables, shard).join(", "));
+    let lock =
+        format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", probe::qualified(task.tables, shard).join(", "));
     let beside = known.referencing();
     let answers = session.run_for_each(&format!("BEGIN; {locked}; {beside}; {lock}; {look}"));
     match answers {
@@ -139,7 +138,7 @@ fn begin_copy(
         Ok(answers) => {
             let [progress, seen] = answers.as_slice() else { return Err(SplitError::Superseded) };
             let progress = rows::read(session, &progress.rows)?;
-            Ok(Some((progress, look::read(session, seen.scalar(), task.tables.len())?)))
+            Ok(Some((progress, probe::read(session, seen.scalar(), task.tables.len())?)))
         }
     }
 }
@@ -150,8 +149,8 @@ fn begin_origin(
     progress: &ReferenceProgress,
 ) -> Result<(Moment, ReferenceLook)> {
     let shard = &task.set.origin.shard;
-    let look = look::statements(reader, task.set, task.tables, shard)?;
-    let tables = look::qualified(task.tables, shard).join(", ");
+    let look = probe::statements(reader, task.set, task.tables, shard)?;
+    let tables = probe::qualified(task.tables, shard).join(", ");
     let moment = moment(task.set.id, &task.place.shard.shard_key, progress);
     let answers = reader.run_for_each(&format!(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {tables} IN ACCESS SHARE MODE; {look}; {moment}"
@@ -170,7 +169,7 @@ fn begin_origin(
     let [seen, moment] = answers.as_slice() else {
         return Err(RemoteError::unreadable(reader.shard(), "its tables").into());
     };
-    let look = look::read(reader, seen.scalar(), task.tables.len())?;
+    let look = probe::read(reader, seen.scalar(), task.tables.len())?;
     Ok((read_moment(reader, &moment.rows)?, look))
 }
 
@@ -223,10 +222,10 @@ fn look_through(
 ) -> Result<FitTables> {
     let Task { set, place, tables, .. } = task;
     let see = |session: &mut Connection, place: &ReferencePlace| -> Result<ReferenceLook> {
-        let look = look::statements(session, set, tables, &place.shard)?;
+        let look = probe::statements(session, set, tables, &place.shard)?;
         let answers = session.run_for_each(&look)?;
         let text = answers.first().and_then(|rows| rows.scalar());
-        Ok(look::read(session, text, tables.len())?)
+        Ok(probe::read(session, text, tables.len())?)
     };
     let (there, here) = (see(reader, &set.origin)?, see(session, place)?);
     conflict::require_followed(control, set, tables, &set.origin)?;

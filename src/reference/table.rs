@@ -1,12 +1,12 @@
 //! A reference table on its origin and as a copy. A table whose values may not be copied unchanged is refused by name.
 
-use super::look::{names, qualified};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::{catalogs, observe, owners};
+use crate::agent::{catalogs, observe, untrusted_code};
 use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
 use crate::catalog::shard::Shard;
 use crate::error::{Failure, SqlState};
+use crate::reference::probe::{names, qualified};
 use crate::remote::quote::{ident, text_array};
 use crate::remote::{Connection, RemoteError};
 use crate::split::references::Reference;
@@ -56,7 +56,7 @@ pub fn look(
     is_copy: bool,
 ) -> Result<Vec<ReferenceSide>> {
     let (schemas, rels) = names(tables, &place.shard);
-    owners::refuse(session, (schemas.clone(), rels.clone()), &place.trusted)?;
+    untrusted_code::refuse(session, (schemas.clone(), rels.clone()), &place.trusted)?;
     let columns = vec![String::new(); rels.len()];
     let shapes = observe::tables(session, [&schemas, &rels, &columns])?.tables;
     let full = qualified(tables, &place.shard);

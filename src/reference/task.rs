@@ -1,9 +1,9 @@
 //! The task of a step, and what is known of its tables.
 
 use super::install::ReferenceWorker;
-use super::look::ReferenceLook;
 use super::table::ReferenceTable;
 use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
+use crate::reference::probe::ReferenceLook;
 use std::collections::BTreeSet;
 
 /// What is done, and for which shard.

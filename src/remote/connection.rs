@@ -1,10 +1,11 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
 use super::alive::{self, Sign};
+use super::cancel;
 use super::error::RemoteError;
 use super::flood::{self, FloodRoom, Received};
 use super::wait::{self, Ready};
-use super::{cancel, wanted};
+use crate::remote::interest;
 use crate::server::wait::{StatusScope, report, said};
 use pq_sys as pq;
 use std::cell::Cell;
@@ -204,11 +205,11 @@ impl Connection {
     }
 
     pub(super) fn require_wanted(&self, now: Instant) -> Result<(), RemoteError> {
-        if now.duration_since(self.asked.get()) < wanted::ASK {
+        if now.duration_since(self.asked.get()) < interest::ASK {
             return Ok(());
         }
         self.asked.set(now);
-        if wanted::is_wanted(&self.shard) { Ok(()) } else { Err(RemoteError::not_wanted(&self.shard)) }
+        if interest::is_wanted(&self.shard) { Ok(()) } else { Err(RemoteError::not_wanted(&self.shard)) }
     }
 
     /// Waits until the socket is ready, and reports a long wait. A shard that stays silent is an error.
@@ -233,13 +234,14 @@ impl Connection {
             names.join(" and ")
         };
         let mut silence = Silence::default();
-        while !wait::for_any(&sockets, until.min(Instant::now() + wanted::ASK)) {
+        while !wait::for_any(&sockets, until.min(Instant::now() + interest::ASK)) {
             alive::sign();
             if Instant::now() >= until {
                 let shard = sessions.first().map_or("", |(session, _)| &session.shard);
                 return Err(RemoteError::no_answer(shard, waited(began, timeout)));
             }
-            if let Some((lost, _)) = sessions.iter().find(|(session, _)| !wanted::is_wanted(&session.shard)) {
+            if let Some((lost, _)) = sessions.iter().find(|(session, _)| !interest::is_wanted(&session.shard))
+            {
                 return Err(RemoteError::not_wanted(&lost.shard));
             }
             silence.tell(shards, began.elapsed());
@@ -294,7 +296,7 @@ impl Connection {
                 Sign::Asked(_) => match self.require_wanted(Instant::now()) {
                     Err(error) => error,
                     Ok(()) => {
-                        let until = until.min(Instant::now() + wanted::ASK);
+                        let until = until.min(Instant::now() + interest::ASK);
                         wait::for_socket(self.socket(), Ready::Read, until);
                         continue;
                     }

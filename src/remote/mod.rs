@@ -1,6 +1,5 @@
 //! libpq: the only networking. All communication with shards goes through here.
 
-pub mod abreast;
 mod alive;
 mod answer;
 pub mod ask;
@@ -13,9 +12,11 @@ pub mod fan_out;
 mod flood;
 pub mod gather;
 mod hosts;
+pub mod interest;
 mod many;
 pub mod number;
 mod open;
+pub mod parallel;
 pub mod params;
 pub mod quote;
 pub mod result;
@@ -24,7 +25,6 @@ pub mod template;
 pub mod transaction;
 mod undone;
 pub mod wait;
-pub mod wanted;
 
 pub use answer::FOR_EVER;
 pub use connection::Connection;

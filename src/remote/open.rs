@@ -5,7 +5,7 @@ use super::error::RemoteError;
 use super::hosts::{Current, Hosts};
 use super::params::Params;
 use super::wait::{self, Ready};
-use super::wanted;
+use crate::remote::interest;
 use std::time::{Duration, Instant};
 
 impl Connection {
@@ -37,7 +37,7 @@ impl Connection {
         let mut ready = Some(Ready::ReadOrWrite);
         while let Some(wanted) = ready {
             let is_ready =
-                wait::for_socket(self.socket(), wanted, deadline.min(Instant::now() + wanted::ASK));
+                wait::for_socket(self.socket(), wanted, deadline.min(Instant::now() + interest::ASK));
             // This is also checked if something arrives all the time.
             self.require_wanted(Instant::now())?;
             if Instant::now() >= deadline {

@@ -6,7 +6,7 @@ use super::section::Section;
 use super::timeline::{self, Times};
 use super::units::{bytes, count, counted, duration, moment, percent, rough};
 use crate::server::sql;
-use crate::split::figures::{self, KnownFigures};
+use crate::split::metrics::{self, KnownFigures};
 use std::collections::HashMap;
 
 /// The number of splits on a page.
@@ -45,7 +45,7 @@ struct Sample {
 pub fn section(now: f64) -> Section {
     let splits = all();
     let of_all = splits.first().map_or(0, |split| split.of_all);
-    let running: HashMap<i64, KnownFigures> = match figures::now(None) {
+    let running: HashMap<i64, KnownFigures> = match metrics::now(None) {
         Ok(known) => known.into_iter().collect(),
         // The catalog does not know a shard, so the recorded figures are shown.
         Err(_) => HashMap::new(),

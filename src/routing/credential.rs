@@ -9,7 +9,7 @@ use crate::error::{Failure, SqlState};
 use crate::keychain::error::KeychainError;
 use crate::keychain::kind::{self, CredentialKind};
 use crate::keychain::secret::Secret;
-use crate::keychain::{master_key, seal};
+use crate::keychain::{encrypt, master_key};
 
 fn in_use(alias: &str, shards: &[String], why: &str) -> Failure {
     let names: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
@@ -140,7 +140,7 @@ pub fn rotate() -> Result<i64, Failure> {
     }
     let (mut count, mut damaged) = (0, Vec::new());
     for credential in all {
-        match seal::open(&keys, &credential.alias, &credential.kind, &credential.sealed) {
+        match encrypt::open(&keys, &credential.alias, &credential.kind, &credential.sealed) {
             Err(error) => damaged.push((credential.alias, error)),
             Ok(plain) if damaged.is_empty() => {
                 let sealed = first.seal(&credential.alias, &credential.kind, &plain)?;

@@ -3,9 +3,9 @@
 use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint::{self, Endpoint};
-use crate::catalog::place::Sameness;
+use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
-use crate::catalog::{event, execution, in_use, misplaced_run, name, place, reference, standing_guard};
+use crate::catalog::{event, execution, in_use, misplaced_run, name, reference, standing_guard};
 use crate::error::Failure;
 use crate::remote::conninfo::Conninfo;
 use crate::remote::quote::literal;

@@ -4,11 +4,11 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
-use crate::agent::state::{master, standing};
+use crate::agent::state::{key_guard, master};
 use crate::catalog::keyspace::LockedKeyspace;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::standing_guard::StandingGuard;
-use crate::catalog::{routing, split, standing_guard};
+use crate::catalog::standing_guard::{self, StandingGuard};
+use crate::catalog::{routing, split};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::keys::interval::Interval;
@@ -119,7 +119,7 @@ fn tell(shard: &Shard, keyspace: &LockedKeyspace, names: &[String]) -> Result<bo
     session.set_deadline(Some(until));
     master::check(&mut session, &split::identity())?;
     let place = [shard.namespace.as_str(), keyspace.name.as_str()];
-    standing::tell(&mut session, place, keyspace.strategy, names, keyspace.key_type)
+    key_guard::tell(&mut session, place, keyspace.strategy, names, keyspace.key_type)
 }
 
 /// Explains an error. `has_one`: the shard is known to have a guard. Another shard may be in the same place as a

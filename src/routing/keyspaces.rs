@@ -3,11 +3,11 @@
 use super::{RoutingError, buckets, guarded, name_list, new_table};
 use crate::agent::new_table::SaidByShards;
 use crate::catalog::caller::Caller;
-use crate::catalog::in_use::KeyspaceSplit;
+use crate::catalog::in_use::{self, KeyspaceSplit};
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace, UnknownKeyspace};
 use crate::catalog::table_policy::{self, ListedTable, Policy, ShardByColumn, TableName};
 use crate::catalog::{
-    in_use, local, lookup, misplaced_run, name, redirect, reference, routing, shard, split, standing_guard,
+    local, lookup, misplaced_run, name, redirect, reference, routing, shard, split, standing_guard,
 };
 use crate::error::{Failure, SqlState, required};
 use crate::keys::key_type::KeyType;

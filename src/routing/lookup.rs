@@ -3,9 +3,7 @@
 
 use super::cache::{self, CachedAnswer};
 use super::found::{FoundEntry, FoundRoute, Intent, client_conninfo, same_for_all};
-use super::held::HeldWrite;
 use super::owner::as_owner;
-use super::owners;
 use super::{RoutingError, after_start};
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::{current_entry, keyspace, outdated, shard_decision};
@@ -14,6 +12,8 @@ use crate::keys::interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::{EntryLookup, Strategy};
+use crate::routing::held_write::HeldWrite;
+use crate::routing::key_owner_cache;
 use crate::server::index_scan;
 use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
@@ -38,15 +38,15 @@ pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<FoundRoute, Fa
 /// Returns what this session has found before; for a key of a lookup index, by its owner.
 fn known<R>(key: &str, intent: Intent, keyspace: &str, answer: impl Fn(&FoundEntry) -> R) -> Option<R> {
     cache::get(key, intent, keyspace, &answer)
-        .or_else(|| owners::get(key, keyspace, |owner, of| cache::get(owner, intent, of, &answer)))
+        .or_else(|| key_owner_cache::get(key, keyspace, |owner, of| cache::get(owner, intent, of, &answer)))
 }
 
 /// Returns the owner of a key of a lookup index.
 pub fn owner(key: &str, lookup: &str) -> Result<String, RoutingError> {
-    if let Some(known) = owners::get(key, lookup, |owner, _| Some(owner.to_owned())) {
+    if let Some(known) = key_owner_cache::get(key, lookup, |owner, _| Some(owner.to_owned())) {
         return Ok(known);
     }
-    as_owner(|| match owners::find(key, lookup) {
+    as_owner(|| match key_owner_cache::find(key, lookup) {
         Err(RoutingError::UnknownKeyspace(name)) => {
             keyspace::find(&name)?;
             Err(RoutingError::NoLookup(name))
@@ -196,13 +196,13 @@ fn look_canonical<'a>(
 
 /// Looks up the tables, as the role that owns them: a key's own route, or else that of its owner.
 fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, RoutingError> {
-    if !owners::is_lookup(keyspace) {
+    if !key_owner_cache::is_lookup(keyspace) {
         match find_routed(key, intent, keyspace) {
             Err(RoutingError::UnknownKeyspace(_)) => {}
             found => return found,
         }
     }
-    let owner = as_owner(|| owners::find(key, keyspace))?;
+    let owner = as_owner(|| key_owner_cache::find(key, keyspace))?;
     match cache::get_whole(&owner.key, intent, &owner.of) {
         Some(found) => Ok(found),
         None => find_routed(&owner.key, intent, &owner.of),

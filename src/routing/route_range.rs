@@ -1,13 +1,13 @@
 //! The shards of an interval of keys.
 
 use super::found::{FoundEntry, FoundRoute, Intent, client_conninfo};
-use super::held::HeldWrite;
 use super::{RoutingError, after_start, ranges};
 use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::{keyspace, outdated};
 use crate::error::Failure;
 use crate::keys::interval::{Bound, Interval, KeySpan};
+use crate::routing::held_write::HeldWrite;
 use crate::server::sql;
 
 /// A part of the interval, and its place.

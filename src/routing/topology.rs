@@ -4,16 +4,14 @@ use super::endpoint::{self, GivenEndpoint};
 use super::guarded;
 use crate::agent::leave;
 use crate::catalog::caller::Caller;
-use crate::catalog::endpoint as stored;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus, TopologyError};
 use crate::catalog::{
-    event, execution, in_use, keyspace, name, place, redirect, reference, routing, shard_decision,
-    standing_guard, table_policy,
+    endpoint as stored, event, execution, in_use, keyspace, name, place, redirect, reference, routing,
+    shard_decision, standing_guard, table_policy,
 };
 use crate::clean;
 use crate::error::Failure;
-use crate::placement::free_slots;
-use crate::placement::shard as placement;
+use crate::placement::{free_slots, shard as placement};
 use crate::remote::quote::literal;
 use crate::words::some_of;
 use pgrx::pg_sys::panic::ErrorReport;

@@ -5,23 +5,21 @@ use crate::agent::error::Result;
 use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
+use crate::agent::state::epoch;
 use crate::agent::state::side::{self, Installed};
-use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{routing, verification, wanting, way_back};
-use crate::clean;
+use crate::catalog::{reverse_split, routing, verification, wanting};
 use crate::error::Failure;
-use crate::guc;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::copy::leaves;
-use crate::split::cutover::told;
-use crate::split::phases;
+use crate::split::cutover::side_state_check;
 use crate::split::plan::check;
-use crate::split::readers;
+use crate::split::{phases, readers};
 use crate::words::{counted, from_the_beginning};
+use crate::{clean, guc};
 use std::time::{Duration, Instant};
 
 /// One problem.
@@ -176,7 +174,7 @@ fn waits(id: i64) -> Option<String> {
 fn wants_worker(id: i64, goal: Goal) -> Option<String> {
     wanting::of_split(id)?;
     if wanting::starts_by_call(id) {
-        if way_back::of(id).ok().flatten().is_some_and(|back| back.is_decided()) {
+        if reverse_split::of(id).ok().flatten().is_some_and(|back| back.is_decided()) {
             return Some(format!("SELECT shard_split_resume({id}) starts one."));
         }
         let until = match goal {
@@ -197,7 +195,7 @@ fn routes(plan: &Plan, state: &SplitState) -> Option<DiagnosedProblem> {
     // Before the decision of a cutover, writes are routed to its target and refused, which ends automatically. The
     // keys of an idle reverse split are its split's.
     let rests = state.goes_back && is_before_start(state)
-        || way_back::of(plan.id).ok().flatten().is_some_and(|back| back.is_decided());
+        || reverse_split::of(plan.id).ok().flatten().is_some_and(|back| back.is_decided());
     let is_over = state.finished || state.phase == Phase::RolledBack;
     if is_over || rests || state.cutover_step == CutoverStep::Disabled {
         return None;
@@ -228,7 +226,7 @@ fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Resu
     if is_lost || rests || state.finished || state.phase == Phase::Planning && !is_before_start(state) {
         return Ok(Vec::new());
     }
-    let mut session = tenure::open(plan, identity, side, "diagnosis")?;
+    let mut session = epoch::open(plan, identity, side, "diagnosis")?;
     let installed = side::installed(&mut session, plan, side)?;
     // One side is clean before the other is, while the worker removes both.
     if state.goal == Goal::RolledBack && state.phase != Phase::RolledBack && installed != Installed::Foreign {
@@ -243,7 +241,7 @@ fn on_shard(plan: &Plan, state: &SplitState, side: Side, identity: &str) -> Resu
     match installed {
         Installed::Ours => {}
         Installed::Foreign => return Err(side::foreign(session.shard(), plan).into()),
-        Installed::No => return Err(tenure::not_installed(session.shard(), plan.id)),
+        Installed::No => return Err(epoch::not_installed(session.shard(), plan.id)),
     }
     let mut found: Vec<DiagnosedProblem> = says(&mut session, plan, state, side)?.into_iter().collect();
     found.extend(newer_worker(&mut session, plan, state, side)?);
@@ -293,7 +291,7 @@ fn decided(
     let (Some(version), CutoverStep::Moved) = (state.version_cutover, state.cutover_step) else {
         return Ok(Vec::new());
     };
-    let told = told::difference(session, plan, side, (wanted, version))?;
+    let told = side_state_check::difference(session, plan, side, (wanted, version))?;
     let mut found: Vec<DiagnosedProblem> = told
         .map(|text| (text, Some(format!("SELECT shard_split_resume({}) restores its state.", plan.id))))
         .into_iter()
@@ -341,7 +339,7 @@ fn newer_worker(
     state: &SplitState,
     side: Side,
 ) -> Result<Option<DiagnosedProblem>> {
-    let known = tenure::known_generation(session, plan, side)?.unwrap_or_default();
+    let known = epoch::known_generation(session, plan, side)?.unwrap_or_default();
     Ok((known > state.generation).then(|| {
         let text =
             format!("it records worker {known} of split {}, this master only {}", plan.id, state.generation);

@@ -1,23 +1,22 @@
 //! The sessions and statements that carry out a split's steps.
 
 pub mod counted;
-pub mod held;
 pub mod holders;
 pub mod locks;
 pub mod scope_size;
 pub mod stream;
+pub mod stream_sessions;
 pub mod throttle;
 pub mod verification;
 use super::references::WatchedReferences;
 use super::table::{self, SplitTable};
-use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::seen::SeenTables;
 use crate::agent::session::{self, Side};
-use crate::agent::session_hash;
 use crate::agent::state::consumed::Counters;
-use crate::agent::state::tenure::{self, Tenure};
+use crate::agent::state::epoch::{self, Tenure};
 use crate::agent::state::{decision, queue};
+use crate::agent::{self, session_hash};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
@@ -106,7 +105,7 @@ impl Engine {
         decision::ensure(&mut control)?;
         let mut reader = session::open_mover(plan, Side::Source, "reader")?;
         session::require_one_server(&reader, &control)?;
-        tenure::register(&mut reader, plan, Side::Source)?;
+        epoch::register(&mut reader, plan, Side::Source)?;
         let tables = table::load(plan, &mut reader, &mut target)?;
         let watched = WatchedReferences::load(&mut control, &mut target, plan, &tables)?;
         let hashes_slowly =
@@ -197,13 +196,13 @@ impl Engine {
 
     /// Sends such a transaction; its answer is received separately, so that other sessions are asked meanwhile.
     pub fn send_control_transaction(&mut self, statements: &str) -> Result<()> {
-        let begin = tenure::begin_statements(self.plan.id, Side::Source, self.generation);
+        let begin = epoch::begin_statements(self.plan.id, Side::Source, self.generation);
         Ok(self.control.send(&format!("{begin}; {statements}; COMMIT"))?)
     }
 
     pub fn take_control_transaction(&mut self) -> Result<()> {
         let outcome = self.control.finish();
-        tenure::begun(&mut self.control, outcome).map(drop)
+        epoch::begun(&mut self.control, outcome).map(drop)
     }
 }
 

@@ -8,14 +8,13 @@ use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, ProgressStep};
 use crate::catalog::split_state::{Activity, Phase, cutover, end, plan, request, row, work};
 use crate::catalog::{
-    cutover_request, event, settlement, split, split_ledger, split_sample, verification, way_back,
+    auto_finish, cutover_request, event, reverse_split, split, split_ledger, split_sample, verification,
 };
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
 use crate::split::aborted;
-use crate::split::phases;
-use crate::split::phases::transition;
+use crate::split::phases::{self, transition};
 use crate::{clean, guc};
 use std::time::Duration;
 
@@ -192,7 +191,7 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
         Phase::Tailing | Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => {}
     }
     split_progress::entered(id, to);
-    if to == Phase::CutoverPending && way_back::there(id).is_some() {
+    if to == Phase::CutoverPending && reverse_split::there(id).is_some() {
         // A requested reverse split is requested completely.
         request::cutover_of_all(id);
     }
@@ -357,10 +356,10 @@ pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
     end::rolled_back(id);
     split_progress::clear(id);
     cutover_request::forget(id);
-    settlement::forget(id);
-    match way_back::there(id) {
+    auto_finish::forget(id);
+    match reverse_split::there(id) {
         // A requested reverse split had its split's keys.
-        Some(there) => way_back::pass_keys(id, there),
+        Some(there) => reverse_split::pass_keys(id, there),
         None => plan::hold_keys(id, false),
     }
     tenants::cancel_for_split(id);

@@ -6,10 +6,10 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::session_hash::AGENT;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::state::left::{self, MovedFacts, WhoseEntries};
+use crate::agent::state::epoch;
+use crate::agent::state::moved_keys::{self, MovedFacts, WhoseEntries};
 use crate::agent::state::redirect::{self as redirects, Redirect};
-use crate::agent::state::tenure;
-use crate::agent::{look_up, schema, seen};
+use crate::agent::{key_probe, schema, seen};
 use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -22,7 +22,7 @@ use crate::split::table::triggers;
 pub fn known_version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     let entries = plan.scope.strategy();
     match redirects::find(source, &plan.source.namespace, &plan.keyspace, entries)? {
-        Some(redirect) => left::version(source, &redirect, &plan.token),
+        Some(redirect) => moved_keys::version(source, &redirect, &plan.token),
         None => Ok(None),
     }
 }
@@ -65,15 +65,15 @@ fn enter(
     columns: &[&Column],
 ) -> Result<Option<Redirect>> {
     let Some(first) = columns.first() else { return Ok(None) };
-    tenure::begin_as(source, plan.id, Side::Source, generation)?;
+    epoch::begin_as(source, plan.id, Side::Source, generation)?;
     schema::bootstrap(source)?;
     let redirect = ensure(source, plan, first)?;
     let facts = MovedFacts { shard: &plan.target.shard_key, version, split: plan.id, token: &plan.token };
-    left::enter(source, &redirect, &plan.scope, plan.key_type, first, &facts)?;
+    moved_keys::enter(source, &redirect, &plan.scope, plan.key_type, first, &facts)?;
     if let Some(functions) = plan.scope.functions(AGENT) {
         source.run(&functions)?;
     }
-    look_up::write(source, &redirect, columns)?;
+    key_probe::write(source, &redirect, columns)?;
     schema::commit(source)?;
     Ok(Some(redirect))
 }
@@ -85,14 +85,14 @@ fn ensure(source: &mut Connection, plan: &Plan, column: &Column) -> Result<Redir
     redirects::insert(source, namespace, keyspace, entries)?;
     let found = redirects::find(source, namespace, keyspace, entries)?;
     let redirect = found.ok_or_else(|| SplitError::Retry("the redirect of the source".into()))?;
-    left::create(source, &redirect, column)?;
+    moved_keys::create(source, &redirect, column)?;
     Ok(redirect)
 }
 
 /// Removes what returns from a redirect, in the open transaction that admits clients here. The look-ups stay as they
 /// are: they admit what is not in the table.
 pub fn release(connection: &mut Connection, redirect: &Redirect, plan: &Plan) -> Result<()> {
-    left::take_out(connection, redirect, &plan.scope, plan.key_type, WhoseEntries::Anybody)
+    moved_keys::take_out(connection, redirect, &plan.scope, plan.key_type, WhoseEntries::Anybody)
 }
 
 /// The part that ends of what a split has moved away.
@@ -120,7 +120,7 @@ pub fn end(
     commit: Commit<'_>,
 ) -> Result<bool> {
     for redirect in redirects::all(connection)? {
-        if left::count(connection, &redirect, WhoseEntries::Split(by))? > 0 {
+        if moved_keys::count(connection, &redirect, WhoseEntries::Split(by))? > 0 {
             take_out(connection, &redirect, by, ending)?;
             if !commit(connection)? {
                 connection.run("ROLLBACK")?;
@@ -142,13 +142,13 @@ fn take_out(
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
     match ending {
-        RedirectEnding::All => left::take_out_all(connection, redirect, by)?,
+        RedirectEnding::All => moved_keys::take_out_all(connection, redirect, by)?,
         RedirectEnding::Named(names, key_type) => {
             let back = redirect.entries.scope(names);
-            left::take_out(connection, redirect, &back, *key_type, WhoseEntries::Split(by))?;
+            moved_keys::take_out(connection, redirect, &back, *key_type, WhoseEntries::Split(by))?;
         }
     }
-    look_up::write(connection, redirect, &[])
+    key_probe::write(connection, redirect, &[])
 }
 
 /// Drops the redirects that refuse nothing any more.
@@ -165,8 +165,8 @@ pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
     // Another session may have ended it meanwhile.
-    if left::exists(connection, &redirect)? {
-        look_up::write(connection, &redirect, &[])?;
+    if moved_keys::exists(connection, &redirect)? {
+        key_probe::write(connection, &redirect, &[])?;
     }
     connection.run("COMMIT")?;
     tidy(connection, &redirect)
@@ -174,7 +174,9 @@ pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
 
 /// Drops a redirect that refuses nothing any more.
 pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    if !left::exists(connection, redirect)? || left::count(connection, redirect, WhoseEntries::Anybody)? > 0 {
+    if !moved_keys::exists(connection, redirect)?
+        || moved_keys::count(connection, redirect, WhoseEntries::Anybody)? > 0
+    {
         return Ok(());
     }
     match triggers::drop_redirect(connection, redirect) {
@@ -184,7 +186,7 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     }
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
-    if left::exists(connection, redirect)? {
+    if moved_keys::exists(connection, redirect)? {
         drop_objects(connection, redirect)?;
     }
     schema::drop_unused(connection)?;
@@ -193,14 +195,14 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
 }
 
 fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    left::lock(connection, redirect)?;
-    if left::count(connection, redirect, WhoseEntries::Anybody)? > 0
+    moved_keys::lock(connection, redirect)?;
+    if moved_keys::count(connection, redirect, WhoseEntries::Anybody)? > 0
         || triggers::has_redirect(connection, redirect)?
     {
         return Ok(());
     }
-    look_up::drop(connection, redirect)?;
-    left::drop(connection, redirect)?;
+    key_probe::drop(connection, redirect)?;
+    moved_keys::drop(connection, redirect)?;
     connection.run(&redirects::delete(redirect))?;
     Ok(())
 }

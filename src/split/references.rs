@@ -3,11 +3,10 @@
 //! that no row that stays loses what it references.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::reading::LockedTables;
-use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
+use crate::agent::{observe, seen};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::table_policy::Keyless;
 use crate::error::SqlState;
@@ -15,13 +14,12 @@ use crate::remote::copy::Bounds;
 use crate::remote::quote::{ident, literal, text_array};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
-use crate::split::table::SplitTable;
-use crate::split::table::computed;
+use crate::split::table::{SplitTable, computed};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-pub mod bonds;
 pub mod check;
+pub mod inbound_fks;
 
 const FOREIGN_KEYS: &str = include_str!("../../sql/check/foreign_keys.sql");
 

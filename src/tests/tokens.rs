@@ -14,7 +14,8 @@ mod tests {
         let secret = kind::by_name("token_command").and_then(|kind| Secret::of(kind, json).ok());
         let account = Account { host, port, user };
         let token = secret.and_then(|secret| {
-            token::of(TokenSource::Command, &secret, sealed.as_bytes(), &account, CommandDeadline::default()).ok()
+            token::of(TokenSource::Command, &secret, sealed.as_bytes(), &account, CommandDeadline::default())
+                .ok()
         });
         token.map(|token| token.to_string()).unwrap_or_default()
     }

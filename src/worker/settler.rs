@@ -3,10 +3,9 @@
 
 use super::service::ServiceTurns;
 use super::splits;
-use crate::execution;
-use crate::guc;
 use crate::server::retry::Backoff;
 use crate::server::{txn, wait};
+use crate::{execution, guc};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -6,9 +6,8 @@
 use super::{LONGEST, MANY, has};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::catalog::earlier;
-use crate::catalog::keyspace;
 use crate::catalog::split::Plan;
+use crate::catalog::{earlier, keyspace};
 use crate::clean;
 use crate::keys::key_type::KeyType;
 use crate::remote::Connection;

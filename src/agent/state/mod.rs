@@ -4,9 +4,11 @@
 pub mod changed;
 pub mod consumed;
 pub mod decision;
+pub mod epoch;
+pub mod key_guard;
 pub mod lease;
-pub mod left;
 pub mod master;
+pub mod moved_keys;
 pub mod overflow;
 pub mod progress;
 pub mod queue;
@@ -15,8 +17,6 @@ pub mod reference;
 pub mod reference_ended;
 pub mod scope;
 pub mod side;
-pub mod standing;
-pub mod tenure;
 
 use crate::remote::{Connection, RemoteError};
 

@@ -1,7 +1,7 @@
 //! The row of a split, for code that decides the next step.
 
 use super::{Activity, CutoverRequest, CutoverStep, Goal, IS_UNDOABLE, Phase};
-use crate::catalog::{cutover_request, redirect, settlement, verification};
+use crate::catalog::{auto_finish, cutover_request, redirect, verification};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::server::sql::{self, Row};
@@ -55,7 +55,7 @@ impl SplitState {
 fn query(more: &str, of: &str) -> String {
     let (redirect_due, verifies) = (redirect::is_due(), verification::IS_WANTED);
     let (rehearses, later, settle_due) =
-        (cutover_request::IS_REHEARSAL, cutover_request::IS_LATER, settlement::IS_DUE);
+        (cutover_request::IS_REHEARSAL, cutover_request::IS_LATER, auto_finish::IS_DUE);
     format!(
         "SELECT p.id, p.phase, p.goal, p.cutover_step, p.activity, p.generation, p.target_lost, p.source_lost,
                 p.paused AND p.goal <> 'rolled_back' AND p.phase NOT IN ('completed', 'rolled_back') AS paused,

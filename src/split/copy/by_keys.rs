@@ -6,9 +6,7 @@
 //! A key is the same here and there if its bytes are: numbers and uuids as they are, texts by the order of their
 //! bytes, whatever collation their column has, if the server keeps them in UTF-8.
 
-use super::collision;
-use super::sieve::{Stray, explain};
-use super::text_rows;
+use super::{collision, text_rows};
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
 use crate::agent::types::TypeFamily;
@@ -18,8 +16,9 @@ use crate::remote::copy::Bounds;
 use crate::remote::gather::{Gathered, gather};
 use crate::remote::quote::{array_literal, ident};
 use crate::split::blocks::BlockSpan;
+use crate::split::copy::scope_filter::{Stray, explain};
 use crate::split::engine::Engine;
-use crate::split::table::mesh::Mesh;
+use crate::split::table::key_matcher::Mesh;
 
 /// The greatest number of keys of a span, and of their bytes. They are in memory here, and the moving ones are in a
 /// statement for the source.

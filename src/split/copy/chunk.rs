@@ -7,8 +7,7 @@ use crate::agent::state::progress::{CopyProgress, Cursor};
 use crate::guc;
 use crate::remote::copy::Copied;
 use crate::split::blocks::{self, BlockSpan, Extent};
-use crate::split::engine::Engine;
-use crate::split::engine::scope_size;
+use crate::split::engine::{Engine, scope_size};
 use std::time::{Duration, Instant};
 
 const MIN_BLOCKS: i64 = 1;

@@ -8,11 +8,9 @@ use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
-use crate::split::aborted;
 use crate::split::engine::Engine;
-use crate::split::owners;
-use crate::split::table::SplitTable;
-use crate::split::table::computed;
+use crate::split::table::{SplitTable, computed};
+use crate::split::{aborted, untrusted_code};
 use std::time::Duration;
 
 /// How long the locks of the target's tables are waited for before the conflicting row is read.
@@ -193,9 +191,12 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
         same.join(" AND ")
     );
     // The step may hold locks whose release another session waits for, while this one would wait for that session.
-    let rows = owners::reading_within(PATIENCE, &mut session, (&engine.plan, Side::Target), |session, _| {
-        Ok(session.query(&query, &values)?)
-    })?;
+    let rows = untrusted_code::reading_within(
+        PATIENCE,
+        &mut session,
+        (&engine.plan, Side::Target),
+        |session, _| Ok(session.query(&query, &values)?),
+    )?;
     // With a partial index there may be two rows, and the DETAIL does not tell which one it is.
     Ok(match rows.rows.as_slice() {
         [row] => match row.first() {

@@ -10,10 +10,9 @@ use crate::error::{Failure, SqlState};
 use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
 use crate::server::wait;
-use crate::split::engine::Engine;
-use crate::split::engine::locks;
-use crate::split::owners;
+use crate::split::engine::{Engine, locks};
 use crate::split::references::{WatchedReferences, keyless, moves};
+use crate::split::untrusted_code;
 use std::time::{Duration, Instant};
 
 /// How long a step waits for a row of a reference table, and how often it checks.
@@ -77,7 +76,7 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
             engine.target.shard()
         )));
     }
-    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
+    untrusted_code::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     for index in 0..engine.watched.references.len() {
         if let Some(position) = engine.watched.references[index].from_position {
             check_reference(engine, index, position, None)?;

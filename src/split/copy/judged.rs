@@ -1,13 +1,13 @@
 //! What happens to the copies of a table that changed: whether its change can have invalidated one (`harmless`), and
 //! the checks on both sides that this may need.
 
-use super::harmless::{Looks, TableChange};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};
+use crate::split::copy::compatible_ddl::{Looks, TableChange};
 use crate::split::table::SplitTable;
 
 const OLD_ROWS: &str = include_str!("../../../sql/agent/old_rows.sql");

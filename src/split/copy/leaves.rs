@@ -4,17 +4,16 @@
 
 use super::apart;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::known_column;
 use crate::agent::reading::LockedTables;
-use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
 use crate::agent::state::progress::{self, CopyProgress, TableProgress, TargetLeaf};
+use crate::agent::{known_column, seen};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
-use crate::split::copy::meant::Meant;
+use crate::split::copy::key_identity::Meant;
 use crate::split::engine::Engine;
 use crate::split::table::triggers;
 use crate::words::{from_the_beginning, gives_up};

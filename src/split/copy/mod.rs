@@ -2,23 +2,23 @@
 //! chunk, and commits both with its progress.
 
 mod apart;
+pub mod apply_ddl;
 mod bound;
 mod by_keys;
 pub mod chunk;
 pub mod collision;
 pub mod commit;
 pub mod compare;
-mod few;
+pub mod compatible_ddl;
 pub mod foreign_keys;
-mod harmless;
 pub mod judged;
+pub mod key_identity;
 pub mod leaves;
-pub mod meant;
 pub mod outcome;
-pub mod places;
-pub mod replay;
+pub mod partition_layout;
 mod round;
-pub mod sieve;
+pub mod scope_filter;
+pub mod small_batch;
 pub mod step;
 pub mod streams;
 mod text_rows;

@@ -5,24 +5,16 @@
 //! to positions below each table's cursor; S and the cursors are committed in the
 //! same transaction. So a crash anywhere resumes from what the target holds.
 
-use super::apart;
-use super::chunk;
-use super::commit;
 use super::compare::{self, Differences};
 use super::foreign_keys::{self, RowsLook};
-use super::leaves;
-use super::meant::Meant;
-use super::places;
-use super::streams;
 use super::window::{self, Company, WindowEntries};
+use super::{apart, chunk, commit, leaves, streams};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::known_column;
-use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::progress::{self, CopyProgress, TableProgress};
-use crate::agent::state::{consumed, lease, overflow, queue, tenure};
-use crate::agent::temporary;
+use crate::agent::state::{consumed, epoch, lease, overflow, queue};
+use crate::agent::{known_column, seen, temporary};
 use crate::catalog::split;
 use crate::catalog::split_state::{Goal, row};
 use crate::error::{Failure, SqlState};
@@ -31,17 +23,15 @@ use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
+use crate::split::copy::key_identity::Meant;
 use crate::split::copy::outcome::StepOutcome;
-use crate::split::engine::Engine;
+use crate::split::copy::partition_layout;
 use crate::split::engine::counted::Counted;
-use crate::split::engine::held;
-use crate::split::engine::holders;
-use crate::split::engine::locks;
+use crate::split::engine::{Engine, holders, locks, stream_sessions};
 use crate::split::injection_points::{self, reach};
-use crate::split::table::computed;
-use crate::split::table::triggers;
-use crate::split::verify::beside;
-use crate::split::{owners, reads, there};
+use crate::split::table::{computed, triggers};
+use crate::split::verify::concurrent;
+use crate::split::{reads, reverse_preconditions, untrusted_code};
 use std::time::{Duration, Instant};
 
 /// The reason why reads are directed to the source again.
@@ -50,7 +40,7 @@ const COPIED_AGAIN: &str = ": rows are copied again";
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     reach(injection_points::STEP_BEGIN)?;
-    held::open_wished(engine)?;
+    stream_sessions::open_wished(engine)?;
     let locks = locks::source_locks(engine);
     let now = observe_source_after(engine, &locks)?;
     reach(injection_points::STEP_SNAPSHOT)?;
@@ -74,7 +64,7 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     let mut outcome = apply(engine, before, &now, differences, &entries)?;
     // The target is at S.
     let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
-    let compares = stands && beside::begin(engine, &outcome.progress)?;
+    let compares = stands && concurrent::begin(engine, &outcome.progress)?;
     if outcome.is_empty() {
         engine.target.send("ROLLBACK")?;
         if !compares {
@@ -89,7 +79,7 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
         }
     }
     if compares {
-        beside::run(engine, &outcome.progress)?;
+        concurrent::run(engine, &outcome.progress)?;
     }
     Ok(outcome)
 }
@@ -114,7 +104,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     let now = engine.seen.source.read(&mut engine.reader, &engine.plan, Side::Source, &looks)?;
     let counters = answers.next().unwrap_or_default();
     engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
-    let looked = owners::look_through(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    let looked = untrusted_code::look_through(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     if engine.seen.source.is_new() {
         temporary::require_known(&mut engine.reader, (&engine.plan, Side::Source), temporary::ALL)?;
     }
@@ -123,7 +113,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::read(engine.reader.shard(), &counters)?;
     if let Some(split) = engine.plan.reverse_of {
-        there::require_open(&mut engine.reader, split)?;
+        reverse_preconditions::require_open(&mut engine.reader, split)?;
     }
     Ok(now)
 }
@@ -138,7 +128,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyPr
 /// Sends the first part of this, so that the source is asked meanwhile.
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
-    let begin = tenure::begin_statements(id, Side::Target, engine.generation);
+    let begin = epoch::begin_statements(id, Side::Target, engine.generation);
     let locks = locks::target_locks_with_referenced(engine);
     // The structure of the tables is read under these locks, together with the cursors.
     let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
@@ -149,14 +139,14 @@ pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
 
 pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyProgress, Observation)> {
     let outcome = engine.target.finish_for_each();
-    let answers = match tenure::begun(&mut engine.target, outcome) {
+    let answers = match epoch::begun(&mut engine.target, outcome) {
         Err(SplitError::Remote(error)) => return Err(watch_again(engine, error)),
         answers => answers?,
     };
     let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
     let progress = progress::read_from(&engine.target, &engine.plan, row)?;
     let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
-    let looked = owners::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    let looked = untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if engine.seen.target.is_new() {
         temporary::require_known(&mut engine.target, (&engine.plan, Side::Target), temporary::ALL)?;
     }
@@ -248,7 +238,7 @@ fn capture_new_leaves(
     if transaction(|| split::replays_ddl(engine.plan.id)) {
         // This comes first: once the partition is captured, nothing shows that it is new.
         let new = now.tables.iter().flat_map(TableShape::leaves).filter(|leaf| !leaf.captured);
-        places::bring_new(engine, &new.map(|leaf| leaf.oid.clone()).collect())?;
+        partition_layout::bring_new(engine, &new.map(|leaf| leaf.oid.clone()).collect())?;
     }
     let mut names = Vec::new();
     for position in differences.uncaptured {
@@ -276,7 +266,11 @@ pub fn apply(
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
-        there::require_proven(&engine.plan, &all, "the queue of changes was full or its lease had expired")?;
+        reverse_preconditions::require_proven(
+            &engine.plan,
+            &all,
+            "the queue of changes was full or its lease had expired",
+        )?;
         reads::require_none(engine.plan.id, COPIED_AGAIN)?;
         tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
@@ -286,7 +280,7 @@ pub fn apply(
     }
     let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
     let replaced = restarted.as_deref().unwrap_or(REPLACED);
-    there::require_proven(&engine.plan, &with_rows(&progress, &resets), replaced)?;
+    reverse_preconditions::require_proven(&engine.plan, &with_rows(&progress, &resets), replaced)?;
     if !resets.is_empty() || !differences.grown.is_empty() {
         reads::require_none(engine.plan.id, COPIED_AGAIN)?;
     }
@@ -420,7 +414,7 @@ fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     let id = engine.plan.id;
-    tenure::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
+    epoch::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
     let empty = CopyProgress {
         steps: engine.counters.consumed,
         draining: true,
@@ -467,7 +461,7 @@ fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepO
     engine.reader.run("ROLLBACK")?;
     wait_for_holders(engine)?;
     progress.draining = false;
-    tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    epoch::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     progress::store(&mut engine.target, engine.plan.id, &progress)?;
     engine.target.run("COMMIT")?;
     Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))

@@ -7,21 +7,17 @@
 //! their order, not as they finish: a chunk beyond a missing one would be rows that no cursor covers.
 
 use super::chunk::{self, Chunk};
-use super::commit;
 use super::outcome::StepOutcome;
 use super::round::Round;
-use super::{collision, leaves, window};
+use super::{collision, commit, leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
 use crate::agent::state::progress::{self, CopyProgress};
-use crate::remote::abreast::{FailedPiece, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
+use crate::remote::parallel::{FailedPiece, Lane, pipe_abreast};
 use crate::split::engine::Engine;
-use crate::split::engine::held;
-use crate::split::engine::held::Locks;
-use crate::split::engine::held::hold;
-use crate::split::engine::held::wanted;
 use crate::split::engine::stream::StreamSessions;
+use crate::split::engine::stream_sessions::{self, Locks, hold, wanted};
 use crate::split::injection_points::{self, reach};
 use std::time::{Duration, Instant};
 
@@ -54,7 +50,7 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Roun
     let own = chunks.first().map(Chunk::tables).unwrap_or_default();
     let of_stream = |chunk: &Chunk| [own.clone(), chunk.tables()].concat();
     let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(of_stream).collect();
-    let fits = held::fit(engine, progress, &of);
+    let fits = stream_sessions::fit(engine, progress, &of);
     let ready = hold(engine, &of[..fits])?;
     chunks.truncate(ready + 1);
     Ok((chunks.len() > 1).then_some(Round { chunks }))
@@ -65,7 +61,7 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     // If the worker fails after this each time, nothing has advanced, and the next one must try less.
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
-    if !held::begin_again(engine)? {
+    if !stream_sessions::begin_again(engine)? {
         return give_up(engine, round);
     }
     let began = Instant::now();
@@ -77,7 +73,7 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     commit_each(engine, outcome, round, &copied, took)?;
     let Engine { reader, streams, .. } = engine;
     let others = streams.beside(round.chunks.len()).iter_mut().map(|stream| &mut stream.reader);
-    held::end_all(std::iter::once(reader).chain(others), "COMMIT")
+    stream_sessions::end_all(std::iter::once(reader).chain(others), "COMMIT")
 }
 
 /// Ends a round because another session waits for the target's tables, which the streams would block as long as the
@@ -87,7 +83,7 @@ fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
     streams.rest = true;
     let others = streams.beside(round.chunks.len()).iter_mut();
     let others = others.flat_map(|StreamSessions { reader, writer, .. }| [writer, reader]);
-    held::end_all(others.chain([reader]), "ROLLBACK")
+    stream_sessions::end_all(others.chain([reader]), "ROLLBACK")
 }
 
 /// Copies each chunk in its stream, and returns what each query has copied.

@@ -2,9 +2,6 @@
 //! do not follow the order of commits, so snapshots are compared.
 
 use super::collision;
-use super::few::{self, Queries};
-use super::meant::Meant;
-use super::sieve::{Sieve, explain};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::scope;
 use crate::agent::state::progress::{CopyProgress, Cursor, TableProgress};
@@ -15,6 +12,9 @@ use crate::keys::scope::Scope;
 use crate::remote::copy::{self, Bounds, Copied, CopyLook, CopyPiece};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError, number};
+use crate::split::copy::key_identity::Meant;
+use crate::split::copy::scope_filter::{Sieve, explain};
+use crate::split::copy::small_batch::{self, Queries};
 use crate::split::engine::Engine;
 use crate::split::engine::counted::Counted;
 use crate::split::table::SplitTable;
@@ -192,12 +192,12 @@ pub fn apply(engine: &mut Engine, company: &Company, progress: &CopyProgress) ->
         let table = &engine.tables[*position];
         queries.push(window_queries(&engine.plan, *position, table, [&condition, &below]));
     }
-    let are_few = few::are(company.rows, engine);
-    let is_few = |query: &Queries| are_few && few::is_for(&engine.tables[query.of]);
+    let are_few = small_batch::are(company.rows, engine);
+    let is_few = |query: &Queries| are_few && small_batch::is_for(&engine.tables[query.of]);
     let (as_values, mut others): (Vec<Queries>, Vec<Queries>) = queries.into_iter().partition(is_few);
     let mut applied = Applied { keys: vec![0; company.tables.len()], round_trips: 0 };
-    match few::apply(engine, &as_values)? {
-        Some(keys) => applied.add(company, &as_values, &keys, few::ROUND_TRIPS),
+    match small_batch::apply(engine, &as_values)? {
+        Some(keys) => applied.add(company, &as_values, &keys, small_batch::ROUND_TRIPS),
         None => others.extend(as_values),
     }
     let keys = copy_all(engine, company, &others)?;
@@ -255,7 +255,7 @@ fn window_queries(plan: &Plan, of: usize, table: &SplitTable, [condition, below]
     let scope = plan.scope.filter(&table.source_by, "t");
     let from = format!("{} AND {scope} AND {below}", table.changed_rows(condition));
     let rows = format!("SELECT {} FROM {from}", table.select_list());
-    let short_rows = few::short_rows(table, &from);
+    let short_rows = small_batch::short_rows(table, &from);
     Queries { of, keys: table.window(condition), rows, short_rows }
 }
 

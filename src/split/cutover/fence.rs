@@ -8,7 +8,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::agent::state::side::{SideChange, Version};
-use crate::agent::state::{queue, tenure};
+use crate::agent::state::{epoch, queue};
 use crate::agent::who::{OPEN_FOR, SESSION};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -44,7 +44,7 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
     fence.end_by_itself();
     session::require_one_server(&fence, &engine.reader)?;
     session::require_one_server(&fence, &engine.control)?;
-    tenure::register(&mut fence, &engine.plan, Side::Source)?;
+    epoch::register(&mut fence, &engine.plan, Side::Source)?;
     Ok(fence)
 }
 
@@ -172,7 +172,7 @@ pub fn release_with(
     generation: i64,
     (change, version): (&SideChange, Version<'_>),
 ) -> bool {
-    let mine = tenure::is_mine(plan.id, change.side, generation);
+    let mine = epoch::is_mine(plan.id, change.side, generation);
     // Without its transaction nothing of this is done.
     let statements = format!("SAVEPOINT held; {mine}; {}; COMMIT", change.statement(plan.id, version));
     let sent = fence.send(&statements);

@@ -13,31 +13,28 @@ pub mod on_master;
 pub mod open;
 pub mod recovery;
 pub mod settled;
+pub mod side_state_check;
 pub mod source;
-pub mod told;
 pub mod watch;
 
-use super::copy::commit;
 use super::copy::compare::{self, Differences};
-use super::copy::foreign_keys;
-use super::copy::leaves;
 use super::copy::outcome::StepOutcome;
-use super::copy::step;
 use super::copy::window::{self, WindowEntries};
+use super::copy::{commit, foreign_keys, leaves, step};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::sequences::{self, Ahead};
-use super::{owners, record, since_check, there, unregistered};
+use super::{record, since_check, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
 use crate::agent::state::decision::{Decided, EarlierDecisions};
+use crate::agent::state::epoch;
 use crate::agent::state::progress::CopyProgress;
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::row::{self, SplitState};
-use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
-use crate::catalog::{reference, split_progress, split_state};
+use crate::catalog::split_state::{self, CutoverRequest, CutoverStep, Goal};
+use crate::catalog::{reference, split_progress};
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::{Connection, number};
@@ -45,10 +42,8 @@ use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, wait};
-use crate::split::aborted;
-use crate::split::engine::holders;
-use crate::split::engine::locks;
-use crate::split::phases;
+use crate::split::engine::{holders, locks};
+use crate::split::{aborted, phases, reverse_preconditions, untrusted_code};
 use crate::words::counted;
 use behind::{FenceAnswers, FenceQuestions};
 use std::time::{Duration, Instant};
@@ -199,7 +194,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     let asked = transaction(reference::now);
     let mut waited_for = None;
     loop {
-        owners::look_again_soon();
+        untrusted_code::look_again_soon();
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
                 let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
@@ -313,7 +308,7 @@ fn is_asked_for_now(state: &SplitState) -> bool {
 pub fn close_fence(engine: &mut Engine) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     let control = &mut engine.control;
-    if !tenure::change(control, id, generation, &side::FENCE, Version::None)? {
+    if !epoch::change(control, id, generation, &side::FENCE, Version::None)? {
         return Err(SplitError::Retry("the state of the source to be cleared up".into()));
     }
     Ok(())
@@ -421,7 +416,7 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         return Err(SplitError::Retry("the cutover to be requested again".into()));
     }
     // The plan's row is locked before the keyspace, in the same order as by a session that requests a cutover.
-    there::end(plan, is_known)?;
+    reverse_preconditions::end(plan, is_known)?;
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
     let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
@@ -436,7 +431,7 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     let earlier = EarlierDecisions::before(&engine.plan, version);
     let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
-    tenure::change(&mut engine.control, id, generation, &side::MOVE, decided)?;
+    epoch::change(&mut engine.control, id, generation, &side::MOVE, decided)?;
     Ok(())
 }
 

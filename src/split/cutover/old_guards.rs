@@ -4,8 +4,8 @@
 //! the same commit.
 
 use crate::agent::error::Result;
+use crate::agent::state::key_guard::{self, KeyGuard};
 use crate::agent::state::redirect::{self as redirects, Redirect};
-use crate::agent::state::standing::{self, KeyGuard};
 use crate::agent::state::{scope, side};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::Plan;
@@ -30,16 +30,16 @@ impl OldGuards {
 /// Reads them in one message, because clients wait.
 pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
     let splits = side::moved_away(plan, &plan.scope.strategy().entries());
-    let message = format!("{}; {}; {splits}", redirects::ALL, standing::ALL);
+    let message = format!("{}; {}; {splits}", redirects::ALL, key_guard::ALL);
     let (redirects, standing, splits) = match target.run_for_each(&message) {
         Ok(answers) => {
             let mut answers = answers.into_iter().chain(std::iter::repeat_with(Rows::default));
             let mut next = || answers.next().unwrap_or_default();
-            (redirects::read(&next()), standing::read(&next()), next())
+            (redirects::read(&next()), key_guard::read(&next()), next())
         }
         // An earlier version has installed the agent there.
         Err(error) if error.is(UNDEFINED_TABLE) => {
-            (redirects::all(target)?, standing::all(target)?, target.run(&splits)?)
+            (redirects::all(target)?, key_guard::all(target)?, target.run(&splits)?)
         }
         Err(error) => return Err(error.into()),
     };
@@ -66,7 +66,7 @@ impl GuardQuestions {
     pub fn questions(&self, plan: &Plan) -> String {
         let splits = side::moved_away(plan, &plan.scope.strategy().entries());
         if self.has_tables {
-            format!("{}; {}; {splits}", redirects::ALL, standing::ALL)
+            format!("{}; {}; {splits}", redirects::ALL, key_guard::ALL)
         } else {
             format!("{TABLES}; {splits}")
         }
@@ -81,7 +81,7 @@ impl GuardQuestions {
     pub fn read(&self, plan: &Plan, answers: &[Rows]) -> Option<OldGuards> {
         match answers {
             [redirects, standing, splits] if self.has_tables => {
-                Some(chosen(plan, redirects::read(redirects), standing::read(standing), splits))
+                Some(chosen(plan, redirects::read(redirects), key_guard::read(standing), splits))
             }
             [tables, splits] if !self.has_tables && tables.scalar() == Some("0") => {
                 Some(chosen(plan, Vec::new(), Vec::new(), splits))
@@ -96,7 +96,7 @@ fn chosen(plan: &Plan, redirects: Vec<Redirect>, standing: Vec<KeyGuard>, splits
     OldGuards {
         redirect: redirects::choose(redirects, namespace, keyspace, plan.scope.strategy()),
         splits: side::numbers(splits),
-        standing: standing::choose(standing, namespace, keyspace),
+        standing: key_guard::choose(standing, namespace, keyspace),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn release(target: &mut Connection, plan: &Plan, guards: &OldGuards) -> Resu
         scope::release(target, *split, &plan.scope, &plan.entries)?;
     }
     match &guards.standing {
-        Some(guard) => standing::add(target, guard, &plan.entries, plan.key_type),
+        Some(guard) => key_guard::add(target, guard, &plan.entries, plan.key_type),
         None => Ok(()),
     }
 }

@@ -4,16 +4,14 @@ use super::behind::FenceAnswers;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::decision::{Decided, EarlierDecisions};
+use crate::agent::state::epoch;
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
-use crate::catalog::split_state;
-use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split_state::{self, CutoverStep};
 use crate::remote::Connection;
 use crate::server::standby;
 use crate::server::txn::soon;
-use crate::split::cutover::old_guards;
-use crate::split::cutover::old_guards::OldGuards;
+use crate::split::cutover::old_guards::{self, OldGuards};
 use crate::split::engine::Engine;
 
 /// 5b. Opens the target: clients may write there. Guards that would refuse keys which return are released by the same
@@ -67,11 +65,11 @@ fn open_by(
     let earlier = EarlierDecisions::before(plan, version);
     let decided = Decided::of(plan, version, &earlier);
     if guards.is_empty() {
-        return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(decided)).map(|_| ());
+        return epoch::change(target, plan.id, generation, &side::OPEN, Version::Is(decided)).map(|_| ());
     }
-    let begin = tenure::begin_statements(plan.id, Side::Target, generation);
+    let begin = epoch::begin_statements(plan.id, Side::Target, generation);
     let opened = target.run(&format!("{begin}; {}", side::OPEN.of_side(plan.id, &version.to_string())));
-    tenure::begun(target, opened)?;
+    epoch::begun(target, opened)?;
     old_guards::release(target, plan, guards)?;
     target.run(&format!("{}; COMMIT", side::OPEN.note(plan.id, decided)))?;
     Ok(())

@@ -4,13 +4,13 @@
 use super::{decision, fence};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::state::epoch::{self, Tenure};
 use crate::agent::state::side::{self, Installed, SideState};
-use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_progress;
 use crate::catalog::split_state::row::{self, SplitState};
-use crate::catalog::split_state::{CutoverRequest, CutoverStep};
-use crate::catalog::{split_progress, split_state};
+use crate::catalog::split_state::{self, CutoverRequest, CutoverStep};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
@@ -18,12 +18,10 @@ use crate::routing::change;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::{instance, standby, wait};
 use crate::split::copy::step;
-use crate::split::cutover::ended;
-use crate::split::cutover::{self, source, told};
+use crate::split::cutover::{self, ended, side_state_check, source};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
-use crate::split::phases;
-use crate::split::{record, sequences};
+use crate::split::{phases, record, sequences};
 use std::time::Instant;
 
 /// Undoes what an interrupted cutover left before its decision.
@@ -81,8 +79,8 @@ pub fn revert(tenure: &Tenure, target_lost: bool) -> Result<Reverted> {
 /// one is only given out with the row.
 pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool) -> Result<()> {
     let Some(mut source) = source_of(plan, identity)? else { return Ok(()) };
-    tenure::end_previous(&mut source, plan, Side::Source)?;
-    match tenure::known_generation(&mut source, plan, Side::Source)? {
+    epoch::end_previous(&mut source, plan, Side::Source)?;
+    match epoch::known_generation(&mut source, plan, Side::Source)? {
         Some(known) if known <= seen => {
             open_source(&mut source, plan, known, target_lost)?;
         }
@@ -95,7 +93,7 @@ pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool)
 /// Opens a session on the source. Returns None if the source was restored to a time before the split, so that it has
 /// no fence.
 fn source_of(plan: &Plan, identity: &str) -> Result<Option<Connection>> {
-    let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
+    let mut source = epoch::open(plan, identity, Side::Source, "recovery")?;
     match side::installed(&mut source, plan, Side::Source)? {
         Installed::Ours => Ok(Some(source)),
         Installed::No => Ok(None),
@@ -148,7 +146,7 @@ fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
 /// master, restored to an earlier time, has lost the decision and the finish. Returns false if that is not the case.
 pub fn adopt_finished(tenure: &Tenure) -> Result<bool> {
     let plan = &tenure.plan;
-    let mut source = tenure::open(plan, &tenure.identity, Side::Source, "recovery")?;
+    let mut source = epoch::open(plan, &tenure.identity, Side::Source, "recovery")?;
     let Some(version) = ended::version(&mut source, plan)? else { return Ok(false) };
     decision::require_possible(plan, version)?;
     cutover::decide(plan, tenure.generation, 0, Some(version))?;
@@ -158,7 +156,7 @@ pub fn adopt_finished(tenure: &Tenure) -> Result<bool> {
 
 /// Adopts a finish for a master that knows the decision, with this version.
 pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
-    let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
+    let mut source = epoch::open(plan, identity, Side::Source, "recovery")?;
     let is_ended = ended::is_shown(&mut source, plan, version)?;
     if is_ended {
         transaction(|| record::finish_was_lost(plan.id));
@@ -205,8 +203,10 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
 /// Continues a finish that has left the target already: this master was restored to an earlier time.
 fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     let Engine { control, plan, .. } = engine;
-    if let Some(text) = told::difference(control, plan, Side::Source, (SideState::Moved, version))? {
-        return Err(told::source_forgot(plan, &text));
+    if let Some(text) =
+        side_state_check::difference(control, plan, Side::Source, (SideState::Moved, version))?
+    {
+        return Err(side_state_check::source_forgot(plan, &text));
     }
     transaction(|| record::finish_was_lost(plan.id));
     Ok(())

@@ -15,9 +15,9 @@ use super::record_moved;
 use crate::agent::error::Result;
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
-use crate::agent::state::decision::{Decided, EarlierDecisions};
+use crate::agent::state::decision::{self, Decided, EarlierDecisions};
 use crate::agent::state::side::{self, Installed, SideState, Version};
-use crate::agent::state::{consumed, decision, progress, tenure};
+use crate::agent::state::{consumed, epoch, progress};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::injection_points::{self, reach};
@@ -53,7 +53,7 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
     reach(injection_points::CUTOVER_OPENED)?;
     let earlier = EarlierDecisions::before(plan, version);
     let decided = Version::Is(Decided::of(plan, version, &earlier));
-    tenure::change(&mut source.session, plan.id, source.generation, &side::MOVE, decided)?;
+    epoch::change(&mut source.session, plan.id, source.generation, &side::MOVE, decided)?;
     reach(injection_points::CUTOVER_MOVED)?;
     record_moved(plan, None);
     Ok(true)
@@ -68,14 +68,14 @@ struct TakenSide {
 
 /// Takes a side. Returns None if it does not know the split, or knows workers that this master does not.
 fn take(plan: &Plan, seen: i64, identity: &str, side: Side) -> Result<Option<TakenSide>> {
-    let mut session = tenure::open(plan, identity, side, "recovery")?;
+    let mut session = epoch::open(plan, identity, side, "recovery")?;
     if side::installed(&mut session, plan, side)? != Installed::Ours {
         return Ok(None);
     }
     decision::ensure(&mut session)?;
-    tenure::end_previous(&mut session, plan, side)?;
-    tenure::register(&mut session, plan, side)?;
-    let known = tenure::known_generation(&mut session, plan, side)?;
+    epoch::end_previous(&mut session, plan, side)?;
+    epoch::register(&mut session, plan, side)?;
+    let known = epoch::known_generation(&mut session, plan, side)?;
     Ok(known.filter(|known| *known <= seen).map(|generation| TakenSide { session, generation }))
 }
 

@@ -4,7 +4,7 @@ use crate::agent::error::Result;
 use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::{consumed, overflow, progress, queue, tenure};
+use crate::agent::state::{consumed, epoch, overflow, progress, queue};
 use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::split::copy::window;
@@ -12,7 +12,7 @@ use crate::split::engine::Engine;
 
 /// Opens the source for writes again, and removes its note of a decision in the same commit.
 pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
-    tenure::begin_as(source, split, Side::Source, generation)?;
+    epoch::begin_as(source, split, Side::Source, generation)?;
     side::REOPEN.write(source, split, Version::None)?;
     source.run(&format!("{}; COMMIT", consumed::forget_decision(split)))?;
     Ok(())

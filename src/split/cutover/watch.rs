@@ -5,15 +5,13 @@
 use super::recovery;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::lease;
 use crate::agent::state::side::SideState;
-use crate::agent::state::tenure;
+use crate::agent::state::{epoch, lease};
+use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state;
-use crate::catalog::split_state::CutoverStep;
-use crate::catalog::way_back::{self, WayBack};
+use crate::catalog::split_state::{self, CutoverStep};
 use crate::server::txn::transaction;
-use crate::split::cutover::told;
+use crate::split::cutover::side_state_check;
 
 /// Checks both shards. If a state was lost, the cutover counts as only decided, and the worker completes it once more.
 /// An unreachable shard is asked again next time: a worker that waited for it would keep others waiting.
@@ -43,10 +41,10 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
 }
 
 fn ask(plan: &Plan, side: Side, wanted: (SideState, i64), identity: &str) -> Result<Option<String>> {
-    let mut session = tenure::open(plan, identity, side, "watch")?;
-    let difference = told::difference(&mut session, plan, side, wanted)?;
+    let mut session = epoch::open(plan, identity, side, "watch")?;
+    let difference = side_state_check::difference(&mut session, plan, side, wanted)?;
     if let (Side::Target, None) = (side, &difference) {
-        let back = transaction(|| way_back::of(plan.id))?.filter(WayBack::rests);
+        let back = transaction(|| reverse_split::of(plan.id))?.filter(WayBack::rests);
         if let Some(back) = back {
             session.run(&lease::limit(back.id))?;
         }

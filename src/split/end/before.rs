@@ -6,24 +6,22 @@ use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::progress;
 use crate::agent::state::side::SideState;
-use crate::catalog::split_state::CutoverStep;
-use crate::catalog::{split, split_state};
+use crate::catalog::split;
+use crate::catalog::split_state::{self, CutoverStep};
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::array_literal;
 use crate::server::txn::transaction;
+use crate::split::copy::key_identity::Meant;
 use crate::split::copy::leaves;
-use crate::split::copy::meant::Meant;
-use crate::split::cutover::{source, told};
+use crate::split::cutover::{side_state_check, source};
 use crate::split::engine::Engine;
-use crate::split::owners;
 use crate::split::record::FinishRequest;
-use crate::split::references;
-use crate::split::unregistered;
+use crate::split::{references, unregistered, untrusted_code};
 
 /// Checks both sides before anything is removed.
 pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
     require_told(engine, request.version)?;
-    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
+    untrusted_code::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     require_no_subscription(engine)?;
     require_meant(engine)?;
     if !request.accepts {
@@ -39,7 +37,7 @@ pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()>
 /// Checks the rows of the source, which are read once for both checks.
 fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, .. } = engine;
-    let bond = owners::reading(control, plan, Side::Source, |source, locked| {
+    let bond = untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
             leaves::check_source_before_finish((source, locked), target, plan)?;
         }
@@ -54,7 +52,7 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     require_nothing_stray(engine)?;
     require_same_tables(engine)?;
     let Engine { plan, control, target, .. } = engine;
-    owners::reading(control, plan, Side::Source, |source, locked| {
+    untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         leaves::check_source_before_finish((source, locked), target, plan)
     })
 }
@@ -62,10 +60,18 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
 /// Requires that both shards have the states that the cutover has set. Otherwise these are set again before anything
 /// else.
 pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
-    let source =
-        told::difference(&mut engine.control, &engine.plan, Side::Source, (SideState::Moved, version))?;
-    let target =
-        told::difference(&mut engine.target, &engine.plan, Side::Target, (SideState::Open, version))?;
+    let source = side_state_check::difference(
+        &mut engine.control,
+        &engine.plan,
+        Side::Source,
+        (SideState::Moved, version),
+    )?;
+    let target = side_state_check::difference(
+        &mut engine.target,
+        &engine.plan,
+        Side::Target,
+        (SideState::Open, version),
+    )?;
     let Some(text) = source.or(target) else {
         return Ok(());
     };

@@ -4,13 +4,12 @@
 mod routes;
 
 use super::cleanup::routes::{ShardNames, ShardRoute};
-use crate::agent;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session;
+use crate::agent::state::key_guard::{self, KeyGuard};
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, FoundSide};
-use crate::agent::state::standing::{self, KeyGuard};
-use crate::agent::state::{decision, left, master, scope};
+use crate::agent::state::{decision, master, moved_keys, scope};
+use crate::agent::{self, session};
 use crate::catalog::place::Sameness;
 use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::shard::{self, Shard};
@@ -21,10 +20,8 @@ use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::install;
-use crate::split::plan::copies::Copies;
-use crate::split::plan::copies::Is;
-use crate::split::redirect;
-use crate::split::redirect::RedirectEnding;
+use crate::split::plan::copies::{Copies, Is};
+use crate::split::redirect::{self, RedirectEnding};
 
 /// The greatest plausible split number: no master has given out a higher one, and as many numbers remain above it.
 const HIGHEST: i64 = split::HIGHEST / 2;
@@ -50,7 +47,7 @@ pub fn pass_numbers(connection: &mut Connection, shard: &Shard) -> Result<()> {
 fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
     let mut highest = side::all(connection)?.into_iter().map(|side| side.id).max();
     for redirect in redirects::all(connection)? {
-        highest = highest.max(left::highest_split(connection, &redirect)?);
+        highest = highest.max(moved_keys::highest_split(connection, &redirect)?);
     }
     Ok(highest.max(decision::highest_split(connection)?))
 }
@@ -109,7 +106,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
     for redirect in redirects::all(connection)? {
         remove_from_redirect(connection, (&mut names, &mut copies), &redirect, &mut removed)?;
     }
-    for guard in standing::all(connection)? {
+    for guard in key_guard::all(connection)? {
         if !is_known(connection, shard, &mut copies, &guard) {
             install::drop_standing(connection, &guard)?;
             removed.push((format!("guard of keyspace {}", guard.keyspace), "removed".to_owned()));
@@ -139,7 +136,7 @@ fn remove_from_redirect(
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {
-    for (id, token) in left::splits(connection, redirect)? {
+    for (id, token) in moved_keys::splits(connection, redirect)? {
         let object = format!("redirect of split {id}");
         let by = RedirectOwner { split: id, token: &token };
         let original = stored::known_at(by);
@@ -154,7 +151,7 @@ fn remove_from_redirect(
             // The operator has decided so.
             None if shard_decision::are_routes_kept(id, &token) => {}
             None => {
-                let (gone, moved_to) = left::of_split(connection, redirect, by)?;
+                let (gone, moved_to) = moved_keys::of_split(connection, redirect, by)?;
                 let schemas = routes::schemas(connection, &redirect.trigger_prefix())?;
                 if let Some(route) = names.route(connection, &gone, &schemas) {
                     removed.push((object, kept(&route, &moved_to)));

@@ -7,21 +7,17 @@ use crate::agent::state::progress;
 use crate::split::copy::step;
 use crate::split::cutover::source;
 use crate::split::end::before;
-use crate::split::engine::Engine;
-use crate::split::engine::held;
-use crate::split::engine::locks;
 use crate::split::engine::verification::When;
-use crate::split::owners;
-use crate::split::verify::key;
-use crate::split::verify::sequences;
-use crate::split::verify::walk;
-use crate::split::verify::walk::Ended;
+use crate::split::engine::{Engine, locks, stream_sessions};
+use crate::split::untrusted_code;
+use crate::split::verify::walk::{self, Ended};
+use crate::split::verify::{key, sequences};
 
 /// Compares as much as fits into a step.
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
     before::require_told(engine, version)?;
     walk::begin(engine)?;
-    held::open_wished(engine)?;
+    stream_sessions::open_wished(engine)?;
     let ended = look(engine);
     walk::record(engine, ended.is_ok().then_some(Ended::Committed), failures);
     ended
@@ -46,14 +42,14 @@ fn look(engine: &mut Engine) -> Result<()> {
     engine.target.run("BEGIN")?;
     let tables: Vec<&str> = engine.tables.iter().map(|table| table.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    let code = owners::code_now(&mut engine.target, &engine.plan, Side::Target)?;
-    owners::look_through(&mut engine.target, &engine.plan, Side::Target, &code)?;
+    let code = untrusted_code::code_now(&mut engine.target, &engine.plan, Side::Target)?;
+    untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, &code)?;
     key::require_all_as_noted(&mut engine.target, &engine.plan, &engine.tables)?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    held::hold_open(engine)?;
+    stream_sessions::hold_open(engine)?;
     walk::slices(engine, &progress, When::AfterCutover)?;
     sequences::look_at(engine)?;
-    held::let_go(engine)?;
+    stream_sessions::let_go(engine)?;
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     if let Some(run) = engine.verification.as_mut() {

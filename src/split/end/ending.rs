@@ -3,7 +3,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::is_one_database;
 use crate::agent::session;
-use crate::agent::state::{left as entries, master};
+use crate::agent::state::{master, moved_keys as entries};
 use crate::catalog::redirect::{self as stored, ToEnd};
 use crate::catalog::split::{self, FinishedSplit};
 use crate::catalog::{keyspace, shard, split_state};
@@ -12,8 +12,7 @@ use crate::remote::Connection;
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::split::cutover::on_master;
 use crate::split::injection_points::{self, reach};
-use crate::split::redirect;
-use crate::split::redirect::RedirectEnding;
+use crate::split::redirect::{self, RedirectEnding};
 use std::time::{Duration, Instant};
 
 /// Ends the redirect in the session of the operator: nothing of a finished split is left afterwards.

@@ -3,41 +3,33 @@
 //! split's own objects are dropped there, too. The redirect stays until the keys return or shard_split_redirect_drop()
 //! ends it. Every part can be repeated, so an interrupted finish begins again where it was.
 
-use super::before;
 use super::proof::Prover;
-use super::proof::abreast::ProofPair;
-use super::purge;
-use super::shown::BatchProof;
+use super::{before, purge};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::TableShape;
-use crate::agent::state::progress::CopyProgress;
+use crate::agent::state::consumed;
+use crate::agent::state::epoch::{self, Tenure};
+use crate::agent::state::progress::{self, CopyProgress};
 use crate::agent::state::side::{self, Installed, SideState};
-use crate::agent::state::tenure::{self, Tenure};
-use crate::agent::state::{consumed, progress};
-use crate::catalog::redirect as stored;
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::CutoverStep;
-use crate::catalog::{split_ledger, split_state};
+use crate::catalog::split_state::{self, CutoverStep};
+use crate::catalog::{redirect as stored, split_ledger};
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
+use crate::split::copy::key_identity::Meant;
 use crate::split::copy::leaves;
-use crate::split::copy::meant::Meant;
-use crate::split::cutover::ended;
-use crate::split::cutover::told;
-use crate::split::engine::Engine;
-use crate::split::engine::held;
+use crate::split::cutover::{ended, side_state_check};
+use crate::split::end::batch_proof::BatchProof;
+use crate::split::end::proof::parallel::ProofPair;
+use crate::split::engine::{Engine, stream_sessions};
 use crate::split::injection_points::{self, reach};
-use crate::split::install;
-use crate::split::owners;
 use crate::split::record::FinishRequest;
-use crate::split::redirect;
-use crate::split::references;
-use crate::split::table::SplitTable;
-use crate::split::table::triggers;
+use crate::split::table::{SplitTable, triggers};
 use crate::split::verify::changes::Changes;
+use crate::split::{install, redirect, references, untrusted_code};
 use crate::words::counted;
 
 /// Runs a finish. `engine` is of this tenure; it is given if rows are still to be deleted.
@@ -107,7 +99,8 @@ fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Resu
     if side::is_left(&mut target, plan.id)? {
         return Ok(target);
     }
-    let difference = told::difference(&mut target, plan, Side::Target, (SideState::Open, version))?;
+    let difference =
+        side_state_check::difference(&mut target, plan, Side::Target, (SideState::Open, version))?;
     let Some(text) = difference else { return Ok(target) };
     let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
     Err(SplitError::failed(
@@ -132,13 +125,14 @@ fn require_still_moved(
     version: i64,
     can_show: bool,
 ) -> Result<Connection> {
-    let difference = told::difference(&mut source, plan, Side::Source, (SideState::Moved, version))?;
+    let difference =
+        side_state_check::difference(&mut source, plan, Side::Source, (SideState::Moved, version))?;
     let Some(text) = difference else { return Ok(source) };
     if can_show {
         transaction(|| begin_again(plan.id, &text));
         return Err(SplitError::Retry(text));
     }
-    Err(told::source_forgot(plan, &text))
+    Err(side_state_check::source_forgot(plan, &text))
 }
 
 /// Restarts a finish because the source has rows again: both shards get their states once more, then the rows are
@@ -216,24 +210,24 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
     before::require_ready(&mut engine, request)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&source, &engine.control)?;
-    tenure::register(&mut source, &engine.plan, Side::Source)?;
+    epoch::register(&mut source, &engine.plan, Side::Source)?;
     // This is durable before the first row is deleted: from here on the rows cannot be copied again.
     let purge = consumed::purge(engine.plan.id);
     engine.control_transaction(&purge)?;
     source.run("SET session_replication_role = replica")?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let bonds = references::bonds::Bonds::load(&mut source, &engine.plan, Side::Source)?;
+    let bonds = references::inbound_fks::Bonds::load(&mut source, &engine.plan, Side::Source)?;
     let meant = Meant::stored(&progress, &engine.plan.scope, Side::Source);
     let side = (Side::Source, bonds, meant);
     let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
-    let deleted = purge::few::tables(
+    let deleted = purge::small_batch::tables(
         &mut (&mut engine, &mut source),
         &shapes,
         |(engine, source), some| {
             if request.accepts {
                 // Rows that may be missing are counted table by table.
-                Ok(purge::few::Gone::new())
+                Ok(purge::small_batch::Gone::new())
             } else {
                 let mut shown = BatchProof::by(engine, &progress);
                 walk.few(source, some, &shapes, Some(&mut shown))
@@ -260,7 +254,7 @@ fn delete_table(
     if going.is_over() {
         return Ok(deleted);
     }
-    held::open_to_delete(engine, progress)?;
+    stream_sessions::open_to_delete(engine, progress)?;
     let Engine { target, plan, tables, streams, .. } = engine;
     let sessions = std::iter::once((source, target))
         .chain(streams.open.iter_mut().map(|stream| (&mut stream.reader, &mut stream.writer)));
@@ -280,7 +274,7 @@ fn delete_table(
 
 /// Makes an error of several sessions transient, since one session may succeed: the next attempt has only one.
 fn of_several(error: SplitError) -> SplitError {
-    if held::is_in_the_way(&error) { SplitError::Retry(error.to_string()) } else { error }
+    if stream_sessions::is_in_the_way(&error) { SplitError::Retry(error.to_string()) } else { error }
 }
 
 fn prover_of<'a>(
@@ -296,7 +290,7 @@ fn prover_of<'a>(
 /// triggers that were disabled meanwhile admitted rows behind the last one.
 fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, tables, .. } = engine;
-    owners::reading(control, plan, Side::Source, |source, locked| {
+    untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
             leaves::check_source_before_finish((source, locked), target, plan)?;
         }

@@ -2,14 +2,14 @@
 //! left.
 
 pub mod adopt;
+pub mod batch_proof;
 pub mod before;
 pub mod cleanup;
 pub mod compared;
 pub mod ending;
 pub mod finish;
-pub mod lost;
+pub mod lost_shard;
 pub mod proof;
 pub mod purge;
 pub mod ready;
 pub mod rollback;
-mod shown;

@@ -5,8 +5,7 @@
 //! Invariant: a batch is deleted only in the transaction in which each of its rows was shown to be on the target, or
 //! to have been changed or taken away there by a client.
 
-pub mod abreast;
-
+pub mod parallel;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::queue;
@@ -17,9 +16,9 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::txn::transaction;
-use crate::split::engine::held;
-use crate::split::owners::WatchedCode;
+use crate::split::engine::stream_sessions;
 use crate::split::table::SplitTable;
+use crate::split::untrusted_code::WatchedCode;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::key;
 use crate::split::verify::rows::{self, Sides};
@@ -66,11 +65,11 @@ impl<'a> Prover<'a> {
     pub fn look(&mut self, shortly: bool) -> Result<()> {
         self.target.run("BEGIN")?;
         if shortly {
-            self.target.run(held::SHORTLY)?;
+            self.target.run(stream_sessions::SHORTLY)?;
         }
         self.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", self.table.target.name))?;
         if shortly {
-            self.target.run(&held::as_a_step())?;
+            self.target.run(&stream_sessions::as_a_step())?;
         }
         self.watched.look(self.target)?;
         self.changes.look(self.plan, self.target, self.table)

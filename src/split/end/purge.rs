@@ -1,25 +1,25 @@
 //! Deletes the scope's rows of a side: in batches of blocks, each a transaction of its own. Both sides are guarded by
 //! then, so no row of the scope appears behind the batch that has passed.
 
-pub mod abreast;
-pub mod few;
+pub mod parallel;
 pub mod scope_rows;
+pub mod small_batch;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
-use crate::agent::state::tenure;
+use crate::agent::state::epoch;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, BlockSpan};
-use crate::split::copy::meant::Meant;
+use crate::split::copy::key_identity::Meant;
 use crate::split::engine::scope_size;
 use crate::split::injection_points::{Point, reach};
-use crate::split::owners::{self, WatchedCode};
 use crate::split::references;
-use crate::split::references::bonds::{Bonds, ReferencingTables};
+use crate::split::references::inbound_fks::{Bonds, ReferencingTables};
+use crate::split::untrusted_code::{self, WatchedCode};
 use std::cell::RefCell;
 use std::time::Instant;
 
@@ -52,7 +52,7 @@ impl Walk {
 
     /// Refuses to delete if that would run code of an untrusted role.
     pub fn look_through(&self, connection: &mut Connection, code: &str) -> Result<()> {
-        owners::look_through(connection, &self.plan, self.side, code).map(drop)
+        untrusted_code::look_through(connection, &self.plan, self.side, code).map(drop)
     }
 
     /// Checks this in the transaction of a batch: nothing is added to the leaf until its end, nor to the tables that
@@ -85,7 +85,7 @@ impl Walk {
             )));
         }
         if !self.bonds.are_the_same(connection)? {
-            let code = owners::code_now(connection, &self.plan, self.side)?;
+            let code = untrusted_code::code_now(connection, &self.plan, self.side)?;
             self.look_through(connection, &code)?;
             connection.run("ROLLBACK")?;
             let shard = connection.shard();
@@ -240,7 +240,7 @@ impl Batches<'_> {
 
     fn batch(&self, connection: &mut Connection, condition: &str, file: &Option<String>) -> Result<Passed> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
-        tenure::begin_as(connection, plan.id, *side, *generation)?;
+        epoch::begin_as(connection, plan.id, *side, *generation)?;
         let now = self.walk.look_again(connection, self.touched, self.leaf)?;
         if now != *file {
             connection.run("ROLLBACK")?;

@@ -5,12 +5,12 @@
 
 use super::{before, finish};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress;
-use crate::agent::state::tenure::Tenure;
+use crate::catalog::reverse_split;
 use crate::catalog::split::Plan;
-use crate::catalog::split_state::row;
+use crate::catalog::split_state::{self, row};
 use crate::catalog::verification::{self, Unproven};
-use crate::catalog::{split_state, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::engine::Engine;
@@ -81,7 +81,8 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
 
 fn refusal(plan: &Plan, text: String, detail: Option<String>) -> SplitError {
     let (id, source) = (plan.id, &plan.source.shard_key);
-    let can_go_back = try_transaction(|| way_back::of(id)).ok().flatten().is_some_and(|back| back.rests());
+    let can_go_back =
+        try_transaction(|| reverse_split::of(id)).ok().flatten().is_some_and(|back| back.rests());
     let or = if can_go_back {
         format!("; or take the split back: SELECT shard_split_reverse({id})")
     } else {

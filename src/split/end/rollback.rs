@@ -4,8 +4,8 @@
 use super::purge;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::side::{self, Installed, SideState};
-use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::{split_ledger, split_progress};
 use crate::error::SqlState;
@@ -15,7 +15,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::leaves;
 use crate::split::cutover::{self, recovery};
 use crate::split::injection_points::{self, reach};
-use crate::split::{install, owners, record};
+use crate::split::{install, record, untrusted_code};
 
 /// Undoes a split whose cutover, if one was interrupted, recovery has undone already. `remove_reverse` removes its
 /// reverse split, on the side that is not lost.
@@ -127,7 +127,7 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
 
 /// Returns the names of partitions that no step has recorded, and that have rows of the scope.
 fn attached_with_rows(target: &mut Connection, plan: &Plan) -> Result<Vec<String>> {
-    owners::reading(target, plan, Side::Target, |target, locked| {
+    untrusted_code::reading(target, plan, Side::Target, |target, locked| {
         match leaves::found(target, plan, Some(locked))? {
             Some(found) => found.attached_with_rows(target, plan),
             None => Ok(Vec::new()),

@@ -6,10 +6,9 @@
 
 use crate::agent::error::Result;
 use crate::catalog::split;
-use crate::clean;
-use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
+use crate::{clean, guc};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

@@ -5,19 +5,18 @@
 
 use super::copy::leaves;
 use super::injection_points::{self, reach};
-use super::owners;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::session::{self, Side};
 use crate::agent::session_hash::AGENT;
 use crate::agent::shape::Column;
+use crate::agent::state::epoch::{self, Tenure};
+use crate::agent::state::key_guard::KeyGuard;
 use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::standing::{self as list, KeyGuard};
-use crate::agent::state::tenure::{self, Tenure};
-use crate::agent::state::{self, consumed, lease, master, queue, scope};
+use crate::agent::state::{self, consumed, key_guard as list, lease, master, queue, scope};
 use crate::agent::{
-    self, WatchedTable, capture, decisions, judged, known_column, native, schema, seen, standing,
+    self, WatchedTable, capture, decisions, key_guard, known_column, native, row_decision, schema, seen,
 };
 use crate::catalog::split::Plan;
 use crate::catalog::split_ledger;
@@ -25,8 +24,8 @@ use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
-use crate::split::table::triggers;
-use crate::split::table::{self, SplitTable};
+use crate::split::table::{self, SplitTable, triggers};
+use crate::split::untrusted_code;
 
 /// Installs the guard on the target and capture on the source. Returns the sessions that have done it, on source and
 /// target.
@@ -35,8 +34,8 @@ pub fn install(tenure: &Tenure) -> Result<(Connection, Connection)> {
     reach(injection_points::INSTALL_BEGIN)?;
     let mut source = tenure.open(Side::Source, "install")?;
     let mut target = tenure.open(Side::Target, "install")?;
-    owners::require_none(&mut source, plan, Side::Source)?;
-    owners::require_none(&mut target, plan, Side::Target)?;
+    untrusted_code::require_none(&mut source, plan, Side::Source)?;
+    untrusted_code::require_none(&mut target, plan, Side::Target)?;
     let tables = table::load(plan, &mut source, &mut target)?;
     transaction(|| write_ledger(plan));
     reach(injection_points::INSTALL_LEDGER)?;
@@ -81,7 +80,7 @@ pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[SplitTabl
     triggers::install(target, plan, tables, Side::Target)?;
     reach(injection_points::INSTALL_GUARDED)?;
     // Creating its triggers may have waited long for writers, so the code is checked again.
-    owners::require_none(target, plan, Side::Target)
+    untrusted_code::require_none(target, plan, Side::Target)
 }
 
 /// Finds rows of the scope that were written to the target before its guard existed: CREATE TRIGGER has waited for
@@ -89,7 +88,7 @@ pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[SplitTabl
 /// tables found here are those that rows may go to.
 fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
     // Creating its triggers may have waited long for writers: the code that its tables could run is checked again.
-    let (now, stranger) = owners::reading(target, plan, Side::Target, |target, locked| {
+    let (now, stranger) = untrusted_code::reading(target, plan, Side::Target, |target, locked| {
         let now = seen::look(target, plan, Side::Target)?;
         locked.require_leaves(target.shard(), &now.tables)?;
         let looked: Vec<(&Column, &str)> = plan
@@ -192,7 +191,7 @@ fn create_side(
 
 fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
     side::insert(connection, plan, side, &plan.scope.strategy().entries())?;
-    tenure::insert(connection, plan.id, side, generation)?;
+    epoch::insert(connection, plan.id, side, generation)?;
     match side {
         Side::Source => {
             consumed::insert(connection, plan.id)?;
@@ -254,7 +253,7 @@ fn create_scope(
         // A caller that has tested the filter before does not test it again.
         let is_of = |table: &&SplitTable| side == Side::Source && table.source_by.base == column.base;
         let is_asked = side == Side::Source
-            && (judged::is_judged_within(plan, column) || tables.iter().filter(is_of).all(&is_native));
+            && (row_decision::is_judged_within(plan, column) || tables.iter().filter(is_of).all(&is_native));
         connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref().filter(|_| !is_asked)))?;
         filters.push((column.base.clone(), filter));
     }
@@ -316,7 +315,7 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
         schema::share(connection)?
     }
     schema::drop_objects(connection, split, side)?;
-    connection.run(&format!("{}; {}", tenure::delete(split, side), side::delete(split, side)))?;
+    connection.run(&format!("{}; {}", epoch::delete(split, side), side::delete(split, side)))?;
     if is_last {
         schema::drop_unused(connection)?;
     }
@@ -337,7 +336,7 @@ pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()
     triggers::drop_standing(connection, guard)?;
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
-    standing::drop_objects(connection, guard)?;
+    key_guard::drop_objects(connection, guard)?;
     schema::drop_unused(connection)?;
     connection.run("COMMIT")?;
     Ok(())

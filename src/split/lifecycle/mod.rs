@@ -13,12 +13,12 @@ use super::end::ending;
 use super::remark::{self, Remark};
 use super::{plan, reads, record, reverse};
 use crate::agent::error::SplitError;
+use crate::catalog::auto_finish::{self, FinishTerms};
 use crate::catalog::cutover_request::{self, Wishes};
-use crate::catalog::settlement::{self, FinishTerms};
 use crate::catalog::split::{self, ColumnMap};
 use crate::catalog::split_state::row::{self, SplitState};
-use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::{lookup, split_accepted, split_progress, split_state, verification, way_back};
+use crate::catalog::split_state::{self, Goal, Phase};
+use crate::catalog::{lookup, reverse_split, split_accepted, split_progress, verification};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::server::wake;
@@ -198,7 +198,7 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
 /// be replaced by others of its target, even without a proof.
 pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
     // The locks are taken in the order in which a decision takes them.
-    let known = way_back::of(id)?;
+    let known = reverse_split::of(id)?;
     let back = known.map(|back| row::lock(back.id).map(|state| (back.id, state))).transpose()?;
     let there = ask(id, Call::Reverse)?.0;
     let Some((back, state)) = back else {
@@ -239,7 +239,7 @@ pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
 
 pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Finish)?;
-    let back = way_back::of(id)?.filter(|back| !back.rests());
+    let back = reverse_split::of(id)?.filter(|back| !back.rests());
     if let Some(back) = back.filter(|back| !back.is_decided()) {
         return Err(reverse::under_way(id, &back));
     }
@@ -273,15 +273,15 @@ pub fn settle_for(id: i64, terms: Option<&FinishTerms>) -> Result<(), Failure> {
     if answer == RequestAnswer::Nothing {
         return Ok(());
     }
-    if let Some(back) = way_back::of(id)?.filter(|back| !back.rests()) {
+    if let Some(back) = reverse_split::of(id)?.filter(|back| !back.rests()) {
         return Err(reverse::under_way(id, &back));
     }
     match terms {
-        Some(terms) => settlement::set(id, terms),
-        None if settlement::forget(id) => {}
+        Some(terms) => auto_finish::set(id, terms),
+        None if auto_finish::forget(id) => {}
         None => return Ok(()),
     }
-    let text = settlement::text(id);
+    let text = auto_finish::text(id);
     split::event(id, None, None, text.as_deref().unwrap_or("no longer finishes automatically"));
     wake::split_on_commit(id);
     Ok(())
@@ -293,7 +293,7 @@ pub fn settle(id: i64) -> Result<(), Failure> {
     if work::next(&state) != work::Work::Settle {
         return Ok(());
     }
-    settlement::forget(id);
+    auto_finish::forget(id);
     finish(id, false, false)
 }
 
@@ -324,7 +324,7 @@ pub fn repair(id: i64) -> Result<i64, Failure> {
 pub fn drop_guard(id: i64, source_lost: bool) -> Result<(), Failure> {
     let asked = ask(id, Call::GuardDrop);
     if let (Err(_), Some(back)) =
-        (&asked, way_back::of(id)?.filter(|back| !back.rests() && !back.is_decided()))
+        (&asked, reverse_split::of(id)?.filter(|back| !back.rests() && !back.is_decided()))
     {
         return Err(reverse::under_way(id, &back));
     }

@@ -6,7 +6,7 @@ use super::wait::{
 };
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{verification, way_back};
+use crate::catalog::{reverse_split, verification};
 use crate::error::{Failure, SqlState};
 use crate::split::phases;
 
@@ -111,7 +111,10 @@ pub fn next_words(id: i64) -> Result<Option<String>, Failure> {
         // The last steps of its cutover are the worker's.
         state if phases::is_decided(state.phase) && state.cutover_step == CutoverStep::Decided => None,
         // The split is being reversed.
-        state if phases::is_decided(state.phase) && way_back::of(id)?.is_some_and(|back| !back.rests()) => {
+        state
+            if phases::is_decided(state.phase)
+                && reverse_split::of(id)?.is_some_and(|back| !back.rests()) =>
+        {
             None
         }
         // This is an idle reverse split.

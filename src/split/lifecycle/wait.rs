@@ -1,15 +1,13 @@
 //! Waiting for a split.
 
-use super::hints;
 use super::requests::{self, Call, RequestAnswer};
-use super::work;
+use super::{hints, work};
+use crate::catalog::reverse_split;
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::way_back;
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wait as latch, wake};
-use crate::split::phases::WAY;
-use crate::split::phases::position;
+use crate::split::phases::{WAY, position};
 use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 
@@ -55,7 +53,7 @@ pub(super) fn has_reached(state: &SplitState, wanted: &str) -> bool {
 
 /// Whether a split was reversed and has left both shards. The reverse split's state shows what delays it.
 fn has_gone_back(id: i64, state: &SplitState) -> Result<bool, Failure> {
-    let Some(back) = way_back::of(id)? else { return Ok(false) };
+    let Some(back) = reverse_split::of(id)? else { return Ok(false) };
     let on_its_way = row::read(back.id)?;
     raise_failure(back.id, &on_its_way)?;
     if gave_up(&on_its_way) {
@@ -70,7 +68,7 @@ pub(super) fn require_not_taken_back(id: i64, state: &SplitState, wanted: &str) 
     if !matches!(wanted, "completed" | FINISHED) || state.phase != Phase::Completed {
         return Ok(());
     }
-    match way_back::of(id)?.filter(|back| back.is_decided()) {
+    match reverse_split::of(id)?.filter(|back| back.is_decided()) {
         Some(back) => Err(Failure::new(
             SqlState::NOT_IN_STATE,
             format!("split {id} was taken back by split {}", back.id),
@@ -100,12 +98,12 @@ fn require_possible(id: i64, state: &SplitState, wanted: &str) -> Result<(), Fai
     if state.finished && wanted == REVERSED && !has_gone_back(id, state)? {
         return refused(format!("split {id} was finished, and cannot be taken back"));
     }
-    if state.phase == Phase::Completed && wanted == REVERSED && way_back::of(id)?.is_none() {
+    if state.phase == Phase::Completed && wanted == REVERSED && reverse_split::of(id)?.is_none() {
         return Err(reverse::has_none(id));
     }
     if !state.finished
         && wanted == FINISHED
-        && let Some(back) = way_back::of(id)?.filter(|back| !back.rests())
+        && let Some(back) = reverse_split::of(id)?.filter(|back| !back.rests())
     {
         return Err(reverse::under_way(id, &back));
     }

@@ -4,7 +4,7 @@
 
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks_within;
-use crate::agent::state::{left, redirect};
+use crate::agent::state::{moved_keys, redirect};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::redirect as stored;
 use crate::catalog::shard::{self, Shard};
@@ -65,7 +65,7 @@ pub fn redirected(connection: &mut Connection, shard: &Shard) -> Result<Vec<(i64
     let mut copies = Copies::of(shard);
     let mut found = Vec::new();
     for redirect in redirect::all(connection)? {
-        for (id, token) in left::splits(connection, &redirect)? {
+        for (id, token) in moved_keys::splits(connection, &redirect)? {
             let Some(original) =
                 in_one(|| stored::known_at(stored::RedirectOwner { split: id, token: &token }))
             else {

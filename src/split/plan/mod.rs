@@ -7,11 +7,11 @@ pub mod policies;
 mod refusals;
 
 use crate::catalog::keyspace::{self, LockedKeyspace};
-use crate::catalog::routing::Served;
+use crate::catalog::routing::{self, Served};
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::split_state::Phase;
 use crate::catalog::split_state::plan::NewPlan;
-use crate::catalog::{outdated, routing, settlement, split, split_state, way_back};
+use crate::catalog::split_state::{self, Phase};
+use crate::catalog::{auto_finish, outdated, reverse_split, split};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
@@ -140,8 +140,8 @@ pub fn create(request: PlanRequest<'_>) -> std::result::Result<i64, Failure> {
 pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(back)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
-    way_back::pass_keys(there, back);
-    settlement::forget(there);
+    reverse_split::pass_keys(there, back);
+    auto_finish::forget(there);
     check_shards(&keyspace, &plan.source, &plan.target)?;
     check_named(&keyspace, [&plan.source, &plan.target])?;
     require_routed(&keyspace, &plan.source, &plan.entries)?;
@@ -157,8 +157,8 @@ pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
 pub fn take_up_way_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(back)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
-    way_back::pass_keys(there, back);
-    settlement::forget(there);
+    reverse_split::pass_keys(there, back);
+    auto_finish::forget(there);
     let is_back = require_routed(&keyspace, &plan.source, &plan.entries).is_err();
     if keyspace.strategy.is_directory() && !is_back {
         tenants::reserve_beyond_for_split(back, &plan.target, &keyspace.name, &plan.entries)?;

@@ -13,19 +13,11 @@ use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::ident;
 use crate::split::finding::Finding;
-use crate::split::references::Bond;
-use crate::split::references::Reference;
-use crate::split::references::columns_by;
-use crate::split::references::found;
-use crate::split::references::in_scope;
-use crate::split::references::keyless;
-use crate::split::references::load;
-use crate::split::references::load_all;
-use crate::split::references::moves;
-use crate::split::references::staying_row;
+use crate::split::references::{
+    Bond, Reference, columns_by, found, in_scope, keyless, load, load_all, moves, staying_row,
+};
 use crate::split::sequences::named_rows::{self, Why};
-use crate::split::table::computed;
-use crate::split::table::{self, SplitTable};
+use crate::split::table::{self, SplitTable, computed};
 use std::collections::BTreeSet;
 
 const ACROSS: &str = "source: foreign keys across keys";

@@ -1,23 +1,23 @@
 //! How reverse splits end: with their split, or by having reversed it.
 
-use super::rest::{drop_forgotten, look, take};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::tenure::Tenure;
+use crate::agent::state::epoch::Tenure;
+use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::split_state::{CutoverStep, Goal, request};
-use crate::catalog::way_back::{self, WayBack};
 use crate::catalog::{split, split_ledger};
 use crate::error::{Failure, SqlState};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::end::finish;
 use crate::split::injection_points::{self, reach};
+use crate::split::reverse::arm::{drop_forgotten, look, take};
 use crate::split::{install, record};
 use crate::words::of_split;
 
 /// Removes the reverse split of a split that ends in another way. `lost`: the side of the split that will not return.
 pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
     let there = tenure.plan.id;
-    let Some(back) = try_transaction(|| way_back::of(there))? else {
+    let Some(back) = try_transaction(|| reverse_split::of(there))? else {
         if lost == Some(Side::Target) || !transaction(|| split_ledger::has_sides(there)) {
             return Ok(());
         }

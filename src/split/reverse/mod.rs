@@ -7,45 +7,46 @@
 //! has accepted no writes since. It deletes no row of the source when it is rolled back. Of the split and its reverse
 //! split one has the keys on the master. Its decision is the end of the split in the same commit.
 
+pub mod arm;
 mod end;
-mod rest;
 
+pub use crate::split::reverse::arm::look;
+pub use crate::split::reverse::arm::measure;
 pub use end::{has_none, leave, remove, under_way};
-pub use rest::{look, measure};
 
-use super::cutover::{recovery, told};
+use super::cutover::recovery;
 use super::end::before;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::plan::check;
 use super::table::{self, SplitTable, columns};
-use super::{install, owners, record};
+use super::{install, record};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::known_column;
-use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::consumed;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{self, CopyProgress, LeafProgress, TableProgress};
 use crate::agent::state::side::{self, Installed, SideState};
-use crate::agent::state::tenure::Tenure;
+use crate::agent::{known_column, seen};
+use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state;
-use crate::catalog::split_state::{CutoverStep, request, row};
-use crate::catalog::way_back::{self, WayBack};
+use crate::catalog::split_state::{self, CutoverStep, request, row};
 use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::judged::{self, JudgedChange};
 use crate::split::copy::leaves;
+use crate::split::cutover::side_state_check;
+use crate::split::untrusted_code;
 
 /// Plans the reverse split of a split that is being installed, and captures on its target. If it is repeated, it finds
 /// what it has made. `sessions`: those that have installed the split, on its source and its target, if it was not
 /// installed before.
 pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> Result<()> {
     let there = &tenure.plan;
-    let known = try_transaction(|| way_back::of(there.id))?;
+    let known = try_transaction(|| reverse_split::of(there.id))?;
     if known.is_none() && !guc::reverse() {
         return Ok(());
     }
@@ -53,9 +54,9 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
         no_way_back(there.id, &format!("columns of table {} are mapped", table.table_name));
         return Ok(());
     }
-    let id = known.map_or_else(|| transaction(|| way_back::create(there)), |known| known.id);
+    let id = known.map_or_else(|| transaction(|| reverse_split::create(there)), |known| known.id);
     reach(injection_points::REVERSE_PLANNED)?;
-    let back = rest::take(id, &tenure.identity)?;
+    let back = arm::take(id, &tenure.identity)?;
     let (mut source, mut target) = match sessions {
         // They have the secret, which is the same, and the prepared queries; new sessions would plan the longest
         // queries once more.
@@ -81,7 +82,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
 /// the cutover.
 fn capture(source: &mut Connection, back: &Tenure, tables: &[SplitTable]) -> Result<()> {
     install::capture_alone(source, back, tables)?;
-    rest::drop_forgotten(source, &back.plan)?;
+    arm::drop_forgotten(source, &back.plan)?;
     reach(injection_points::REVERSE_CAPTURED)?;
     let now = seen::look(source, &back.plan, Side::Source)?;
     let baseline = baseline(&now, tables)?;
@@ -92,8 +93,10 @@ fn capture(source: &mut Connection, back: &Tenure, tables: &[SplitTable]) -> Res
 /// Captures partitions that were added to the target of a split which is about to be cut over. If its tables cannot be
 /// reversed as they are now, nothing changes.
 pub fn capture_partitions(there: i64, identity: &str) -> Result<()> {
-    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
-    let back = rest::take(back.id, identity)?;
+    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
+        return Ok(());
+    };
+    let back = arm::take(back.id, identity)?;
     let mut source = back.open(Side::Source, "reverse split")?;
     let mut target = back.open(Side::Target, "reverse split")?;
     let tables = table::load(&back.plan, &mut source, &mut target)?;
@@ -129,7 +132,9 @@ fn baseline(now: &Observation, tables: &[SplitTable]) -> Result<CopyProgress> {
 /// Adopts the split's tables as they are now: at its cutover their rows are the same on both sides in these columns.
 /// Their files and triggers stay as noted before.
 pub fn renew(there: i64, tables: &[SplitTable]) -> Result<()> {
-    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
+    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
+        return Ok(());
+    };
     let Some(mut known) = stored_baseline(back.id, tables.len()) else { return Ok(()) };
     for (known, table) in known.tables.iter_mut().zip(tables) {
         known.adopt(&table.target, &table.source);
@@ -157,7 +162,7 @@ fn hindrance(table: &SplitTable) -> Option<String> {
 /// Whether its target has other partitions than when its reverse split was installed: then they must be captured
 /// before the cutover.
 pub fn lacks_partitions(there: i64, tables: &[SplitTable]) -> Result<bool> {
-    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
+    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
         return Ok(false);
     };
     let Some(known) = stored_baseline(back.id, tables.len()) else { return Ok(false) };
@@ -170,7 +175,7 @@ pub fn lacks_partitions(there: i64, tables: &[SplitTable]) -> Result<bool> {
 }
 
 fn stored_baseline(id: i64, tables: usize) -> Option<CopyProgress> {
-    transaction(|| way_back::baseline(id)).and_then(|json| CopyProgress::read(&json, tables).ok())
+    transaction(|| reverse_split::baseline(id)).and_then(|json| CopyProgress::read(&json, tables).ok())
 }
 
 /// Begins a requested reverse split, like `install` for other splits. Returns false if it has ended, which this master
@@ -196,8 +201,8 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     // What stops it is reported before anything is installed.
     require_frozen(tenure, there)?;
     check::require(plan, &tenure.identity)?;
-    owners::require_none(&mut source, plan, Side::Source)?;
-    owners::require_none(&mut target, plan, Side::Target)?;
+    untrusted_code::require_none(&mut source, plan, Side::Source)?;
+    untrusted_code::require_none(&mut target, plan, Side::Target)?;
     let tables = table::load(plan, &mut source, &mut target)?;
     let baseline = stored_baseline(plan.id, plan.tables.len())
         .ok_or_else(|| lost(plan, there, "this master no longer knows its tables' former columns"))?;
@@ -217,7 +222,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
             table.forget_copies();
         }
     }
-    owners::reading(&mut target, plan, Side::Target, |target, _| {
+    untrusted_code::reading(&mut target, plan, Side::Target, |target, _| {
         take_in(plan, (&mut source, target), &tables, &mut progress)
     })?;
     progress::store_first(&mut target, plan.id, &progress)?;
@@ -317,11 +322,11 @@ struct Frozen {
 /// Requires that the split's own shards confirm that its source has accepted no writes since the cutover.
 fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     let version = transaction(|| row::read(there))?.version_cutover.unwrap_or_default();
-    let mut engine = Engine::attach(&rest::take(there, &tenure.identity)?)?;
+    let mut engine = Engine::attach(&arm::take(there, &tenure.identity)?)?;
     for (side, wanted) in [(Side::Source, SideState::Moved), (Side::Target, SideState::Open)] {
         let Engine { control, target, plan, .. } = &mut engine;
         let session = if side == Side::Source { control } else { target };
-        if let Some(text) = told::difference(session, plan, side, (wanted, version))? {
+        if let Some(text) = side_state_check::difference(session, plan, side, (wanted, version))? {
             // The split's own worker handles that.
             transaction(|| split_state::cutover::step(there, CutoverStep::Decided));
             return Err(SplitError::Retry(text));

@@ -3,11 +3,11 @@
 use super::Worker;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::state::tenure::Tenure;
+use crate::agent::state::epoch::Tenure;
+use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::split_state::row::SplitState;
-use crate::catalog::way_back::{self, WayBack};
 use crate::server::txn::{transaction, try_transaction};
-use crate::split::end::{before, finish, lost, ready};
+use crate::split::end::{before, finish, lost_shard, ready};
 use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ impl Worker {
     /// missing rows, or a reversed split, begins with its own sessions.
     fn go_on(&mut self, accepts: bool) -> Result<()> {
         let Some(mut engine) = self.engine.take().filter(|_| !accepts) else { return Ok(()) };
-        if try_transaction(|| way_back::of(self.id))?.is_some_and(|back| back.is_decided()) {
+        if try_transaction(|| reverse_split::of(self.id))?.is_some_and(|back| back.is_decided()) {
             return Ok(());
         }
         engine.look_anew()?;
@@ -81,7 +81,7 @@ impl Worker {
 
     /// Whether the split was reversed: then it ends here.
     pub(super) fn leave(&self, tenure: &Tenure) -> Result<bool> {
-        let back = try_transaction(|| way_back::of(self.id))?;
+        let back = try_transaction(|| reverse_split::of(self.id))?;
         let Some(back) = back.filter(WayBack::is_decided) else { return Ok(false) };
         reverse::leave(tenure, &back)?;
         Ok(true)
@@ -94,7 +94,7 @@ impl Worker {
             return Ok(Duration::ZERO);
         }
         reverse::remove(&tenure, Some(Side::Source))?;
-        lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
+        lost_shard::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
         Ok(Duration::ZERO)
     }
 }

@@ -1,45 +1,37 @@
 //! The loop of a split's worker: read the plan, do what follows from it, record the outcome.
 
-mod attach;
 mod ends;
+pub mod error_handling;
 mod executions;
 mod idle;
 mod linger;
 mod lock_holders;
 mod pace;
 mod patience;
-pub mod reshape;
-mod trouble;
+pub mod schema_change;
+pub mod take_over;
 mod watched_readers;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::catalog::split_state::row::{self, SplitState};
-use crate::catalog::split_state::{Activity, CutoverRequest, Phase};
-use crate::catalog::{cutover_request, split, split_state, way_back};
+use crate::catalog::split_state::{self, Activity, CutoverRequest, Phase};
+use crate::catalog::{cutover_request, reverse_split, split};
 use crate::guc;
-use crate::remote::wanted;
+use crate::remote::interest;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::aborted;
 use crate::split::copy::{outcome, step};
-use crate::split::cutover;
-use crate::split::cutover::Aim;
-use crate::split::cutover::Rehearsed;
 use crate::split::cutover::recovery::{self, Reverted};
-use crate::split::cutover::settled;
-use crate::split::cutover::watch;
-use crate::split::end::compared;
-use crate::split::end::{ending, rollback};
+use crate::split::cutover::{self, Aim, Rehearsed, settled, watch};
+use crate::split::end::{compared, ending, rollback};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
-use crate::split::lifecycle;
 use crate::split::lifecycle::work::{self, Work};
-use crate::split::phases;
 use crate::split::plan::check;
 use crate::split::verify::repair;
 use crate::split::verify::walk::{self, Ended};
-use crate::split::{analyze, install, record, reverse};
+use crate::split::{aborted, analyze, install, lifecycle, phases, record, reverse};
 use pace::{is_lease_due, pause_of_copy, renew_lease, rest_by_rate};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
@@ -76,7 +68,7 @@ struct Worker {
 
 /// Works until nothing is left to do, or until an operator is needed.
 pub fn run(split_id: i64) {
-    wanted::wait_while(move |shard| !is_lost(split_id, shard));
+    interest::wait_while(move |shard| !is_lost(split_id, shard));
     let now = Instant::now();
     let mut worker = Worker {
         id: split_id,
@@ -260,7 +252,7 @@ impl Worker {
     }
 
     fn complete_cutover(&mut self, state: &SplitState) -> Result<Duration> {
-        if try_transaction(|| way_back::of(self.id))?.is_some_and(|back| back.is_decided()) {
+        if try_transaction(|| reverse_split::of(self.id))?.is_some_and(|back| back.is_decided()) {
             return self.finish();
         }
         let version = state.version_cutover.unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::{Column, Observation};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
-use crate::numbers::look;
+use crate::numbers::introspect;
 use crate::numbers::progression::Numbers;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
@@ -139,7 +139,7 @@ fn of_target_alone(target: &mut Connection, found: &Survey) -> Result<BTreeMap<S
         left.iter().map(|fill| (fill.to.oid.as_str(), fill.to.name.as_str())).collect();
     let new = numbers.iter_mut();
     let new = new.filter_map(|(oid, numbers)| Some((oid.as_str(), *names.get(oid.as_str())?, numbers)));
-    look::begin(target, new)?;
+    introspect::begin(target, new)?;
     let to_come = |(oid, numbers): (String, Numbers)| {
         let next = numbers.like().saturating_add(numbers.increment);
         let is_up = numbers.increment > 0;

@@ -1,11 +1,10 @@
 //! The functions of defaults, triggers, constraints and policies, and the objects that they name: on the target these
 //! must exist, and be the same. The texts were read for them already.
 
-use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::{catalogs, observe};
 use crate::catalog::shard;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -17,8 +16,7 @@ use crate::split::finding::Finding;
 use crate::split::plan::check::beside::rights;
 use crate::split::remark::Remark;
 use crate::split::sequences::functions::FunctionTexts;
-use crate::split::sequences::named_rows;
-use crate::split::sequences::named_rows::Why;
+use crate::split::sequences::named_rows::{self, Why};
 use crate::split::sequences::pair::Places;
 use crate::split::sequences::survey::Survey;
 use crate::words::some_of;

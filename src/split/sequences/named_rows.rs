@@ -5,9 +5,8 @@
 use super::pair::Places;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
-use crate::agent::observe;
-use crate::agent::owners;
 use crate::agent::session::Side;
+use crate::agent::{observe, untrusted_code};
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy::{self, Policy};
 use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
@@ -274,8 +273,8 @@ fn look(
         None | Some(_) => return Ok(NamedRowsLook::Unread(NO_TABLE.to_owned())),
     }
     let place = (vec![schema.to_owned()], vec![table.to_owned()]);
-    let code = owners::find_in(session, place, trusted, &NamedThings::none())?.code;
-    let why = |code: &owners::Code| {
+    let code = untrusted_code::find_in(session, place, trusted, &NamedThings::none())?.code;
+    let why = |code: &untrusted_code::Code| {
         format!("the mover would run untrusted code of {}: {}", code.owner, code.text())
     };
     Ok(code.first().map_or(NamedRowsLook::May, |code| NamedRowsLook::Unread(why(code))))

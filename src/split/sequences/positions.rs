@@ -7,7 +7,7 @@ use super::pair::SequencePair;
 use super::survey::NumbersToCome;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
-use crate::numbers::look;
+use crate::numbers::introspect;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
@@ -57,7 +57,7 @@ fn question<'a>(sequences: impl Iterator<Item = &'a DrawnSequence>) -> String {
 
 /// Returns SQL that fails if a name belongs to another object since it was read.
 pub fn still_sequences<'a>(sequences: impl Iterator<Item = &'a DrawnSequence> + Clone) -> String {
-    look::still_sequences(sequences.map(|sequence| (sequence.oid.as_str(), sequence.name.as_str())))
+    introspect::still_sequences(sequences.map(|sequence| (sequence.oid.as_str(), sequence.name.as_str())))
 }
 
 /// The SQLSTATE of that failure.

@@ -10,13 +10,13 @@ use crate::error::SqlState;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
+use crate::split::table::key_matcher::Mesh;
 use columns::{ColumnMapping, ColumnSource};
-use mesh::Mesh;
 use std::rc::Rc;
 
 pub mod columns;
 pub mod computed;
-pub mod mesh;
+pub mod key_matcher;
 mod steady;
 pub mod triggers;
 

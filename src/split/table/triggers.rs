@@ -1,17 +1,16 @@
 //! The triggers of a split on its tables. Invariant: writers wait for a moment at most, however many partitions a
 //! table has, and for one table at a time.
 
-use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::key_guard::Arrival;
 use crate::agent::redirect::Write;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::short_lock::{OnTable, TableLock, with_short_lock, with_short_lock_once, with_short_locks};
-use crate::agent::standing::Arrival;
-use crate::agent::state::left;
+use crate::agent::state::key_guard::KeyGuard;
+use crate::agent::state::moved_keys;
 use crate::agent::state::redirect::Redirect;
-use crate::agent::state::standing::KeyGuard;
-use crate::agent::{self, TriggerEvent, native};
+use crate::agent::{self, TriggerEvent, catalogs, native};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident, text_array};
@@ -275,7 +274,7 @@ pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<(
 /// Drops a redirect's triggers, each table's only while nothing has left: a session that enters keys waits for the
 /// lock, and then finds what is missing.
 pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    drop_called(connection, OF_LOOK_UP, &redirect.function(), &left::require_empty(redirect))
+    drop_called(connection, OF_LOOK_UP, &redirect.function(), &moved_keys::require_empty(redirect))
 }
 
 /// Drops a key guard's triggers.

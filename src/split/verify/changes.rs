@@ -1,12 +1,10 @@
 //! What clients of the target have changed since it opened, as its guard has noted it: by these changes a row may
 //! differ from the source's, which is frozen.
 
-use crate::agent::catalogs;
 use crate::agent::error::Result;
-use crate::agent::shape;
-use crate::agent::state::changed;
 use crate::agent::state::progress::CopyProgress;
-use crate::agent::state::queue;
+use crate::agent::state::{changed, queue};
+use crate::agent::{catalogs, shape};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal, text_array};

@@ -2,15 +2,15 @@
 //! a step, when the target is exactly at the step's snapshot of the source: so a difference is an error, and nothing
 //! is locked longer than a step.
 
-mod abreast;
-pub mod beside;
 pub mod changes;
+pub mod concurrent;
 pub mod key;
+pub mod parallel;
 pub mod position;
 mod ranges;
 pub mod repair;
 pub mod rows;
-mod rows_abreast;
+pub mod rows_parallel;
 pub mod sequences;
 mod slice;
 pub mod walk;

@@ -14,9 +14,8 @@ use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
-use crate::split::engine::Engine;
-use crate::split::engine::scope_size;
 use crate::split::engine::verification::When;
+use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
 
 /// The number of keys of the first range, its bytes if rows are wide, and the numbers of keys of the smallest and of

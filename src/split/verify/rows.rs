@@ -19,9 +19,8 @@ use crate::remote::copy::{self, Bounds, CopyPiece};
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
-use crate::split::table::SplitTable;
 use crate::split::table::columns::{ColumnMapping, ColumnSource};
-use crate::split::table::computed;
+use crate::split::table::{SplitTable, computed};
 
 /// The checksum of a row as text, `r.x`, by its bytes, whatever a collation treats as equal.
 pub const CHECKSUM: &str = "pg_catalog.hashtextextended(r.x COLLATE pg_catalog.\"C\", 0)";

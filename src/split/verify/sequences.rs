@@ -8,7 +8,7 @@ use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::catalog::verification::{RowDifference, VerificationStatus};
 use crate::numbers::behind::{self, NumberEnd};
-use crate::numbers::look;
+use crate::numbers::introspect;
 use crate::remote::quote::text_array;
 use crate::split::engine::Engine;
 
@@ -48,12 +48,12 @@ fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::Numb
     let mut ends = [
         NumberEnd {
             tables: of(&|position| tables[position].source.name.clone()),
-            sequences: look::of_tables(reader, &lists[0])?,
+            sequences: introspect::of_tables(reader, &lists[0])?,
             session: reader,
         },
         NumberEnd {
             tables: of(&|position| tables[position].target.name.clone()),
-            sequences: look::of_tables(target, &lists[1])?,
+            sequences: introspect::of_tables(target, &lists[1])?,
             session: target,
         },
     ];

@@ -9,8 +9,7 @@ use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::split::engine::Engine;
 use crate::split::engine::stream::StreamSessions;
-use crate::split::engine::verification::Run;
-use crate::split::engine::verification::When;
+use crate::split::engine::verification::{Run, When};
 
 /// The numbers of blocks of the smallest slice, and of the largest.
 pub const LEAST_BLOCKS: i64 = 64;

@@ -11,7 +11,7 @@ use super::rows::{self, Sides, SliceResult};
 use super::slice::{
     LEAST_BLOCKS, MOST_BLOCKS, noted, position_of, prepare, prepare_next, require_noted, unless,
 };
-use super::{abreast, whole};
+use super::whole;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Leaf;
 use crate::agent::state::progress::CopyProgress;
@@ -21,12 +21,9 @@ use crate::remote::Together;
 use crate::server::txn::transaction;
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, BlockSpan, Extent};
-use crate::split::engine::Engine;
-use crate::split::engine::held;
-use crate::split::engine::scope_size;
-use crate::split::engine::verification::FailedComparison;
-use crate::split::engine::verification::Run;
-use crate::split::engine::verification::When;
+use crate::split::engine::verification::{FailedComparison, Run, When};
+use crate::split::engine::{Engine, scope_size, stream_sessions};
+use crate::split::verify::parallel;
 use std::time::Instant;
 
 /// The number of blocks of the first slice.
@@ -65,7 +62,8 @@ pub fn slices(engine: &mut Engine, progress: &CopyProgress, when: When) -> Resul
     let ended = result.map_err(|error| {
         let text = error.to_string();
         // The next worker's first step, alone, may find the room that streams have not left.
-        let may_pass = error.is_transient() || engine.streams.held > 0 && held::is_in_the_way(&error);
+        let may_pass =
+            error.is_transient() || engine.streams.held > 0 && stream_sessions::is_in_the_way(&error);
         run.failure = Some(FailedComparison { ordinal, text: text.clone(), may_pass });
         if error.is_transient() {
             error
@@ -84,7 +82,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
         small_ones(engine, run, began)?;
     }
     while let Some(table) = run.tables.first().cloned() {
-        if abreast::small_ones(engine, run)? {
+        if parallel::small_ones(engine, run)? {
             if began.elapsed() >= guc::step_time() / 2 {
                 return wish(engine, progress);
             }
@@ -116,9 +114,9 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
             _ => at == VerifyPosition::default() && ranges::suits(engine, position)?,
         };
         let abreast = if by_ranges {
-            abreast::ranges(engine, run, (&table, position), (when, progress))?
+            parallel::ranges(engine, run, (&table, position), (when, progress))?
         } else {
-            abreast::blocks(engine, run, (&table, position), (when, progress))?
+            parallel::blocks(engine, run, (&table, position), (when, progress))?
         };
         let compared = match (abreast, by_ranges) {
             (Some(bytes), _) => Some(bytes),
@@ -148,7 +146,8 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
 
 /// Requests streams for the following steps, if there is more than one step compares.
 fn wish(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    engine.streams.wished = held::wanted(engine, progress, held::Locks::OfAllTables)?.saturating_sub(1);
+    engine.streams.wished =
+        stream_sessions::wanted(engine, progress, stream_sessions::Locks::OfAllTables)?.saturating_sub(1);
     Ok(())
 }
 

@@ -8,12 +8,10 @@ use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress::TableProgress;
 use crate::guc;
 use crate::keys::scope::Scope;
-use crate::remote::number;
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
-use crate::remote::{Connection, RemoteError};
-use crate::split::engine::Engine;
-use crate::split::engine::scope_size;
+use crate::remote::{Connection, RemoteError, number};
+use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
 
 /// The greatest number of bytes of a table that are read at once, unless the rate limit permits less in a step.

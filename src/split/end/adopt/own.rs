@@ -4,7 +4,7 @@
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard_decision::{self, Decision};
 use crate::catalog::split_state::{Goal, Phase, row};
-use crate::catalog::{in_use, routing, way_back};
+use crate::catalog::{in_use, reverse_split, routing};
 use crate::keys::interval::Interval;
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ pub fn lost_of_plan(decision: &Decision) -> Option<String> {
     // A reverse split was installed by its split.
     let has_begun = |id: i64| {
         row::read(id).is_ok_and(|now| {
-            now.phase != Phase::Planning || now.goal != Goal::Planning && way_back::there(id).is_some()
+            now.phase != Phase::Planning || now.goal != Goal::Planning && reverse_split::there(id).is_some()
         })
     };
-    let call = match way_back::there(id) {
+    let call = match reverse_split::there(id) {
         _ if has_begun(id) => {
             format!("will make this change when it continues: SELECT shard_split_resume({id})")
         }

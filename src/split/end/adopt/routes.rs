@@ -1,13 +1,11 @@
 //! The routes of keys after several decisions, one after the other, and what splits of this master that did not know
 //! them have done meanwhile.
 
-use super::fate;
 use super::merge::Lost;
-use super::own;
+use super::{fate, own};
 use crate::catalog::keyspace::Keyspace;
-use crate::catalog::routing;
-use crate::catalog::shard;
 use crate::catalog::shard_decision::{self, Decision, MovedHere};
+use crate::catalog::{routing, shard};
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,6 @@
 //! Deletion of all rows of the scope on a side that holds only copies.
 
 use super::Walk;
-use super::few::tables;
 use crate::agent::error::Result;
 use crate::agent::seen;
 use crate::agent::session::Side;
@@ -9,9 +8,10 @@ use crate::agent::shape::{Leaf, TableShape};
 use crate::agent::state::progress;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::split::copy::meant::Meant;
+use crate::split::copy::key_identity::Meant;
+use crate::split::end::purge::small_batch::tables;
 use crate::split::injection_points::Point;
-use crate::split::references::bonds::Bonds;
+use crate::split::references::inbound_fks::Bonds;
 
 /// Deletes every row of the scope on a side that holds only copies, or those in some leaves, as long as no row that
 /// stays references one; returns their number. `after_batch` is the injection point after each commit.

@@ -2,13 +2,12 @@
 //! each copied row, even for old ones. And columns that the target generates: its functions must give the values that
 //! the source's have given.
 
-use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
 use crate::agent::named::NamedThings;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
-use crate::agent::{observe, owners, plain};
+use crate::agent::{catalogs, observe, plain, untrusted_code};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};
@@ -140,7 +139,7 @@ fn is_same(
     let named = [&promised, &wanted.says].map(|text| plain::qualified(text));
     let [Some(promised_names), Some(wanted_names)] = named else { return Ok(Same::No) };
     let named = NamedThings::of(&[promised_names, wanted_names].concat());
-    let code = owners::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], &named)?.code;
+    let code = untrusted_code::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], &named)?.code;
     if let Some(code) = code.first() {
         return Ok(Same::Unread(code.what().to_owned()));
     }

@@ -3,9 +3,9 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
-use crate::agent::owners::{self, Code};
 use crate::agent::plain;
 use crate::agent::shape::Observation;
+use crate::agent::untrusted_code::{self, Code};
 use crate::catalog::split::Plan;
 use crate::remote::{Connection, RemoteError};
 use crate::split::finding::Finding;
@@ -90,13 +90,13 @@ fn code_of_view(connection: &mut Connection, trusted: &[String]) -> Result<Optio
     let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
     let schema = schema.scalar().unwrap_or_default().to_owned();
     let view = (vec![schema], vec![VIEW.to_owned()]);
-    let found = owners::find_in(connection, view, trusted, &NamedThings::none())?;
+    let found = untrusted_code::find_in(connection, view, trusted, &NamedThings::none())?;
     let named = connection.query(
         "SELECT p.oid::regprocedure
            FROM pg_rewrite w CROSS JOIN regexp_matches(w.ev_action::text, ':(?:op)?funcid (\\d+)', 'g') found
            JOIN pg_proc p ON p.oid = found[1]::oid
           WHERE w.ev_class = $1::regclass AND p.oid < 16384 AND p.provolatile = 's' AND p.proname !~ $2 LIMIT 1",
-        &[Some(&format!("pg_temp.{VIEW}")), Some(owners::HARMLESS)],
+        &[Some(&format!("pg_temp.{VIEW}")), Some(untrusted_code::HARMLESS)],
     )?;
     let of_owner = found.code.first().map(Code::text);
     Ok(of_owner

@@ -2,11 +2,10 @@
 //! indexes, generated columns and defaults; both sides when they plan a query over an index. A function whose body is
 //! a text finds its names by the search_path: with the mover's it may fail, or mean something else.
 
-use crate::agent::catalogs;
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
+use crate::agent::{catalogs, observe};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;

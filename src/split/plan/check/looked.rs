@@ -2,15 +2,14 @@
 
 use super::functions::Called;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::reading::{self, LockedTables};
-use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
+use crate::agent::{observe, seen};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
-use crate::split::owners;
+use crate::split::untrusted_code;
 use std::collections::BTreeSet;
 
 /// One side: its tables, and how its server writes values.
@@ -51,7 +50,7 @@ impl LookedSide {
         self.locked = locked;
         if is_same {
             let now = seen::look(&mut self.session, plan, side)?;
-            if owners::is_none(&mut self.session, plan, side, now.code())? {
+            if untrusted_code::is_none(&mut self.session, plan, side, now.code())? {
                 return Ok(());
             }
         }

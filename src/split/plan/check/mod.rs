@@ -5,13 +5,13 @@ pub mod accepted;
 pub mod beside;
 mod constraints;
 mod encoding;
+pub mod estimate;
 mod event_triggers;
 mod expressions;
 mod functions;
 mod large_objects;
 mod long_rows;
 mod looked;
-mod outlook;
 mod pairs;
 mod partitions;
 mod rows;
@@ -21,19 +21,17 @@ mod server_values;
 pub mod unique;
 
 use super::{policies, refusals};
-use crate::agent::catalogs;
-use crate::agent::decisions;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::reading::LockedTables;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
+use crate::agent::{catalogs, decisions, observe};
+use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::catalog::split_state::row::SplitState;
 use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState, told};
 use crate::remote::quote::{literal, text_array};
 use crate::remote::result::Rows;
@@ -43,7 +41,7 @@ use crate::split::finding::Finding;
 use crate::split::plan::copies;
 use crate::split::remark::Remark;
 use crate::split::table::computed;
-use crate::split::{owners, readers, references, sequences, unregistered};
+use crate::split::{readers, references, sequences, unregistered, untrusted_code};
 use crate::words::counted;
 use looked::LookedSide;
 use std::collections::BTreeSet;
@@ -61,7 +59,7 @@ pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<F
     // The checks before a start do not apply to a split that has ended, nor to a reverse split, which its split
     // begins.
     if state.finished {
-        let back = in_one(|| way_back::of(plan.id)).ok().flatten().filter(WayBack::is_decided);
+        let back = in_one(|| reverse_split::of(plan.id)).ok().flatten().filter(WayBack::is_decided);
         let text = back
             .map_or("finished".to_owned(), |back| format!("finished: split {} has taken it back", back.id));
         return (text, Vec::new());
@@ -84,14 +82,14 @@ pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<F
         if state.phase != Phase::Completed
             && (state.goal != Goal::RolledBack || state.phase == Phase::RolledBack)
         {
-            outlook = outlook::of(plan, source, target);
+            outlook = estimate::of(plan, source, target);
         }
     });
     // A worker tries again automatically.
     for finding in findings.iter_mut().filter(|finding| finding.transient && finding.hint.is_none()) {
         finding.hint = Some("This may be temporary. Ask again.".to_owned());
     }
-    let mut line = outlook::line(&findings, outlook.as_ref(), now(state).as_deref());
+    let mut line = estimate::line(&findings, outlook.as_ref(), now(state).as_deref());
     // The split has begun, and does not begin again automatically.
     if state.failed() && findings.iter().all(|finding| finding.ok) {
         let resume = format!("SELECT shard_split_resume({})", plan.id);
@@ -281,7 +279,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let direct = direct_connection(&mut connection, &label("direct connection"));
     findings.push(asked("whether a session keeps its locks", direct)?);
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
-    findings.extend(asked("which database it is", owners::unsaid(&mut connection, plan, side))?);
+    findings.extend(asked("which database it is", untrusted_code::unsaid(&mut connection, plan, side))?);
     // This comes before queries over the tables that could run such code, so that nothing is added afterwards.
     let locked = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
     let mut looked = look_at_tables(plan, side, connection, locked, findings)?;
@@ -309,8 +307,10 @@ fn look_at_tables(
 ) -> Result<LookedSide> {
     // This record of the tables' code is older than the following check: a change in between is found again.
     let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
-    let others =
-        asked("whose code its tables run", owners::find(&mut connection, plan, side, observation.code()))?;
+    let others = asked(
+        "whose code its tables run",
+        untrusted_code::find(&mut connection, plan, side, observation.code()),
+    )?;
     findings.extend(others.findings(plan, side));
     if others.code.is_empty() {
         let found = event_triggers::check(plan, side, &mut connection);

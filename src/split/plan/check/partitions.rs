@@ -2,11 +2,10 @@
 //! takes, and the source whether a row fits.
 
 use super::rows::look_through;
-use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation};
-use crate::agent::{observe, plain};
+use crate::agent::{catalogs, observe, plain};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};

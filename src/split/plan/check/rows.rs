@@ -4,8 +4,7 @@ use crate::agent::error::Result;
 use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::Plan;
 use crate::remote::quote::ident;
-use crate::remote::result;
-use crate::remote::{Connection, RemoteError, number};
+use crate::remote::{Connection, RemoteError, number, result};
 use crate::split::finding::Finding;
 
 /// A table, and its shard-by column.

@@ -2,11 +2,10 @@
 
 use super::settings::{self, Settings};
 use super::texts::Used;
-use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::{catalogs, observe};
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};

@@ -3,8 +3,7 @@
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
-use crate::catalog::shard;
-use crate::catalog::shard::Shard;
+use crate::catalog::shard::{self, Shard};
 use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;

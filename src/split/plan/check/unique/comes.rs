@@ -3,7 +3,7 @@
 use super::drawn::{Drawn, DrawnTable};
 use super::index::{IndexPart, Referred, UniqueIndex};
 use crate::agent::session::Side as At;
-use crate::numbers::look::ShardSequence;
+use crate::numbers::introspect::ShardSequence;
 use crate::numbers::progression::Numbers;
 use crate::split::sequences::doings::Doings;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@ use super::index::IndexPart;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::catalog::split::ColumnMap;
-use crate::numbers::look;
+use crate::numbers::introspect;
 use crate::numbers::progression::Numbers;
 use crate::remote::quote::array_of;
 use crate::remote::{Connection, RemoteError};
@@ -121,7 +121,7 @@ pub fn of(session: &mut Connection, draws: Vec<Draw>) -> Result<Vec<Drawn>> {
         draws.iter().map(|draw| (draw.sequence.oid.as_str(), draw.sequence.name.as_str())).collect();
     let new = numbers.iter_mut().filter(|(oid, _)| readable.contains(*oid));
     let new = new.filter_map(|(oid, numbers)| Some((oid.as_str(), *names.get(oid.as_str())?, numbers)));
-    look::begin(session, new)?;
+    introspect::begin(session, new)?;
     let drawn = draws.into_iter().filter_map(|draw| {
         let is_sure = draw.is_sure();
         let Draw { table: Some(table), column, by, sequence, words, doings, .. } = draw else { return None };

@@ -1,8 +1,7 @@
 //! A key of a table that holds over all of its rows.
 
-use crate::agent::catalogs;
 use crate::agent::deparsed::canonical;
-use crate::agent::error;
+use crate::agent::{catalogs, error};
 use crate::remote::{Connection, RemoteError};
 use serde::{Deserialize, Deserializer};
 

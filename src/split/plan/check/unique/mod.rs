@@ -13,7 +13,7 @@ use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::numbers::behind::{NumberBehind, NumberEnd};
-use crate::numbers::{self, look};
+use crate::numbers::{self, introspect};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::split::finding::Finding;
@@ -115,7 +115,7 @@ fn fillers(
             filling(plan, (source, ours, Side::Source), here)?,
             filling(plan, (target, theirs, Side::Target), there)?,
         ],
-        is_one_place: look::place_of(source)? == look::place_of(target)?,
+        is_one_place: introspect::place_of(source)? == introspect::place_of(target)?,
     })
 }
 
@@ -127,7 +127,7 @@ fn filling(
     let (_, names) = observe::table_names(plan, side);
     let tables = names.into_iter().zip(&plan.tables);
     Ok(comes::UniqueSide {
-        sequences: look::of_tables(session, &lists(plan, side))?,
+        sequences: introspect::of_tables(session, &lists(plan, side))?,
         drawn: drawn::of(session, read.draws)?,
         doings: read.doings,
         tables: tables

@@ -1,0 +1,71 @@
+//! The proof of several batches at the same time, each by its own session of the target.
+
+use crate::agent::error::Result;
+use crate::remote::copy::Bounds;
+use crate::remote::parallel::{Lane, pipe_abreast};
+use crate::remote::result::Rows;
+use crate::remote::{Connection, FOR_EVER};
+use crate::split::end::proof::Prover;
+use crate::split::verify::rows;
+use std::time::Duration;
+
+/// A session of the source, whose transaction deletes a batch, and the prover that shows its rows.
+pub struct ProofPair<'a> {
+    pub source: &'a mut Connection,
+    pub prover: Prover<'a>,
+}
+
+/// Shows that the target has the rows of each batch, given as a leaf of the source and a condition. Returns the number
+/// of rows of each. Each prover has checked its table before.
+pub fn prove(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+    let soon = Bounds::unlimited().stall;
+    let brought = bring(pairs, batches)?;
+    let asks = |question: Option<String>, brought: u64| question.filter(|_| brought > 0);
+    let analyzed = |question: String| format!("ANALYZE pg_temp.verify_keys; {question}");
+    let missing =
+        ask(pairs, soon, |number, prover| asks(prover.missing_question().map(analyzed), brought[number]))?;
+    let mut knows_changes = true;
+    for (pair, answer) in pairs.iter_mut().zip(missing) {
+        // This is reported once.
+        pair.prover.knows_changes &= knows_changes;
+        if let Some(answer) = answer {
+            pair.prover.require_all(answer)?;
+        }
+        knows_changes &= pair.prover.knows_changes;
+    }
+    let same = ask(pairs, FOR_EVER, |number, prover| asks(prover.same_question(), brought[number]))?;
+    for ((ProofPair { source, prover }, batch), answer) in pairs.iter_mut().zip(batches).zip(same) {
+        if let Some(answer) = answer {
+            prover.require_same(source, *batch, &answer)?;
+        }
+    }
+    ask(pairs, soon, |_, _| Some("ROLLBACK".to_owned()))?;
+    Ok(brought)
+}
+
+/// Sends keys and checksums of the rows. Returns the number of rows of each batch.
+fn bring(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+    ask(pairs, Bounds::unlimited().stall, |_, _| Some(rows::FORGET_ON_TARGET.to_owned()))?;
+    let Some(table) = pairs.first().map(|pair| pair.prover.table) else { return Ok(Vec::new()) };
+    let lanes = pairs.iter_mut().zip(batches);
+    let lanes = lanes.map(|(ProofPair { source, prover }, (leaf, condition))| {
+        let piece = rows::keys_from_source(table, leaf, condition, !prover.accepts);
+        Lane { source, target: prover.target, pieces: vec![piece] }
+    });
+    let copied = pipe_abreast(lanes.collect());
+    let copied = copied.map_err(|failed| rows::without_values(failed.error, table))?;
+    Ok(copied.iter().map(|pieces| pieces.iter().map(|piece| piece.rows).sum()).collect())
+}
+
+/// Asks the target a question in each session, if there is one for it.
+fn ask(
+    pairs: &mut [ProofPair<'_>],
+    timeout: Duration,
+    question: impl Fn(usize, &Prover<'_>) -> Option<String>,
+) -> Result<Vec<Option<Rows>>> {
+    let questions: Vec<Option<String>> =
+        pairs.iter().enumerate().map(|(number, pair)| question(number, &pair.prover)).collect();
+    let mut sessions: Vec<&mut Connection> = pairs.iter_mut().map(|pair| &mut *pair.prover.target).collect();
+    let answers = Connection::ask_all(&mut sessions, &questions, timeout)?;
+    answers.into_iter().map(|answer| Ok(answer.transpose()?)).collect()
+}
