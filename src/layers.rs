@@ -24,15 +24,24 @@ const FLOORS: [&[&str]; 13] = [
 /// The floors within `split`, the largest room: its folders and files, and the files of a folder that stand higher
 /// than the folder.
 const FLOORS_OF_SPLIT: [&[&str]; 19] = [
-    &["aborted", "blocks", "injection_points", "phases", "readers", "reads", "remark", "there"],
+    &[
+        "aborted",
+        "blocks",
+        "injection_points",
+        "phases",
+        "readers",
+        "reads",
+        "remark",
+        "reverse_preconditions",
+    ],
     &["finding"],
-    &["owners", "table"],
+    &["untrusted_code", "table"],
     &["references", "unregistered"],
     &["engine"],
     &["sequences", "analyze"],
     &["verify"],
     &["copy"],
-    &["record", "figures", "plan::check::beside"],
+    &["record", "metrics", "plan::check::beside"],
     &["sequences::named", "references::check"],
     &["sequences::check"],
     &["plan"],
