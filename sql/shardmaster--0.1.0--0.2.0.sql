@@ -1125,8 +1125,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         SELECT count(*), string_agg(o.id::text, ', ' ORDER BY o.id),
                string_agg(o.id::text, ', ' ORDER BY o.id)
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
-          FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
-         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id)) w (count, splits, rest)
+          -- From the few workers to their splits, and asked of these alone, however many splits there are.
+          FROM (SELECT o.id, o.phase, o.goal
+                  FROM pg_stat_activity a
+                  JOIN shardmaster.split_plan o ON o.id = substring(a.backend_type, '^shardmaster split ([0-9]+)$')::bigint
+                 WHERE a.datname = current_database() AND o.id <> p.id OFFSET 0) o
+         WHERE shardmaster.split_takes_worker(o.id)) w (count, splits, rest)
      CROSS JOIN LATERAL (SELECT shardmaster.split_starts_by_call(p.id)) n (nobody)
      WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id)
        AND (n.nobody OR w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int)
