@@ -115,9 +115,9 @@ fn worker(kind: WorkerKind) -> Item {
     let name = match kind {
         WorkerKind::Launcher => "launcher",
         WorkerKind::Coordinator => "coordinator",
-        WorkerKind::Sweeper => "lease expirer",
-        WorkerKind::Settler => "two-phase recovery",
-        WorkerKind::Looker => "lookup worker",
+        WorkerKind::LeaseExpirer => "lease expirer",
+        WorkerKind::TwoPhaseRecovery => "two-phase recovery",
+        WorkerKind::LookupWorker => "lookup worker",
         WorkerKind::References => "reference-table worker",
         WorkerKind::Inquirer => "inquirer",
         WorkerKind::Split(_) => "split worker",

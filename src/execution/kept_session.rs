@@ -46,7 +46,7 @@ impl Lock {
 fn is_free_or_settled(id: i64) -> bool {
     let Some(holder) = Caller::as_owner(|_| execution::holder(id, SPACE)) else { return true };
     let workers = process::of_database(database::id());
-    workers.iter().any(|worker| worker.kind == WorkerKind::Settler && worker.pid == holder)
+    workers.iter().any(|worker| worker.kind == WorkerKind::TwoPhaseRecovery && worker.pid == holder)
 }
 
 impl Drop for Lock {

@@ -8,7 +8,7 @@ use crate::server::sql;
 use serde_json::json;
 use std::time::Duration;
 
-/// The number of reservations in a batch of the sweeper: a client's commit waits for no more WAL of it than that.
+/// The number of reservations in a batch of the lease expirer: a client's commit waits for no more WAL of it than that.
 const BATCH: i32 = 10;
 /// The number of reservations in a batch of a caller, who waits for all of them.
 const LARGE_BATCH: i32 = 500;

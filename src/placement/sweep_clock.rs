@@ -27,13 +27,13 @@ pub fn set(pause: Duration) {
     }
 }
 
-/// Whether a sweeper handles this session's leases: its next sweep is not long overdue.
+/// Whether a lease expirer handles this session's leases: its next sweep is not long overdue.
 pub fn is_kept() -> bool {
     const LATE: i64 = 1_000_000;
     preloaded() && now().saturating_sub(NEXT.get().load(Ordering::Relaxed)) < LATE && is_served()
 }
 
-/// Whether this database is that of the sweeper.
+/// Whether this database is that of the lease expirer.
 fn is_served() -> bool {
     thread_local! {
         static SERVED: OnceCell<bool> = const { OnceCell::new() };
@@ -47,10 +47,10 @@ pub fn left() -> Duration {
     Duration::from_micros(u64::try_from(left).unwrap_or(0))
 }
 
-/// Wakes the sweeper once the current transaction has committed, if it would otherwise sleep past the end of a lease.
+/// Wakes the lease expirer once the current transaction has committed, if it would otherwise sleep past the end of a lease.
 pub fn sweep_on_commit(lease_ends: TimestampWithTimeZone) {
     if bring_forward(lease_ends) {
-        wake::sweeper_on_commit();
+        wake::lease_expirer_on_commit();
     }
 }
 

@@ -9,9 +9,9 @@ use std::ffi::{CStr, c_int};
 pub enum WorkerKind {
     Launcher,
     Coordinator,
-    Sweeper,
-    Settler,
-    Looker,
+    LeaseExpirer,
+    TwoPhaseRecovery,
+    LookupWorker,
     References,
     Inquirer,
     Split(i64),
@@ -19,9 +19,9 @@ pub enum WorkerKind {
 
 const LAUNCHER: &str = "shardmaster launcher";
 const COORDINATOR: &str = "shardmaster coordinator";
-const SWEEPER: &str = "shardmaster lease expirer";
-const SETTLER: &str = "shardmaster two-phase recovery";
-const LOOKER: &str = "shardmaster lookup";
+const LEASE_EXPIRER: &str = "shardmaster lease expirer";
+const TWO_PHASE_RECOVERY: &str = "shardmaster two-phase recovery";
+const LOOKUP_WORKER: &str = "shardmaster lookup";
 const REFERENCES: &str = "shardmaster reference tables";
 const INQUIRER: &str = "shardmaster inquirer";
 const SPLIT: &str = "shardmaster split ";
@@ -31,9 +31,9 @@ impl WorkerKind {
         match self {
             WorkerKind::Launcher => LAUNCHER.into(),
             WorkerKind::Coordinator => COORDINATOR.into(),
-            WorkerKind::Sweeper => SWEEPER.into(),
-            WorkerKind::Settler => SETTLER.into(),
-            WorkerKind::Looker => LOOKER.into(),
+            WorkerKind::LeaseExpirer => LEASE_EXPIRER.into(),
+            WorkerKind::TwoPhaseRecovery => TWO_PHASE_RECOVERY.into(),
+            WorkerKind::LookupWorker => LOOKUP_WORKER.into(),
             WorkerKind::References => REFERENCES.into(),
             WorkerKind::Inquirer => INQUIRER.into(),
             WorkerKind::Split(id) => format!("{SPLIT}{id}"),
@@ -44,9 +44,9 @@ impl WorkerKind {
         match name {
             LAUNCHER => Some(WorkerKind::Launcher),
             COORDINATOR => Some(WorkerKind::Coordinator),
-            SWEEPER => Some(WorkerKind::Sweeper),
-            SETTLER => Some(WorkerKind::Settler),
-            LOOKER => Some(WorkerKind::Looker),
+            LEASE_EXPIRER => Some(WorkerKind::LeaseExpirer),
+            TWO_PHASE_RECOVERY => Some(WorkerKind::TwoPhaseRecovery),
+            LOOKUP_WORKER => Some(WorkerKind::LookupWorker),
             REFERENCES => Some(WorkerKind::References),
             INQUIRER => Some(WorkerKind::Inquirer),
             _ => name.strip_prefix(SPLIT)?.parse().ok().map(WorkerKind::Split),

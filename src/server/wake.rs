@@ -16,7 +16,7 @@ use std::ffi::c_void;
 struct Requests {
     launcher: bool,
     coordinator: bool,
-    sweeper: bool,
+    lease_expirer: bool,
     /// Splits whose worker must be woken.
     splits: Vec<i64>,
     /// Split workers to start, if no coordinator does it.
@@ -62,7 +62,7 @@ fn start_on_commit(split_id: i64) {
 pub fn creation_on_commit() {
     with_requests(|r| {
         r.coordinator = true;
-        r.sweeper = true;
+        r.lease_expirer = true;
     });
 }
 
@@ -78,8 +78,8 @@ pub fn coordinator() {
 }
 
 /// Wakes the lease expirer once the current transaction has committed.
-pub fn sweeper_on_commit() {
-    with_requests(|r| r.sweeper = true);
+pub fn lease_expirer_on_commit() {
+    with_requests(|r| r.lease_expirer = true);
 }
 
 /// Wakes the launcher once the current transaction has committed.
@@ -142,14 +142,14 @@ impl Requests {
         if self.launcher {
             wake(process::of_database(pg_sys::InvalidOid), &|kind| kind == WorkerKind::Launcher);
         }
-        if self.coordinator || self.sweeper {
+        if self.coordinator || self.lease_expirer {
             // SAFETY: this is a plain variable, set when this session connected.
             let database = unsafe { pg_sys::MyDatabaseId };
             wake(process::of_database(database), &|kind| match kind {
                 WorkerKind::Launcher => false,
                 WorkerKind::Coordinator => self.coordinator,
-                WorkerKind::Sweeper => self.sweeper,
-                WorkerKind::Settler | WorkerKind::Looker => false,
+                WorkerKind::LeaseExpirer => self.lease_expirer,
+                WorkerKind::TwoPhaseRecovery | WorkerKind::LookupWorker => false,
                 WorkerKind::References => self.coordinator,
                 WorkerKind::Inquirer => false,
                 WorkerKind::Split(id) => self.splits.contains(&id),

@@ -14,9 +14,9 @@ pub fn of(kind: WorkerKind) -> i64 {
     match kind {
         WorkerKind::Split(id) => id,
         WorkerKind::Coordinator => 0,
-        WorkerKind::Sweeper => -1,
-        WorkerKind::Settler => -2,
-        WorkerKind::Looker => -3,
+        WorkerKind::LeaseExpirer => -1,
+        WorkerKind::TwoPhaseRecovery => -2,
+        WorkerKind::LookupWorker => -3,
         WorkerKind::References => -4,
         WorkerKind::Inquirer => -5,
         WorkerKind::Launcher => -6,

@@ -15,17 +15,17 @@ mod dropping;
 pub mod hooks;
 mod inquirer;
 pub mod launcher;
+mod lease_expirer;
 pub mod lock;
-mod looker;
+mod lookup_worker;
 mod references;
 mod service;
 pub mod services;
-mod settler;
 pub mod split;
 pub mod splits;
 mod start;
 mod supervisor;
-mod sweeper;
+mod two_phase_recovery;
 
 /// Registers the launcher and the hooks; it is called from `_PG_init` at the server's start.
 pub fn register() {

@@ -1,7 +1,7 @@
 //! The services of a database, beside its coordinator, which keeps them running.
 
 use super::service::{self, ServiceTurns};
-use super::{inquirer, looker, references, settler, splits, sweeper};
+use super::{inquirer, lease_expirer, lookup_worker, references, splits, two_phase_recovery};
 use crate::catalog::reference;
 use crate::server::process::WorkerKind;
 use crate::server::txn;
@@ -17,9 +17,13 @@ pub struct Service {
 }
 
 pub const SERVICES: [Service; 5] = [
-    Service { kind: WorkerKind::Sweeper, has_work: || true, begin: sweeper::begin },
-    Service { kind: WorkerKind::Settler, has_work: execution::any_left, begin: settler::begin },
-    Service { kind: WorkerKind::Looker, has_work: lookups::has_work, begin: looker::begin },
+    Service { kind: WorkerKind::LeaseExpirer, has_work: || true, begin: lease_expirer::begin },
+    Service {
+        kind: WorkerKind::TwoPhaseRecovery,
+        has_work: execution::any_left,
+        begin: two_phase_recovery::begin,
+    },
+    Service { kind: WorkerKind::LookupWorker, has_work: lookups::has_work, begin: lookup_worker::begin },
     Service { kind: WorkerKind::References, has_work: reference::any, begin: references::begin },
     Service { kind: WorkerKind::Inquirer, has_work: inquirer::has_work, begin: inquirer::begin },
 ];
@@ -28,7 +32,7 @@ pub const SERVICES: [Service; 5] = [
 pub fn wanted() -> [bool; SERVICES.len()] {
     txn::transaction(|| {
         let is_there = splits::catalog_exists();
-        SERVICES.map(|service| service.kind == WorkerKind::Sweeper || is_there && (service.has_work)())
+        SERVICES.map(|service| service.kind == WorkerKind::LeaseExpirer || is_there && (service.has_work)())
     })
 }
 
