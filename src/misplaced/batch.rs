@@ -12,7 +12,8 @@ use crate::misplaced::fk_group::Unit;
 use crate::misplaced::key_batch::Lot;
 use crate::misplaced::table_pair::MovedTable;
 use crate::remote::RemoteError;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::Bounds;
+use crate::remote::pipe;
 use crate::remote::result::Rows;
 use crate::server::injection::{InjectedFault, Point, reach_in_session};
 use std::time::Duration;
@@ -137,8 +138,9 @@ impl MoveBatch<'_> {
             make_stage(there, pair)?;
             let into = statements::fill_stage(pair);
             let unlimited = Bounds::unlimited();
-            let copied = copy::pipe(&mut here.connection, &out, &mut there.connection, &into, unlimited)
-                .map_err(|error| self.halt(error.of_table(&pair.name), &shard))?;
+            let copied =
+                pipe::statements(&mut here.connection, &out, &mut there.connection, &into, unlimited)
+                    .map_err(|error| self.halt(error.of_table(&pair.name), &shard))?;
             rows += copied.rows;
         }
         if rows < FEW {

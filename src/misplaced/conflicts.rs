@@ -9,7 +9,8 @@ use super::statements;
 use crate::error::Failure;
 use crate::misplaced::key_batch::Lot;
 use crate::misplaced::table_pair::MovedTable;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::Bounds;
+use crate::remote::pipe;
 use std::time::Duration;
 
 /// Does everything but the commits; returns how many rows of each table. Rows that refer to others come first.
@@ -85,7 +86,7 @@ fn pipe(
     from: &mut MoveSession,
     to: &mut MoveSession,
 ) -> Result<u64, Failure> {
-    copy::pipe(&mut from.connection, out, &mut to.connection, into, Bounds::unlimited())
+    pipe::statements(&mut from.connection, out, &mut to.connection, into, Bounds::unlimited())
         .map(|copied| copied.rows)
         .map_err(|error| error.of_table(&pair.name).into())
 }

@@ -12,7 +12,8 @@ use crate::misplaced::fk_group::Unit;
 use crate::misplaced::key_batch::Lot;
 use crate::misplaced::table_pair::MovedTable;
 use crate::remote::RemoteError;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::Bounds;
+use crate::remote::pipe;
 use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, TransactionFate, status};
 use std::time::Duration;
 
@@ -154,7 +155,7 @@ impl Settling<'_> {
         from: &mut MoveSession,
         to: &mut MoveSession,
     ) -> Result<(), Failure> {
-        copy::pipe(&mut from.connection, out, &mut to.connection, into, Bounds::unlimited())
+        pipe::statements(&mut from.connection, out, &mut to.connection, into, Bounds::unlimited())
             .map(drop)
             .map_err(|error| error.of_table(&pair.name).into())
     }

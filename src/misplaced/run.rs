@@ -17,7 +17,8 @@ use crate::misplaced::key_batch::{Lot, Wish};
 use crate::misplaced::selection;
 use crate::misplaced::table_pair::MovedTable;
 use crate::query::run::schemas_of;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::Bounds;
+use crate::remote::pipe;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::BTreeMap;
@@ -437,7 +438,7 @@ fn on_both(
         there.connection.run(&format!("BEGIN; {}", there.as_application()))?;
         batch::make_stage(there, pair)?;
         let (out, into) = (statements::read(pair, &lot.keys), statements::fill_stage(pair));
-        copy::pipe(&mut here.connection, &out, &mut there.connection, &into, Bounds::unlimited())
+        pipe::statements(&mut here.connection, &out, &mut there.connection, &into, Bounds::unlimited())
             .map_err(|error| error.of_table(&pair.name))?;
         look(pair, there, &shard)?;
         here.roll_back()?;

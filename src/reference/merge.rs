@@ -9,7 +9,8 @@ use crate::agent::state::queue;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::Bounds;
+use crate::remote::pipe;
 use crate::remote::quote::{ident, idents};
 use crate::split::references::Reference;
 
@@ -105,7 +106,7 @@ impl ReferenceTable {
         (shard, into): (&mut Connection, &str),
         bounds: Bounds,
     ) -> Result<u64> {
-        let copied = copy::pipe(origin, out, shard, into, bounds);
+        let copied = pipe::statements(origin, out, shard, into, bounds);
         Ok(copied.map_err(|error| error.of_table(&self.to))?.rows)
     }
 

@@ -1,11 +1,10 @@
-//! COPY from one shard directly into another: buffers are forwarded unchanged, and only single rows are collected. A
-//! row arrives as a whole, however long it is: libpq buffers it and returns a copy, which is sent on in pieces.
+//! What a COPY is, and its moves on either side. A row arrives as a whole, however long it is: libpq buffers it and
+//! returns a copy, which is sent on in pieces.
 
-use super::connection::{Connection, IN_ALL};
+use super::connection::Connection;
 use super::error::RemoteError;
 use super::flood::Received;
 use super::result::ResultStatus;
-use super::wait::Ready;
 use crate::guc;
 use pq_sys as pq;
 use std::ffi::c_char;
@@ -47,6 +46,9 @@ impl Bounds {
     /// Whether this is exceeded if this many rows may be in transit: while one arrives, libpq keeps the buffers for
     /// others, and the copies that it has returned are still sent on.
     pub(super) fn are_passed_by(self, received: &mut Received, began: Instant, rows: u64) -> bool {
+        if rows == 1 {
+            return self.is_passed_by(received, began);
+        }
         let each = self.row.saturating_mul(2).saturating_add(BESIDE);
         received.is_too_much(began, each.saturating_mul(rows))
     }
@@ -98,97 +100,11 @@ impl CopyPiece<'_> {
     }
 }
 
-/// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN, with the statements before it) on the
-/// target, and passes either side's failure to the other. It is aborted at the limits. After an error both sessions
-/// may be in the middle of something: the caller closes them.
-pub fn pipe(
-    source: &mut Connection,
-    out: &str,
-    target: &mut Connection,
-    into: &str,
-    bounds: Bounds,
-) -> Result<Copied, RemoteError> {
-    pipe_one(source, target, CopyPiece { out: out.to_owned(), into: into.to_owned(), bounds, look: None })
-}
-
-pub fn pipe_one(
-    source: &mut Connection,
-    target: &mut Connection,
-    piece: CopyPiece<'_>,
-) -> Result<Copied, RemoteError> {
-    let copied = pipe_all(source, target, vec![piece]).map_err(|(_, error)| error)?;
-    Ok(copied.into_iter().next().unwrap_or_default())
-}
-
-/// Runs several COPYs one after the other; each side is asked in one message, so that each COPY waits for only one
-/// answer besides what all of them wait for. This is for few rows: a source that has sent everything waits for the
-/// target, without a sign of life. An error comes with the number of its piece.
-pub fn pipe_all(
-    source: &mut Connection,
-    target: &mut Connection,
-    pieces: Vec<CopyPiece<'_>>,
-) -> Result<Vec<Copied>, (usize, RemoteError)> {
-    if pieces.is_empty() {
-        return Ok(Vec::new());
-    }
-    let message =
-        |of: &dyn Fn(&CopyPiece<'_>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
-    // Both are sent at once, so that neither waits for the other to begin.
-    source.send(&message(&|piece| piece.out.clone())).map_err(|error| (0, error))?;
-    target.send(&message(&|piece| piece.into.clone())).map_err(|error| (0, error))?;
-    let mut all = Vec::new();
-    let last = pieces.len().saturating_sub(1);
-    for (number, mut piece) in pieces.into_iter().enumerate() {
-        let which = if number == last { Which::Last } else { Which::OneOfMany };
-        all.push(next_piece(source, target, &mut piece, which).map_err(|error| (number, error))?);
-    }
-    Ok(all)
-}
-
 /// Whether a message ends with a COPY.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     OneOfMany,
     Last,
-}
-
-fn next_piece(
-    source: &mut Connection,
-    target: &mut Connection,
-    piece: &mut CopyPiece<'_>,
-    which: Which,
-) -> Result<Copied, RemoteError> {
-    let stall = piece.bounds.stall;
-    started(source, stall)?;
-    started(target, stall)?;
-    match forward(source, target, piece, which) {
-        Ok(Sent { rows: sent, bytes }) => {
-            let rows = end(target, None, stall, which)?;
-            if rows != sent {
-                let message = format!("{sent} rows were copied and {rows} arrived");
-                return Err(RemoteError::of_data(target.shard(), message));
-            }
-            Ok(Copied { rows, bytes })
-        }
-        Err(Broken::Source(error)) => {
-            // Without this the target would take the end of the connection, or worse an ordinary end, for the end of
-            // the data.
-            let _ = end(target, Some("the source failed"), stall, Which::Last);
-            Err(error)
-        }
-        Err(Broken::Target(error)) => Err(error),
-    }
-}
-
-/// What the source has sent.
-struct Sent {
-    rows: u64,
-    bytes: u64,
-}
-
-enum Broken {
-    Source(RemoteError),
-    Target(RemoteError),
 }
 
 pub(super) fn started(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
@@ -258,48 +174,6 @@ pub(super) fn next(source: &mut Connection) -> NextPiece {
     }
 }
 
-fn forward(
-    source: &mut Connection,
-    target: &mut Connection,
-    piece: &mut CopyPiece<'_>,
-    which: Which,
-) -> Result<Sent, Broken> {
-    let bounds = piece.bounds;
-    let mut bytes = 0_u64;
-    let mut outgoing = Outgoing::new(bounds, 1);
-    let mut received = Received::default();
-    // The limit is for one row, whatever else arrives meanwhile.
-    let (mut waited, most) = (Duration::ZERO, bounds.stall.saturating_mul(IN_ALL));
-    loop {
-        match next(source) {
-            NextPiece::Row(row) => {
-                waited = Duration::ZERO;
-                bytes = piece.admit(source, row.bytes(), bytes).map_err(Broken::Source)?;
-                outgoing.add(target, row.bytes()).map_err(Broken::Target)?;
-            }
-            NextPiece::Wait => {
-                outgoing.send(target).map_err(Broken::Target)?;
-                if waited > most {
-                    let error = RemoteError::no_answer(source.shard(), most);
-                    return Err(Broken::Source(source.give_up(error)));
-                }
-                let from = Instant::now();
-                let began = wait_for_data(source, target, bounds.stall)?;
-                waited += began.duration_since(from);
-                if bounds.is_passed_by(&mut received, began) {
-                    return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
-                }
-            }
-            NextPiece::End => {
-                outgoing.send(target).map_err(Broken::Target)?;
-                let rows = done(source, source.timeout, which).map_err(Broken::Source)?;
-                return Ok(Sent { rows, bytes });
-            }
-            NextPiece::Failed => return Err(Broken::Source(source.last_error())),
-        }
-    }
-}
-
 /// What is sent to the target. Short rows are collected, long ones are sent as they are.
 pub(super) struct Outgoing {
     bounds: Bounds,
@@ -314,34 +188,6 @@ impl Outgoing {
     pub(super) fn new(bounds: Bounds, lanes: usize) -> Outgoing {
         let most = (UNSENT_LIMIT / lanes.max(1)).max(LEAST_UNSENT);
         Outgoing { bounds, message: Vec::with_capacity(2 * MESSAGE), unsent: 0, most }
-    }
-
-    fn add(&mut self, target: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
-        if self.takes(row) {
-            self.collect(target, row)?;
-            return self.empty(target);
-        }
-        self.send(target)?;
-        let mut from = 0;
-        while from < row.len() {
-            from = self.hand_on(target, row, from)?;
-            self.empty(target)?;
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
-        self.hand_over(target)?;
-        self.empty(target)
-    }
-
-    /// Waits until the unsent bytes have left, if they are too many.
-    fn empty(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
-        if self.is_full() {
-            flush(target, self.bounds)?;
-            self.has_left();
-        }
-        Ok(())
     }
 
     /// Whether a row is collected with others.
@@ -399,80 +245,14 @@ fn put(target: &mut Connection, bytes: &[u8], bounds: Bounds) -> Result<(), Remo
     }
 }
 
-/// Waits for the source while the target receives what is unsent. Returns when reading began.
-fn wait_for_data(
-    source: &mut Connection,
-    target: &mut Connection,
-    stall: Duration,
-) -> Result<Instant, Broken> {
-    // SAFETY: both connections are live.
-    let unsent = match unsafe { pq::PQflush(target.raw()) } {
-        0 => false,
-        1 => true,
-        _ => return Err(Broken::Target(target_error(target, stall))),
-    };
-    let waited = if unsent {
-        Connection::wait_any(&[(source, Ready::Read), (target, Ready::ReadOrWrite)], stall)
-    } else {
-        source.wait_ready(Ready::Read, stall)
-    };
-    if let Err(error) = waited {
-        if unsent {
-            target.give_up(error.clone());
-        }
-        return Err(Broken::Source(source.give_up(error)));
+/// Ends the target's COPY with the reason why it is not complete, and receives its answer.
+pub(super) fn end_failed(target: &mut Connection, why: &str, stall: Duration) {
+    let text = super::connection::to_c(why);
+    // SAFETY: the connection is live; outside of a COPY this is an error, which changes nothing.
+    if unsafe { pq::PQputCopyEnd(target.raw(), text.as_ptr()) } == 1 {
+        // It is the error of the source that counts.
+        let _ = done(target, stall, Which::Last);
     }
-    let began = Instant::now();
-    source.consume().map_err(Broken::Source)?;
-    if unsent {
-        target.consume().map_err(Broken::Target)?;
-    }
-    Ok(began)
-}
-
-/// Sends everything that libpq holds for the target.
-fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
-    let mut received = Received::default();
-    let (from, all) = (Instant::now(), bounds.stall.saturating_mul(IN_ALL));
-    loop {
-        // SAFETY: the connection is live.
-        match unsafe { pq::PQflush(target.raw()) } {
-            0 => return Ok(()),
-            1 if from.elapsed() > all => {
-                let error = RemoteError::no_answer(target.shard(), all);
-                return Err(target.give_up(error));
-            }
-            1 => {
-                if let Err(error) = target.wait_ready(Ready::ReadOrWrite, bounds.stall) {
-                    return Err(target.give_up(error));
-                }
-                let began = Instant::now();
-                // A target that fails reports it while it is written to.
-                target.consume()?;
-                // Whatever the target answers meanwhile is no row of the source's.
-                if bounds.is_passed_by(&mut received, began) {
-                    return Err(RemoteError::flooded(target.shard(), bounds.row));
-                }
-            }
-            _ => return Err(target.last_error()),
-        }
-    }
-}
-
-/// Ends the target's COPY, as complete or with the reason why it is not, and returns its rows.
-fn end(
-    target: &mut Connection,
-    failure: Option<&str>,
-    stall: Duration,
-    which: Which,
-) -> Result<u64, RemoteError> {
-    let text = failure.map(super::connection::to_c);
-    let message = text.as_ref().map_or(std::ptr::null(), |t| t.as_ptr());
-    // SAFETY: the connection is live and in COPY IN state.
-    if unsafe { pq::PQputCopyEnd(target.raw(), message) } == -1 {
-        return Err(target_error(target, stall));
-    }
-    done(target, stall, which)
 }
 
 /// Returns the rows of a COPY that has ended. After the last one of a message everything is received, and also after

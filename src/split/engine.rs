@@ -4,6 +4,7 @@ pub mod counted;
 pub mod holders;
 pub mod locks;
 pub mod scope_size;
+pub mod session_pair;
 pub mod stream;
 pub mod stream_sessions;
 pub mod throttle;

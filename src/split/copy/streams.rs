@@ -14,8 +14,9 @@ use crate::agent::error::Result;
 use crate::agent::shape::Observation;
 use crate::agent::state::progress::{self, CopyProgress};
 use crate::remote::copy::Copied;
-use crate::remote::parallel::{FailedPiece, Lane, pipe_abreast};
+use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::split::engine::Engine;
+use crate::split::engine::session_pair::SessionPair;
 use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::stream_sessions::{self, Locks, hold, wanted};
 use crate::split::injection_points::{self, reach};
@@ -90,15 +91,13 @@ fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
 fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
     let of: Vec<Vec<(usize, String)>> = round.chunks.iter().map(Chunk::outs).collect();
     let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
-    let own = std::iter::once((reader, target));
-    let others = streams.open.iter_mut().map(|stream| (&mut stream.reader, &mut stream.writer));
-    let lane = |((source, target), outs): ((_, _), &Vec<(usize, String)>)| {
+    let own = SessionPair { source: reader, target };
+    let lanes = SessionPair::all(own, &mut streams.open).zip(&of).map(|(pair, outs)| {
         let pieces =
             outs.iter().map(|(position, out)| window::piece_of(plan, &tables[*position], out.clone()));
-        Lane { source, target, pieces: pieces.collect() }
-    };
-    let lanes = own.chain(others).zip(&of).map(lane).collect();
-    let copied = pipe_abreast(lanes).map_err(|FailedPiece { lane, piece, error }| {
+        Lane { source: pair.source, target: pair.target, pieces: pieces.collect() }
+    });
+    let copied = pipe::parallel(lanes.collect()).map_err(|FailedPiece { lane, piece, error }| {
         match of.get(lane).and_then(|outs| outs.get(piece)) {
             Some((position, _)) => collision::explain_of(engine, *position, error),
             None => error.into(),

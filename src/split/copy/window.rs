@@ -9,7 +9,8 @@ use crate::agent::state::{consumed, queue};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::keys::scope::Scope;
-use crate::remote::copy::{self, Bounds, Copied, CopyLook, CopyPiece};
+use crate::remote::copy::{Bounds, Copied, CopyLook, CopyPiece};
+use crate::remote::pipe;
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError, number};
 use crate::split::copy::key_identity::Meant;
@@ -221,7 +222,7 @@ fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Resu
         .flat_map(|query| window_pieces(plan, &tables[query.of], query, before, limit))
         .collect();
     let copied = if company.is_small() {
-        copy::pipe_all(reader, target, pieces)
+        pipe::all(reader, target, pieces)
     } else {
         one_by_one(reader, target, pieces)
     };
@@ -246,8 +247,7 @@ fn one_by_one(
     pieces: Vec<CopyPiece<'_>>,
 ) -> std::result::Result<Vec<Copied>, (usize, RemoteError)> {
     let each = pieces.into_iter().enumerate();
-    each.map(|(number, piece)| copy::pipe_one(reader, target, piece).map_err(|error| (number, error)))
-        .collect()
+    each.map(|(number, piece)| pipe::one(reader, target, piece).map_err(|error| (number, error))).collect()
 }
 
 /// Returns the queries of a table's window: the keys that have changed, and the rows that they have now.
@@ -285,7 +285,7 @@ pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
     let of: Vec<usize> = outs.iter().map(|(position, _)| *position).collect();
     let pieces = outs.into_iter().map(|(position, out)| piece_of(plan, &tables[position], out)).collect();
-    let copied = copy::pipe_all(reader, target, pieces);
+    let copied = pipe::all(reader, target, pieces);
     copied.map_err(|(piece, error)| collision::explain_of(engine, of[piece], error))
 }
 

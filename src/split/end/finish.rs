@@ -23,7 +23,9 @@ use crate::split::copy::key_identity::Meant;
 use crate::split::copy::leaves;
 use crate::split::cutover::{ended, side_state_check};
 use crate::split::end::batch_proof::BatchProof;
-use crate::split::end::proof::parallel::ProofPair;
+use crate::split::end::purge::BlockDelete;
+use crate::split::end::purge::parallel::DeletePair;
+use crate::split::engine::session_pair::SessionPair;
 use crate::split::engine::{Engine, stream_sessions};
 use crate::split::injection_points::{self, reach};
 use crate::split::record::FinishRequest;
@@ -219,7 +221,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
     let bonds = references::inbound_fks::Bonds::load(&mut source, &engine.plan, Side::Source)?;
     let meant = Meant::stored(&progress, &engine.plan.scope, Side::Source);
     let side = (Side::Source, bonds, meant);
-    let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
+    let delete = BlockDelete::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
     let deleted = purge::small_batch::tables(
         &mut (&mut engine, &mut source),
@@ -230,11 +232,11 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
                 Ok(purge::small_batch::Gone::new())
             } else {
                 let mut shown = BatchProof::by(engine, &progress);
-                walk.few(source, some, &shapes, Some(&mut shown))
+                delete.few(source, some, &shapes, Some(&mut shown))
             }
         },
         |(engine, source), position, shape| {
-            delete_table((engine, source), (position, &walk, shape), (&progress, request.accepts))
+            delete_table((engine, source), (position, &delete, shape), (&progress, request.accepts))
         },
     )?;
     require_all_passed(&mut engine, request.accepts)?;
@@ -244,29 +246,28 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
 /// Deletes the rows of one table: one batch, and if that was not all, several at a time.
 fn delete_table(
     (engine, source): (&mut Engine, &mut Connection),
-    (position, walk, shape): (usize, &purge::Walk, &TableShape),
+    (position, delete, shape): (usize, &BlockDelete, &TableShape),
     (progress, accepts): (&CopyProgress, bool),
 ) -> Result<u64> {
     let Engine { target, plan, tables, .. } = &mut *engine;
-    let prover = prover_of(target, (plan, &tables[position]), (progress, position), accepts)?;
-    let Some(mut going) = walk.go(source, position, shape)? else { return Ok(0) };
-    let mut deleted = going.some(&mut [ProofPair { source: &mut *source, prover }])?;
-    if going.is_over() {
+    let prover = Some(prover_of(target, (plan, &tables[position]), (progress, position), accepts)?);
+    let Some(mut delete) = delete.of_table(source, position, shape)? else { return Ok(0) };
+    let mut deleted = delete.some(&mut [DeletePair { session: &mut *source, prover }])?;
+    if delete.is_over() {
         return Ok(deleted);
     }
     stream_sessions::open_to_delete(engine, progress)?;
     let Engine { target, plan, tables, streams, .. } = engine;
-    let sessions = std::iter::once((source, target))
-        .chain(streams.open.iter_mut().map(|stream| (&mut stream.reader, &mut stream.writer)));
+    let own = SessionPair { source, target };
     let mut pairs = Vec::new();
-    for (source, target) in sessions {
-        let prover = prover_of(target, (plan, &tables[position]), (progress, position), accepts)?;
-        pairs.push(ProofPair { source, prover });
+    for SessionPair { source: session, target } in SessionPair::all(own, &mut streams.open) {
+        let prover = Some(prover_of(target, (plan, &tables[position]), (progress, position), accepts)?);
+        pairs.push(DeletePair { session, prover });
     }
     let are_several = pairs.len() > 1;
-    while !going.is_over() {
+    while !delete.is_over() {
         let gone =
-            going.some(&mut pairs).map_err(|error| if are_several { of_several(error) } else { error })?;
+            delete.some(&mut pairs).map_err(|error| if are_several { of_several(error) } else { error })?;
         deleted = deleted.saturating_add(gone);
     }
     Ok(deleted)

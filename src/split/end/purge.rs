@@ -1,5 +1,5 @@
-//! Deletes the scope's rows of a side: in batches of blocks, each a transaction of its own. Both sides are guarded by
-//! then, so no row of the scope appears behind the batch that has passed.
+//! Deletes the scope's rows of a side: in batches of blocks, each a transaction of its own, by one or several sessions.
+//! Both sides are guarded by then, so no row of the scope appears behind the batch that has passed.
 
 pub mod parallel;
 pub mod scope_rows;
@@ -8,20 +8,15 @@ pub mod small_batch;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
-use crate::agent::state::epoch;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, BlockSpan};
 use crate::split::copy::key_identity::Meant;
-use crate::split::engine::scope_size;
-use crate::split::injection_points::{Point, reach};
-use crate::split::references;
+use crate::split::end::purge::parallel::DeletePair;
+use crate::split::injection_points::Point;
 use crate::split::references::inbound_fks::{Bonds, ReferencingTables};
 use crate::split::untrusted_code::{self, WatchedCode};
 use std::cell::RefCell;
-use std::time::Instant;
 
 /// The sizes of the first batch, of the smallest, and of the largest.
 const FIRST_BLOCKS: i64 = 256;
@@ -29,7 +24,7 @@ const MIN_BLOCKS: i64 = 8;
 const MAX_BLOCKS: i64 = 1 << 16;
 
 /// The deletion of rows from the tables of a side.
-pub struct Walk {
+pub struct BlockDelete {
     plan: Plan,
     side: Side,
     generation: i64,
@@ -40,14 +35,14 @@ pub struct Walk {
     meant: Meant,
 }
 
-impl Walk {
+impl BlockDelete {
     pub fn new(
         plan: &Plan,
         (side, bonds, meant): (Side, Bonds, Meant),
         generation: i64,
         after_batch: &'static Point,
-    ) -> Walk {
-        Walk { plan: plan.clone(), side, generation, after_batch, bonds, meant }
+    ) -> BlockDelete {
+        BlockDelete { plan: plan.clone(), side, generation, after_batch, bonds, meant }
     }
 
     /// Refuses to delete if that would run code of an untrusted role.
@@ -163,22 +158,11 @@ impl Walk {
 
     /// Deletes the rows of one table, whatever the other side has of it.
     pub fn table(&self, connection: &mut Connection, position: usize, shape: &TableShape) -> Result<u64> {
-        // A table or column that is gone holds no rows of the scope.
-        let Some(column) = self.plan.tables.get(position).and_then(|policy| shape.column(&policy.shard_by))
-        else {
-            return Ok(0);
-        };
-        let scope = self.plan.scope.predicate(column, "t");
-        let touched = self.touched(connection, position)?;
-        let mut deleted = 0;
-        for leaf in shape.leaves() {
-            connection.run("BEGIN")?;
-            let file = self.look_again(connection, &touched, leaf)?;
-            let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
-            connection.run("COMMIT")?;
-            let batches =
-                Batches { walk: self, touched: &touched, position, shape, leaf, scope: &scope, few };
-            deleted = batches.run(connection, file)?.saturating_add(deleted);
+        let Some(mut delete) = self.of_table(connection, position, shape)? else { return Ok(0) };
+        let mut pairs = [DeletePair { session: connection, prover: None }];
+        let mut deleted = 0u64;
+        while !delete.is_over() {
+            deleted = deleted.saturating_add(delete.some(&mut pairs)?);
         }
         Ok(deleted)
     }
@@ -189,74 +173,4 @@ struct Touched {
     beside: ReferencingTables,
     /// The code of these tables only: checking all of the split for each table would take quadratic time.
     watched: RefCell<WatchedCode>,
-}
-
-struct Batches<'a> {
-    walk: &'a Walk,
-    touched: &'a Touched,
-    position: usize,
-    shape: &'a TableShape,
-    leaf: &'a Leaf,
-    scope: &'a str,
-    /// Few rows, which an index finds, are one batch.
-    few: bool,
-}
-
-/// The result of a batch.
-enum Passed {
-    /// The number of deleted rows.
-    Deleted(u64),
-    /// The rows were moved to this file and to other blocks, for example by VACUUM FULL.
-    Rewritten(Option<String>),
-}
-
-impl Batches<'_> {
-    /// Deletes block by block of the file that the leaf's rows are in; if the file changes, from its beginning.
-    fn run(&self, connection: &mut Connection, mut file: Option<String>) -> Result<u64> {
-        let mut total = blocks::of_leaf(connection, &self.leaf.name)?.blocks;
-        let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0u64);
-        loop {
-            let span = BlockSpan::next(from, size, total, self.few);
-            let began = Instant::now();
-            let condition = span.condition(self.scope);
-            match self.batch(connection, &condition, &file)? {
-                Passed::Deleted(count) => deleted = deleted.saturating_add(count),
-                Passed::Rewritten(other) => {
-                    (file, from) = (other, 0);
-                    total = blocks::of_leaf(connection, &self.leaf.name)?.blocks;
-                    continue;
-                }
-            }
-            reach(self.walk.after_batch)?;
-            wait::report_as(
-                WorkerStatus::Working,
-                &format!("deleting rows of {}: block {from} of {total}", self.leaf.name),
-            );
-            let Some(to) = span.to else { return Ok(deleted) };
-            from = to;
-            size = blocks::adapt(size, blocks::by_time(began.elapsed()), MIN_BLOCKS, MAX_BLOCKS);
-        }
-    }
-
-    fn batch(&self, connection: &mut Connection, condition: &str, file: &Option<String>) -> Result<Passed> {
-        let Walk { plan, side, generation, bonds, .. } = self.walk;
-        epoch::begin_as(connection, plan.id, *side, *generation)?;
-        let now = self.walk.look_again(connection, self.touched, self.leaf)?;
-        if now != *file {
-            connection.run("ROLLBACK")?;
-            return Ok(Passed::Rewritten(now));
-        }
-        let asked = (self.position, &self.touched.beside);
-        let rows = (self.leaf.name.as_str(), condition);
-        if let Some(bond) = bonds.find(connection, plan, asked, rows)? {
-            connection.run("ROLLBACK")?;
-            return Err(references::stays_bound(plan, *side, &bond));
-        }
-        let deleted =
-            connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf.name))?.affected;
-        self.walk.require_gone(connection, (&self.leaf.name, condition), None, deleted)?;
-        self.walk.require_meant(connection, self.position, self.shape)?;
-        connection.run("COMMIT")?;
-        Ok(Passed::Deleted(deleted))
-    }
 }

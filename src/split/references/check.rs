@@ -10,7 +10,8 @@ use crate::catalog::split::Plan;
 use crate::catalog::table_policy::Policy;
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::Bounds;
+use crate::remote::pipe;
 use crate::remote::quote::ident;
 use crate::split::finding::Finding;
 use crate::split::references::{
@@ -298,7 +299,7 @@ impl StayingValues<'_> {
             columns.join(", "),
             reference.from
         ))?;
-        let piped = copy::pipe(
+        let piped = pipe::statements(
             source,
             &format!("COPY ({out}) TO STDOUT (FORMAT text)"),
             target,

@@ -5,13 +5,14 @@
 pub mod changes;
 pub mod concurrent;
 pub mod key;
-pub mod parallel;
 pub mod position;
 mod ranges;
 pub mod repair;
+mod row_slices;
 pub mod rows;
-pub mod rows_parallel;
 pub mod sequences;
 mod slice;
+mod slices;
+mod small_batch;
 pub mod walk;
 mod whole;

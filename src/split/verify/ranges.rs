@@ -8,13 +8,11 @@
 //! have; an order that differs shows as a difference, and rows are compared.
 
 use super::position::VerifyPosition;
-use super::rows::{self, Sides, SliceResult};
-use super::whole::{self, SideSize};
+use super::whole;
 use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
-use crate::split::engine::verification::When;
 use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
 
@@ -192,42 +190,6 @@ impl Range {
         let (table, scope) = (&engine.tables[position], &engine.plan.scope);
         [(&table.source, &table.source_by), (&table.target, &table.target_by)]
             .map(|(shape, by)| format!("{} AND {}", self.condition(shape), scope.filter(by, "t")))
-    }
-
-    /// Returns what was compared, if both sides are equal there.
-    pub fn compare(&self, engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
-        let conditions = self.conditions(engine, position);
-        let outcome = whole::of_rows(engine, position, &conditions, [BY_INDEX, BY_INDEX])?;
-        let Engine { reader, target, .. } = engine;
-        reader.send(AS_BEFORE)?;
-        let there = target.run(AS_BEFORE);
-        reader.finish()?;
-        there?;
-        Ok(outcome)
-    }
-
-    /// Compares its rows one by one: those of the source on the target, and before the cutover those of the target on
-    /// the source.
-    pub fn compare_rows(
-        &self,
-        engine: &mut Engine,
-        position: usize,
-        (when, unless): (When, &str),
-    ) -> Result<SliceResult> {
-        let [here, there] = self.conditions(engine, position);
-        let Engine { plan, reader, target, tables, .. } = engine;
-        let table: &SplitTable = &tables[position];
-        let mut sides = Sides { plan, table, source: reader, target };
-        let mut all = SliceResult::default();
-        for leaf in table.source.leaves() {
-            all.add(rows::of_source(&mut sides, &leaf.name, &here, unless)?);
-        }
-        if when == When::BeforeCutover {
-            for leaf in table.target.leaves() {
-                all.add(rows::of_target(&mut sides, &leaf.name, &there)?);
-            }
-        }
-        Ok(all)
     }
 }
 

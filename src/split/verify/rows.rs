@@ -15,7 +15,8 @@ use crate::agent::shape::Column;
 use crate::agent::state::queue;
 use crate::catalog::split::Plan;
 use crate::catalog::verification::RowDifference;
-use crate::remote::copy::{self, Bounds, CopyPiece};
+use crate::remote::copy::{Bounds, CopyPiece};
+use crate::remote::pipe;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
@@ -120,7 +121,7 @@ fn keys(shape: &[String], names: &[String]) -> String {
     columns.join(", ")
 }
 
-/// Both sides of a table.
+/// Both sides of a table, with the sessions of one pair.
 pub struct Sides<'a> {
     pub plan: &'a Plan,
     pub table: &'a SplitTable,
@@ -206,25 +207,6 @@ impl Brought<'_> {
 }
 
 impl Sides<'_> {
-    /// Sends keys and checksums of some rows of a leaf of the source to the target, and returns their number.
-    pub fn bring_keys(&mut self, leaf: &str, condition: &str, compares: bool) -> Result<u64> {
-        let Sides { table, source, target, .. } = self;
-        target.run(FORGET_ON_TARGET)?;
-        let piece = keys_from_source(table, leaf, condition, compares);
-        let copied = copy::pipe_one(source, target, piece).map_err(|error| without_values(error, table))?;
-        if copied.rows > 0 {
-            target.run("ANALYZE pg_temp.verify_keys")?;
-        }
-        Ok(copied.rows)
-    }
-
-    /// Compares: returns which of these rows the target does not have as it would store them. `unless` is a condition
-    /// over their keys `k` under which a difference is not reported.
-    fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<SliceResult> {
-        let answer = self.target.run_unbounded(&looked(self.plan, self.table, unless))?;
-        self.tell(&answer, (leaf, condition), unless)
-    }
-
     /// Evaluates the target's answer, and determines which rows it does not have.
     pub fn tell(
         &mut self,
@@ -261,7 +243,7 @@ impl Sides<'_> {
         );
         target.run("TRUNCATE pg_temp.verify_rows")?;
         let into = format!("COPY pg_temp.verify_rows FROM STDIN ({format})");
-        copy::pipe(source, &out, target, &into, Bounds::unlimited())
+        pipe::statements(source, &out, target, &into, Bounds::unlimited())
             .map_err(|error| without_values(error, table))?;
         target.run("ANALYZE pg_temp.verify_rows")?;
         Ok(())
@@ -332,14 +314,6 @@ pub fn keys_of_source(table: &SplitTable, leaf: &str, condition: &str, compares:
     )
 }
 
-/// Compares rows of a leaf of the source, each looked for on the target.
-pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &str) -> Result<SliceResult> {
-    match sides.bring_keys(leaf, condition, true)? {
-        0 => Ok(SliceResult::default()),
-        _ => sides.look(leaf, condition, unless),
-    }
-}
-
 /// Returns a query for rows that the target does not have as it would store them, and how they differ.
 fn differing(table: &SplitTable, scope: &str, unless: &str) -> String {
     let columns: Vec<String> = (1..)
@@ -377,19 +351,6 @@ fn texts(table: &SplitTable) -> String {
     let texts: Vec<String> =
         queue::keys(&table.source).iter().map(|key| format!("pg_catalog.format('%s', k.{key})")).collect();
     texts.join(", ")
-}
-
-/// Finds rows of a leaf of the target that the source does not have.
-pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<SliceResult> {
-    let Sides { plan, table, source: reader, target } = sides;
-    reader.run(FORGET_ON_SOURCE)?;
-    let copied = copy::pipe_one(target, reader, keys_from_target(table, leaf, condition))?;
-    let mut compared = SliceResult::default();
-    if copied.rows > 0 {
-        let found = reader.run_unbounded(&unknown_to_source(plan, table))?;
-        note(reader, table, found, &mut compared)?;
-    }
-    Ok(compared)
 }
 
 /// Returns the query to the source for the sent keys that it does not have.

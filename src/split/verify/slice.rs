@@ -42,46 +42,38 @@ pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Creates what the sessions need for a table's rows, and returns whether it exists. Within a step before the cutover
-/// it can be created only for the next step, since a read-only transaction creates no table; afterwards the target's
-/// session suffices, in a transaction that is rolled back.
+/// Returns the number of pairs of sessions that compare: the step's, and those of the streams that see what it sees.
+pub fn pair_count(engine: &Engine) -> usize {
+    engine.streams.held + 1
+}
+
+/// Creates what the pairs need for a table's rows, and returns how many of the first ones have it. Within a step before
+/// the cutover it can be created only for the next step, since a read-only transaction creates no table; afterwards the
+/// target's session suffices, in a transaction that is rolled back.
 pub fn prepare(
     engine: &mut Engine,
     run: &mut Run,
     (table, position): (&Verification, usize),
     when: When,
-) -> Result<bool> {
-    if run.prepared == Some(table.ordinal) {
-        return Ok(true);
-    }
-    if when == When::BeforeCutover {
-        run.wants_tables = true;
-        return Ok(false);
-    }
-    rows::prepare_target(&mut engine.target, &engine.tables[position])?;
-    run.prepared = Some(table.ordinal);
-    Ok(true)
-}
-
-/// Creates it in the first streams.
-pub fn prepare_streams(
-    engine: &mut Engine,
-    count: usize,
-    (table, position): (&Verification, usize),
-    when: When,
-) -> Result<bool> {
-    let Engine { streams, tables, .. } = engine;
-    for StreamSessions { writer, prepared, .. } in streams.open.iter_mut().take(count) {
-        if *prepared == Some(table.ordinal) {
-            continue;
+) -> Result<usize> {
+    let Engine { target, streams, tables, .. } = engine;
+    let held = streams.held;
+    let streams = streams.open.iter_mut().take(held);
+    let own = (target, &mut run.prepared);
+    let all = std::iter::once(own).chain(streams.map(|stream| (&mut stream.writer, &mut stream.prepared)));
+    let mut count = 0;
+    for (target, prepared) in all {
+        if *prepared != Some(table.ordinal) {
+            if when == When::BeforeCutover {
+                break;
+            }
+            rows::prepare_target(target, &tables[position])?;
+            *prepared = Some(table.ordinal);
         }
-        if when == When::BeforeCutover {
-            return Ok(false);
-        }
-        rows::prepare_target(writer, &tables[position])?;
-        *prepared = Some(table.ordinal);
+        count += 1;
     }
-    Ok(true)
+    run.wants_tables |= count == 0;
+    Ok(count)
 }
 
 /// Returns the condition under which a row that differs on the target is not reported.

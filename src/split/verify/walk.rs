@@ -6,24 +6,17 @@
 
 use super::changes::Changes;
 use super::position::{ReadSide, VerifyPosition};
-use super::ranges::{self, Range};
-use super::rows::{self, Sides, SliceResult};
-use super::slice::{
-    LEAST_BLOCKS, MOST_BLOCKS, noted, position_of, prepare, prepare_next, require_noted, unless,
-};
-use super::whole;
+use super::slice::{position_of, prepare_next, require_noted};
+use super::{ranges, slices, small_batch, whole};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::shape::Leaf;
 use crate::agent::state::progress::CopyProgress;
 use crate::catalog::verification::{self, Verification, VerificationStatus};
 use crate::guc;
-use crate::remote::Together;
 use crate::server::txn::transaction;
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::verification::{FailedComparison, Run, When};
-use crate::split::engine::{Engine, scope_size, stream_sessions};
-use crate::split::verify::parallel;
+use crate::split::engine::{Engine, stream_sessions};
+use crate::split::injection_points::{self, reach};
 use std::time::Instant;
 
 /// The number of blocks of the first slice.
@@ -77,58 +70,15 @@ pub fn slices(engine: &mut Engine, progress: &CopyProgress, when: When) -> Resul
 
 fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When) -> Result<()> {
     let began = Instant::now();
-    let mut bytes = 0;
-    if engine.streams.held == 0 {
-        small_ones(engine, run, began)?;
-    }
+    let (mut bytes, mut size) = (0, small_batch::size());
     while let Some(table) = run.tables.first().cloned() {
-        if parallel::small_ones(engine, run)? {
-            if began.elapsed() >= guc::step_time() / 2 {
-                return wish(engine, progress);
-            }
-            continue;
-        }
-        let Some(position) = position_of(engine, table.ordinal) else {
-            run.tables.remove(0);
-            continue;
-        };
-        wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[position].source.name));
-        let known = &progress.tables[position];
-        let is_small =
-            table.status == VerificationStatus::Pending && whole::is_small(engine, position, known)?;
-        let size = if is_small { whole::compare(engine, position)? } else { None };
-        if let Some(size) = size {
-            let all = Verification {
-                rows: size.rows,
-                bytes: size.bytes,
-                status: VerificationStatus::Passed,
-                ..table
-            };
-            run.note(all, Vec::new());
-            continue;
-        }
-        let known = table.differing;
-        let at = VerifyPosition::parse(&table.position);
-        let by_ranges = match at.read {
-            ReadSide::Ranges => true,
-            _ => at == VerifyPosition::default() && ranges::suits(engine, position)?,
-        };
-        let abreast = if by_ranges {
-            parallel::ranges(engine, run, (&table, position), (when, progress))?
-        } else {
-            parallel::blocks(engine, run, (&table, position), (when, progress))?
-        };
-        let compared = match (abreast, by_ranges) {
-            (Some(bytes), _) => Some(bytes),
-            (None, true) => range(engine, run, (table, position), (when, progress))?,
-            (None, false) => blocks_of(engine, run, (table, position), (when, progress))?,
+        let compared = match small_batch::compare(engine, run, &mut size)? {
+            Some(compared) => Some(compared),
+            None => next(engine, run, table, (when, progress))?,
         };
         let Some(compared) = compared else { return Ok(()) };
-        let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
-        if when == When::AfterCutover && differing > known {
-            // The log may have become too long since it was asked.
-            let changes = Changes::of(&engine.plan, progress, &engine.tables[position], position);
-            require_noted(&mut engine.target, &changes)?;
+        if engine.streams.held > 0 {
+            reach(injection_points::STREAMS_COMPARED)?;
         }
         bytes += compared;
         run.step_bytes = bytes;
@@ -144,175 +94,54 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
     Ok(())
 }
 
+/// Compares a table that is not among the small ones: at once if an index finds its few rows, otherwise its next slices.
+/// Returns the bytes of the rows, or None if the sessions do not have the tables yet that this needs.
+fn next(
+    engine: &mut Engine,
+    run: &mut Run,
+    table: Verification,
+    (when, progress): (When, &CopyProgress),
+) -> Result<Option<i64>> {
+    let Some(position) = position_of(engine, table.ordinal) else {
+        run.tables.remove(0);
+        return Ok(Some(0));
+    };
+    wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[position].source.name));
+    let is_small = table.status == VerificationStatus::Pending
+        && whole::is_small(engine, position, &progress.tables[position])?;
+    if is_small && let Some(size) = whole::compare(engine, position)? {
+        let all =
+            Verification { rows: size.rows, bytes: size.bytes, status: VerificationStatus::Passed, ..table };
+        run.note(all, Vec::new());
+        return Ok(Some(size.bytes));
+    }
+    let at = VerifyPosition::parse(&table.position);
+    let is_by_ranges = match at.read {
+        ReadSide::Ranges => true,
+        ReadSide::Source | ReadSide::Target => {
+            at == VerifyPosition::default() && ranges::suits(engine, position)?
+        }
+    };
+    let of = (&table, position);
+    let compared = if is_by_ranges {
+        slices::ranges(engine, run, of, (when, progress))?
+    } else {
+        slices::blocks(engine, run, of, (when, progress))?
+    };
+    let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
+    if compared.is_some() && when == When::AfterCutover && differing > table.differing {
+        // The log may have become too long since it was asked.
+        let changes = Changes::of(&engine.plan, progress, &engine.tables[position], position);
+        require_noted(&mut engine.target, &changes)?;
+    }
+    Ok(compared)
+}
+
 /// Requests streams for the following steps, if there is more than one step compares.
 fn wish(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     engine.streams.wished =
         stream_sessions::wanted(engine, progress, stream_sessions::Locks::OfAllTables)?.saturating_sub(1);
     Ok(())
-}
-
-/// The greatest number of tables that are compared in one message.
-const MOST_TOGETHER: usize = 32;
-
-/// Compares the small tables that come first, several at a time, as long as both sides are equal.
-fn small_ones(engine: &mut Engine, run: &mut Run, began: Instant) -> Result<()> {
-    let mut together = Together::up_to(MOST_TOGETHER);
-    while began.elapsed() < guc::step_time() / 2 {
-        let count = together.begin();
-        let next =
-            run.tables.iter().take(count).take_while(|table| table.status == VerificationStatus::Pending);
-        let mut positions: Vec<usize> = next.map_while(|table| position_of(engine, table.ordinal)).collect();
-        if positions.is_empty() {
-            return Ok(());
-        }
-        wait::report_as(
-            WorkerStatus::Working,
-            &format!("comparing {}", engine.tables[positions[0]].source.name),
-        );
-        positions.truncate(whole::small_together(engine, &positions)?);
-        let compared = whole::compare_together(engine, &positions)?;
-        let is_first_left = compared.len() < count || compared.iter().any(Option::is_none);
-        for size in compared.into_iter().map_while(|size| size) {
-            let Some(table) = run.tables.first().cloned() else { return Ok(()) };
-            let all = Verification {
-                rows: size.rows,
-                bytes: size.bytes,
-                status: VerificationStatus::Passed,
-                ..table
-            };
-            run.note(all, Vec::new());
-        }
-        if is_first_left {
-            return Ok(());
-        }
-        together.end();
-    }
-    Ok(())
-}
-
-/// Compares the next blocks of a table and returns the bytes of their rows. Returns None if the sessions do not have
-/// the tables yet that this needs.
-fn blocks_of(
-    engine: &mut Engine,
-    run: &mut Run,
-    (table, position): (Verification, usize),
-    (when, progress): (When, &CopyProgress),
-) -> Result<Option<i64>> {
-    if !prepare(engine, run, (&table, position), when)? {
-        return Ok(None);
-    }
-    let unless = unless(engine, progress, position, when)?;
-    slice(engine, run, (table, position), (when, &unless)).map(Some)
-}
-
-/// Compares the next range of a table's key, with the same result.
-fn range(
-    engine: &mut Engine,
-    run: &mut Run,
-    (table, position): (Verification, usize),
-    (when, progress): (When, &CopyProgress),
-) -> Result<Option<i64>> {
-    let began = Instant::now();
-    let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&table.position) };
-    let is_first = run.keys == 0 || at.after.is_empty();
-    let keys = if is_first { ranges::first_keys(engine, position)? } else { run.keys };
-    let range = Range::next(engine, position, &at, keys)?;
-    let compared = match range.compare(engine, position)? {
-        Some(size) => SliceResult { rows: size.rows, bytes: size.bytes, ..SliceResult::default() },
-        None => {
-            if !prepare(engine, run, (&table, position), when)? {
-                return Ok(None);
-            }
-            let unless = unless(engine, progress, position, when)?;
-            range.compare_rows(engine, position, (when, &unless))?
-        }
-    };
-    let factor = blocks::by_time(began.elapsed()) / 4.0;
-    run.keys = blocks::adapt(keys, factor, ranges::LEAST_KEYS, ranges::MOST_KEYS);
-    let (bytes, differing) = (compared.bytes, table.differing + compared.differing);
-    let (status, position) = match range.to {
-        Some(after) => (VerificationStatus::Running, VerifyPosition { after, ..at }.to_text()),
-        None if differing == 0 => (VerificationStatus::Passed, table.position.clone()),
-        None => (VerificationStatus::Differs, table.position.clone()),
-    };
-    let (next, found) = noted(table, compared, status, position);
-    run.note(next, found);
-    Ok(Some(bytes))
-}
-
-/// Compares the next blocks of a table; returns the bytes of their rows.
-fn slice(
-    engine: &mut Engine,
-    run: &mut Run,
-    (table, position): (Verification, usize),
-    (when, unless): (When, &str),
-) -> Result<i64> {
-    let mut at = VerifyPosition::parse(&table.position);
-    // Rows that only the target has may have been inserted by its clients since.
-    let is_whole = when == When::AfterCutover && at.read == ReadSide::Target;
-    let oids = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.oid.clone()).collect::<Vec<_>>();
-    let shape = match at.read {
-        ReadSide::Target => &engine.tables[position].target,
-        ReadSide::Source | ReadSide::Ranges => &engine.tables[position].source,
-    };
-    let leaf = if is_whole { None } else { at.next_leaf(&oids(shape.leaves())) };
-    let Some(oid) = leaf else {
-        let is_done = when == When::AfterCutover || !at.turn();
-        let status = match (is_done, table.differing) {
-            (false, _) => VerificationStatus::Running,
-            (true, 0) => VerificationStatus::Passed,
-            (true, _) => VerificationStatus::Differs,
-        };
-        run.note(Verification { status, position: at.to_text(), ..table }, Vec::new());
-        return Ok(0);
-    };
-    let leaf = shape.leaves().iter().find(|leaf| leaf.oid == oid).map_or(String::new(), |l| l.name.clone());
-    let began = Instant::now();
-    let session = match at.read {
-        ReadSide::Target => &mut engine.target,
-        ReadSide::Source | ReadSide::Ranges => &mut engine.reader,
-    };
-    let Extent { blocks: total, file, .. } = blocks::of_leaf(session, &oid)?;
-    if !at.is_of(file) {
-        run.rewritten = Some(table.ordinal);
-        return Ok(0);
-    }
-    let blocks = (at.block, run.blocks, total);
-    let (compared, to) = compare(engine, position, (at.read, &leaf), blocks, unless)?;
-    if to.is_some() {
-        let factor = blocks::by_time(began.elapsed()) / 4.0;
-        run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);
-    }
-    at.passed(to);
-    let bytes = compared.bytes;
-    let (next, found) = noted(table, compared, VerificationStatus::Running, at.to_text());
-    run.note(next, found);
-    Ok(bytes)
-}
-
-/// Compares `size` blocks of a leaf, beginning at `from`. Returns where they end, or None at the leaf's end.
-fn compare(
-    engine: &mut Engine,
-    position: usize,
-    (read, leaf): (ReadSide, &str),
-    (from, size, total): (i64, i64, i64),
-    unless: &str,
-) -> Result<(SliceResult, Option<i64>)> {
-    let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[position];
-    let (session, by) = match read {
-        ReadSide::Target => (&mut *target, &table.target_by),
-        ReadSide::Source | ReadSide::Ranges => (&mut *reader, &table.source_by),
-    };
-    let is_small = from == 0 && scope_size::is_small(session, leaf, by, &plan.scope)?;
-    let span = BlockSpan::next(from, size, total, is_small);
-    let condition = span.condition(&plan.scope.predicate(by, "t"));
-    let mut sides = Sides { plan, table, source: reader, target };
-    let compared = match read {
-        ReadSide::Target => rows::of_target(&mut sides, leaf, &condition)?,
-        ReadSide::Source | ReadSide::Ranges => rows::of_source(&mut sides, leaf, &condition, unless)?,
-    };
-    Ok((compared, span.to))
 }
 
 /// Records that the next table cannot be compared.

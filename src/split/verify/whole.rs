@@ -10,7 +10,8 @@ use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
-use crate::remote::{Connection, RemoteError, number};
+use crate::remote::{Connection, number};
+use crate::split::engine::session_pair::{PairAnswers, SessionPair, ask_both};
 use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
 
@@ -75,17 +76,6 @@ fn are_found(connection: &mut Connection, shape: &TableShape, by: &Column, scope
     Ok(true)
 }
 
-/// Returns how many of the tables, from the first on, are small enough to be read together, on both sides.
-pub fn small_together(engine: &mut Engine, positions: &[usize]) -> Result<usize> {
-    let most = most();
-    let mut read = 0_i64;
-    let is_within = |bytes: &i64| {
-        read = read.saturating_add(*bytes);
-        read <= most
-    };
-    Ok(sizes(engine, positions)?.into_iter().take_while(is_within).count())
-}
-
 /// Returns the bytes of some tables, of both sides together.
 pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
     let Engine { reader, target, tables, .. } = engine;
@@ -109,19 +99,6 @@ pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
     here.rows.iter().zip(&there.rows).map(both).collect()
 }
 
-/// Returns what was compared of each of some tables, if both sides are equal; each side is asked in one message. If
-/// that fails, no table counts as compared: the comparison of each table alone shows which one the error belongs to.
-pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<Option<SideSize>>> {
-    if positions.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Engine { plan, reader, target, tables, .. } = engine;
-    reader.send(&together(&plan.scope, tables, positions, Side::Source))?;
-    target.send(&together(&plan.scope, tables, positions, Side::Target))?;
-    let answers = reader.finish_both(target);
-    read_together((reader, target), positions.len(), answers)
-}
-
 /// Returns the message that asks a side for the sums of some tables.
 pub fn together(scope: &Scope, tables: &[SplitTable], positions: &[usize], side: Side) -> String {
     let each = |(number, position): (usize, &usize)| {
@@ -136,16 +113,17 @@ pub fn together(scope: &Scope, tables: &[SplitTable], positions: &[usize], side:
     format!("SAVEPOINT together; {} ORDER BY 1", all.join(" UNION ALL "))
 }
 
-/// Reads the answers of both sides, for this many tables.
+/// Reads the answers of both sides, for this many tables: what was compared of each, if both sides are equal. If one
+/// of them fails, no table counts as compared: the comparison of each table alone shows which one the error belongs to.
 pub fn read_together(
-    (reader, target): (&mut Connection, &mut Connection),
+    SessionPair { source, target }: SessionPair<'_>,
     count: usize,
-    answers: [std::result::Result<Rows, RemoteError>; 2],
+    answers: PairAnswers,
 ) -> Result<Vec<Option<SideSize>>> {
     match answers {
         [Ok(here), Ok(there)] => {
             let same = |(here, there): (&Vec<Option<String>>, &Vec<Option<String>>)| {
-                Ok(same(sum(reader, here.get(1..))?, sum(target, there.get(1..))?))
+                Ok(same(sum(source, here.get(1..))?, sum(target, there.get(1..))?))
             };
             let mut all = here.rows.iter().zip(&there.rows).map(same).collect::<Result<Vec<_>>>()?;
             // A server that returns fewer rows has not compared the rest.
@@ -157,7 +135,7 @@ pub fn read_together(
             if let Some(lost) = errors.find(|error| !error.is_verdict()) {
                 return Err(lost.into());
             }
-            for session in [reader, target] {
+            for session in [source, target] {
                 session.run("ROLLBACK TO SAVEPOINT together")?;
             }
             Ok(vec![None; count])
@@ -165,52 +143,29 @@ pub fn read_together(
     }
 }
 
-/// Returns what was compared, if both sides are equal.
+/// Returns what was compared of a table, if both sides are equal. The servers work at the same time.
 pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
-    let table = &engine.tables[position];
-    let scope = &engine.plan.scope;
-    let conditions = [scope.predicate(&table.source_by, "t"), scope.predicate(&table.target_by, "t")];
-    of_rows(engine, position, &conditions, ["", ""])
-}
-
-/// Returns this for the rows `t` of the source and of the target that satisfy a condition, after some settings of
-/// each. The servers work at the same time.
-pub fn of_rows(
-    engine: &mut Engine,
-    position: usize,
-    conditions: &[String; 2],
-    settings: [&str; 2],
-) -> Result<Option<SideSize>> {
-    let Engine { reader, target, tables, .. } = engine;
+    let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
-    let queries = [Side::Source, Side::Target]
-        .into_iter()
-        .zip(conditions)
-        .zip(settings)
-        .map(|((side, condition), settings)| format!("{settings} {}", question(table, side, condition)));
-    for (session, query) in [&mut *reader, &mut *target].into_iter().zip(queries) {
-        session.send(&query).map_err(|error| rows::without_values(error, table))?;
-    }
-    // Both answers are received, whatever the first one is: both sessions are used further.
-    let answers = reader.finish_both(target);
-    read(table, (&*reader, &*target), answers)
+    let message = |side, by| question(table, side, &plan.scope.predicate(by, "t"));
+    let messages = [[message(Side::Source, &table.source_by), message(Side::Target, &table.target_by)]];
+    let mut pairs = [SessionPair { source: reader, target }];
+    let answers = ask_both(&mut pairs, &messages)?;
+    let [pair] = &pairs;
+    answers.into_iter().next().map_or(Ok(None), |answers| read(table, pair, answers))
 }
 
-/// Returns the query of `of_rows` for a side's rows `t` that satisfy a condition.
+/// Returns the query for the sums of a side's rows `t` that satisfy a condition.
 pub fn question(table: &SplitTable, side: Side, condition: &str) -> String {
     format!("SELECT {}", sums(table, side, condition))
 }
 
 /// Reads the answers of both sides.
-pub fn read(
-    table: &SplitTable,
-    (reader, target): (&Connection, &Connection),
-    answers: [std::result::Result<Rows, RemoteError>; 2],
-) -> Result<Option<SideSize>> {
-    let [source, there] = answers.map(|answer| answer.map_err(|error| rows::without_values(error, table)));
+pub fn read(table: &SplitTable, pair: &SessionPair<'_>, answers: PairAnswers) -> Result<Option<SideSize>> {
+    let [here, there] = answers.map(|answer| answer.map_err(|error| rows::without_values(error, table)));
     let row = |answer: Rows| answer.rows.into_iter().next().unwrap_or_default();
-    let (source, there) = (row(source?), row(there?));
-    Ok(same(sum(reader, Some(&source))?, sum(target, Some(&there))?))
+    let (here, there) = (row(here?), row(there?));
+    Ok(same(sum(pair.source, Some(&here))?, sum(pair.target, Some(&there))?))
 }
 
 /// Returns the rest of a query, for what `sum` reads of the rows `t` of a side that satisfy a condition.

@@ -2,22 +2,37 @@
 
 use crate::agent::error::Result;
 use crate::remote::copy::Bounds;
-use crate::remote::parallel::{Lane, pipe_abreast};
+use crate::remote::pipe::{self, Lane};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, FOR_EVER};
 use crate::split::end::proof::Prover;
+use crate::split::end::purge::parallel::DeletePair;
+use crate::split::engine::session_pair::ask_each;
 use crate::split::verify::rows;
 use std::time::Duration;
 
 /// A session of the source, whose transaction deletes a batch, and the prover that shows its rows.
-pub struct ProofPair<'a> {
-    pub source: &'a mut Connection,
-    pub prover: Prover<'a>,
+struct ProofPair<'a, 'b> {
+    source: &'a mut Connection,
+    prover: &'a mut Prover<'b>,
 }
 
 /// Shows that the target has the rows of each batch, given as a leaf of the source and a condition. Returns the number
-/// of rows of each. Each prover has checked its table before.
-pub fn prove(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+/// of rows of each, or None if there is nothing that has to show them. Each prover has checked its table before.
+pub fn prove(pairs: &mut [DeletePair<'_>], batches: &[(&str, &str)]) -> Result<Vec<Option<u64>>> {
+    let pairs = pairs.iter_mut();
+    let pairs = pairs.filter_map(|DeletePair { session, prover }| {
+        Some(ProofPair { source: session, prover: prover.as_mut()? })
+    });
+    let mut pairs: Vec<ProofPair<'_, '_>> = pairs.collect();
+    if pairs.is_empty() {
+        return Ok(vec![None; batches.len()]);
+    }
+    let shown = prove_each(&mut pairs, batches)?;
+    Ok(shown.into_iter().map(Some).collect())
+}
+
+fn prove_each(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
     let soon = Bounds::unlimited().stall;
     let brought = bring(pairs, batches)?;
     let asks = |question: Option<String>, brought: u64| question.filter(|_| brought > 0);
@@ -44,7 +59,7 @@ pub fn prove(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Ve
 }
 
 /// Sends keys and checksums of the rows. Returns the number of rows of each batch.
-fn bring(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+fn bring(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
     ask(pairs, Bounds::unlimited().stall, |_, _| Some(rows::FORGET_ON_TARGET.to_owned()))?;
     let Some(table) = pairs.first().map(|pair| pair.prover.table) else { return Ok(Vec::new()) };
     let lanes = pairs.iter_mut().zip(batches);
@@ -52,20 +67,19 @@ fn bring(pairs: &mut [ProofPair<'_>], batches: &[(&str, &str)]) -> Result<Vec<u6
         let piece = rows::keys_from_source(table, leaf, condition, !prover.accepts);
         Lane { source, target: prover.target, pieces: vec![piece] }
     });
-    let copied = pipe_abreast(lanes.collect());
+    let copied = pipe::parallel(lanes.collect());
     let copied = copied.map_err(|failed| rows::without_values(failed.error, table))?;
     Ok(copied.iter().map(|pieces| pieces.iter().map(|piece| piece.rows).sum()).collect())
 }
 
 /// Asks the target a question in each session, if there is one for it.
 fn ask(
-    pairs: &mut [ProofPair<'_>],
+    pairs: &mut [ProofPair<'_, '_>],
     timeout: Duration,
     question: impl Fn(usize, &Prover<'_>) -> Option<String>,
 ) -> Result<Vec<Option<Rows>>> {
     let questions: Vec<Option<String>> =
-        pairs.iter().enumerate().map(|(number, pair)| question(number, &pair.prover)).collect();
-    let mut sessions: Vec<&mut Connection> = pairs.iter_mut().map(|pair| &mut *pair.prover.target).collect();
-    let answers = Connection::ask_all(&mut sessions, &questions, timeout)?;
-    answers.into_iter().map(|answer| Ok(answer.transpose()?)).collect()
+        pairs.iter().enumerate().map(|(number, pair)| question(number, pair.prover)).collect();
+    let sessions = pairs.iter_mut().map(|pair| &mut *pair.prover.target);
+    ask_each(sessions, timeout, |number| questions[number].clone())
 }

@@ -1,8 +1,8 @@
-//! Batches of one table that are deleted at the same time, each by its own pair of sessions.
+//! Batches of one table that are deleted at the same time, each by its own session; one session is the plain case.
 //!
-//! Invariant: each is what a single batch is: a transaction in which the worker's generation cannot be overtaken, its
-//! leaf is locked and was checked, and each of its rows was shown to be on the target. They are of other blocks or
-//! leaves, so none waits for another, and what a batch commits does not depend on whether the others do.
+//! Invariant: each batch is a transaction in which the worker's generation cannot be overtaken, its leaf is locked and
+//! was checked, and, if a proof is required, each of its rows was shown to be on the target. They are of other blocks
+//! or leaves, so none waits for another, and what a batch commits does not depend on whether the others do.
 
 use crate::agent::error::Result;
 use crate::agent::shape::{Column, Leaf, TableShape};
@@ -12,16 +12,24 @@ use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, BlockSpan};
-use crate::split::end::proof::parallel::{ProofPair, prove};
-use crate::split::end::purge::{FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Touched, Walk};
+use crate::split::end::proof::Prover;
+use crate::split::end::proof::parallel::prove;
+use crate::split::end::purge::{BlockDelete, FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Touched};
 use crate::split::engine::{scope_size, stream_sessions};
 use crate::split::injection_points::reach;
 use crate::split::references;
 use std::time::Instant;
 
+/// A session that deletes a batch, and what has to show its rows on the other side; no prover if nothing has to. The
+/// pairs of a table either all have one, or none has.
+pub struct DeletePair<'a> {
+    pub session: &'a mut Connection,
+    pub prover: Option<Prover<'a>>,
+}
+
 /// The deletion from one table.
-pub struct Going<'a> {
-    walk: &'a Walk,
+pub struct ParallelDelete<'a> {
+    by: &'a BlockDelete,
     position: usize,
     shape: &'a TableShape,
     column: &'a Column,
@@ -59,6 +67,15 @@ struct DeleteBatch<'a> {
     at: DeleteCursor,
 }
 
+impl DeleteBatch<'_> {
+    /// Returns what is being done, if this is the first of `count` batches.
+    fn status(&self, count: usize) -> String {
+        let (from, total) = self.at.open.as_ref().map_or((0, 0), |open| (open.from, open.blocks));
+        let several = if count > 1 { format!(", {count} batches at a time") } else { String::new() };
+        format!("deleting rows of {}: block {from} of {total}{several}", self.leaf.name)
+    }
+}
+
 /// The result of beginning a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Began {
@@ -69,19 +86,19 @@ enum Began {
     Rewritten,
 }
 
-impl Walk {
+impl BlockDelete {
     /// Begins the deletion. Returns None for a table or column that is gone, which holds no rows of the scope.
-    pub fn go<'a>(
+    pub fn of_table<'a>(
         &'a self,
-        source: &mut Connection,
+        session: &mut Connection,
         position: usize,
         shape: &'a TableShape,
-    ) -> Result<Option<Going<'a>>> {
+    ) -> Result<Option<ParallelDelete<'a>>> {
         let policy = self.plan.tables.get(position);
         let Some(column) = policy.and_then(|policy| shape.column(&policy.shard_by)) else { return Ok(None) };
-        let touched = self.touched(source, position)?;
-        Ok(Some(Going {
-            walk: self,
+        let touched = self.touched(session, position)?;
+        Ok(Some(ParallelDelete {
+            by: self,
             position,
             shape,
             column,
@@ -94,26 +111,23 @@ impl Walk {
     }
 }
 
-impl<'a> Going<'a> {
+impl<'a> ParallelDelete<'a> {
     pub fn is_over(&self) -> bool {
         self.at.leaf >= self.leaves.len()
     }
 
     /// Deletes the next batches, one for each pair, and returns the number of deleted rows.
-    pub fn some(&mut self, pairs: &mut [ProofPair<'_>]) -> Result<u64> {
+    pub fn some(&mut self, pairs: &mut [DeletePair<'_>]) -> Result<u64> {
         let began = Instant::now();
         let mut batches = Vec::new();
         while batches.len() < pairs.len()
             && let Some(pair) = pairs.first_mut()
-            && let Some(batch) = self.next(pair.source)?
+            && let Some(batch) = self.next(pair.session)?
         {
             batches.push(batch);
         }
         if let Some(batch) = batches.first() {
-            wait::report_as(
-                WorkerStatus::Working,
-                &format!("deleting rows of {}, {} batches at a time", batch.leaf.name, batches.len()),
-            );
+            wait::report_as(WorkerStatus::Working, &batch.status(batches.len()));
         }
         self.begin(pairs, &mut batches)?;
         if batches.is_empty() {
@@ -148,8 +162,8 @@ impl<'a> Going<'a> {
 
     fn open(&self, source: &mut Connection, leaf: &Leaf) -> Result<OpenLeaf> {
         source.run("BEGIN")?;
-        let file = self.walk.look_again(source, &self.touched, leaf)?;
-        let few = scope_size::is_small(source, &leaf.name, self.column, &self.walk.plan.scope)?;
+        let file = self.by.look_again(source, &self.touched, leaf)?;
+        let few = scope_size::is_small(source, &leaf.name, self.column, &self.by.plan.scope)?;
         source.run("COMMIT")?;
         let blocks = blocks::of_leaf(source, &leaf.name)?.blocks;
         Ok(OpenLeaf { file, blocks, few, from: 0 })
@@ -157,14 +171,15 @@ impl<'a> Going<'a> {
 
     /// Begins the transactions of the batches, as far as this is possible without waiting behind other sessions; the
     /// remaining batches are tried again.
-    fn begin(&mut self, pairs: &mut [ProofPair<'_>], batches: &mut Vec<DeleteBatch<'_>>) -> Result<()> {
+    fn begin(&mut self, pairs: &mut [DeletePair<'_>], batches: &mut Vec<DeleteBatch<'_>>) -> Result<()> {
         for number in 0..batches.len() {
             let began = self.begin_one(&mut pairs[number], &batches[number], number > 0)?;
             if began == Began::Yes {
                 continue;
             }
-            pairs[number].source.run("ROLLBACK")?;
-            pairs[number].prover.leave()?;
+            let DeletePair { session, prover } = &mut pairs[number];
+            session.run("ROLLBACK")?;
+            prover.as_mut().map_or(Ok(()), Prover::leave)?;
             self.at = batches[number].at.clone();
             if began == Began::Rewritten {
                 self.at.open = None;
@@ -177,48 +192,61 @@ impl<'a> Going<'a> {
 
     /// `is_stream`: another batch is begun already. A session that waits for a lock of that batch comes before this
     /// one.
-    fn begin_one(&self, pair: &mut ProofPair<'_>, batch: &DeleteBatch<'_>, is_stream: bool) -> Result<Began> {
-        let Walk { plan, side, generation, bonds, .. } = self.walk;
-        let ProofPair { source, prover } = pair;
-        epoch::begin_as(source, plan.id, *side, *generation)?;
+    fn begin_one(
+        &self,
+        pair: &mut DeletePair<'_>,
+        batch: &DeleteBatch<'_>,
+        is_stream: bool,
+    ) -> Result<Began> {
+        let BlockDelete { plan, side, generation, bonds, .. } = self.by;
+        let DeletePair { session, prover } = pair;
+        epoch::begin_as(session, plan.id, *side, *generation)?;
         if is_stream {
-            source.run(stream_sessions::SHORTLY)?;
+            session.run(stream_sessions::SHORTLY)?;
         }
-        let file = match self.walk.look_again(source, &self.touched, batch.leaf) {
+        let file = match self.by.look_again(session, &self.touched, batch.leaf) {
             Err(error) if is_stream && stream_sessions::is_in_the_way(&error) => return Ok(Began::Locked),
             looked => looked?,
         };
         if file != batch.file {
             return Ok(Began::Rewritten);
         }
-        match prover.look(is_stream) {
+        match prover.as_mut().map_or(Ok(()), |prover| prover.look(is_stream)) {
             Err(error) if is_stream && stream_sessions::is_in_the_way(&error) => return Ok(Began::Locked),
             looked => looked?,
         }
         if is_stream {
-            source.run(&stream_sessions::as_a_step())?;
+            session.run(&stream_sessions::as_a_step())?;
         }
         let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
-        match bonds.find(source, plan, (self.position, &self.touched.beside), rows) {
+        match bonds.find(session, plan, (self.position, &self.touched.beside), rows) {
             Ok(None) => Ok(Began::Yes),
-            Ok(Some(bond)) => Err(references::stays_bound(plan, *side, &bond)),
+            Ok(Some(bond)) => {
+                session.run("ROLLBACK")?;
+                Err(references::stays_bound(plan, *side, &bond))
+            }
             // The batches before this one continue; next time it is the first one, and reports whom it waits for.
             Err(error) if is_stream && stream_sessions::is_in_the_way(&error) => Ok(Began::Locked),
             Err(error) => Err(error),
         }
     }
 
-    /// Deletes what was shown. If one batch cannot be deleted, the others are committed first.
-    fn delete(&self, pairs: &mut [ProofPair<'_>], batches: &[DeleteBatch<'_>], shown: &[u64]) -> Result<u64> {
+    /// Deletes what was shown, or all of it if nothing has to be. If one batch cannot be deleted, the others are committed first.
+    fn delete(
+        &self,
+        pairs: &mut [DeletePair<'_>],
+        batches: &[DeleteBatch<'_>],
+        shown: &[Option<u64>],
+    ) -> Result<u64> {
         let delete = |batch: &DeleteBatch<'_>| {
             Some(format!("DELETE FROM ONLY {} t WHERE {}", batch.leaf.name, batch.condition))
         };
         let deletes: Vec<Option<String>> = batches.iter().map(delete).collect();
-        let mut sessions: Vec<&mut Connection> = pairs.iter_mut().map(|pair| &mut *pair.source).collect();
+        let mut sessions: Vec<&mut Connection> = pairs.iter_mut().map(|pair| &mut *pair.session).collect();
         let answers = Connection::ask_all(&mut sessions, &deletes, Bounds::unlimited().stall)?;
         let (mut deleted, mut failed) = (0_u64, None);
         for (((pair, batch), shown), answer) in pairs.iter_mut().zip(batches).zip(shown).zip(answers) {
-            match self.end(pair.source, batch, *shown, answer) {
+            match self.end(pair.session, batch, *shown, answer) {
                 Ok(rows) => deleted = deleted.saturating_add(rows),
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -228,16 +256,16 @@ impl<'a> Going<'a> {
 
     fn end(
         &self,
-        source: &mut Connection,
+        session: &mut Connection,
         batch: &DeleteBatch<'_>,
-        shown: u64,
+        shown: Option<u64>,
         answer: Option<std::result::Result<Rows, RemoteError>>,
     ) -> Result<u64> {
         let deleted = answer.transpose()?.map_or(0, |answer| answer.affected);
-        self.walk.require_gone(source, (&batch.leaf.name, &batch.condition), Some(shown), deleted)?;
-        self.walk.require_meant(source, self.position, self.shape)?;
-        source.run("COMMIT")?;
-        reach(self.walk.after_batch)?;
+        self.by.require_gone(session, (&batch.leaf.name, &batch.condition), shown, deleted)?;
+        self.by.require_meant(session, self.position, self.shape)?;
+        session.run("COMMIT")?;
+        reach(self.by.after_batch)?;
         Ok(deleted)
     }
 }

@@ -1,6 +1,6 @@
 //! Deletion of all rows of the scope on a side that holds only copies.
 
-use super::Walk;
+use super::BlockDelete;
 use crate::agent::error::Result;
 use crate::agent::seen;
 use crate::agent::session::Side;
@@ -29,14 +29,14 @@ pub fn delete(
     // Rows of the target are identified by what its progress records.
     let progress = progress::stored(connection, plan)?.unwrap_or_default();
     let meant = Meant::stored(&progress, &plan.scope, side);
-    let walk = Walk::new(plan, (side, bonds, meant), generation, after_batch);
-    walk.look_through(connection, observed.code())?;
+    let delete = BlockDelete::new(plan, (side, bonds, meant), generation, after_batch);
+    delete.look_through(connection, observed.code())?;
     let shapes: Vec<TableShape> = observed.tables.iter().map(|shape| with_leaves(shape, only)).collect();
     tables(
         connection,
         &shapes,
-        |connection, some| walk.few(connection, some, &shapes, None),
-        |connection, position, shape| walk.table(connection, position, shape),
+        |connection, some| delete.few(connection, some, &shapes, None),
+        |connection, position, shape| delete.table(connection, position, shape),
     )
 }
 

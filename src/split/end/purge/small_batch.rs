@@ -13,7 +13,7 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, Together};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::end::purge::Walk;
+use crate::split::end::purge::BlockDelete;
 use crate::split::engine::scope_size;
 use crate::split::injection_points::reach;
 use crate::split::references::inbound_fks::ReferencingTables;
@@ -107,7 +107,7 @@ fn with_leaves(shape: &TableShape, some: &[LeafPart]) -> TableShape {
     shape
 }
 
-impl Walk {
+impl BlockDelete {
     /// Deletes the scope's rows of those of some tables that have few. If something shows rows, only those are deleted
     /// that are shown to be on the other side.
     pub fn few(

@@ -1,8 +1,10 @@
-//! Several COPYs at the same time, each between two sessions of its own: while the servers of one are busy, the others
-//! continue. One loop forwards for all of them; each takes as much memory here as a single one.
+//! COPY from one shard directly into another: buffers are forwarded unchanged, and only single rows are collected.
+//!
+//! Each lane has two sessions of its own; one lane is the plain case. One loop forwards for all of them: while the
+//! servers of one are busy, the others continue. Each takes as much memory here as a single one.
 
 use crate::remote::connection::{Connection, IN_ALL};
-use crate::remote::copy::{Copied, CopyPiece, CopyRow, NextPiece, Outgoing, Which, next};
+use crate::remote::copy::{Bounds, Copied, CopyPiece, CopyRow, NextPiece, Outgoing, Which, end_failed, next};
 use crate::remote::error::RemoteError;
 use crate::remote::flood::Received;
 use crate::remote::result::{QueryResult, ResultStatus};
@@ -26,9 +28,54 @@ pub struct FailedPiece {
     pub error: RemoteError,
 }
 
+/// An error of a lane.
+enum LaneError {
+    /// The source has failed, and the target waits for more of a COPY.
+    TargetWaits(RemoteError),
+    Other(RemoteError),
+}
+
+impl From<RemoteError> for LaneError {
+    fn from(error: RemoteError) -> LaneError {
+        LaneError::Other(error)
+    }
+}
+
+/// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN, with the statements before it) on the
+/// target, as one lane with one piece.
+pub fn statements(
+    source: &mut Connection,
+    out: &str,
+    target: &mut Connection,
+    into: &str,
+    bounds: Bounds,
+) -> Result<Copied, RemoteError> {
+    one(source, target, CopyPiece { out: out.to_owned(), into: into.to_owned(), bounds, look: None })
+}
+
+pub fn one(
+    source: &mut Connection,
+    target: &mut Connection,
+    piece: CopyPiece<'_>,
+) -> Result<Copied, RemoteError> {
+    let copied = all(source, target, vec![piece]).map_err(|(_, error)| error)?;
+    Ok(copied.into_iter().next().unwrap_or_default())
+}
+
+/// Runs several pieces in one lane. An error comes with the number of its piece.
+pub fn all(
+    source: &mut Connection,
+    target: &mut Connection,
+    pieces: Vec<CopyPiece<'_>>,
+) -> Result<Vec<Copied>, (usize, RemoteError)> {
+    let copied = parallel(vec![Lane { source, target, pieces }]);
+    let copied = copied.map_err(|FailedPiece { piece, error, .. }| (piece, error))?;
+    Ok(copied.into_iter().next().unwrap_or_default())
+}
+
 /// Returns what each piece of each lane has moved. After an error all sessions may be in the middle of something: the
 /// caller closes them, and none of what they have copied may be committed.
-pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, FailedPiece> {
+pub fn parallel(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, FailedPiece> {
     // Each may hold a row of this length.
     let count = lanes.len();
     let mut all = Vec::new();
@@ -38,21 +85,16 @@ pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, FailedPiec
     loop {
         let mut waiting = Vec::new();
         for (lane, running) in all.iter_mut().enumerate() {
-            let needs =
-                running.go_on().map_err(|error| FailedPiece { lane, piece: running.copied.len(), error })?;
+            let needs = running.go_on().map_err(|error| running.fail(lane, error))?;
             waiting.extend(needs.map(|needs| (lane, needs)));
         }
         if waiting.is_empty() {
             return Ok(all.into_iter().map(|running| running.copied).collect());
         }
-        wait(&all, &waiting)?;
+        wait(&mut all, &waiting)?;
         for (lane, needs) in &waiting {
             let running = &mut all[*lane];
-            running.take_in(*needs).map_err(|error| FailedPiece {
-                lane: *lane,
-                piece: running.copied.len(),
-                error,
-            })?;
+            running.take_in(*needs).map_err(|error| running.fail(*lane, error))?;
         }
     }
 }
@@ -64,23 +106,28 @@ struct Needs {
     target: Option<Ready>,
 }
 
-fn wait(all: &[RunningLane<'_>], waiting: &[(usize, Needs)]) -> Result<(), FailedPiece> {
+fn wait(all: &mut [RunningLane<'_>], waiting: &[(usize, Needs)]) -> Result<(), FailedPiece> {
     let mut sessions: Vec<(&Connection, Ready)> = Vec::new();
     // The session that has been silent for the longest time ends the wait.
-    let (mut left, mut first) = (Duration::MAX, 0);
+    let (mut left, mut first) = (Duration::MAX, (0, Needs::default()));
     for (lane, needs) in waiting {
         let running = &all[*lane];
         sessions.extend(needs.source.map(|ready| (&*running.source, ready)));
         sessions.extend(needs.target.map(|ready| (&*running.target, ready)));
         let still = running.stall().saturating_sub(running.heard.elapsed());
         if still < left {
-            (left, first) = (still, *lane);
+            (left, first) = (still, (*lane, *needs));
         }
     }
-    Connection::wait_any(&sessions, left).map_err(|error| FailedPiece {
-        lane: first,
-        piece: all[first].copied.len(),
-        error,
+    let waited = Connection::wait_any(&sessions, left);
+    let (lane, needs) = first;
+    waited.map_err(|error| {
+        let running = &mut all[lane];
+        let sides = [(&mut *running.source, needs.source), (&mut *running.target, needs.target)];
+        for (session, _) in sides.into_iter().filter(|(_, ready)| ready.is_some()) {
+            session.give_up(error.clone());
+        }
+        FailedPiece { lane, piece: running.copied.len(), error }
     })
 }
 
@@ -155,16 +202,35 @@ impl<'a> RunningLane<'a> {
         self.pieces.front().map_or(Duration::MAX, |piece| piece.bounds.stall)
     }
 
+    /// Returns the error of the piece that is being moved.
+    fn fail(&mut self, lane: usize, error: LaneError) -> FailedPiece {
+        let error = match error {
+            LaneError::TargetWaits(error) => {
+                // Without this the target would take the end of the connection, or worse an ordinary end, for the end
+                // of the data.
+                end_failed(self.target, "the source failed", self.stall());
+                error
+            }
+            LaneError::Other(error) => error,
+        };
+        FailedPiece { lane, piece: self.copied.len(), error }
+    }
+
+    /// Whether the target waits for rows.
+    fn is_moving(&self) -> bool {
+        matches!(self.now, Now::Moves(_) | Now::Given(..))
+    }
+
     /// Continues as far as possible without waiting, and returns what it waits for. Returns None if everything has
     /// moved.
-    fn go_on(&mut self) -> Result<Option<Needs>, RemoteError> {
+    fn go_on(&mut self) -> Result<Option<Needs>, LaneError> {
         while !self.pieces.is_empty() {
             if let Some(needs) = self.advance()? {
                 let all = self.stall().saturating_mul(IN_ALL);
                 if self.moved.elapsed() > all {
                     let silent = if needs.source.is_some() { &mut self.source } else { &mut self.target };
                     let error = RemoteError::no_answer(silent.shard(), all);
-                    return Err(silent.give_up(error));
+                    return Err(silent.give_up(error).into());
                 }
                 return Ok(Some(needs));
             }
@@ -174,7 +240,7 @@ impl<'a> RunningLane<'a> {
     }
 
     /// Makes one move of the first piece, and returns what it needs before the next one.
-    fn advance(&mut self) -> Result<Option<Needs>, RemoteError> {
+    fn advance(&mut self) -> Result<Option<Needs>, LaneError> {
         let Some(piece) = self.pieces.front_mut() else { return Ok(None) };
         let now = std::mem::replace(&mut self.now, Now::Starts { source: false, target: false });
         let (next, needs) = match now {
@@ -207,31 +273,40 @@ impl<'a> RunningLane<'a> {
     }
 
     /// Reads what has arrived.
-    fn take_in(&mut self, needs: Needs) -> Result<(), RemoteError> {
-        let bounds = self.pieces.front().map(|piece| piece.bounds);
+    fn take_in(&mut self, needs: Needs) -> Result<(), LaneError> {
         if needs.source.is_some() {
-            self.source.require_time()?;
-            let began = Instant::now();
-            self.source.consume()?;
-            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes as u64))
-            {
-                let row = bounds.map_or(0, |bounds| bounds.row);
-                return Err(RemoteError::row_too_long(self.source.shard(), row));
-            }
+            let is_moving = self.is_moving();
+            let read = self.read_source();
+            read.map_err(|error| if is_moving { LaneError::TargetWaits(error) } else { error.into() })?;
         }
         if needs.target.is_some() {
             self.target.require_time()?;
             let began = Instant::now();
             self.target.consume()?;
             // Whatever the target answers meanwhile is no row of the source's.
-            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes as u64))
-            {
-                let row = bounds.map_or(0, |bounds| bounds.row);
-                return Err(RemoteError::flooded(self.target.shard(), row));
+            if let Some(row) = self.passed_bound(began) {
+                return Err(RemoteError::flooded(self.target.shard(), row).into());
             }
         }
         self.heard = Instant::now();
         Ok(())
+    }
+
+    fn read_source(&mut self) -> Result<(), RemoteError> {
+        self.source.require_time()?;
+        let began = Instant::now();
+        self.source.consume()?;
+        match self.passed_bound(began) {
+            Some(row) => Err(RemoteError::row_too_long(self.source.shard(), row)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the greatest number of bytes of a row, if more has arrived than one row may have.
+    fn passed_bound(&mut self, began: Instant) -> Option<u64> {
+        let bounds = self.pieces.front().map(|piece| piece.bounds)?;
+        let is_passed = bounds.are_passed_by(&mut self.received, began, self.lanes as u64);
+        is_passed.then_some(bounds.row)
     }
 }
 
@@ -239,7 +314,7 @@ fn which(left: usize) -> Which {
     if left == 1 { Which::Last } else { Which::OneOfMany }
 }
 
-type LaneStep = Result<(Now, Option<Needs>), RemoteError>;
+type LaneStep = Result<(Now, Option<Needs>), LaneError>;
 
 fn of_source(ready: Ready) -> Option<Needs> {
     Some(Needs { source: Some(ready), target: None })
@@ -265,12 +340,12 @@ fn start(
                 AtHand::Later(ready) => *need = Some(ready),
                 AtHand::Result(Some(result)) => match result.status() {
                     ResultStatus::Copy => *has = true,
-                    ResultStatus::Failed => return Err(result.error(session.shard())),
+                    ResultStatus::Failed => return Err(result.error(session.shard()).into()),
                     // This result belongs to a statement before it.
                     ResultStatus::Rows => {}
                 },
                 AtHand::Result(None) => {
-                    return Err(RemoteError::connection(session.shard(), "no COPY was started"));
+                    return Err(RemoteError::connection(session.shard(), "no COPY was started").into());
                 }
             }
         }
@@ -306,7 +381,8 @@ fn forward(
         }
         match next(source) {
             NextPiece::Row(row) => {
-                moving.bytes = piece.admit(source, row.bytes(), moving.bytes)?;
+                let admitted = piece.admit(source, row.bytes(), moving.bytes);
+                moving.bytes = admitted.map_err(LaneError::TargetWaits)?;
                 if moving.outgoing.takes(row.bytes()) {
                     moving.outgoing.collect(target, row.bytes())?;
                 } else {
@@ -324,14 +400,14 @@ fn forward(
                 moving.outgoing.hand_over(target)?;
                 return Ok((Now::Given(moving, None), None));
             }
-            NextPiece::Failed => return Err(source.last_error()),
+            NextPiece::Failed => return Err(LaneError::TargetWaits(source.last_error())),
         }
     }
 }
 
 /// Reads the source's number of rows.
 fn given(source: &mut Connection, moving: MovingLane, rows: Option<u64>, which: Which) -> LaneStep {
-    match answered(source, rows, which)? {
+    match answered(source, rows, which).map_err(LaneError::TargetWaits)? {
         Ok(rows) => Ok((Now::Ends(moving, rows), None)),
         Err((rows, ready)) => Ok((Now::Given(moving, rows), of_source(ready))),
     }
@@ -342,7 +418,7 @@ fn end(target: &mut Connection, moving: MovingLane, sent: u64) -> LaneStep {
     match unsafe { pq::PQputCopyEnd(target.raw(), std::ptr::null()) } {
         1 => Ok((Now::Taken(moving, sent, None), None)),
         0 => Ok((Now::Ends(moving, sent), of_target(Ready::ReadOrWrite))),
-        _ => Err(refused(target)),
+        _ => Err(refused(target).into()),
     }
 }
 
