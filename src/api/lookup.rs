@@ -5,7 +5,7 @@ use super::{on_primary, row};
 use crate::catalog::lookup as catalog;
 use crate::error::{Failure, required};
 use crate::lookups;
-use crate::routing::{RoutingError, key_owner_cache, lookup};
+use crate::routing::{RoutingError, lookup, signal};
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -92,11 +92,7 @@ pub fn shard_lookups() -> RowSet<row::Lookup> {
 fn lookup_changed<'a>(
     _trigger: &'a PgTrigger<'a>,
 ) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
-    let table = key_owner_cache::signal_table();
-    if table != pg_sys::Oid::INVALID {
-        // SAFETY: the table exists.
-        unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
-    }
+    signal::send(&signal::OWNERS);
     Ok(None::<PgHeapTuple<'a, AllocatedByPostgres>>)
 }
 

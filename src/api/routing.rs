@@ -5,7 +5,7 @@ use super::rows::RowSet;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, required};
 use crate::routing::found::Intent;
-use crate::routing::{cache, lookup, midpoint, route_range};
+use crate::routing::{lookup, midpoint, route_range, signal};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -85,11 +85,7 @@ pub fn shard_range_midpoint(
 fn routing_changed<'a>(
     _trigger: &'a PgTrigger<'a>,
 ) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
-    let table = cache::signal_table();
-    if table != pg_sys::Oid::INVALID {
-        // SAFETY: the table exists.
-        unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
-    }
+    signal::send(&signal::ROUTES);
     Ok(None::<PgHeapTuple<'a, AllocatedByPostgres>>)
 }
 

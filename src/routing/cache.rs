@@ -1,17 +1,12 @@
-//! Routes that this session has looked up before. A change of routing, keyspaces or shards, on any server of the
-//! master, reaches every session as an invalidation of the table `shardmaster.routing_signal`, which its commit sends
-//! before the client gets its answer. So the cached routes are those of the tables. Only good answers are kept: a key
-//! that a split holds back, or a disabled shard, is looked up each time.
+//! Routes that this session has looked up before, until routing, keyspaces or shards change, see `signal.rs`. Only
+//! good answers are kept: a key that a split holds back, or a disabled shard, is looked up each time.
 
 use super::found::{FoundEntry, Intent};
-use super::signal;
-use crate::guc;
+use super::signal::{self, ROUTES};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Slot, Strategy};
 use crate::server::index_scan::Xid;
-use crate::server::sql;
-use pgrx::prelude::*;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -54,53 +49,15 @@ struct CachedKeyspace {
 
 thread_local! {
     static KEYSPACES: RefCell<HashMap<Box<str>, CachedKeyspace>> = RefCell::default();
-    /// The number of entries of all keyspaces; one with a long key counts as several.
-    static SIZE: Cell<usize> = const { Cell::new(0) };
-    static IS_STALE: Cell<bool> = const { Cell::new(true) };
-    /// The table whose invalidation is the signal.
-    static SIGNAL: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::Oid::INVALID) };
-    static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns the table `shardmaster.routing_signal`, or an invalid oid if there is none.
-pub fn signal_table() -> pg_sys::Oid {
-    signal::table(c"routing_signal")
-}
-
-/// Handles an invalidation. It is called wherever the server reads invalidations, so it only sets a flag.
-#[pg_guard]
-unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, table: pg_sys::Oid) {
-    if table == pg_sys::Oid::INVALID || table == SIGNAL.get() {
-        IS_STALE.set(true);
-    }
-}
-
-/// Reads what other sessions have sent, and drops everything if routing is among it.
 fn refresh() {
-    if !IS_REGISTERED.replace(true) {
-        // SAFETY: this is a function of this library, which is never unloaded.
-        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::null()) };
-    }
-    // SAFETY: this is called in a transaction, where the server does the same at every lock.
-    unsafe { pg_sys::AcceptInvalidationMessages() };
-    if IS_STALE.get() {
-        // This is done before anything is read: an invalidation that comes meanwhile makes it stale again.
-        KEYSPACES.with_borrow_mut(HashMap::clear);
-        SIZE.set(0);
-        SIGNAL.set(signal_table());
-        IS_STALE.set(SIGNAL.get() == pg_sys::Oid::INVALID);
-    }
-}
-
-/// Whether answers may be kept: a transaction that keeps its snapshot may see an old routing, which others must not
-/// get.
-fn is_usable() -> bool {
-    guc::route_cache_size() > 0 && !sql::keeps_its_snapshot()
+    signal::refresh(&ROUTES, || KEYSPACES.with_borrow_mut(HashMap::clear));
 }
 
 /// Returns what was found for the key before.
 pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEntry>> {
-    if !is_usable() {
+    if !signal::is_usable() {
         return None;
     }
     refresh();
@@ -109,7 +66,7 @@ pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEn
 
 /// Passes what was found for the key before to `answer`, without a copy. Returns None if it must be looked up.
 pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&FoundEntry) -> R) -> Option<R> {
-    if !is_usable() {
+    if !signal::is_usable() {
         return None;
     }
     refresh();
@@ -121,7 +78,7 @@ pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Fo
 
 /// Returns strategy and key type of a keyspace, as far as this session knows; `get` has checked for changes.
 pub fn keyspace(name: &str) -> Option<(Strategy, KeyType)> {
-    if !is_usable() || IS_STALE.get() {
+    if !signal::is_usable() || signal::is_stale(&ROUTES) {
         return None;
     }
     KEYSPACES.with_borrow(|keyspaces| keyspaces.get(name).map(|known| (known.strategy, known.key_type)))
@@ -130,7 +87,7 @@ pub fn keyspace(name: &str) -> Option<(Strategy, KeyType)> {
 /// Returns what is known of an entry that leads to a shard and was written by a transaction. Returns None if the shard
 /// is not known, or only from a time before that transaction ended.
 pub fn of_shard(shard: &str, intent: Intent, keyspace: &str, written_by: Xid) -> Option<Rc<FoundEntry>> {
-    if IS_STALE.get() {
+    if signal::is_stale(&ROUTES) {
         return None;
     }
     KEYSPACES.with_borrow(|keyspaces| {
@@ -229,19 +186,15 @@ impl CachedAnswer<'_> {
 /// Keeps an answer that was read after the last `get`, unless routing has changed since. `as_of`: the answer is valid
 /// for each entry of the shard, and includes all that ended before this transaction.
 pub fn keep(answer: CachedAnswer<'_>, found: &Rc<FoundEntry>, as_of: Option<Xid>) {
-    if !is_usable() || IS_STALE.get() {
-        return;
-    }
-    let size = answer.size();
-    if size > guc::route_cache_size() {
+    let forget = || {
+        KEYSPACES.with_borrow_mut(|keyspaces| {
+            keyspaces.values_mut().for_each(CachedKeyspace::forget_entries);
+        });
+    };
+    if !signal::admits(&ROUTES, answer.size(), forget) {
         return;
     }
     KEYSPACES.with_borrow_mut(|keyspaces| {
-        if SIZE.get() + size > guc::route_cache_size() {
-            keyspaces.values_mut().for_each(CachedKeyspace::forget_entries);
-            SIZE.set(0);
-        }
-        SIZE.set(SIZE.get() + size);
         let known = match keyspaces.get_mut(answer.keyspace) {
             Some(known) => known,
             None => keyspaces

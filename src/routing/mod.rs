@@ -22,7 +22,7 @@ pub mod place;
 pub mod ranges;
 pub mod rollback;
 pub mod route_range;
-mod signal;
+pub mod signal;
 pub mod topology;
 
 pub use error::{RoutingError, name_list};

@@ -1,7 +1,7 @@
 //! Acting as the owner of the catalog, for functions for which SECURITY DEFINER and SET clauses would cost more than
 //! their usual work.
 
-use super::cache::signal_table;
+use super::signal::{self, ROUTES};
 use crate::server::settings;
 use pgrx::prelude::*;
 
@@ -52,7 +52,7 @@ pub fn as_owner<R>(body: impl FnOnce() -> R) -> R {
 
 /// Returns the role that owns the catalog. Returns None if there is none, which the body will report.
 fn owner() -> Option<pg_sys::Oid> {
-    let table = signal_table();
+    let table = signal::table(&ROUTES);
     // SAFETY: this reads the system cache; the row is read before it is released.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
