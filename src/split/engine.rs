@@ -1,6 +1,5 @@
 //! The sessions and statements that carry out a split's steps.
 
-pub mod counted;
 pub mod holders;
 pub mod locks;
 pub mod scope_size;
@@ -21,7 +20,7 @@ use crate::agent::{self, session_hash};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
-use crate::split::engine::counted::Counted;
+use crate::remote::result::Rows;
 use crate::split::engine::stream::Streams;
 use crate::split::engine::throttle::Throttle;
 use crate::split::engine::verification::Run;
@@ -33,6 +32,38 @@ use std::time::{Duration, Instant};
 pub struct BothSeen {
     pub source: SeenTables,
     pub target: SeenTables,
+}
+
+/// Windows that are counted along with another query, since a snapshot that the target is likely to have. It is not
+/// known yet whether these are the ones to be copied.
+pub struct Counted {
+    pub since: String,
+    /// The source's answer in this step's S.
+    pub rows: Option<Rows>,
+}
+
+/// What a step is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StepMode {
+    /// It applies what has changed, and copies chunks while there are any.
+    Follow,
+    /// It is the last one of a cutover: writers wait, and the rows of a window have at most this many bytes.
+    Last { most_bytes: u64 },
+}
+
+impl StepMode {
+    /// Whether writers wait for the step.
+    pub fn is_last(self) -> bool {
+        matches!(self, StepMode::Last { .. })
+    }
+
+    /// Returns the greatest number of bytes of a window's rows, or None if it is unlimited.
+    pub fn most_bytes(self) -> Option<u64> {
+        match self {
+            StepMode::Follow => None,
+            StepMode::Last { most_bytes } => Some(most_bytes),
+        }
+    }
 }
 
 /// Sessions and tables of an installed split.
@@ -68,12 +99,9 @@ pub struct Engine {
     pub hashes_slowly: bool,
     /// The number of blocks of the next chunk; 0 if no step has set it yet.
     pub chunk_blocks: i64,
-    /// The run of the master that may decide: the next step is a cutover's last.
-    pub deciding: Option<String>,
     /// The step that was announced on the source before its rows were copied.
     pub announced: Option<i64>,
-    /// The greatest number of bytes of a window's rows. `None` if unlimited.
-    pub window_limit: Option<u64>,
+    pub mode: StepMode,
     /// Sessions of chunks that are copied at the same time.
     pub streams: Streams,
     /// What a copy waits for.
@@ -130,9 +158,8 @@ impl Engine {
             filled: None,
             hashes_slowly,
             chunk_blocks: 0,
-            deciding: None,
             announced: None,
-            window_limit: None,
+            mode: StepMode::Follow,
             streams: Streams::default(),
             throttle: Throttle::default(),
             verification: None,

@@ -42,7 +42,7 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
         maps.map(|map| &map.column).any(|column| column == name || ident(column) == *name)
     };
     let key = taken_key(&said).filter(|(columns, _)| !columns.iter().any(is_computed));
-    if engine.window_limit.is_some() {
+    if engine.mode.is_last() {
         // Writers wait: the next step reads whose row it is.
         return SplitError::Aborted(aborted::row_in_the_way(&table.target.name, &error.shard));
     }

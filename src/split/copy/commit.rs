@@ -7,8 +7,7 @@ use crate::agent::shape::Observation;
 use crate::agent::state::{consumed, lease, progress};
 use crate::remote::result::Rows;
 use crate::split::copy::outcome::StepOutcome;
-use crate::split::engine::Engine;
-use crate::split::engine::counted::Counted;
+use crate::split::engine::{Counted, Engine};
 use crate::split::injection_points::{self, reach};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -105,7 +104,7 @@ fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
     let before = outcome.progress.steps;
     outcome.progress.steps = engine.counters.next_step(before);
     if engine.announced.take() != Some(outcome.progress.steps) {
-        send_announcement(engine, before)?;
+        send_announcement(engine, before, None)?;
         take_announcement(engine)?;
         engine.announced = None;
     }
@@ -123,11 +122,12 @@ fn consuming(engine: &Engine, outcome: &StepOutcome, now: &Observation) -> Optio
 /// asynchronous commits would be lost in a crash, their transaction ids given out again, and later writes skipped. It
 /// writes the number of the step, so that a source that has forgotten it is noticed.
 ///
-/// The answer is received later: rows may be copied meanwhile, but are committed only after it.
-pub fn send_announcement(engine: &mut Engine, before: i64) -> Result<()> {
+/// `deciding` is the run of the master that may decide, if this is the last step of a cutover. The answer is received
+/// later: rows may be copied meanwhile, but are committed only after it.
+pub fn send_announcement(engine: &mut Engine, before: i64, deciding: Option<&str>) -> Result<()> {
     let (id, step) = (engine.plan.id, engine.counters.next_step(before));
     let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
-    statements.extend(engine.deciding.take().map(|instance| consumed::decide(id, &instance)));
+    statements.extend(deciding.map(|instance| consumed::decide(id, instance)));
     engine.announced = Some(step);
     engine.send_control_transaction(&statements.join("; "))
 }

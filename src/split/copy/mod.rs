@@ -16,7 +16,6 @@ pub mod key_identity;
 pub mod leaves;
 pub mod outcome;
 pub mod partition_layout;
-mod round;
 pub mod scope_filter;
 pub mod small_batch;
 pub mod step;

@@ -1,6 +1,6 @@
 //! The outcome of a step.
 
-use super::round::Round;
+use super::chunk::Chunk;
 use crate::agent::state::progress::CopyProgress;
 use crate::remote::copy::Copied;
 use std::time::Duration;
@@ -37,4 +37,10 @@ impl StepOutcome {
     pub fn is_empty(&self) -> bool {
         self.chunks == 0 && self.changes == 0 && self.restarted.is_none() && self.round.is_none()
     }
+}
+
+/// Chunks that are copied at the same time once a step is committed: the first by the step's own sessions, each other
+/// one by a stream.
+pub struct Round {
+    pub chunks: Vec<Chunk>,
 }

@@ -35,7 +35,7 @@ pub const ROUND_TRIPS: u32 = 2;
 
 /// Whether this many changed rows may be sent as values; `apply` checks the bytes of what has changed.
 pub fn are(rows: i64, engine: &Engine) -> bool {
-    rows <= if engine.window_limit.is_some() { MOST_FENCED } else { MOST_ROWS }
+    rows <= if engine.mode.is_last() { MOST_FENCED } else { MOST_ROWS }
 }
 
 /// The queries that read a table's window on the source.
@@ -103,7 +103,7 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let outs: Vec<String> = queries.iter().flat_map(Queries::copies).collect();
     // If one table has too much, it is known once that table is read alone.
     let all = u64::try_from(queries.len()).unwrap_or(u64::MAX);
-    let bytes = engine.window_limit.map(|limit| limit.saturating_mul(all));
+    let bytes = engine.mode.most_bytes().map(|limit| limit.saturating_mul(all));
     let bounds = Bounds { bytes, ..Bounds::unlimited() };
     let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
         .map_err(|(number, error)| collision::explain_of(engine, queries[number / OF_EACH].of, error))?;

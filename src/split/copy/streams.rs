@@ -7,8 +7,7 @@
 //! their order, not as they finish: a chunk beyond a missing one would be rows that no cursor covers.
 
 use super::chunk::{self, Chunk};
-use super::outcome::StepOutcome;
-use super::round::Round;
+use super::outcome::{Round, StepOutcome};
 use super::{collision, commit, leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;

@@ -16,8 +16,7 @@ use crate::remote::{Connection, RemoteError, number};
 use crate::split::copy::key_identity::Meant;
 use crate::split::copy::scope_filter::{Sieve, explain};
 use crate::split::copy::small_batch::{self, Queries};
-use crate::split::engine::Engine;
-use crate::split::engine::counted::Counted;
+use crate::split::engine::{Counted, Engine};
 use crate::split::table::SplitTable;
 
 /// The greatest number of rows of windows that are copied in one message. A table with more is copied alone: one COPY
@@ -209,10 +208,10 @@ pub fn apply(engine: &mut Engine, company: &Company, progress: &CopyProgress) ->
 /// Copies windows by COPY, whatever they contain. Returns the number of changed keys of each table.
 fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Result<Vec<u64>> {
     // In a cutover that session's answer to an announcement is still to be received, and writers wait.
-    if !company.is_small() && engine.announced.is_none() && engine.window_limit.is_none() {
+    if !company.is_small() && engine.announced.is_none() && !engine.mode.is_last() {
         measure(engine, queries)?;
     }
-    let limit = engine.window_limit;
+    let limit = engine.mode.most_bytes();
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
     // Parallel processes would take the source's resources from its clients, and do not make a COPY faster beside the
     // target's own work.

@@ -42,7 +42,7 @@ use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, wait};
-use crate::split::engine::{holders, locks};
+use crate::split::engine::{StepMode, holders, locks};
 use crate::split::{aborted, phases, reverse_preconditions, untrusted_code};
 use crate::words::counted;
 use behind::{FenceAnswers, FenceQuestions};
@@ -366,12 +366,12 @@ fn apply_announced(
     entries: &[WindowEntries],
 ) -> Result<StepOutcome> {
     // From this commit on a decision may exist that this server might forget.
-    engine.deciding = Some(transaction(instance::current));
-    engine.window_limit = Some(guc::cutover_max_bytes());
-    commit::send_announcement(engine, before.steps)?;
+    let deciding = transaction(instance::current);
+    commit::send_announcement(engine, before.steps, Some(&deciding))?;
+    engine.mode = StepMode::Last { most_bytes: guc::cutover_max_bytes() };
     let applied = step::apply(engine, before, now, differences, entries);
+    engine.mode = StepMode::Follow;
     let announced = commit::take_announcement(engine);
-    engine.window_limit = None;
     let outcome = applied?;
     announced?;
     Ok(outcome)

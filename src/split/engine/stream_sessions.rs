@@ -62,7 +62,7 @@ pub enum Locks {
 /// Returns how many chunks or batches are wanted at the same time.
 pub fn wanted(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
     // Writers wait, or more load must not disturb clients.
-    if engine.window_limit.is_some() || engine.deciding.is_some() || guc::max_copy_rate().is_some() {
+    if engine.mode.is_last() || guc::max_copy_rate().is_some() {
         return Ok(1);
     }
     let wished = match guc::copy_streams() {
