@@ -5,7 +5,7 @@ use super::who::{OPEN_FOR, SESSION};
 use crate::guc;
 use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError, Together};
-use crate::server::wait;
+use crate::server::retry::{self, Attempt, Backoff};
 use std::time::{Duration, Instant};
 
 /// The lock that statements need on a table and its partitions.
@@ -133,31 +133,10 @@ fn attempts(
     })
 }
 
-/// The result of one attempt.
-pub enum Attempt<T> {
-    Done(T),
-    /// What the attempt waits for.
-    Waits(String),
-}
-
-/// Makes attempts until one succeeds, with pauses in which other sessions get the lock. It reports what the last
-/// attempt has waited for, and finally the error.
-pub fn again<T>(patience: Duration, mut attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
-    let mut pause = Duration::from_millis(50);
-    let deadline = Instant::now() + patience;
-    let _said = wait::said();
-    loop {
-        let reason = match attempt()? {
-            Attempt::Done(value) => return Ok(value),
-            Attempt::Waits(reason) => reason,
-        };
-        if Instant::now() > deadline {
-            return Err(SplitError::Retry(reason));
-        }
-        wait::report(&reason);
-        wait::sleep(pause);
-        pause = (pause * 2).min(Duration::from_secs(2));
-    }
+/// Makes attempts to get a lock for this long, and finally reports what the last one has waited for.
+pub fn again<T>(patience: Duration, attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
+    const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+    retry::until(Instant::now() + patience, PAUSES, attempt)?.map_err(SplitError::Retry)
 }
 
 /// Returns the sessions that a lock on tables waits for.

@@ -45,11 +45,11 @@ fn find(
     there: &mut MoveSession,
 ) -> Result<(), Failure> {
     make_stage(there, pair)?;
-    pipe(pair, [&statements::read(pair, &lot.keys), &statements::fill_stage(pair)], here, there)?;
+    copy_rows(pair, [&statements::read(pair, &lot.keys), &statements::fill_stage(pair)], here, there)?;
     require_asked_for(pair, &lot.keys, there, &here.shard.shard_key)?;
     there.connection.run(&statements::drop_equal(pair, &lot.keys))?;
     here.connection.run(&statements::make_arrived(pair))?;
-    pipe(pair, [&statements::conflicting(pair), &statements::fill_arrived(pair)], there, here).map(drop)
+    copy_rows(pair, [&statements::conflicting(pair), &statements::fill_arrived(pair)], there, here).map(drop)
 }
 
 /// Requires that the server would delete no other row along with them, since it may exist nowhere else.
@@ -73,14 +73,18 @@ fn take(
     there: &mut MoveSession,
 ) -> Result<u64, Failure> {
     there.connection.run(&statements::empty_stage(pair))?;
-    let rows =
-        pipe(pair, [&statements::take_arrived(pair, &lot.keys), &statements::fill_stage(pair)], here, there)?;
+    let rows = copy_rows(
+        pair,
+        [&statements::take_arrived(pair, &lot.keys), &statements::fill_stage(pair)],
+        here,
+        there,
+    )?;
     let absent = there.connection.run(&statements::missing_keys(pair))?;
     require_none_absent(pair, &absent, there, &here.shard.shard_key)?;
     Ok(rows)
 }
 
-fn pipe(
+fn copy_rows(
     pair: &MovedTable,
     [out, into]: [&str; 2],
     from: &mut MoveSession,

@@ -128,7 +128,7 @@ impl Settling<'_> {
             here.connection.run(&statements::make_arrived(pair))?;
             let (out, into) =
                 (statements::arrived(pair, &self.doubt.way.arrived.xid), statements::fill_arrived(pair));
-            self.pipe(pair, [&out, &into], there, here)?;
+            self.copy_rows(pair, [&out, &into], there, here)?;
             let found = here.connection.run(&statements::count_arrived(pair))?;
             if found.scalar() != Some(rows.to_string().as_str()) {
                 return self.refuse(&pair.name, there);
@@ -136,7 +136,7 @@ impl Settling<'_> {
             make_stage(there, pair)?;
             let (out, into) =
                 (statements::take_arrived(pair, &self.doubt.keys), statements::fill_stage(pair));
-            self.pipe(pair, [&out, &into], here, there)?;
+            self.copy_rows(pair, [&out, &into], here, there)?;
             there.connection.run(&statements::drop_equal(pair, &self.doubt.keys))?;
             if there.connection.run(&statements::is_staged(pair))?.scalar() != Some("f") {
                 return self.refuse(&pair.name, there);
@@ -148,7 +148,7 @@ impl Settling<'_> {
         here.commit()
     }
 
-    fn pipe(
+    fn copy_rows(
         &self,
         pair: &MovedTable,
         [out, into]: [&str; 2],

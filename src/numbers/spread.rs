@@ -9,13 +9,14 @@ use super::error::SpreadError;
 use super::plan::{self, SpreadOutcome, SpreadPlan};
 use super::rows;
 use crate::agent::error::SplitError;
-use crate::agent::short_lock::{self, Attempt};
+use crate::agent::short_lock;
 use crate::catalog::number_block::{self, GivenBlock};
 use crate::catalog::{keyspace, shard, table_policy};
 use crate::error::Failure;
 use crate::numbers::introspect::{OnShard, ShardSequence, look};
 use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::server::retry::Attempt;
 use std::time::{Duration, Instant};
 
 pub struct Spread<'a> {

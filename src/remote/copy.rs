@@ -46,9 +46,6 @@ impl Bounds {
     /// Whether this is exceeded if this many rows may be in transit: while one arrives, libpq keeps the buffers for
     /// others, and the copies that it has returned are still sent on.
     pub(super) fn are_passed_by(self, received: &mut Received, began: Instant, rows: u64) -> bool {
-        if rows == 1 {
-            return self.is_passed_by(received, began);
-        }
         let each = self.row.saturating_mul(2).saturating_add(BESIDE);
         received.is_too_much(began, each.saturating_mul(rows))
     }

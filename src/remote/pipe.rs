@@ -4,7 +4,9 @@
 //! servers of one are busy, the others continue. Each takes as much memory here as a single one.
 
 use crate::remote::connection::{Connection, IN_ALL};
-use crate::remote::copy::{Bounds, Copied, CopyPiece, CopyRow, NextPiece, Outgoing, Which, end_failed, next};
+use crate::remote::copy::{
+    Bounds, Copied, CopyPiece, CopyRow, NextPiece, Outgoing, Which, done, end_failed, next,
+};
 use crate::remote::error::RemoteError;
 use crate::remote::flood::Received;
 use crate::remote::result::{QueryResult, ResultStatus};
@@ -58,12 +60,13 @@ pub fn one(
     target: &mut Connection,
     piece: CopyPiece<'_>,
 ) -> Result<Copied, RemoteError> {
-    let copied = all(source, target, vec![piece]).map_err(|(_, error)| error)?;
+    let copied = in_turn(source, target, vec![piece]).map_err(|(_, error)| error)?;
     Ok(copied.into_iter().next().unwrap_or_default())
 }
 
-/// Runs several pieces in one lane. An error comes with the number of its piece.
-pub fn all(
+/// Runs several pieces in one lane. This is for few rows: a source that has sent everything waits for the target,
+/// without a sign of life. An error comes with the number of its piece.
+pub fn in_turn(
     source: &mut Connection,
     target: &mut Connection,
     pieces: Vec<CopyPiece<'_>>,
@@ -169,6 +172,14 @@ struct MovingLane {
     long: Option<(CopyRow, usize)>,
 }
 
+impl MovingLane {
+    /// Returns the bytes that the target was given, or will be with the next message.
+    fn handed_on(&self) -> u64 {
+        let of_long = self.long.as_ref().map_or(0, |(row, to)| row.bytes().len().saturating_sub(*to));
+        self.bytes.saturating_sub(u64::try_from(of_long).unwrap_or(u64::MAX))
+    }
+}
+
 /// The available part of an answer.
 enum AtHand {
     Result(Option<QueryResult>),
@@ -208,7 +219,7 @@ impl<'a> RunningLane<'a> {
             LaneError::TargetWaits(error) => {
                 // Without this the target would take the end of the connection, or worse an ordinary end, for the end
                 // of the data.
-                end_failed(self.target, "the source failed", self.stall());
+                end_failed(self.target, "the source failed", self.stall().min(self.target.timeout));
                 error
             }
             LaneError::Other(error) => error,
@@ -248,9 +259,9 @@ impl<'a> RunningLane<'a> {
                 start((self.source, self.target), (piece, self.lanes), (source, target))?
             }
             Now::Moves(moving) => {
-                let before = moving.bytes;
+                let before = moving.handed_on();
                 let (next, needs) = forward(self.source, self.target, piece, moving)?;
-                if matches!(&next, Now::Moves(moving) if moving.bytes > before) {
+                if matches!(&next, Now::Moves(moving) if moving.handed_on() > before) {
                     self.moved = Instant::now();
                 }
                 (next, needs)
@@ -340,7 +351,7 @@ fn start(
                 AtHand::Later(ready) => *need = Some(ready),
                 AtHand::Result(Some(result)) => match result.status() {
                     ResultStatus::Copy => *has = true,
-                    ResultStatus::Failed => return Err(result.error(session.shard()).into()),
+                    ResultStatus::Failed => return Err(failed(session, result).into()),
                     // This result belongs to a statement before it.
                     ResultStatus::Rows => {}
                 },
@@ -451,7 +462,7 @@ fn answered(
             AtHand::Later(ready) => return Ok(Err((rows, ready))),
             AtHand::Result(None) => return Ok(Ok(rows.unwrap_or(0))),
             AtHand::Result(Some(result)) => match (result.status(), which) {
-                (ResultStatus::Failed, _) => return Err(result.error(session.shard())),
+                (ResultStatus::Failed, _) => return Err(failed(session, result)),
                 (ResultStatus::Rows | ResultStatus::Copy, Which::OneOfMany) => {
                     return Ok(Ok(result.affected()));
                 }
@@ -459,6 +470,15 @@ fn answered(
             },
         }
     }
+}
+
+/// Returns the error of a message, behind which nothing of it follows, and receives its end: the session can be used
+/// further.
+fn failed(session: &mut Connection, result: QueryResult) -> RemoteError {
+    let error = result.error(session.shard());
+    drop(result);
+    let _ = done(session, session.timeout, Which::Last);
+    error
 }
 
 /// Returns the next result, without waiting for it.
@@ -494,7 +514,7 @@ fn refused(session: &mut Connection) -> RemoteError {
         }
     };
     match result {
-        Some(result) if matches!(result.status(), ResultStatus::Failed) => result.error(session.shard()),
+        Some(result) if matches!(result.status(), ResultStatus::Failed) => failed(session, result),
         Some(_) | None => session.last_error(),
     }
 }

@@ -1,5 +1,6 @@
-//! How long something that has failed is not tried again.
+//! How long something that has failed is not tried again, and attempts until one succeeds.
 
+use crate::server::wait;
 use std::time::{Duration, Instant};
 
 /// Pauses that double with each failure, from the first to the longest.
@@ -59,6 +60,36 @@ impl Backoff {
 
     pub fn is_due(&self) -> bool {
         self.left().is_none()
+    }
+}
+
+/// The result of one attempt.
+pub enum Attempt<T> {
+    Done(T),
+    /// What the attempt waits for.
+    Waits(String),
+}
+
+/// Makes attempts until one succeeds, with pauses in which others get what they wait for, and reports what the last
+/// attempt has waited for. Returns that as an error if the next attempt would come after the deadline.
+pub fn until<T, E>(
+    deadline: Instant,
+    mut pauses: Backoff,
+    mut attempt: impl FnMut() -> Result<Attempt<T>, E>,
+) -> Result<Result<T, String>, E> {
+    let _said = wait::said();
+    loop {
+        let reason = match attempt()? {
+            Attempt::Done(value) => return Ok(Ok(value)),
+            Attempt::Waits(reason) => reason,
+        };
+        let pause = pauses.pause();
+        if Instant::now() + pause > deadline {
+            return Ok(Err(reason));
+        }
+        wait::report(&reason);
+        wait::sleep(pause);
+        pauses.failed();
     }
 }
 

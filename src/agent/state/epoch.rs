@@ -8,7 +8,7 @@ use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
-use crate::server::wait;
+use crate::server::retry::{self, Attempt, Backoff};
 use std::time::{Duration, Instant};
 
 /// A worker's right to act on both sides of a split, until another one takes a higher generation.
@@ -141,9 +141,8 @@ pub fn known_generation(connection: &mut Connection, plan: &Plan, side: Side) ->
 pub fn end_previous(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
     let id = plan.id.to_string();
     let key = [Some(id.as_str()), Some(side.as_str())];
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let said = wait::said();
-    loop {
+    const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(20));
+    let ended = retry::until(Instant::now() + Duration::from_secs(10), PAUSES, || {
         let left = connection.query(
             "SELECT count(pg_terminate_backend(a.pid)) FROM shardmaster_agent.session s
                JOIN pg_stat_activity a ON a.pid = s.backend_pid AND a.backend_start = s.backend_start
@@ -151,20 +150,14 @@ pub fn end_previous(connection: &mut Connection, plan: &Plan, side: Side) -> Res
             &key,
         )?;
         if left.scalar() == Some("0") {
-            break;
+            return Ok(Attempt::Done(()));
         }
-        let reason = format!(
-            "sessions of the previous worker on shard \"{}\", which have not ended",
-            connection.shard()
-        );
-        if Instant::now() > deadline {
-            return Err(SplitError::Retry(reason));
-        }
-        wait::report(&reason);
-        wait::sleep(Duration::from_millis(20));
-    }
-    drop(said);
-    Ok(())
+        let shard = connection.shard();
+        Ok::<_, SplitError>(Attempt::Waits(format!(
+            "sessions of the previous worker on shard \"{shard}\", which have not ended"
+        )))
+    });
+    ended?.map_err(SplitError::Retry)
 }
 
 /// Records a session, so that the next worker can end it.

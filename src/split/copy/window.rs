@@ -221,7 +221,7 @@ fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Resu
         .flat_map(|query| window_pieces(plan, &tables[query.of], query, before, limit))
         .collect();
     let copied = if company.is_small() {
-        pipe::all(reader, target, pieces)
+        pipe::in_turn(reader, target, pieces)
     } else {
         one_by_one(reader, target, pieces)
     };
@@ -284,7 +284,7 @@ pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
     let of: Vec<usize> = outs.iter().map(|(position, _)| *position).collect();
     let pieces = outs.into_iter().map(|(position, out)| piece_of(plan, &tables[position], out)).collect();
-    let copied = pipe::all(reader, target, pieces);
+    let copied = pipe::in_turn(reader, target, pieces);
     copied.map_err(|(piece, error)| collision::explain_of(engine, of[piece], error))
 }
 

@@ -13,7 +13,7 @@ use crate::agent::who::{OPEN_FOR, SESSION};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
-use crate::server::wait;
+use crate::server::retry::{self, Attempt, Backoff};
 use crate::split::engine::Engine;
 use crate::split::engine::holders::holders;
 use std::time::{Duration, Instant};
@@ -57,21 +57,19 @@ pub fn take(
     deadline: Instant,
     tables: Option<&str>,
 ) -> Result<Option<String>> {
-    let mut pause = Duration::from_millis(100);
+    const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::MAX);
     let mut waited_for = None;
-    let _said = wait::said();
-    while let Some(reason) = try_once(engine, fence, deadline, tables)? {
-        if Instant::now() + pause > deadline {
-            return Err(SplitError::Retry(reason));
-        }
-        wait::report(&reason);
-        wait::sleep(pause);
+    let taken = retry::until(deadline, PAUSES, || {
+        let Some(reason) = try_once(engine, fence, deadline, tables)? else {
+            return Ok::<_, SplitError>(Attempt::Done(()));
+        };
         // A session that is gone when it is asked for is no longer named: the earlier text keeps the name.
         if !waited_for.as_deref().is_some_and(|before: &str| before.starts_with(&reason)) {
-            waited_for = Some(reason);
+            waited_for = Some(reason.clone());
         }
-        pause *= 2;
-    }
+        Ok(Attempt::Waits(reason))
+    });
+    taken?.map_err(SplitError::Retry)?;
     Ok(waited_for)
 }
 

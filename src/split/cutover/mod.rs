@@ -39,6 +39,7 @@ use crate::error::Failure;
 use crate::guc;
 use crate::remote::{Connection, number};
 use crate::routing::change;
+use crate::server::retry::{self, Attempt, Backoff};
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, wait};
@@ -46,6 +47,7 @@ use crate::split::engine::{StepMode, holders, locks};
 use crate::split::{aborted, phases, reverse_preconditions, untrusted_code};
 use crate::words::counted;
 use behind::{FenceAnswers, FenceQuestions};
+use pgrx::prelude::TimestampWithTimeZone;
 use std::time::{Duration, Instant};
 
 /// The time beyond the deadline for a query that is running.
@@ -187,52 +189,57 @@ fn in_time(deadline: Instant) -> Result<()> {
 ///    ordinary steps, for which nobody waits; they have as long as the rest.
 pub fn be_ready(engine: &mut Engine) -> Result<()> {
     reach(injection_points::CUTOVER_BEGIN)?;
+    const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(100));
     let deadline = Instant::now() + guc::cutover_timeout();
     let _said = wait::said();
     unregistered::require_none_before_cutover(&mut engine.control, &engine.plan)?;
     since_check::require_as_checked(engine)?;
     let asked = transaction(reference::now);
     let mut waited_for = None;
-    loop {
-        untrusted_code::look_again_soon();
-        let outcome = match step::run(engine) {
-            Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
-                let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
-                return Err(SplitError::Aborted(aborted::because(&reason)));
-            }
-            other => other?,
-        };
-        if let Some(why) = &outcome.restarted {
-            transaction(|| split::event_again(engine.plan.id, &format!("the copy starts again: {why}")));
-        }
-        let reason = if !outcome.progress.is_copied() {
-            // The backfill does that, and faster than attempts at a cutover.
-            return Err(SplitError::Aborted(aborted::because(aborted::COPIES_AGAIN)));
-        } else if outcome.changes > guc::cutover_max_rows() {
-            Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
-        } else if outcome.lag > guc::max_lag() {
-            Some(format!("the lag to fall: the last window took {} ms", outcome.lag.as_millis()))
-        } else if let Some(reason) = asked.and_then(|asked| {
-            transaction(|| reference::holds_up(&engine.plan.keyspace, &engine.plan.target.shard_key, asked))
-        }) {
-            // What clients have seen on the source by now they see on the target.
-            Some(reason)
-        } else {
-            holders::holders(engine)?.into_iter().find(|h| h.old).map(|h| {
-                format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, h.text)
-            })
-        };
-        let Some(reason) = reason else {
-            tell_waited_for(engine.plan.id, waited_for.as_deref());
-            return Ok(());
-        };
-        if Instant::now() > deadline {
+    let is_ready = retry::until(deadline, PAUSES, || {
+        let Some(reason) = not_ready(engine, asked)? else { return Ok::<_, SplitError>(Attempt::Done(())) };
+        waited_for = Some(reason.clone());
+        Ok(Attempt::Waits(reason))
+    })?;
+    is_ready.map_err(|reason| SplitError::Aborted(aborted::because(&reason)))?;
+    tell_waited_for(engine.plan.id, waited_for.as_deref());
+    Ok(())
+}
+
+/// Makes an ordinary step. Returns why a cutover could not succeed now.
+fn not_ready(engine: &mut Engine, asked: Option<TimestampWithTimeZone>) -> Result<Option<String>> {
+    untrusted_code::look_again_soon();
+    let outcome = match step::run(engine) {
+        Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
+            let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
             return Err(SplitError::Aborted(aborted::because(&reason)));
         }
-        wait::report(&reason);
-        wait::sleep(Duration::from_millis(100));
-        waited_for = Some(reason);
+        other => other?,
+    };
+    if let Some(why) = &outcome.restarted {
+        transaction(|| split::event_again(engine.plan.id, &format!("the copy starts again: {why}")));
     }
+    if !outcome.progress.is_copied() {
+        // The backfill does that, and faster than attempts at a cutover.
+        return Err(SplitError::Aborted(aborted::because(aborted::COPIES_AGAIN)));
+    }
+    if outcome.changes > guc::cutover_max_rows() {
+        return Ok(Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes)));
+    }
+    if outcome.lag > guc::max_lag() {
+        return Ok(Some(format!("the lag to fall: the last window took {} ms", outcome.lag.as_millis())));
+    }
+    // What clients have seen on the source by now they see on the target.
+    let reference = asked.and_then(|asked| {
+        transaction(|| reference::holds_up(&engine.plan.keyspace, &engine.plan.target.shard_key, asked))
+    });
+    if reference.is_some() {
+        return Ok(reference);
+    }
+    let old = holders::holders(engine)?.into_iter().find(|holder| holder.old);
+    Ok(old.map(|holder| {
+        format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, holder.text)
+    }))
 }
 
 /// Records it for the history, and for the summary of shard_split_run().

@@ -23,8 +23,8 @@ use crate::split::copy::key_identity::Meant;
 use crate::split::copy::leaves;
 use crate::split::cutover::{ended, side_state_check};
 use crate::split::end::batch_proof::BatchProof;
+use crate::split::end::proof::parallel::DeletePair;
 use crate::split::end::purge::BlockDelete;
-use crate::split::end::purge::parallel::DeletePair;
 use crate::split::engine::session_pair::SessionPair;
 use crate::split::engine::{Engine, stream_sessions};
 use crate::split::injection_points::{self, reach};
@@ -251,9 +251,9 @@ fn delete_table(
 ) -> Result<u64> {
     let Engine { target, plan, tables, .. } = &mut *engine;
     let prover = Some(prover_of(target, (plan, &tables[position]), (progress, position), accepts)?);
-    let Some(mut delete) = delete.of_table(source, position, shape)? else { return Ok(0) };
-    let mut deleted = delete.some(&mut [DeletePair { session: &mut *source, prover }])?;
-    if delete.is_over() {
+    let Some(mut of_table) = delete.of_table(source, position, shape)? else { return Ok(0) };
+    let mut deleted = of_table.some(&mut [DeletePair { session: &mut *source, prover }])?;
+    if of_table.is_over() {
         return Ok(deleted);
     }
     stream_sessions::open_to_delete(engine, progress)?;
@@ -265,9 +265,9 @@ fn delete_table(
         pairs.push(DeletePair { session, prover });
     }
     let are_several = pairs.len() > 1;
-    while !delete.is_over() {
+    while !of_table.is_over() {
         let gone =
-            delete.some(&mut pairs).map_err(|error| if are_several { of_several(error) } else { error })?;
+            of_table.some(&mut pairs).map_err(|error| if are_several { of_several(error) } else { error })?;
         deleted = deleted.saturating_add(gone);
     }
     Ok(deleted)

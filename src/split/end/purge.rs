@@ -12,7 +12,7 @@ use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::split::copy::key_identity::Meant;
-use crate::split::end::purge::parallel::DeletePair;
+use crate::split::end::proof::parallel::DeletePair;
 use crate::split::injection_points::Point;
 use crate::split::references::inbound_fks::{Bonds, ReferencingTables};
 use crate::split::untrusted_code::{self, WatchedCode};

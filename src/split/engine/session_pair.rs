@@ -1,5 +1,5 @@
-//! Pairs of sessions that work at the same time, one of each side: the step's own, and those of its streams. One pair is
-//! the plain case. All are sent their messages before the first answer is read.
+//! Pairs of sessions that work at the same time, one of each side: the step's own, and those of its streams. One pair
+//! is the plain case. All are sent their messages before the first answer is read.
 
 use crate::agent::error::Result;
 use crate::remote::result::Rows;

@@ -11,7 +11,7 @@ use crate::numbers::introspect;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
-use crate::server::wait;
+use crate::server::retry::{self, Attempt, Backoff};
 use crate::words::counted;
 use std::time::{Duration, Instant};
 
@@ -366,25 +366,15 @@ fn raise_one(
 /// Makes short attempts with growing pauses, since sessions that draw queue behind each of them: a transaction that
 /// has drawn keeps the sequence until its end.
 fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline: Instant) -> Result<()> {
-    let mut pause = Duration::from_millis(50);
-    let _said = wait::said();
-    loop {
-        match target.run(statement) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_lock_timeout() => {}
-            Err(error) => {
-                target.run("ROLLBACK")?;
-                return Err(error.into());
-            }
-        }
+    const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::MAX);
+    let raised = retry::until(deadline, PAUSES, || {
+        let Err(error) = target.run(statement) else { return Ok(Attempt::Done(())) };
         target.run("ROLLBACK")?;
-        let reason =
-            format!("a transaction on shard \"{}\" that has used sequence {sequence}", target.shard());
-        if Instant::now() + pause > deadline {
-            return Err(SplitError::Retry(reason));
+        if !error.is_lock_timeout() {
+            return Err(SplitError::from(error));
         }
-        wait::report(&reason);
-        wait::sleep(pause);
-        pause *= 2;
-    }
+        let shard = target.shard();
+        Ok(Attempt::Waits(format!("a transaction on shard \"{shard}\" that has used sequence {sequence}")))
+    });
+    raised?.map_err(SplitError::Retry)
 }

@@ -2,6 +2,7 @@
 //! slice after the other: there are few of those.
 
 use crate::agent::error::Result;
+use crate::guc;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::remote::{FOR_EVER, RemoteError};
@@ -29,7 +30,7 @@ pub fn of_source(
     let table = &tables[position];
     let own = SessionPair { source: reader, target };
     let mut pairs = of_slices(SessionPair::all(own, &mut streams.open), slices);
-    ask_each(pairs.iter_mut().map(|pair| &mut *pair.target), FOR_EVER, |_| {
+    ask_each(pairs.iter_mut().map(|pair| &mut *pair.target), guc::remote_timeout(), |_| {
         Some(rows::FORGET_ON_TARGET.to_owned())
     })?;
     let lanes = pairs.iter_mut().zip(slices).map(|(pair, slice)| Lane {
@@ -60,7 +61,7 @@ pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Resu
     let table = &tables[position];
     let own = SessionPair { source: reader, target };
     let mut pairs = of_slices(SessionPair::all(own, &mut streams.open), slices);
-    ask_each(pairs.iter_mut().map(|pair| &mut *pair.source), FOR_EVER, |_| {
+    ask_each(pairs.iter_mut().map(|pair| &mut *pair.source), guc::remote_timeout(), |_| {
         Some(rows::FORGET_ON_SOURCE.to_owned())
     })?;
     // These are copied from the target.

@@ -10,6 +10,7 @@ use crate::remote::Connection;
 use crate::split::engine::Engine;
 use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::verification::{Run, When};
+use crate::split::injection_points::{self, reach};
 
 /// The numbers of blocks of the smallest slice, and of the largest.
 pub const LEAST_BLOCKS: i64 = 64;
@@ -47,6 +48,14 @@ pub fn pair_count(engine: &Engine) -> usize {
     engine.streams.held + 1
 }
 
+/// Passes the point between a comparison by several pairs and its record.
+pub fn reach_compared(engine: &Engine) -> Result<()> {
+    if engine.streams.held > 0 {
+        reach(injection_points::STREAMS_COMPARED)?;
+    }
+    Ok(())
+}
+
 /// Creates what the pairs need for a table's rows, and returns how many of the first ones have it. Within a step before
 /// the cutover it can be created only for the next step, since a read-only transaction creates no table; afterwards the
 /// target's session suffices, in a transaction that is rolled back.
@@ -72,7 +81,7 @@ pub fn prepare(
         }
         count += 1;
     }
-    run.wants_tables |= count == 0;
+    run.wants_tables |= count < held + 1;
     Ok(count)
 }
 

@@ -18,7 +18,9 @@ use crate::split::verify::position::{ReadSide, VerifyPosition};
 use crate::split::verify::ranges::{self, Range};
 use crate::split::verify::row_slices::{self, Slice};
 use crate::split::verify::rows::SliceResult;
-use crate::split::verify::slice::{LEAST_BLOCKS, MOST_BLOCKS, noted, pair_count, prepare, unless};
+use crate::split::verify::slice::{
+    LEAST_BLOCKS, MOST_BLOCKS, noted, pair_count, prepare, reach_compared, unless,
+};
 use crate::split::verify::whole::{self, SideSize};
 use std::time::Instant;
 
@@ -54,6 +56,7 @@ pub fn ranges(
             compared[lane] = Some(rows);
         }
     }
+    reach_compared(engine)?;
     let factor = blocks::by_time(began.elapsed()) / 4.0;
     run.keys = blocks::adapt(keys, factor, ranges::LEAST_KEYS, ranges::MOST_KEYS);
     let behind = planned
@@ -136,8 +139,8 @@ fn rows_of(
     Ok(all)
 }
 
-/// Compares the next blocks of a table, of one side, with the same result. At the end of that side it turns to the other
-/// one.
+/// Compares the next blocks of a table, of one side, with the same result. At the end of that side it turns to the
+/// other one.
 pub fn blocks(
     engine: &mut Engine,
     run: &mut Run,
@@ -171,6 +174,7 @@ pub fn blocks(
             row_slices::of_source(engine, position, &slices, &unless)?
         }
     };
+    reach_compared(engine)?;
     if is_any_whole {
         let factor = blocks::by_time(began.elapsed()) / 4.0;
         run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);

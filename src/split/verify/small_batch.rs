@@ -8,7 +8,7 @@ use crate::server::wait::{self, WorkerStatus};
 use crate::split::engine::Engine;
 use crate::split::engine::session_pair::{SessionPair, ask_both};
 use crate::split::engine::verification::Run;
-use crate::split::verify::slice::{pair_count, position_of};
+use crate::split::verify::slice::{pair_count, position_of, reach_compared};
 use crate::split::verify::whole;
 
 /// The greatest number of tables that one pair of sessions is asked about in one message.
@@ -54,6 +54,7 @@ pub fn compare(engine: &mut Engine, run: &mut Run, size: &mut Together) -> Resul
         compared.extend(whole::read_together(pair, positions.len(), answers)?);
     }
     size.end();
+    reach_compared(engine)?;
     let mut bytes = None;
     for size in compared.into_iter().map_while(|size| size) {
         let Some(table) = run.tables.first().cloned() else { break };

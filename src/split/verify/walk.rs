@@ -16,7 +16,6 @@ use crate::server::txn::transaction;
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::engine::verification::{FailedComparison, Run, When};
 use crate::split::engine::{Engine, stream_sessions};
-use crate::split::injection_points::{self, reach};
 use std::time::Instant;
 
 /// The number of blocks of the first slice.
@@ -77,9 +76,6 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
             None => next(engine, run, table, (when, progress))?,
         };
         let Some(compared) = compared else { return Ok(()) };
-        if engine.streams.held > 0 {
-            reach(injection_points::STREAMS_COMPARED)?;
-        }
         bytes += compared;
         run.step_bytes = bytes;
         if run.rewritten.is_some() {
@@ -94,8 +90,8 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
     Ok(())
 }
 
-/// Compares a table that is not among the small ones: at once if an index finds its few rows, otherwise its next slices.
-/// Returns the bytes of the rows, or None if the sessions do not have the tables yet that this needs.
+/// Compares a table that is not among the small ones: at once if an index finds its few rows, otherwise its next
+/// slices. Returns the bytes of the rows, or None if the sessions do not have the tables yet that this needs.
 fn next(
     engine: &mut Engine,
     run: &mut Run,

@@ -1,15 +1,21 @@
 //! The proof of several batches at the same time, each by its own session of the target.
 
-use crate::agent::error::Result;
+use crate::agent::error::{Result, SplitError};
 use crate::remote::copy::Bounds;
 use crate::remote::pipe::{self, Lane};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, FOR_EVER};
 use crate::split::end::proof::Prover;
-use crate::split::end::purge::parallel::DeletePair;
 use crate::split::engine::session_pair::ask_each;
 use crate::split::verify::rows;
 use std::time::Duration;
+
+/// A session that deletes a batch, and what has to show its rows on the other side; no prover if nothing has to. The
+/// pairs of a table either all have one, or none has.
+pub struct DeletePair<'a> {
+    pub session: &'a mut Connection,
+    pub prover: Option<Prover<'a>>,
+}
 
 /// A session of the source, whose transaction deletes a batch, and the prover that shows its rows.
 struct ProofPair<'a, 'b> {
@@ -27,6 +33,9 @@ pub fn prove(pairs: &mut [DeletePair<'_>], batches: &[(&str, &str)]) -> Result<V
     let mut pairs: Vec<ProofPair<'_, '_>> = pairs.collect();
     if pairs.is_empty() {
         return Ok(vec![None; batches.len()]);
+    }
+    if pairs.len() != batches.len() {
+        return Err(SplitError::Retry("a proof of each batch".into()));
     }
     let shown = prove_each(&mut pairs, batches)?;
     Ok(shown.into_iter().map(Some).collect())

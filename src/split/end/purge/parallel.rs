@@ -13,19 +13,12 @@ use crate::remote::{Connection, RemoteError};
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::blocks::{self, BlockSpan};
 use crate::split::end::proof::Prover;
-use crate::split::end::proof::parallel::prove;
+use crate::split::end::proof::parallel::{DeletePair, prove};
 use crate::split::end::purge::{BlockDelete, FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Touched};
 use crate::split::engine::{scope_size, stream_sessions};
 use crate::split::injection_points::reach;
 use crate::split::references;
 use std::time::Instant;
-
-/// A session that deletes a batch, and what has to show its rows on the other side; no prover if nothing has to. The
-/// pairs of a table either all have one, or none has.
-pub struct DeletePair<'a> {
-    pub session: &'a mut Connection,
-    pub prover: Option<Prover<'a>>,
-}
 
 /// The deletion from one table.
 pub struct ParallelDelete<'a> {
@@ -144,11 +137,11 @@ impl<'a> ParallelDelete<'a> {
     }
 
     /// Returns the next batch, or None if there is none. No transaction is open.
-    fn next(&mut self, source: &mut Connection) -> Result<Option<DeleteBatch<'a>>> {
+    fn next(&mut self, session: &mut Connection) -> Result<Option<DeleteBatch<'a>>> {
         let Some(leaf) = self.leaves.get(self.at.leaf) else { return Ok(None) };
         let open = match self.at.open.take() {
             Some(open) => open,
-            None => self.open(source, leaf)?,
+            None => self.open(session, leaf)?,
         };
         let span = BlockSpan::next(open.from, self.size, open.blocks, open.few);
         let at = DeleteCursor { leaf: self.at.leaf, open: Some(open.clone()) };
@@ -160,12 +153,12 @@ impl<'a> ParallelDelete<'a> {
         Ok(Some(batch))
     }
 
-    fn open(&self, source: &mut Connection, leaf: &Leaf) -> Result<OpenLeaf> {
-        source.run("BEGIN")?;
-        let file = self.by.look_again(source, &self.touched, leaf)?;
-        let few = scope_size::is_small(source, &leaf.name, self.column, &self.by.plan.scope)?;
-        source.run("COMMIT")?;
-        let blocks = blocks::of_leaf(source, &leaf.name)?.blocks;
+    fn open(&self, session: &mut Connection, leaf: &Leaf) -> Result<OpenLeaf> {
+        session.run("BEGIN")?;
+        let file = self.by.look_again(session, &self.touched, leaf)?;
+        let few = scope_size::is_small(session, &leaf.name, self.column, &self.by.plan.scope)?;
+        session.run("COMMIT")?;
+        let blocks = blocks::of_leaf(session, &leaf.name)?.blocks;
         Ok(OpenLeaf { file, blocks, few, from: 0 })
     }
 
@@ -231,7 +224,8 @@ impl<'a> ParallelDelete<'a> {
         }
     }
 
-    /// Deletes what was shown, or all of it if nothing has to be. If one batch cannot be deleted, the others are committed first.
+    /// Deletes what was shown, or all of it if nothing has to be. If one batch cannot be deleted, the others are committed
+    /// first.
     fn delete(
         &self,
         pairs: &mut [DeletePair<'_>],
