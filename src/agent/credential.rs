@@ -2,8 +2,8 @@
 //! with libpq's parameters.
 
 use crate::catalog::shard::Shard;
+use crate::error::Failure;
 use crate::keychain::command::CommandDeadline;
-use crate::keychain::error::KeychainError;
 use crate::keychain::kind::{self, CredentialKind, SecretForm};
 use crate::keychain::secret::Secret;
 use crate::keychain::token::{self, Account};
@@ -62,8 +62,9 @@ fn pipe_in(conninfo: &Conninfo) -> Option<String> {
     Some(format!("{keyword}: \"{path}\" is not a plain file, but a pipe"))
 }
 
-fn no_credential(shard: &Shard, error: &KeychainError) -> RemoteError {
-    RemoteError::no_credential(&shard.shard_key, &error.to_string(), error.hint())
+fn no_credential(shard: &Shard, failure: &Failure) -> RemoteError {
+    let hint = failure.hint.as_deref().unwrap_or_default();
+    RemoteError::no_credential(&shard.shard_key, &failure.message, hint)
 }
 
 fn open(
@@ -71,7 +72,7 @@ fn open(
     kind: &'static CredentialKind,
     alias: &str,
     patience: CommandDeadline,
-) -> Result<Secret, KeychainError> {
+) -> Result<Secret, Failure> {
     let sealed = shard.sealed.as_deref().unwrap_or_default();
     let plain = encrypt::open(&master_key::all_within(patience)?, alias, kind.name, sealed)?;
     Secret::of(kind, &plain)

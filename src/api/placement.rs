@@ -5,7 +5,7 @@ use super::{on_primary, row};
 use crate::error::{Failure, required};
 use crate::placement::choose::PlacementStrategy;
 use crate::placement::slot::SlotRequest;
-use crate::placement::{PlacementError, quota, report, reserve, settle, sweep};
+use crate::placement::{error, quota, report, reserve, settle, sweep};
 use crate::routing::place;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -15,7 +15,7 @@ use pgrx::prelude::*;
 fn named(value: Option<String>, name: &'static str) -> Result<String, Failure> {
     let value = required(value, name)?;
     if value.is_empty() {
-        return Err(PlacementError::invalid(name, "it is empty").into());
+        return Err(error::invalid(name, "it is empty"));
     }
     Ok(value)
 }
@@ -24,7 +24,7 @@ fn named(value: Option<String>, name: &'static str) -> Result<String, Failure> {
 fn lease_seconds(lease: Option<Interval>) -> Result<f64, Failure> {
     let seconds = required(lease, "lease")?.as_micros() as f64 / 1e6;
     if seconds <= 0.0 {
-        return Err(PlacementError::invalid("lease", "it must be longer than zero").into());
+        return Err(error::invalid("lease", "it must be longer than zero"));
     }
     Ok(seconds)
 }
@@ -42,9 +42,9 @@ pub fn shard_reserve_slot(
     let (kind, key) = (named(kind, "kind")?, named(logical_key, "logical_key")?);
     let tenant = named(tenant_id, "tenant_id")?;
     let lease_seconds = lease_seconds(lease)?;
-    let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
+    let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?)?;
     let request = SlotRequest { kind: &kind, key: &key, tenant: &tenant, lease_seconds };
-    let made = reserve::reserve(&request, strategy).map_err(Failure::from)?;
+    let made = reserve::reserve(&request, strategy)?;
     Ok(RowSet::once((made.id, made.shard_key, made.slot_no, made.status, made.lease_expires_at)))
 }
 
@@ -57,14 +57,14 @@ pub fn shard_confirm_slot(
     on_primary("shard_confirm_slot")?;
     let id = required(reservation_id, "reservation_id")?;
     let resource_id = named(resource_id, "resource_id")?;
-    Ok(settle::confirm(id, &resource_id).map_err(Failure::from)?)
+    Ok(settle::confirm(id, &resource_id)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_cancel_slot(reservation_id: Option<i64>) -> Result<(), ErrorReport> {
     on_primary("shard_cancel_slot")?;
-    Ok(settle::cancel(required(reservation_id, "reservation_id")?).map_err(Failure::from)?)
+    Ok(settle::cancel(required(reservation_id, "reservation_id")?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -75,7 +75,7 @@ pub fn shard_renew_slot(
 ) -> Result<TimestampWithTimeZone, ErrorReport> {
     on_primary("shard_renew_slot")?;
     let id = required(reservation_id, "reservation_id")?;
-    Ok(settle::renew(id, lease_seconds(lease)?).map_err(Failure::from)?)
+    Ok(settle::renew(id, lease_seconds(lease)?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -83,7 +83,7 @@ pub fn shard_renew_slot(
 pub fn shard_free_slot(kind: Option<String>, logical_key: Option<String>) -> Result<bool, ErrorReport> {
     on_primary("shard_free_slot")?;
     let (kind, key) = (required(kind, "kind")?, required(logical_key, "logical_key")?);
-    Ok(settle::free(&kind, &key).map_err(Failure::from)?)
+    Ok(settle::free(&kind, &key)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -136,7 +136,7 @@ pub fn shard_place_tenant(
 ) -> Result<String, ErrorReport> {
     on_primary("shard_place_tenant")?;
     let tenant = required(tenant, "tenant")?;
-    let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
+    let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?)?;
     Ok(place::place(tenant, strategy, &required(keyspace, "keyspace")?)?)
 }
 

@@ -31,7 +31,7 @@ pub fn shard_snowflake_parts(
         let message = format!("invalid value for \"id\": {id} is negative");
         return Err(Failure::new(crate::error::SqlState::INVALID_VALUE, message).into());
     };
-    let epoch = snowflake::unix_epoch().map_err(Failure::from)?;
+    let epoch = snowflake::unix_epoch()?;
     let unix = i64::try_from(epoch + parts.millisecond).unwrap_or(i64::MAX);
     let created_at = TimestampWithTimeZone::try_from((unix - POSTGRES_EPOCH) * 1_000).ok();
     Ok(TableIterator::once((created_at, parts.machine.into(), parts.sequence.into())))

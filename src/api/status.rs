@@ -2,9 +2,9 @@
 
 use crate::catalog::shard_decision::{self, Decision};
 use crate::catalog::{execution, keychain, lookup, reference, standing_guard, wanting};
+use crate::error::{Failure, told};
 use crate::execution::orphans;
 use crate::guc;
-use crate::keychain::error::KeychainError;
 use crate::keychain::{encrypt, master_key};
 use crate::placement::sweep;
 use crate::server::preload::preloaded;
@@ -204,18 +204,18 @@ fn credentials() -> Option<Item> {
     }
     let keys = match master_key::all() {
         Ok(keys) => keys,
-        Err(error) => return Some(item("keychain", format!("{error}. {}", error.hint()), false)),
+        Err(failure) => return Some(item("keychain", failure.in_one_line(), false)),
     };
     let is_wrong = |listed: &keychain::ListedCredential| {
         let credential = &listed.credential;
         encrypt::open(&keys, &credential.alias, &credential.kind, &credential.sealed).err()
     };
-    let wrong: Vec<KeychainError> = all.iter().filter_map(is_wrong).collect();
+    let wrong: Vec<Failure> = all.iter().filter_map(is_wrong).collect();
     let first = keys.first().map(encrypt::MasterKey::id).unwrap_or_default();
     let others = all.iter().filter(|listed| encrypt::key_id(&listed.credential.sealed) != first).count();
-    let texts: Vec<String> = wrong.iter().map(KeychainError::to_string).collect();
+    let texts: Vec<&str> = wrong.iter().map(|failure| failure.message.as_str()).collect();
     Some(match wrong.first() {
-        Some(error) => item("keychain", format!("{}. {}", texts.join("; "), error.hint()), false),
+        Some(failure) => item("keychain", told(&texts.join("; "), failure.hint.as_deref()), false),
         None if others > 0 => {
             let value = format!(
                 "{} credentials, {others} of them not encrypted with master key {first}: call shard_keychain_rotate()",

@@ -1,7 +1,7 @@
 //! The tables of a keyspace on a shard, as a guard needs them. A table whose keys the guard could not look up in its
 //! list as routes mean them is refused by name.
 
-use super::error::GuardError;
+use super::error;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::shape::{Column, TableShape};
@@ -10,7 +10,6 @@ use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{self, TableName};
 use crate::clean;
-use crate::error::Failure;
 use crate::keys::ordered::Ordered;
 use crate::remote::{Connection, RemoteError};
 
@@ -21,7 +20,7 @@ impl GuardedTables {
     pub fn look(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<GuardedTables> {
         let policies = table_policy::list(&keyspace.name);
         if policies.is_empty() {
-            return Err(Failure::from(GuardError::NoTables(keyspace.name.clone())).into());
+            return Err(error::no_tables(&keyspace.name).into());
         }
         let named = |name: &str| {
             let plain = || TableName { schema: None, name: name.to_owned() };
@@ -37,10 +36,7 @@ impl GuardedTables {
         }
         let mut tables = Vec::new();
         for (policy, shape) in policies.into_iter().zip(shapes) {
-            let refused = |what: String| {
-                let (shard, table) = (shard.shard_key.clone(), policy.table_name.clone());
-                Failure::from(GuardError::Table { shard, table, what })
-            };
+            let refused = |what: String| error::unfit_table(&shard.shard_key, &policy.table_name, &what);
             let column = column_of(&shape, &policy.shard_by, keyspace).map_err(refused)?;
             tables.push((policy.table_name, shape, column));
         }
@@ -104,8 +100,7 @@ fn require_alike(tables: &[(String, TableShape, Column)], shard: &Shard, keyspac
                 "has keys of type {}, and table {first} has {}",
                 column.type_name, of_first.type_name
             );
-            let (shard, table) = (shard.shard_key.clone(), table.clone());
-            Err(Failure::from(GuardError::Table { shard, table, what }).into())
+            Err(error::unfit_table(&shard.shard_key, table, &what).into())
         }
         _ => Ok(()),
     }

@@ -33,7 +33,6 @@ use crate::routing::after_start;
 use crate::server::injection::{Point, reach_in_session};
 use crate::split::install;
 use crate::split::table::triggers;
-use error::GuardError;
 use fit::GuardedTables;
 use std::collections::BTreeSet;
 
@@ -45,7 +44,7 @@ const ENTRIES_AT_ONCE: i64 = 20_000;
 pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     if !shard.holds_rows() {
-        return Err(GuardError::HoldsNoRows { shard: shard.shard_key, kind: shard.kind }.into());
+        return Err(error::holds_no_rows(&shard.shard_key, &shard.kind));
     }
     let of = keyspace::find(keyspace)?;
     open(&shard)
@@ -65,8 +64,8 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
 
 /// Begins to remove a guard. With `force`, the shard is not asked, and the guard is only forgotten here.
 pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::result::Result<(), Failure> {
-    let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
-    let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
+    let guard =
+        standing_guard::lock(keyspace, shard_key).ok_or_else(|| error::no_guard(shard_key, keyspace))?;
     if force {
         standing_guard::set_stage(&guard, GuardStage::Left, None);
         told(&guard, "forgotten");
@@ -81,19 +80,13 @@ pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::resul
 /// own as done.
 pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Result<bool, Failure> {
     let Some(guard) = standing_guard::lock(keyspace, shard_key) else {
-        return if removes {
-            Ok(false)
-        } else {
-            Err(GuardError::Gone { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() }.into())
-        };
+        return if removes { Ok(false) } else { Err(error::gone(shard_key, keyspace)) };
     };
     if guard.is_new {
-        return Err(GuardError::NotCommitted.into());
+        return Err(error::not_committed());
     }
-    let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
     if removes != (guard.stage == GuardStage::Going) {
-        let (shard, keyspace) = (shard_key.to_owned(), keyspace.to_owned());
-        return Err(GuardError::Opposed { shard, keyspace, removes }.into());
+        return Err(error::opposed(shard_key, keyspace, removes));
     }
     let (shard, of) = (shard::by_key(shard_key)?, keyspace::find(keyspace)?);
     let next = match guard.stage {
@@ -103,7 +96,7 @@ pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Resu
         GuardStage::Fitting => fit(&guard, &shard, &of),
         GuardStage::Stands => Ok(false),
         GuardStage::Going => remove(&guard, &shard),
-        GuardStage::Left => Err(Failure::from(none()).into()),
+        GuardStage::Left => Err(error::no_guard(shard_key, keyspace).into()),
     };
     next.map_err(|error| {
         let mut failure = error.into_failure();
@@ -176,18 +169,12 @@ fn require_own(session: &mut Connection, shard: &Shard, there: &KeyGuard) -> Res
         Sameness::Different => false,
         Sameness::Unknown => shares_locks(session, &shard::by_key(&there.shard).map_err(Failure::from)?)?,
     };
-    if is_it {
-        let (shard, as_shard) = (shard.shard_key.clone(), there.shard.clone());
-        Err(Failure::from(GuardError::OtherName { shard, as_shard }).into())
-    } else {
-        Ok(())
-    }
+    if is_it { Err(error::other_name(&shard.shard_key, &there.shard).into()) } else { Ok(()) }
 }
 
 fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<KeyGuard> {
     let found = state::find(session, &shard.namespace, &keyspace.name)?;
-    let gone = || GuardError::Gone { shard: shard.shard_key.clone(), keyspace: keyspace.name.clone() };
-    let found = found.ok_or_else(|| Failure::from(gone()))?;
+    let found = found.ok_or_else(|| error::gone(&shard.shard_key, &keyspace.name))?;
     state::require_same(&found, keyspace.strategy)?;
     Ok(found)
 }
@@ -273,9 +260,7 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
         return Ok(false);
     };
     if !state::list_fits(&mut session, &there, column)? {
-        let (shard, table) = (shard.shard_key.clone(), name.to_owned());
-        let key_type = column.type_name.clone();
-        return Err(Failure::from(GuardError::OtherList { shard, table, key_type }).into());
+        return Err(error::other_list(&shard.shard_key, name, &column.type_name).into());
     }
     session.run("BEGIN")?;
     schema::bootstrap(&mut session)?;

@@ -1,14 +1,13 @@
 //! Tables with a schema of their own, which all shards of a database share: a guard of such a table would refuse the
 //! keys of the other shards.
 
-use super::error::GuardError;
+use super::error;
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{self, TableName};
-use crate::error::Failure;
 use crate::remote::Connection;
 
 /// Requires that no other shard shares such a table. If the addresses do not tell, the servers are asked; a silent one
@@ -25,8 +24,7 @@ pub fn require_none(session: &mut Connection, shard: &Shard, keyspace: &Keyspace
             continue;
         }
         if sameness == Sameness::Same || shares_locks(session, &other)? {
-            let (shard, other) = (shard.shard_key.clone(), other.shard_key);
-            return Err(Failure::from(GuardError::Shared { table, shard, other }).into());
+            return Err(error::shared_table(&table, &shard.shard_key, &other.shard_key).into());
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The columns of a shard's tables, as this server can have them: with each type that is certain to be alike on both,
 //! and otherwise as texts. Of a shard's answers, only names become part of a statement, in quotes.
 
-use super::error::ImportError;
+use super::error;
 use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
 use crate::query::between::Hidden;
@@ -59,13 +59,13 @@ pub fn of_shard(
         };
         let read = of_row(&row).and_then(|(number, column)| Some((found.get_mut(number)?, column)));
         let Some((columns, column)) = read.filter(|(columns, _)| columns.len() < MOST) else {
-            return Err(ImportError::Unreadable(shard.to_owned()).into());
+            return Err(error::unreadable(shard));
         };
         columns.push(column);
     }
     for (table, columns) in tables.iter().zip(&found) {
         if columns.is_empty() {
-            return Err(ImportError::NotThere { shard: shard.to_owned(), table: table.quoted() }.into());
+            return Err(error::not_on_shard(shard, &table.quoted()));
         }
     }
     Ok(found.into_iter().map(TableColumns).collect())

@@ -1,67 +1,67 @@
 //! The reasons why a foreign table cannot be read, or created.
 
 use crate::error::{Failure, SqlState};
-use thiserror::Error;
 
-#[derive(Debug, Error)]
-pub enum ImportError {
-    #[error("the plan of a foreign scan cannot be read")]
-    NoPlan,
-    #[error("permission denied to query all shards")]
-    NoLevel,
-    #[error("table \"{table}\" is not in keyspace \"{keyspace}\"")]
-    NoTable { table: String, keyspace: String },
-    #[error("invalid option \"{0}\"")]
-    UnknownOption(String),
-    #[error("option \"{0}\" is missing")]
-    MissingOption(&'static str),
-    #[error("invalid value for option \"{0}\"")]
-    InvalidOption(&'static str),
-    #[error("keyspace \"{0}\" has no tables")]
-    NoTables(String),
-    #[error("shard \"{shard}\" has no table \"{table}\" that its login may read")]
-    NotThere { shard: String, table: String },
-    #[error("tables \"{0}\" and \"{1}\" have the same name")]
-    SameName(String, String),
-    #[error("relation \"{0}\" already exists")]
-    Taken(String),
-    #[error("shard \"{0}\" reports no columns of the table")]
-    Unreadable(String),
+pub fn no_plan() -> Failure {
+    Failure::new(SqlState::INTERNAL, "the plan of a foreign scan cannot be read")
+        .hint("Plan the query again with the library that runs it.")
 }
 
-impl From<ImportError> for Failure {
-    fn from(error: ImportError) -> Failure {
-        use ImportError as E;
-        let (state, hint) = match &error {
-            E::NoLevel => (
-                SqlState::INSUFFICIENT_PRIVILEGE,
-                "A role that reads the table needs the level \"client\" (shard_grant()), and a login (shard_login_set()).",
-            ),
-            E::NoTable { .. } => (
-                SqlState::UNDEFINED_OBJECT,
-                "shard_tables() lists its tables. Drop the foreign table, or add the table with shard_table_add().",
-            ),
-            E::UnknownOption(_) => (
-                SqlState::parse("HV00D"),
-                "A foreign table has the options keyspace, table_name and timeout.",
-            ),
-            E::MissingOption(_) => {
-                (SqlState::parse("HV00J"), "shard_import() creates foreign tables with all they need.")
-            }
-            E::InvalidOption(_) => (SqlState::INVALID_VALUE, "It is an interval, longer than zero: '1 min'."),
-            E::NoTables(_) => (SqlState::NOT_IN_STATE, "shard_table_add() adds tables."),
-            E::NotThere { .. } => (
-                SqlState::UNDEFINED_OBJECT,
-                "shard_schema_copy() creates a shard's tables. Grant the login SELECT on them, and USAGE on their schema.",
-            ),
-            E::SameName(..) => (
-                SqlState::UNSUPPORTED,
-                "One schema cannot have both. Create the foreign table of one of them by hand.",
-            ),
-            E::Taken(_) => (SqlState::DUPLICATE_OBJECT, "Name another schema, or rename the relation."),
-            E::NoPlan => (SqlState::INTERNAL, "Plan the query again with the library that runs it."),
-            E::Unreadable(_) => (SqlState::INTERNAL, "Find out what answers at its address."),
-        };
-        Failure::new(state, error.to_string()).hint(hint)
-    }
+pub fn no_level() -> Failure {
+    Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to query all shards").hint(
+        "A role that reads the table needs the level \"client\" (shard_grant()), and a login (shard_login_set()).",
+    )
+}
+
+pub fn not_in_keyspace(table: &str, keyspace: &str) -> Failure {
+    let message = format!("table \"{table}\" is not in keyspace \"{keyspace}\"");
+    Failure::new(SqlState::UNDEFINED_OBJECT, message).hint(
+        "shard_tables() lists its tables. Drop the foreign table, or add the table with shard_table_add().",
+    )
+}
+
+pub fn unknown_option(option: &str) -> Failure {
+    Failure::new(SqlState::parse("HV00D"), format!("invalid option \"{option}\""))
+        .hint("A foreign table has the options keyspace, table_name and timeout.")
+}
+
+pub fn missing_option(option: &str) -> Failure {
+    Failure::new(SqlState::parse("HV00J"), format!("option \"{option}\" is missing"))
+        .hint("shard_import() creates foreign tables with all they need.")
+}
+
+pub fn invalid_timeout() -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, "invalid value for option \"timeout\"")
+        .hint("It is an interval, longer than zero: '1 min'.")
+}
+
+pub fn no_tables(keyspace: &str) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
+        .hint("shard_table_add() adds tables.")
+}
+
+pub fn not_on_shard(shard: &str, table: &str) -> Failure {
+    let message = format!("shard \"{shard}\" has no table \"{table}\" that its login may read");
+    Failure::new(SqlState::UNDEFINED_OBJECT, message).hint(
+        "shard_schema_copy() creates a shard's tables. Grant the login SELECT on them, and USAGE on their schema.",
+    )
+}
+
+pub fn same_name(one: &str, other: &str) -> Failure {
+    Failure::new(SqlState::UNSUPPORTED, format!("tables \"{one}\" and \"{other}\" have the same name"))
+        .hint("One schema cannot have both. Create the foreign table of one of them by hand.")
+}
+
+pub fn name_taken(relation: &str) -> Failure {
+    Failure::new(SqlState::DUPLICATE_OBJECT, format!("relation \"{relation}\" already exists"))
+        .hint("Name another schema, or rename the relation.")
+}
+
+pub fn unreadable(shard: &str) -> Failure {
+    Failure::new(SqlState::INTERNAL, format!("shard \"{shard}\" reports no columns of the table"))
+        .hint("Find out what answers at its address.")
+}
+
+pub fn no_active_shard() -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, "no shard is active").hint("shard_add() adds one.")
 }

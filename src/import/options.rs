@@ -1,6 +1,6 @@
 //! The options of a foreign table: which table of which keyspace it is, and how long each shard is waited for.
 
-use super::error::ImportError;
+use super::error;
 use crate::error::Failure;
 use pgrx::datum::Interval;
 use pgrx::prelude::*;
@@ -45,12 +45,12 @@ impl Options {
                 "keyspace" => keyspace = Some(value),
                 "table_name" => table = Some(value),
                 "timeout" => timeout = patience(&value)?,
-                _ => return Err(ImportError::UnknownOption(name).into()),
+                _ => return Err(error::unknown_option(&name)),
             }
         }
         Ok(Options {
-            keyspace: keyspace.ok_or(ImportError::MissingOption("keyspace"))?,
-            table: table.ok_or(ImportError::MissingOption("table_name"))?,
+            keyspace: keyspace.ok_or_else(|| error::missing_option("keyspace"))?,
+            table: table.ok_or_else(|| error::missing_option("table_name"))?,
             timeout,
         })
     }
@@ -72,5 +72,5 @@ fn patience(text: &str) -> Result<Duration, Failure> {
     };
     let micros =
         read.and_then(|interval| u64::try_from(interval.as_micros()).ok()).filter(|micros| *micros > 0);
-    micros.map(Duration::from_micros).ok_or_else(|| ImportError::InvalidOption("timeout").into())
+    micros.map(Duration::from_micros).ok_or_else(error::invalid_timeout)
 }

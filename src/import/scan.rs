@@ -2,7 +2,7 @@
 //! requested.
 
 use super::condition::{self, KeyCondition};
-use super::error::ImportError;
+use super::error;
 use super::options::Options;
 use super::plan::ImportPlan;
 use super::text;
@@ -67,7 +67,7 @@ impl Scan {
         // SAFETY: the caller keeps the promise above.
         unsafe {
             let scan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
-            let plan = ImportPlan::from_list((*scan).fdw_private).ok_or(ImportError::NoPlan)?;
+            let plan = ImportPlan::from_list((*scan).fdw_private).ok_or_else(error::no_plan)?;
             let table = (*node).ss.ss_currentRelation;
             let meta = pg_sys::TupleDescGetAttInMetadata((*table).rd_att);
             let columns = columns_of(&plan, (*table).rd_att);
@@ -234,12 +234,12 @@ impl Scan {
     /// Returns the table and its shard-by column, and requires that the caller may ask the shards.
     fn require_readable(&self, caller: &Caller) -> Result<(TableName, String), Failure> {
         if !may_ask(caller) {
-            return Err(ImportError::NoLevel.into());
+            return Err(error::no_level());
         }
         let Options { keyspace, table, .. } = &self.options;
         let found = table_policy::list(keyspace).into_iter().find(|policy| policy.table_name == *table);
         let named = found.and_then(|policy| Some((TableName::parse(&policy.table_name)?, policy.shard_by)));
-        named.ok_or_else(|| ImportError::NoTable { table: table.clone(), keyspace: keyspace.clone() }.into())
+        named.ok_or_else(|| error::not_in_keyspace(table, keyspace))
     }
 
     fn is_called(&self, key: KeyCondition, name: &str) -> bool {

@@ -2,7 +2,7 @@
 //! columns now, with the caller's rights and in the caller's transaction.
 
 use super::columns::{self, ImportColumn, TableColumns};
-use super::error::ImportError;
+use super::error;
 use super::options::Options;
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace;
@@ -50,16 +50,16 @@ impl Import<'_> {
         let tables: Vec<TableName> =
             policies.iter().filter_map(|policy| TableName::parse(&policy.table_name)).collect();
         if tables.is_empty() {
-            return Err(ImportError::NoTables(self.keyspace.to_owned()).into());
+            return Err(error::no_tables(self.keyspace));
         }
         for (number, table) in tables.iter().enumerate() {
             if let Some(other) = tables[..number].iter().find(|other| other.name == table.name) {
-                return Err(ImportError::SameName(other.quoted(), table.quoted()).into());
+                return Err(error::same_name(&other.quoted(), &table.quoted()));
             }
         }
         let named = self.shard.as_ref().map(|shard| vec![shard.clone()]);
         let shards = run::chosen(named.as_deref())?;
-        let first = shards.into_iter().next().ok_or(shard_missing())?;
+        let first = shards.into_iter().next().ok_or_else(error::no_active_shard)?;
         Ok((tables, first.shard_key))
     }
 
@@ -75,7 +75,7 @@ impl Import<'_> {
                 statements.iter().for_each(|statement| execute(statement));
                 if statements.is_empty() { "unchanged" } else { "altered" }
             }
-            Some(_) => return Err(ImportError::Taken(name).into()),
+            Some(_) => return Err(error::name_taken(&name)),
         };
         Ok(Imported { table: name, change })
     }
@@ -113,11 +113,6 @@ impl Import<'_> {
         let options = unsafe { Options::of(relation) }?;
         Ok(options.keyspace == self.keyspace && options.table == table.quoted())
     }
-}
-
-fn shard_missing() -> Failure {
-    use crate::error::SqlState;
-    Failure::new(SqlState::NOT_IN_STATE, "no shard is active").hint("shard_add() adds one.")
 }
 
 fn execute(statement: &str) {

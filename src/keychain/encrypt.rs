@@ -4,7 +4,8 @@
 //! An encrypted secret consists of a byte for the form, 8 bytes that identify the key, a nonce of 24 bytes and the
 //! ciphertext.
 
-use crate::keychain::error::KeychainError;
+use super::error;
+use crate::error::Failure;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use pgrx::pg_sys;
@@ -41,9 +42,9 @@ impl MasterKey {
         Some([&[FORM], &self.id[..], nonce, &text].concat())
     }
 
-    pub fn seal(&self, alias: &str, kind: &str, plain: &[u8]) -> Result<Vec<u8>, KeychainError> {
+    pub fn seal(&self, alias: &str, kind: &str, plain: &[u8]) -> Result<Vec<u8>, Failure> {
         let nonce = random().and_then(|nonce| self.seal_with(&nonce, alias, kind, plain));
-        nonce.ok_or_else(|| KeychainError::Sealing(alias.to_owned()))
+        nonce.ok_or_else(|| error::cannot_be_encrypted(alias))
     }
 }
 
@@ -78,18 +79,15 @@ pub fn open(
     alias: &str,
     kind: &str,
     sealed: &[u8],
-) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
-    let changed = || KeychainError::Changed(alias.to_owned());
+) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let changed = || error::changed(alias);
     let (form, rest) = sealed.split_first().ok_or_else(changed)?;
     let (id, rest) = rest.split_first_chunk::<ID_BYTES>().ok_or_else(changed)?;
     let (nonce, text) = rest.split_first_chunk::<NONCE_BYTES>().ok_or_else(changed)?;
     if *form != FORM {
         return Err(changed());
     }
-    let key = keys
-        .iter()
-        .find(|key| key.id == *id)
-        .ok_or_else(|| KeychainError::OtherKey { alias: alias.to_owned(), key: hex(id) })?;
+    let key = keys.iter().find(|key| key.id == *id).ok_or_else(|| error::other_key(alias, &hex(id)))?;
     let aad = authenticated(id, alias, kind);
     let plain = key.cipher.decrypt(<&XNonce>::from(nonce), Payload { msg: text, aad: &aad });
     plain.map(Zeroizing::new).map_err(|_| changed())

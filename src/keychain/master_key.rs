@@ -1,8 +1,8 @@
 //! The keys that encrypt credentials: they are read each time, and never kept.
 
 use super::command::{self, CommandDeadline};
-use super::error::KeychainError;
-use super::plain_file;
+use super::{error, plain_file};
+use crate::error::Failure;
 use crate::guc;
 use crate::keychain::encrypt::{KEY_BYTES, MasterKey};
 use crate::server::data_directory;
@@ -22,51 +22,51 @@ const MOST_KEYS: usize = 16;
 const MOST_BYTES: usize = 8 << 10;
 
 /// Returns all keys, one for each line: the first one encrypts, and each decrypts what it has encrypted.
-pub fn all() -> Result<Vec<MasterKey>, KeychainError> {
+pub fn all() -> Result<Vec<MasterKey>, Failure> {
     all_within(CommandDeadline::default())
 }
 
 /// Returns all keys for a caller that waits no longer than this for the command.
-pub fn all_within(patience: CommandDeadline) -> Result<Vec<MasterKey>, KeychainError> {
+pub fn all_within(patience: CommandDeadline) -> Result<Vec<MasterKey>, Failure> {
     let (text, whence) = match (guc::master_key_file(), guc::master_key_command()) {
         (Some(path), _) => (file(Path::new(&path))?, format!("file \"{path}\"")),
         (None, Some(shell)) => {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", &shell]);
-            let said = command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)
-                .map_err(|problem| wrong(format!("shardmaster.master_key_command {problem}")))?;
+            let said =
+                command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES).map_err(|problem| {
+                    error::unreadable_master_key(&format!("shardmaster.master_key_command {problem}"))
+                })?;
             (said, "the output of shardmaster.master_key_command".to_owned())
         }
         (None, None) => match std::env::var_os(VARIABLE) {
             Some(value) => (Zeroizing::new(value.into_encoded_bytes()), format!("variable {VARIABLE}")),
-            None => return Err(KeychainError::NoMasterKey),
+            None => return Err(error::no_master_key()),
         },
     };
-    read(&text).map_err(|problem| wrong(format!("{whence} {problem}")))
-}
-
-fn wrong(problem: String) -> KeychainError {
-    KeychainError::MasterKey(problem)
+    read(&text).map_err(|problem| error::unreadable_master_key(&format!("{whence} {problem}")))
 }
 
 /// Reads a file that nobody but the server's operating-system account can read, under the rules that the server has
 /// for the key of its certificate, and that is not where backups of the database would include it.
-fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let name = path.display();
-    let failed = |error: std::io::Error| wrong(format!("file \"{name}\": {error}"));
+    let failed = |error: std::io::Error| error::unreadable_master_key(&format!("file \"{name}\": {error}"));
     if !path.is_absolute() {
-        return Err(wrong(format!("\"{name}\" is not an absolute path")));
+        return Err(error::unreadable_master_key(&format!("\"{name}\" is not an absolute path")));
     }
     let real = path.canonicalize().map_err(failed)?;
     if data_directory::path().is_some_and(|data| real.starts_with(data)) {
-        return Err(wrong(format!("file \"{name}\" is in the data directory, which backups copy")));
+        return Err(error::unreadable_master_key(&format!(
+            "file \"{name}\" is in the data directory, which backups copy"
+        )));
     }
     let file = plain_file::open(&real).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     // A file of root may be readable by a group.
     let forbidden = if found.uid() == 0 { 0o027 } else { 0o077 };
     if found.mode() & forbidden != 0 {
-        return Err(wrong(format!(
+        return Err(error::unreadable_master_key(&format!(
             "file \"{name}\" is not a file that the server's operating-system user alone can read"
         )));
     }

@@ -1,7 +1,8 @@
 //! A secret consists of named fields, which are checked against those of its kind.
 
-use super::error::KeychainError;
+use super::error;
 use super::kind::CredentialKind;
+use crate::error::Failure;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::str::Chars;
@@ -15,25 +16,25 @@ pub struct Secret(BTreeMap<String, Zeroizing<String>>);
 impl Secret {
     /// Reads a JSON object. No error repeats any of it: a caller who swaps a name and a value has put the secret in
     /// place of a name.
-    pub fn of(kind: &'static CredentialKind, json: &[u8]) -> Result<Secret, KeychainError> {
-        let invalid = |problem: String| KeychainError::Secret { kind: kind.name, problem };
+    pub fn of(kind: &'static CredentialKind, json: &[u8]) -> Result<Secret, Failure> {
+        let invalid = |problem: &str| error::invalid_secret(kind.name, problem);
         let Ok(fields) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(json) else {
-            return Err(invalid("it is not a JSON object, or is nested too deeply".to_owned()));
+            return Err(invalid("it is not a JSON object, or is nested too deeply"));
         };
         let names: Vec<&str> = kind.required.iter().chain(kind.optional).copied().collect();
         if fields.keys().any(|name| !names.contains(&name.as_str())) {
-            return Err(invalid(format!("it has a field that is not one of: {}", names.join(", "))));
+            return Err(invalid(&format!("it has a field that is not one of: {}", names.join(", "))));
         }
         if let Some(missing) = kind.required.iter().find(|name| !fields.contains_key(**name)) {
-            return Err(invalid(format!("field \"{missing}\" is missing")));
+            return Err(invalid(&format!("field \"{missing}\" is missing")));
         }
         let mut secret = BTreeMap::new();
         for (name, value) in fields {
             let value =
-                text(value.get()).ok_or_else(|| invalid(format!("field \"{name}\" is not a text")))?;
+                text(value.get()).ok_or_else(|| invalid(&format!("field \"{name}\" is not a text")))?;
             if value.is_empty() || value.len() > MOST_BYTES || value.contains('\0') {
                 let problem = format!("field \"{name}\" is empty, has a zero byte or more than 64 kB");
-                return Err(invalid(problem));
+                return Err(invalid(&problem));
             }
             secret.insert(name, value);
         }

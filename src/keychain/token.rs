@@ -2,10 +2,10 @@
 //! own programs.
 
 use super::command::{self, CommandDeadline};
-use super::error::KeychainError;
 use super::kind::TokenSource;
 use super::secret::Secret;
-use super::{master_key, plain_file};
+use super::{error, master_key, plain_file};
+use crate::error::Failure;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::io::Read;
@@ -52,7 +52,7 @@ pub fn of(
     sealed: &[u8],
     account: &Account<'_>,
     patience: CommandDeadline,
-) -> Result<Zeroizing<String>, KeychainError> {
+) -> Result<Zeroizing<String>, Failure> {
     let field = |name| secret.get(name).unwrap_or_default();
     if token == TokenSource::File {
         return one_line(&read_file(field("file"))?);
@@ -80,36 +80,28 @@ pub fn of(
     Ok(token)
 }
 
-fn wrong(problem: String) -> KeychainError {
-    KeychainError::Token(problem)
-}
-
-fn run(
-    mut command: Command,
-    name: &str,
-    patience: CommandDeadline,
-) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn run(mut command: Command, name: &str, patience: CommandDeadline) -> Result<Zeroizing<Vec<u8>>, Failure> {
     // Commands of others need no access to the key of the whole keychain.
     command.env_remove(master_key::VARIABLE);
     command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)
-        .map_err(|problem| wrong(format!("{name} {problem}")))
+        .map_err(|problem| error::no_token(&format!("{name} {problem}")))
 }
 
-fn read_file(path: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn read_file(path: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let mut text = Zeroizing::new(Vec::with_capacity(MOST_BYTES + 1));
     let read = plain_file::open(Path::new(path))
         .and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut text));
     match read {
         Ok(length) if length <= MOST_BYTES => Ok(text),
-        Ok(_) => Err(wrong(format!("file \"{path}\" has more than {MOST_BYTES} bytes"))),
-        Err(error) => Err(wrong(format!("file \"{path}\": {error}"))),
+        Ok(_) => Err(error::no_token(&format!("file \"{path}\" has more than {MOST_BYTES} bytes"))),
+        Err(error) => Err(error::no_token(&format!("file \"{path}\": {error}"))),
     }
 }
 
-fn one_line(text: &[u8]) -> Result<Zeroizing<String>, KeychainError> {
+fn one_line(text: &[u8]) -> Result<Zeroizing<String>, Failure> {
     let text = std::str::from_utf8(text).map(str::trim).unwrap_or_default();
     if text.is_empty() || text.contains(|c: char| c.is_control()) {
-        return Err(wrong("it is empty, has several lines or is not text".to_owned()));
+        return Err(error::no_token("it is empty, has several lines or is not text"));
     }
     Ok(Zeroizing::new(text.to_owned()))
 }
@@ -131,13 +123,13 @@ fn gcp(secret: &Secret) -> Command {
     command
 }
 
-fn access_token(answer: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn access_token(answer: &[u8]) -> Result<Zeroizing<Vec<u8>>, Failure> {
     match serde_json::from_slice::<Value>(answer) {
         Ok(Value::Object(mut fields)) => match fields.remove("access_token") {
             Some(Value::String(token)) => Ok(Zeroizing::new(token.into_bytes())),
-            _ => Err(wrong("the metadata server's answer has no access_token".to_owned())),
+            _ => Err(error::no_token("the metadata server's answer has no access_token")),
         },
-        _ => Err(wrong("the metadata server's answer is not a JSON object".to_owned())),
+        _ => Err(error::no_token("the metadata server's answer is not a JSON object")),
     }
 }
 

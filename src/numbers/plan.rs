@@ -1,9 +1,8 @@
 //! Decides which sequences of which shards get a block, and which block, before anything changes.
 
 use super::block::{Block, Blocks};
-use super::error::SpreadProblem;
 use crate::catalog::number_block::GivenBlock;
-use crate::error::SqlState;
+use crate::error::{Failure, SqlState};
 use crate::numbers::introspect::{OnShard, ShardSequence};
 
 /// The outcome for a sequence.
@@ -26,7 +25,8 @@ pub struct SpreadPlan {
     pub outcomes: Vec<Vec<SpreadOutcome>>,
     /// The blocks to record: those that are given out, and those that were found.
     pub given: Vec<GivenBlock>,
-    pub problems: Vec<SpreadProblem>,
+    /// Why sequences that need numbers of their own cannot have any.
+    pub problems: Vec<Failure>,
 }
 
 pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadPlan {
@@ -65,7 +65,7 @@ pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadP
                         }
                         (Ok(_), None) => SpreadOutcome::Left("has no block".to_owned()),
                         (Err(problem), _) => {
-                            let text = problem.text.clone();
+                            let text = problem.message.clone();
                             plan.problems.extend(sequence.is_needed.then_some(problem));
                             SpreadOutcome::Left(text)
                         }
@@ -280,10 +280,10 @@ fn fit(
     sequence: &ShardSequence,
     block: Option<Block>,
     blocks: Blocks,
-) -> Result<[i64; 2], SpreadProblem> {
+) -> Result<[i64; 2], Failure> {
     let problem = |state, text: String, hint: String| {
         let text = format!("shard \"{}\": sequence {} {text}", shard.shard.shard_key, sequence.name);
-        SpreadProblem { state, text, hint }
+        Failure::new(state, text).hint(hint)
     };
     let state = SqlState::NOT_IN_STATE;
     if !sequence.may_set || !sequence.may_read {

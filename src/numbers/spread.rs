@@ -5,7 +5,7 @@
 //! yet, and the next call recognizes this.
 
 use super::block::{BELOW, Block, Blocks, SIZE};
-use super::error::SpreadError;
+use super::error;
 use super::plan::{self, SpreadOutcome, SpreadPlan};
 use super::rows;
 use crate::agent::error::SplitError;
@@ -42,9 +42,8 @@ impl Spread<'_> {
         let deadline = Instant::now() + self.timeout;
         let mut shards = look_at_all(self.keyspace, deadline)?;
         let plan = plan::make(&shards, &number_block::all(), self.blocks);
-        if let Some(first) = plan.problems.first().cloned() {
-            let all = plan.problems.iter().map(|problem| problem.text.clone()).collect();
-            return Err(SpreadError::Problems { keyspace: self.keyspace.to_owned(), first, all }.into());
+        if let Some(first) = plan.problems.first() {
+            return Err(error::cannot_be_spread(self.keyspace, first, &plan.problems));
         }
         if !self.dry_run {
             plan.given.iter().for_each(|given| number_block::insert(self.keyspace, given));
@@ -59,7 +58,7 @@ fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failur
     keyspace::find(keyspace)?;
     let tables = table_policy::list(keyspace);
     if tables.is_empty() {
-        return Err(SpreadError::NoTables(keyspace.to_owned()).into());
+        return Err(error::no_tables(keyspace));
     }
     number_block::lock();
     let shards = shard::all().into_iter().filter(shard::Shard::holds_rows);
@@ -68,7 +67,7 @@ fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failur
     let mut shards = looked.map_err(SplitError::into_failure)?;
     rows::look(&mut shards).map_err(SplitError::into_failure)?;
     if shards.is_empty() {
-        return Err(SpreadError::NoShards.into());
+        return Err(error::no_shards());
     }
     Ok(shards)
 }
@@ -89,8 +88,8 @@ pub fn reserve(
     let blocks = Blocks { size, below: if is_beyond { i64::MAX } else { BELOW } };
     let mut made = Vec::new();
     for _ in 0..count {
-        let block = plan::next(&shards, &known, blocks)
-            .ok_or_else(|| SpreadError::NoBlock { keyspace: keyspace.to_owned(), below: blocks.below })?;
+        let block =
+            plan::next(&shards, &known, blocks).ok_or_else(|| error::no_block(keyspace, blocks.below))?;
         let given = GivenBlock { shard_key: shard_key.to_owned(), range: block.range() };
         if !dry_run {
             number_block::insert(keyspace, &given);
@@ -139,13 +138,9 @@ fn give_one(
         }
     });
     given.map_err(|error| match error {
-        SplitError::Remote(error) if error.is(plan::DRAWN) => SpreadError::Drawn {
-            shard: session.shard().to_owned(),
-            sequence: sequence.name.clone(),
-            last: error.message,
-            first: range[0],
+        SplitError::Remote(error) if error.is(plan::DRAWN) => {
+            error::drawn(session.shard(), &sequence.name, &error.message, range[0])
         }
-        .into(),
         error => error.into_failure(),
     })
 }

@@ -1,8 +1,9 @@
 //! The choice of the shard for a reservation.
 
 use super::rendezvous::{self, Candidate};
-use super::{PlacementError, free_slots, settle};
+use super::{error, free_slots, settle};
 use crate::catalog::shard::POSTGRES;
+use crate::error::Failure;
 use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 
@@ -17,12 +18,12 @@ pub enum PlacementStrategy {
 }
 
 impl PlacementStrategy {
-    pub fn parse(text: &str) -> Result<PlacementStrategy, PlacementError> {
+    pub fn parse(text: &str) -> Result<PlacementStrategy, Failure> {
         match text {
             "fill_first" => Ok(PlacementStrategy::FillFirst),
             "spread" => Ok(PlacementStrategy::Spread),
             "consistent" => Ok(PlacementStrategy::Consistent),
-            other => Err(PlacementError::invalid("strategy", format!("\"{other}\" is not a strategy"))),
+            other => Err(error::unknown_strategy(other)),
         }
     }
 }
@@ -132,12 +133,12 @@ const BEFORE_REFUSAL: i32 = 200;
 
 /// Tries one shard after the other, in the order of the strategy, until one gives what is wanted. A shard whose last
 /// slots others are taking at the moment is not waited for. Leases that have run out are ended before a refusal.
-pub fn until_taken<T, E: From<PlacementError>>(
+pub fn until_taken<T>(
     kind: &str,
     key: &str,
     strategy: PlacementStrategy,
-    mut take: impl FnMut(&Choice) -> Result<Option<T>, E>,
-) -> Result<T, E> {
+    mut take: impl FnMut(&Choice) -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
     let mut tried = Vec::new();
     loop {
         match next(kind, key, strategy, &tried) {
@@ -146,23 +147,19 @@ pub fn until_taken<T, E: From<PlacementError>>(
                 None => tried.push(choice.shard_id),
             },
             None if settle::expire(kind, BEFORE_REFUSAL) > 0 => tried.clear(),
-            None => return Err(no_capacity(kind).into()),
+            None => return Err(no_capacity(kind)),
         }
     }
 }
 
 /// Returns the reason why there is no shard: some names of the shards of the kind for each cause.
-fn no_capacity(kind: &str) -> PlacementError {
+fn no_capacity(kind: &str) -> Failure {
     let names = |condition: &str| {
         let query = format!(
             "SELECT s.shard_key FROM shardmaster.shard s WHERE s.kind = $1 AND {condition} ORDER BY s.shard_key LIMIT 20"
         );
         sql::read(&query, &[kind.into()], |row| row.value::<String>(1))
     };
-    PlacementError::NoCapacity {
-        kind: kind.into(),
-        full: names("s.status = 'active'"),
-        draining: names("s.status = 'draining'"),
-        disabled: names("s.status = 'disabled'"),
-    }
+    let full = names("s.status = 'active'");
+    error::no_capacity(kind, &full, &names("s.status = 'draining'"), &names("s.status = 'disabled'"))
 }

@@ -19,5 +19,3 @@ pub mod slot;
 pub mod sweep;
 pub mod sweep_clock;
 pub mod tenants;
-
-pub use error::PlacementError;

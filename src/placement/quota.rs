@@ -2,7 +2,7 @@
 //! those of other tenants never wait here.
 
 use super::locks::{self, Mode};
-use super::{PlacementError, settle};
+use super::{error, settle};
 use crate::catalog::keyspace;
 use crate::catalog::shard::POSTGRES;
 use crate::error::Failure;
@@ -15,7 +15,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// Counts one more slot, or fails if none is left. The caller has shared the tenant's lock since before it read
 /// whether there is a quota, or, for a server, holds the lock of the tenant's keyspace.
-pub fn take(tenant: &str, kind: &str) -> Result<(), PlacementError> {
+pub fn take(tenant: &str, kind: &str) -> Result<(), Failure> {
     let locked = sql::write_returning(
         "SELECT max_slots FROM shardmaster.shard_quota WHERE tenant_id = $1 AND kind = $2 FOR NO KEY UPDATE",
         &[tenant.into(), kind.into()],
@@ -25,7 +25,7 @@ pub fn take(tenant: &str, kind: &str) -> Result<(), PlacementError> {
     if add_up(tenant, kind) >= quota {
         let held = settled(tenant, kind, quota);
         if held >= quota {
-            return Err(PlacementError::Quota { tenant: tenant.into(), kind: kind.into(), held, quota });
+            return Err(error::quota_used_up(tenant, kind, held, quota));
         }
     }
     sql::write(
@@ -102,7 +102,7 @@ fn recount(tenant: &str, kind: &str) -> i64 {
 /// Sets a quota, which may be below what is held: no slot is added then. `None` removes the quota.
 pub fn set(tenant: &str, kind: &str, max_slots: Option<i64>) -> Result<(), Failure> {
     if max_slots.is_some_and(|slots| slots < 0) {
-        return Err(PlacementError::invalid("max_slots", "it must not be negative").into());
+        return Err(error::invalid("max_slots", "it must not be negative"));
     }
     if kind == POSTGRES {
         // Tenants take their slots under the lock of their keyspace.

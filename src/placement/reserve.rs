@@ -3,8 +3,9 @@
 use super::choose::{self, PlacementStrategy};
 use super::locks::{self, Mode};
 use super::slot::{self, SlotRequest};
-use super::{PlacementError, free_slots, quota, settle, sweep_clock};
+use super::{error, free_slots, quota, settle, sweep_clock};
 use crate::catalog::shard;
+use crate::error::Failure;
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
@@ -99,10 +100,7 @@ fn look_past_expired(request: &SlotRequest<'_>) -> ReserveLook {
 }
 
 /// Returns the live reservation of the key, or a new one.
-pub fn reserve(
-    request: &SlotRequest<'_>,
-    strategy: PlacementStrategy,
-) -> Result<Reservation, PlacementError> {
+pub fn reserve(request: &SlotRequest<'_>, strategy: PlacementStrategy) -> Result<Reservation, Failure> {
     locks::logical_key(request.kind, request.key);
     locks::tenant(request.tenant, request.kind, Mode::Shared);
     let found = look_past_expired(request);
@@ -110,7 +108,7 @@ pub fn reserve(
         return if live.tenant == request.tenant {
             Ok(live.into())
         } else {
-            Err(PlacementError::SomebodyElses { kind: request.kind.into(), key: request.key.into() })
+            Err(error::key_of_another_tenant(request.kind, request.key))
         };
     }
     if found.overdue {
@@ -124,7 +122,7 @@ pub fn reserve(
         if claimed.is_some() {
             free_slots::change(choice.shard_id, request.kind, -1, choice.entries);
         }
-        Ok::<_, PlacementError>(claimed)
+        Ok(claimed)
     })?;
     if let Some(at) = claimed.lease_expires_at {
         sweep_clock::sweep_on_commit(at);

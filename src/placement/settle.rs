@@ -1,7 +1,8 @@
 //! Settles reservations: confirmed, renewed, cancelled, freed or expired. Leases are compared with the clock: in a
 //! long transaction, the time of its start would confirm an expired one.
 
-use super::{PlacementError, sweep_clock};
+use super::{error, sweep_clock};
+use crate::error::Failure;
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
@@ -103,7 +104,7 @@ const KEPT_FOR: &str = "CASE WHEN r.lease_expires_at IS NOT NULL THEN NULL
                              WHEN r.status = 'confirmed' THEN 'tenant \"' || r.tenant_id || '\"' END";
 
 impl HeldReservation {
-    fn lock(id: i64) -> Result<HeldReservation, PlacementError> {
+    fn lock(id: i64) -> Result<HeldReservation, Failure> {
         // The shard is read after the lock is granted.
         let locked = sql::write_returning(
             "SELECT shard_id FROM shardmaster.shard_reservation WHERE id = $1 FOR UPDATE",
@@ -111,7 +112,7 @@ impl HeldReservation {
             |row| row.value::<i64>(1),
         );
         if locked.is_empty() {
-            return Err(PlacementError::Unknown(id));
+            return Err(error::unknown_reservation(id));
         }
         let query = format!(
             "SELECT r.id, r.status, coalesce(r.lease_expires_at <= pg_catalog.clock_timestamp(), false),
@@ -128,21 +129,19 @@ impl HeldReservation {
             shard_disabled: row.value(6),
             kept_for: row.get(7),
         })
-        .ok_or(PlacementError::Unknown(id))?;
+        .ok_or_else(|| error::unknown_reservation(id))?;
         match held.kept_for {
-            Some(whom) => Err(PlacementError::Kept { id, whom }),
+            Some(whom) => Err(error::reservation_kept(id, &whom)),
             None => Ok(held),
         }
     }
 
     /// Requires that the reservation is pending, its lease is running, and its shard is not disabled.
-    fn check_live(&self) -> Result<(), PlacementError> {
-        let not_live = |reason: &str| Err(PlacementError::NotLive { id: self.id, reason: reason.into() });
+    fn check_live(&self) -> Result<(), Failure> {
+        let not_live = |reason: &str| Err(error::not_live(self.id, reason));
         match self.status.as_str() {
             "pending" if self.overdue => not_live("has expired"),
-            "pending" if self.shard_disabled => {
-                Err(PlacementError::Disabled { shard: self.shard_key.clone() })
-            }
+            "pending" if self.shard_disabled => Err(error::shard_disabled(&self.shard_key)),
             "pending" => Ok(()),
             "expired" => not_live("has expired"),
             "cancelled" => not_live("was cancelled"),
@@ -153,7 +152,7 @@ impl HeldReservation {
 }
 
 /// Sets the resource and the status together.
-pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
+pub fn confirm(id: i64, resource_id: &str) -> Result<(), Failure> {
     let held = HeldReservation::lock(id)?;
     if held.status == "confirmed" {
         let other = held.resource_id.unwrap_or_default();
@@ -161,7 +160,7 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
             return Ok(());
         }
         let reason = format!("is confirmed with another resource, \"{other}\"");
-        return Err(PlacementError::NotLive { id, reason });
+        return Err(error::not_live(id, &reason));
     }
     held.check_live()?;
     // One reading of the clock decides that the lease is running, and gives the time of the confirmation.
@@ -179,26 +178,25 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
         |_| (),
     );
     if confirmed.is_empty() {
-        let reason = "has expired".into();
-        return Err(PlacementError::NotLive { id, reason });
+        return Err(error::not_live(id, "has expired"));
     }
     Ok(())
 }
 
 /// Cancels a pending reservation; one that has already ended stays unchanged.
-pub fn cancel(id: i64) -> Result<(), PlacementError> {
+pub fn cancel(id: i64) -> Result<(), Failure> {
     let held = HeldReservation::lock(id)?;
     match held.status.as_str() {
         "pending" if held.overdue => release(vec![id], "expired"),
         "pending" => release(vec![id], "cancelled"),
-        "confirmed" => return Err(PlacementError::Confirmed(id)),
+        "confirmed" => return Err(error::reservation_confirmed(id)),
         _ => {}
     }
     Ok(())
 }
 
 /// Makes the lease run for this time from now on, and returns its end.
-pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, PlacementError> {
+pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, Failure> {
     HeldReservation::lock(id)?.check_live()?;
     let renewed = sql::write_returning(
         "UPDATE shardmaster.shard_reservation
@@ -207,14 +205,14 @@ pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, Place
         &[id.into(), lease_seconds.into()],
         |row| row.value::<TimestampWithTimeZone>(1),
     );
-    let until = renewed.into_iter().next().ok_or(PlacementError::Unknown(id))?;
+    let until = renewed.into_iter().next().ok_or_else(|| error::unknown_reservation(id))?;
     // The new end may be earlier than the old one.
     sweep_clock::sweep_on_commit(until);
     Ok(until)
 }
 
 /// Frees the slot of a resource that is gone. Returns false if there is no confirmed reservation.
-pub fn free(kind: &str, logical_key: &str) -> Result<bool, PlacementError> {
+pub fn free(kind: &str, logical_key: &str) -> Result<bool, Failure> {
     let query = format!(
         "SELECT r.id, {KEPT_FOR} FROM shardmaster.shard_reservation r
           WHERE r.kind = $1 AND r.logical_key = $2 AND r.status = 'confirmed' FOR UPDATE"
@@ -224,7 +222,7 @@ pub fn free(kind: &str, logical_key: &str) -> Result<bool, PlacementError> {
     });
     let Some((id, kept_for)) = held.into_iter().next() else { return Ok(false) };
     if let Some(whom) = kept_for {
-        return Err(PlacementError::Kept { id, whom });
+        return Err(error::reservation_kept(id, &whom));
     }
     release(vec![id], "released");
     Ok(true)

@@ -2,8 +2,9 @@
 //! exclusively.
 
 use super::locks::{self, Mode};
-use super::{PlacementError, free_slots, slot, tenants};
+use super::{error, free_slots, slot, tenants};
 use crate::catalog::shard::{self, Shard, ShardStatus};
+use crate::error::Failure;
 use crate::server::sql;
 
 /// The number of slots that are created before the first reservation.
@@ -53,7 +54,7 @@ pub fn status_changed(shard: &Shard, status: ShardStatus) {
 }
 
 /// Sets the capacity. If it is below what is held, nothing is taken away, and nothing is added.
-pub fn set_capacity(shard: &Shard, capacity: Option<i64>) -> Result<(), PlacementError> {
+pub fn set_capacity(shard: &Shard, capacity: Option<i64>) -> Result<(), Failure> {
     shard::set_capacity(shard, capacity);
     free_slots::change(shard.id, &shard.kind, slots(capacity) - slots(shard.capacity), 0);
     if shard.holds_rows() && shard.capacity.is_none() && capacity.is_some() {
@@ -64,7 +65,7 @@ pub fn set_capacity(shard: &Shard, capacity: Option<i64>) -> Result<(), Placemen
 }
 
 /// Removes the shard's slots; their history stays in the archive.
-pub fn dropped(shard: &Shard) -> Result<(), PlacementError> {
+pub fn dropped(shard: &Shard) -> Result<(), Failure> {
     let live = sql::read_one(
         "SELECT id FROM shardmaster.shard_reservation
           WHERE shard_id = $1 AND status IN ('pending', 'confirmed')
@@ -74,7 +75,7 @@ pub fn dropped(shard: &Shard) -> Result<(), PlacementError> {
         |row| row.value::<i64>(1),
     );
     if let Some(id) = live {
-        return Err(PlacementError::InUse { shard: shard.shard_key.clone(), id });
+        return Err(error::shard_in_use(&shard.shard_key, id));
     }
     for query in [
         "UPDATE shardmaster.shard_reservation

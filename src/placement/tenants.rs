@@ -2,7 +2,7 @@
 //! a split reserves those that its tenants will need on the target.
 
 use super::locks::{self, Mode};
-use super::{PlacementError, free_slots, quota, settle, slot};
+use super::{error, free_slots, quota, settle, slot};
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::catalog::split_state::IS_UNDECIDED;
 use crate::error::Failure;
@@ -80,7 +80,7 @@ fn take(
     keys: &[String],
     holder: &SlotHolder,
     forced: bool,
-) -> Result<(), PlacementError> {
+) -> Result<(), Failure> {
     let wanted = i64::try_from(keys.len()).unwrap_or(i64::MAX);
     if wanted == 0 {
         return Ok(());
@@ -110,7 +110,7 @@ fn take(
     Ok(())
 }
 
-fn count_quotas(keys: &[String]) -> Result<(), PlacementError> {
+fn count_quotas(keys: &[String]) -> Result<(), Failure> {
     let with_quota = sql::read(
         "SELECT tenant_id FROM shardmaster.shard_quota WHERE kind = $1 AND tenant_id = ANY ($2) ORDER BY 1",
         &[POSTGRES.into(), keys.to_vec().into()],
@@ -120,7 +120,7 @@ fn count_quotas(keys: &[String]) -> Result<(), PlacementError> {
 }
 
 /// Requires that the target has free slots for these keys, before a plan has a number. It locks the shard.
-pub fn check_free_slots(target: &Shard, keys: &[String]) -> Result<(), PlacementError> {
+pub fn check_free_slots(target: &Shard, keys: &[String]) -> Result<(), Failure> {
     if target.capacity.is_none() {
         return Ok(());
     }
@@ -130,17 +130,17 @@ pub fn check_free_slots(target: &Shard, keys: &[String]) -> Result<(), Placement
 
 /// Requires that the target has free slots for these keys, without locking the shard, for a caller that only wants to
 /// know.
-pub fn look_for_free_slots(target: &Shard, keys: &[String]) -> Result<(), PlacementError> {
+pub fn look_for_free_slots(target: &Shard, keys: &[String]) -> Result<(), Failure> {
     if target.capacity.is_none() { Ok(()) } else { require_free_slots(target, keys) }
 }
 
-fn require_free_slots(shard: &Shard, keys: &[String]) -> Result<(), PlacementError> {
+fn require_free_slots(shard: &Shard, keys: &[String]) -> Result<(), Failure> {
     let wanted = i64::try_from(keys.len()).unwrap_or(i64::MAX);
     let free = free_slots::exact(shard.id);
     if free >= wanted {
         return Ok(());
     }
-    Err(PlacementError::ShardFull { shard: shard.shard_key.clone(), free: free.max(0), wanted })
+    Err(error::shard_full(&shard.shard_key, free.max(0), wanted))
 }
 
 /// Reserves free slots of the target for the split's keys, when the split is planned.
@@ -149,7 +149,7 @@ pub fn reserve_for_split(
     target: &Shard,
     keyspace: &str,
     keys: &[String],
-) -> Result<(), PlacementError> {
+) -> Result<(), Failure> {
     reserve(split_id, target, (keyspace, keys), false)
 }
 
@@ -159,7 +159,7 @@ pub fn reserve_beyond_for_split(
     target: &Shard,
     keyspace: &str,
     keys: &[String],
-) -> Result<(), PlacementError> {
+) -> Result<(), Failure> {
     reserve(split_id, target, (keyspace, keys), true)
 }
 
@@ -168,7 +168,7 @@ fn reserve(
     target: &Shard,
     (keyspace, keys): (&str, &[String]),
     beyond: bool,
-) -> Result<(), PlacementError> {
+) -> Result<(), Failure> {
     if target.capacity.is_none() {
         return Ok(());
     }
@@ -197,7 +197,7 @@ fn confirm_for_split(split_id: i64, keyspace: &str) {
 
 /// Gives a slot to each tenant that is on the shard, or moving to it, when the shard gets its first capacity, even
 /// beyond that capacity. The caller holds the locks of all keyspaces and of the shard.
-pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
+pub fn take_for_all(shard: &Shard) -> Result<(), Failure> {
     let routed = sql::read(
         "SELECT keyspace, key FROM shardmaster.routing_entry e
           WHERE valid_to IS NULL AND bucket IS NULL AND span IS NULL AND read_shard = $1

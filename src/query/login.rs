@@ -1,6 +1,6 @@
 //! The users that a role is connected to the shards as: never the mover, whose rights are for splits.
 
-use super::error::QueryError;
+use super::error;
 use crate::agent::session;
 use crate::catalog::caller::Caller;
 use crate::catalog::login::{self as stored, ListedLogin, Login};
@@ -39,7 +39,7 @@ pub fn set(
     caller: &Caller,
 ) -> Result<(), Failure> {
     let shard = named(shard_key)?;
-    let role = stored::role_by_name(role).ok_or_else(|| QueryError::UnknownRole(role.to_owned()))?;
+    let role = stored::role_by_name(role).ok_or_else(|| error::unknown_role(role))?;
     if let Some(problem) = name::problem(username) {
         return Err(invalid("username", &problem.to_string()));
     }
@@ -75,13 +75,12 @@ pub fn list() -> Vec<ListedLogin> {
 /// Refuses the mover's user, also if another connection string of the shard determines it. Returns the mover's user.
 fn require_no_mover(shard: &Shard, username: &str) -> Result<String, Failure> {
     let Some(mover) = session::mover(shard)? else {
-        return Err(QueryError::UnknownMover(shard.shard_key.clone()).into());
+        return Err(error::unknown_mover(&shard.shard_key));
     };
     if mover != username {
         return Ok(mover);
     }
-    let shard = shard.shard_key.clone();
-    Err(QueryError::IsMover { username: username.to_owned(), shard }.into())
+    Err(error::is_mover(username, &shard.shard_key))
 }
 
 /// Returns the role whose logins the caller uses: its own, or those of the only one whose rights it has.
@@ -89,11 +88,11 @@ pub fn role_of(caller: &Caller) -> Result<(pg_sys::Oid, String), Failure> {
     let mut roles = stored::roles_of(caller);
     match (roles.pop(), roles.is_empty()) {
         (Some(role), true) => Ok(role),
-        (None, _) => Err(QueryError::NoLogin(caller.name()).into()),
+        (None, _) => Err(error::no_login(&caller.name())),
         (Some((_, last)), false) => {
             let mut names: Vec<String> = roles.into_iter().map(|(_, name)| format!("\"{name}\"")).collect();
             names.push(format!("\"{last}\""));
-            Err(QueryError::SeveralLogins { role: caller.name(), names: names.join(", ") }.into())
+            Err(error::several_logins(&caller.name(), &names.join(", ")))
         }
     }
 }
@@ -120,7 +119,7 @@ pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) ->
 /// Returns what the master knows of it.
 pub fn known((role, name): &(pg_sys::Oid, String), shard: &Shard) -> Result<Entrance, Failure> {
     let Some(login) = stored::of(*role, shard) else {
-        return Err(QueryError::NoLoginFor(name.clone(), shard.shard_key.clone()).into());
+        return Err(error::no_login_for(name, &shard.shard_key));
     };
     let mover = require_no_mover(shard, &login.username)?;
     let others = place::namespaces_beside(shard);

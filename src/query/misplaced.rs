@@ -2,7 +2,7 @@
 //! that was valid when the shards took their snapshots.
 
 use super::between::{self, Hidden};
-use super::error::QueryError;
+use super::error;
 use super::run::{Query, QueryEvent, RunningQuery, Statement};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
@@ -74,7 +74,7 @@ impl MisplacedQuery<'_> {
                 return Ok(Counts { running, keyspace, version, together });
             }
         }
-        Err(QueryError::Restless(TRIES).into())
+        Err(error::restless(TRIES))
     }
 
     fn version(&self) -> i64 {

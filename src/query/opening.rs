@@ -1,6 +1,6 @@
 //! The first message of a session that queries for a role of the master.
 
-use super::error::QueryError;
+use super::error;
 use super::login::Entrance;
 use crate::error::Failure;
 use crate::remote::RemoteError;
@@ -77,22 +77,12 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
 pub fn require(entrance: &Entrance, answer: &Rows) -> Result<String, Failure> {
     let cells: Vec<&str> =
         answer.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or_default()).collect();
-    let shard = || entrance.shard.shard_key.clone();
+    let (shard, username) = (&entrance.shard.shard_key, &entrance.username);
     match cells.as_slice() {
-        [user, "f", "", encoding] if *user == entrance.username => Ok((*encoding).to_owned()),
-        [user, "f", what, _] if *user == entrance.username => Err(QueryError::TooMuch {
-            shard: shard(),
-            username: entrance.username.clone(),
-            what: (*what).to_owned(),
-        }
-        .into()),
-        [user, "f", _, _] => Err(QueryError::OtherRole {
-            shard: shard(),
-            username: entrance.username.clone(),
-            found: (*user).to_owned(),
-        }
-        .into()),
-        [_, "t", _, _] => Err(QueryError::StandbyOfShard(shard()).into()),
-        _ => Err(RemoteError::unreadable(&entrance.shard.shard_key, "who has logged in").into()),
+        [user, "f", "", encoding] if user == username => Ok((*encoding).to_owned()),
+        [user, "f", what, _] if user == username => Err(error::too_much(shard, username, what)),
+        [user, "f", _, _] => Err(error::other_role(shard, username, user)),
+        [_, "t", _, _] => Err(error::standby_of_shard(shard)),
+        _ => Err(RemoteError::unreadable(shard, "who has logged in").into()),
     }
 }

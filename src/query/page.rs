@@ -2,7 +2,7 @@
 //! first of all of them are the next page. Invariant: no row is left out between two pages, so that what cannot be
 //! told apart by the order, or is ordered otherwise by this server than by the shards, is an error.
 
-use super::error::QueryError;
+use super::error;
 use super::run::{Query, QueryEvent};
 use crate::catalog::table_policy::parse_column;
 use crate::error::Failure;
@@ -176,7 +176,7 @@ impl Page<'_> {
                 found = self.first_of(found, &types, self.rows + 1).0;
                 bytes = found.iter().map(Placed::bytes).sum();
                 if bytes > MOST_BYTES {
-                    return Err(QueryError::LongPage(MOST_BYTES >> 20).into());
+                    return Err(error::long_page(MOST_BYTES >> 20));
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Page<'_> {
         if let (Some(last), Some(next)) = (ranks.get(self.rows - 1), ranks.get(self.rows))
             && last == next
         {
-            return Err(QueryError::NoTotalOrder.into());
+            return Err(error::no_total_order());
         }
         Ok(found.into_iter().take(self.rows).map(|placed| placed.row).collect())
     }
@@ -217,8 +217,7 @@ impl Page<'_> {
             let has_order =
                 found != TEXT || encoding.as_deref().is_some_and(is_by_number) && is_by_number(&own);
             if !is_known || !is_same || !has_order || (found == TEXT) != order.is_by_bytes {
-                let (shard, column) = (shard.to_owned(), order.column.clone());
-                return Err(QueryError::NoOrder { shard, column }.into());
+                return Err(error::no_order(shard, &order.column));
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Rows of shards as values of this server: texts that its own input functions read, as the calling role.
 
-use super::error::QueryError;
+use super::error;
 use crate::error::Failure;
 use crate::remote::fan_out::ShardRow;
 use pgrx::pg_sys;
@@ -123,7 +123,7 @@ impl RecordShape {
         };
         let last = shape.columns.last().map(|(number, name)| (*number, name.as_str()));
         if reports && last != Some((pg_sys::JSONBOID.to_u32(), ERROR)) {
-            return Err(QueryError::NoErrorColumn.into());
+            return Err(error::no_error_column());
         }
         Ok(shape)
     }
@@ -169,8 +169,7 @@ impl RecordShape {
     fn compare(&mut self, (number, shard): (usize, &str), row: &ShardRow) -> Result<(), Failure> {
         let (found, declared) = (row.columns(), self.count());
         if found != declared {
-            let shard = shard.to_owned();
-            return Err(QueryError::OtherCount { shard, found, declared }.into());
+            return Err(error::other_count(shard, found, declared));
         }
         if let Some(order) = self.other_order(shard, row)? {
             self.orders.insert(number, order);
@@ -202,13 +201,7 @@ impl RecordShape {
         if first.is_by_names == order.is_some() && (order.is_some() || first.names == names) {
             return Ok(order);
         }
-        Err(QueryError::OtherColumns {
-            shard: shard.to_owned(),
-            columns: names.join(", "),
-            first: first.shard.clone(),
-            others: first.names.join(", "),
-        }
-        .into())
+        Err(error::other_columns((shard, &names.join(", ")), (&first.shard, &first.names.join(", "))))
     }
 }
 
@@ -256,9 +249,7 @@ pub fn require_cast_alike(declared: &[u32], shard: &str, row: &ShardRow) -> Resu
 }
 
 fn other_type(shard: &str, column: usize, found: u32, declared: u32) -> Failure {
-    let (shard, column) = (shard.to_owned(), column + 1);
-    let (found, declared) = (type_name(found), type_name(declared));
-    QueryError::OtherType { shard, column, found, declared }.into()
+    error::other_type(shard, column + 1, &type_name(found), &type_name(declared))
 }
 
 /// Whether values of one type are read as the other: for types that are not the server's own, whose numbers differ

@@ -3,7 +3,7 @@
 
 use super::between::{self, Between, Hidden};
 use super::encoding;
-use super::error::QueryError;
+use super::error;
 use super::login::{self, LoginWay};
 use super::opening::Manners;
 use super::sessions::QuerySessions;
@@ -90,7 +90,7 @@ impl Query<'_> {
                 return Ok(running);
             }
         }
-        Err(QueryError::Restless(TRIES).into())
+        Err(error::restless(TRIES))
     }
 
     /// Tries once. Returns None if a split has changed the places of rows meanwhile.
@@ -177,7 +177,7 @@ pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
     let all = || shard::all().into_iter().filter(Shard::holds_rows);
     let Some(names) = names else { return Ok(all().filter(Shard::is_active).collect()) };
     if names.is_empty() {
-        return Err(QueryError::NoShard.into());
+        return Err(error::no_shard());
     }
     let mut shards: Vec<Shard> = Vec::new();
     for name in names {
@@ -187,7 +187,7 @@ pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
             return Err(shard::TopologyError::NoServer { shard, kind }.into());
         }
         if !shard.is_active() {
-            return Err(QueryError::Disabled(shard.shard_key).into());
+            return Err(error::disabled(&shard.shard_key));
         }
         // If it is named twice, it is asked once.
         if shards.iter().all(|known| known.id != shard.id) {
@@ -214,13 +214,13 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
     let (is_standby, is_restricted) =
         unsafe { (pg_sys::RecoveryInProgress(), pg_sys::InSecurityRestrictedOperation()) };
     if is_standby {
-        return Err(QueryError::Standby(function).into());
+        return Err(error::standby(function));
     }
     if is_restricted {
-        return Err(QueryError::Restricted(function).into());
+        return Err(error::restricted(function));
     }
     if sql::keeps_its_snapshot() {
-        return Err(QueryError::KeepsSnapshot(function).into());
+        return Err(error::keeps_snapshot(function));
     }
     Ok(())
 }
@@ -292,9 +292,8 @@ impl RunningQuery {
             let Some(tables) = tables else { continue };
             let read = found.as_ref().and_then(|rows| rows.scalar()).map(str::to_owned);
             if let Some(what) = read.or_else(|| query.says_only().then(|| "ONLY".to_owned())) {
-                let shard = entrance.shard.shard_key.clone();
                 let splits: Vec<String> = between::splits(tables).iter().map(i64::to_string).collect();
-                return Err(QueryError::ReadsPast { shard, what, splits: splits.join(", ") }.into());
+                return Err(error::reads_past(&entrance.shard.shard_key, &what, &splits.join(", ")));
             }
         }
         Ok(())

@@ -6,10 +6,9 @@ use crate::catalog::caller::Caller;
 use crate::catalog::keychain::{self as stored, StoredCredential};
 use crate::catalog::{endpoint as place, name, shard};
 use crate::error::{Failure, SqlState};
-use crate::keychain::error::KeychainError;
 use crate::keychain::kind::{self, CredentialKind};
 use crate::keychain::secret::Secret;
-use crate::keychain::{encrypt, master_key};
+use crate::keychain::{encrypt, error, master_key};
 
 fn in_use(alias: &str, shards: &[String], why: &str) -> Failure {
     let names: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
@@ -57,7 +56,7 @@ fn store(
         return Err(in_use(alias, &shards, why));
     }
     let keys = master_key::all()?;
-    let first = keys.first().ok_or(KeychainError::NoMasterKey)?;
+    let first = keys.first().ok_or_else(error::no_master_key)?;
     let sealed = first.seal(alias, kind.name, &secret.json())?;
     let credential = StoredCredential { alias: alias.to_owned(), kind: kind.name.to_owned(), sealed };
     if before.is_some() {
@@ -130,7 +129,7 @@ pub fn hold(alias: &str, held_for: &str, caller: &Caller) -> Result<(), Failure>
 pub fn rotate() -> Result<i64, Failure> {
     stored::begin_rotation();
     let keys = master_key::all()?;
-    let first = keys.first().ok_or(KeychainError::NoMasterKey)?;
+    let first = keys.first().ok_or_else(error::no_master_key)?;
     let all = stored::lock_all();
     if all.len() != stored::count_latest() {
         let text = "could not encrypt all credentials: some were added since this transaction began";
@@ -153,11 +152,11 @@ pub fn rotate() -> Result<i64, Failure> {
     if damaged.is_empty() { Ok(count) } else { Err(cannot_be_opened(&damaged)) }
 }
 
-fn cannot_be_opened(damaged: &[(String, KeychainError)]) -> Failure {
+fn cannot_be_opened(damaged: &[(String, Failure)]) -> Failure {
     let aliases: Vec<String> = damaged.iter().map(|(alias, _)| format!("\"{alias}\"")).collect();
     let reasons: Vec<String> = damaged.iter().map(|(_, error)| error.to_string()).collect();
-    let is_changed = damaged.iter().any(|(_, error)| matches!(error, KeychainError::Changed(_)));
-    let state = if is_changed { SqlState::parse("XX001") } else { SqlState::NOT_IN_STATE };
+    let is_changed = damaged.iter().any(|(_, error)| error.sqlstate == error::CHANGED);
+    let state = if is_changed { error::CHANGED } else { SqlState::NOT_IN_STATE };
     let text = format!("credentials that cannot be decrypted: {}", aliases.join(", "));
     Failure::new(state, text).detail(reasons.join("\n")).hint(
         "For each, call shard_credential_set() or shard_credential_drop(), or add the master key that is missing. Then call shard_keychain_rotate() again. Nothing was encrypted again, so that the old master keys are still needed.",

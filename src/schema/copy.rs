@@ -2,7 +2,7 @@
 
 use super::blocks;
 use super::compare::by_key;
-use super::error::SchemaError;
+use super::error;
 use super::inventory::{PATIENCE, SchemaLook, path};
 use super::object::Object;
 use super::plan::{self, Namespaces, SchemaPlan, SchemaStep, SchemaWanted};
@@ -48,7 +48,7 @@ impl SchemaCopy<'_> {
     /// Returns what was created, or would be, and what is not created.
     pub fn run(&self) -> Result<Vec<CopyLine>, Failure> {
         if self.from == self.to {
-            return Err(SchemaError::OneShard(self.from.to_owned()).into());
+            return Err(error::named_twice(self.from));
         }
         let mut look = SchemaLook::open(&[self.from, self.to], self.keyspace, self.also, self.timeout)?;
         let mut found = look.inventories(|_| true)?;
@@ -59,8 +59,7 @@ impl SchemaCopy<'_> {
         let mut plan = plan::make(&here, &there, self.wanted, Namespaces { from: &from, to: &to });
         plan.problems.extend(self.waits_for_itself(&plan)?);
         if let Some(first) = plan.problems.first() {
-            let (from, to, first) = (self.from.to_owned(), self.to.to_owned(), first.clone());
-            return Err(SchemaError::Problems { from, to, first, all: plan.problems }.into());
+            return Err(error::cannot_be_created([self.from, self.to], first, &plan.problems));
         }
         self.give_numbers(&mut look, &mut plan)?;
         if !self.dry_run {
@@ -183,14 +182,7 @@ impl SchemaCopy<'_> {
     }
 
     fn otherwise(&self, object: &Object, there: &str, here: &str) -> Failure {
-        SchemaError::Otherwise {
-            from: self.from.to_owned(),
-            to: self.to.to_owned(),
-            object: object.text(),
-            there: there.to_owned(),
-            here: here.to_owned(),
-        }
-        .into()
+        error::created_differently([self.from, self.to], &object.text(), [there, here])
     }
 }
 

@@ -1,7 +1,7 @@
 //! The differences between two shards.
 
 use super::compare::{self, SchemaDifference};
-use super::error::SchemaError;
+use super::error;
 use super::inventory::SchemaLook;
 use super::object::Object;
 use crate::error::Failure;
@@ -22,7 +22,7 @@ pub fn run(
     timeout: Duration,
 ) -> Result<Vec<DiffLine>, Failure> {
     if shards[0] == shards[1] {
-        return Err(SchemaError::OneShard(shards[0].to_owned()).into());
+        return Err(error::named_twice(shards[0]));
     }
     let found = SchemaLook::open(&shards, keyspace, also, timeout)?.inventories(|_| true)?;
     let [a, b] = found.as_slice() else { return Ok(Vec::new()) };

@@ -1,7 +1,7 @@
 //! What a shard has of some tables, and of what these need. It reads only catalogs, with the role's login.
 
 use super::blocks;
-use super::error::SchemaError;
+use super::error;
 use super::object::Object;
 use crate::catalog::caller::Caller;
 use crate::catalog::number_block::{self, GivenBlock};
@@ -147,10 +147,7 @@ impl SchemaLook {
         };
         match self.tables.iter().find(|table| !is_there(table)) {
             None => Ok(()),
-            Some(table) => {
-                let (shard, table) = (entrance.shard.shard_key.clone(), table.quoted());
-                Err(SchemaError::NoSuchTable { shard, table }.into())
-            }
+            Some(table) => Err(error::lacks_table(&entrance.shard.shard_key, &table.quoted())),
         }
     }
 }
@@ -238,10 +235,8 @@ fn tables(keyspace: &str, also: &[String]) -> Result<Vec<TableName>, Failure> {
     let names = everywhere.map(|listed| listed.table_name);
     let names: Vec<String> = names.chain(also.iter().cloned()).collect();
     if names.is_empty() {
-        return Err(SchemaError::NoTables(keyspace.to_owned()).into());
+        return Err(error::no_tables(keyspace));
     }
-    let parse = |name: &String| {
-        TableName::parse(name).ok_or_else(|| Failure::from(SchemaError::NoTableName(name.clone())))
-    };
+    let parse = |name: &String| TableName::parse(name).ok_or_else(|| error::not_a_table_name(name));
     names.iter().map(parse).collect()
 }

@@ -1,11 +1,12 @@
 //! The epoch from which identifiers count: a date in the settings.
 
-use super::error::SnowflakeError;
+use super::error;
+use crate::error::Failure;
 use crate::guc;
 use std::cell::OnceCell;
 
 /// In milliseconds of Unix time. The setting is fixed at the server's start.
-pub fn unix_epoch() -> Result<u64, SnowflakeError> {
+pub fn unix_epoch() -> Result<u64, Failure> {
     thread_local! {
         static EPOCH: OnceCell<u64> = const { OnceCell::new() };
     }
@@ -13,7 +14,7 @@ pub fn unix_epoch() -> Result<u64, SnowflakeError> {
         Some(epoch) => Ok(*epoch),
         None => {
             let text = guc::snowflake_epoch();
-            let parsed = parse(&text).ok_or(SnowflakeError::InvalidEpoch(text))?;
+            let parsed = parse(&text).ok_or_else(|| error::invalid_epoch(&text))?;
             Ok(*epoch.get_or_init(|| parsed))
         }
     })

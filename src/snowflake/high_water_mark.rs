@@ -1,7 +1,8 @@
 //! The high-water mark on disk: the millisecond up to which identifiers may have been used. It is a file in the data
 //! directory, because identifiers belong to the server, not to a database, and are not undone with a transaction.
 
-use super::error::SnowflakeError;
+use super::error;
+use crate::error::Failure;
 use pgrx::pg_sys;
 use std::ffi::CStr;
 use std::fs::{File, rename};
@@ -16,14 +17,14 @@ fn directory() -> PathBuf {
     PathBuf::from(path.to_string_lossy().into_owned())
 }
 
-fn failed(what: &'static str, error: &impl ToString) -> SnowflakeError {
+fn failed(what: &str, error: &impl ToString) -> Failure {
     let path = directory().join(NAME).display().to_string();
-    SnowflakeError::File { what, path, error: error.to_string() }
+    error::file(what, &path, &error.to_string())
 }
 
 /// Returns 0 if no identifier was ever made. A file that cannot be read is an error: otherwise, identifiers could be
 /// made twice.
-pub fn read(epoch: u64) -> Result<u64, SnowflakeError> {
+pub fn read(epoch: u64) -> Result<u64, Failure> {
     let text = match std::fs::read_to_string(directory().join(NAME)) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
@@ -32,13 +33,13 @@ pub fn read(epoch: u64) -> Result<u64, SnowflakeError> {
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(was)), Some(Ok(mark))) if was == epoch => Ok(mark),
-        (Some(Ok(was)), Some(Ok(_))) => Err(SnowflakeError::OtherEpoch { was, is: epoch }),
+        (Some(Ok(was)), Some(Ok(_))) => Err(error::other_epoch(was, epoch)),
         _ => Err(failed("read", &"its content is not what was written")),
     }
 }
 
 /// Returns once the mark would survive a power failure.
-pub fn write(epoch: u64, mark: u64) -> Result<(), SnowflakeError> {
+pub fn write(epoch: u64, mark: u64) -> Result<(), Failure> {
     let directory = directory();
     let (path, next) = (directory.join(NAME), directory.join(format!("{NAME}.next")));
     let write = || {

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use epoch::unix_epoch;
-pub use error::SnowflakeError;
 
 /// The last tick; 0 until the first call after a start of the server.
 // SAFETY: this name is used once in this library.
@@ -43,12 +42,12 @@ pub fn register() {
 /// Returns the next identifier.
 pub fn generate() -> Result<i64, Failure> {
     if !preloaded() {
-        return Err(SnowflakeError::NotPreloaded.into());
+        return Err(error::not_preloaded());
     }
     let machine = machine::id()?;
     let epoch = unix_epoch()?;
     loop {
-        let now = SystemClock.now().checked_sub(epoch).ok_or(SnowflakeError::BeforeEpoch)?;
+        let now = SystemClock.now().checked_sub(epoch).ok_or_else(error::before_epoch)?;
         // The mark is read first: it shows whether the last tick is known.
         let mark = HIGH_WATER_MARK.get().load(Ordering::Acquire);
         if mark == 0 {
@@ -62,7 +61,7 @@ pub fn generate() -> Result<i64, Failure> {
                 let taken =
                     LAST.get().compare_exchange_weak(last, tick.0, Ordering::Relaxed, Ordering::Relaxed);
                 if taken.is_ok() {
-                    return Ok(tick.id(machine).ok_or(SnowflakeError::UsedUp)?);
+                    return tick.id(machine).ok_or_else(error::used_up);
                 }
             }
             Next::WaitFor(millisecond) => wait_for(millisecond - now)?,
@@ -71,9 +70,9 @@ pub fn generate() -> Result<i64, Failure> {
 }
 
 /// Waits: it spins for the next millisecond, and sleeps for a clock that was set back.
-fn wait_for(milliseconds: u64) -> Result<(), SnowflakeError> {
+fn wait_for(milliseconds: u64) -> Result<(), Failure> {
     if milliseconds > LONGEST_WAIT {
-        return Err(SnowflakeError::ClockSetBack(milliseconds));
+        return Err(error::clock_set_back(milliseconds));
     }
     if milliseconds > 1 {
         wait::sleep(Duration::from_millis(milliseconds));
@@ -85,7 +84,7 @@ fn wait_for(milliseconds: u64) -> Result<(), SnowflakeError> {
 }
 
 /// Reads the mark in the first call after a start: everything up to the mark on disk may have been used.
-fn remember(epoch: u64) -> Result<(), SnowflakeError> {
+fn remember(epoch: u64) -> Result<(), Failure> {
     let _moving = MOVING.exclusive();
     if HIGH_WATER_MARK.get().load(Ordering::Acquire) == 0 {
         let mark = high_water_mark::read(epoch)?.max(1);
@@ -96,7 +95,7 @@ fn remember(epoch: u64) -> Result<(), SnowflakeError> {
 }
 
 /// Moves the mark, on disk first, then for all sessions.
-fn move_mark(epoch: u64, millisecond: u64) -> Result<(), SnowflakeError> {
+fn move_mark(epoch: u64, millisecond: u64) -> Result<(), Failure> {
     let mut moving = MOVING.exclusive();
     if HIGH_WATER_MARK.get().load(Ordering::Acquire) < millisecond {
         let mark = millisecond + AHEAD;
