@@ -14,146 +14,82 @@ fn texts<T: ToString>(keys: Option<Vec<Option<T>>>) -> Option<Vec<Option<String>
     keys.map(|keys| keys.into_iter().map(text).collect())
 }
 
-#[pg_extern(name = "shard_of", volatile, parallel_restricted)]
-pub fn shard_of_bigint(
-    key: Option<i64>,
-    intent: default!(Option<&str>, "'write'"),
-    keyspace: default!(Option<&str>, "'default'"),
-) -> Result<String, ErrorReport> {
-    routing::shard_of(text(key).as_deref(), intent, keyspace)
+/// Makes the forms of a call for keys of type bigint and uuid: attributes, the names of both, the call that takes a
+/// text, the key's parameter, the other parameters, and the result.
+macro_rules! for_key_types {
+    ($($(#[$attribute:meta])* [$bigint:ident, $uuid:ident] = $module:ident::$call:ident
+       ($key:ident, $($other:ident: [$($of:tt)+]),*) -> [$($result:tt)+] $($as_text:ident)?;)+) => {$(
+        $(#[$attribute])*
+        pub fn $bigint($key: Option<i64>, $($other: $($of)+),*) -> $($result)+ {
+            $module::$call(text($key)$(.$as_text())?, $($other),*)
+        }
+
+        $(#[$attribute])*
+        pub fn $uuid($key: Option<Uuid>, $($other: $($of)+),*) -> $($result)+ {
+            $module::$call(text($key)$(.$as_text())?, $($other),*)
+        }
+    )+};
 }
 
-#[pg_extern(name = "shard_of", volatile, parallel_restricted)]
-pub fn shard_of_uuid(
-    key: Option<Uuid>,
-    intent: default!(Option<&str>, "'write'"),
-    keyspace: default!(Option<&str>, "'default'"),
-) -> Result<String, ErrorReport> {
-    routing::shard_of(text(key).as_deref(), intent, keyspace)
-}
+for_key_types! {
+    #[pg_extern(name = "shard_of", volatile, parallel_restricted)]
+    [shard_of_bigint, shard_of_uuid] = routing::shard_of(
+        key,
+        intent: [default!(Option<&str>, "'write'")],
+        keyspace: [default!(Option<&str>, "'default'")]
+    ) -> [Result<String, ErrorReport>] as_deref;
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(name = "shard_route", volatile, parallel_restricted)]
-pub fn shard_route_bigint(
-    key: Option<i64>,
-    intent: default!(Option<&str>, "'write'"),
-    keyspace: default!(Option<&str>, "'default'"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(shard_key, String),
-            name!(conninfo, Option<String>),
-            name!(routing_version, i64),
-            name!(namespace, String),
-        ),
-    >,
-    ErrorReport,
-> {
-    routing::shard_route(text(key).as_deref(), intent, keyspace)
-}
+    #[allow(clippy::type_complexity)]
+    #[pg_extern(name = "shard_route", volatile, parallel_restricted)]
+    [shard_route_bigint, shard_route_uuid] = routing::shard_route(
+        key,
+        intent: [default!(Option<&str>, "'write'")],
+        keyspace: [default!(Option<&str>, "'default'")]
+    ) -> [Result<
+        TableIterator<
+            'static,
+            (
+                name!(shard_key, String),
+                name!(conninfo, Option<String>),
+                name!(routing_version, i64),
+                name!(namespace, String),
+            ),
+        >,
+        ErrorReport,
+    >] as_deref;
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(name = "shard_route", volatile, parallel_restricted)]
-pub fn shard_route_uuid(
-    key: Option<Uuid>,
-    intent: default!(Option<&str>, "'write'"),
-    keyspace: default!(Option<&str>, "'default'"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(shard_key, String),
-            name!(conninfo, Option<String>),
-            name!(routing_version, i64),
-            name!(namespace, String),
-        ),
-    >,
-    ErrorReport,
-> {
-    routing::shard_route(text(key).as_deref(), intent, keyspace)
-}
+    #[pg_extern(name = "shard_route_at", volatile, parallel_safe, security_definer)]
+    #[search_path(pg_catalog, pg_temp)]
+    [shard_route_at_bigint, shard_route_at_uuid] = history::shard_route_at(
+        key,
+        version: [Option<i64>],
+        keyspace: [default!(Option<String>, "'default'")]
+    ) -> [Result<String, ErrorReport>];
 
-#[pg_extern(name = "shard_route_at", volatile, parallel_safe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_route_at_bigint(
-    key: Option<i64>,
-    version: Option<i64>,
-    keyspace: default!(Option<String>, "'default'"),
-) -> Result<String, ErrorReport> {
-    history::shard_route_at(text(key), version, keyspace)
-}
+    #[pg_extern(name = "shard_assign", volatile, parallel_unsafe, security_definer)]
+    #[search_path(pg_catalog, pg_temp)]
+    [shard_assign_bigint, shard_assign_uuid] = assignment::shard_assign(
+        key,
+        shard_key: [Option<String>],
+        keyspace: [default!(Option<String>, "'default'")],
+        force: [default!(Option<bool>, "false")],
+        reason: [default!(Option<String>, "NULL")]
+    ) -> [Result<i64, ErrorReport>];
 
-#[pg_extern(name = "shard_route_at", volatile, parallel_safe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_route_at_uuid(
-    key: Option<Uuid>,
-    version: Option<i64>,
-    keyspace: default!(Option<String>, "'default'"),
-) -> Result<String, ErrorReport> {
-    history::shard_route_at(text(key), version, keyspace)
-}
+    #[pg_extern(name = "shard_unassign", volatile, parallel_unsafe, security_definer)]
+    #[search_path(pg_catalog, pg_temp)]
+    [shard_unassign_bigint, shard_unassign_uuid] = assignment::shard_unassign(
+        key,
+        keyspace: [default!(Option<String>, "'default'")]
+    ) -> [Result<i64, ErrorReport>];
 
-#[pg_extern(name = "shard_assign", volatile, parallel_unsafe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_assign_bigint(
-    key: Option<i64>,
-    shard_key: Option<String>,
-    keyspace: default!(Option<String>, "'default'"),
-    force: default!(Option<bool>, "false"),
-    reason: default!(Option<String>, "NULL"),
-) -> Result<i64, ErrorReport> {
-    assignment::shard_assign(text(key), shard_key, keyspace, force, reason)
-}
-
-#[pg_extern(name = "shard_assign", volatile, parallel_unsafe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_assign_uuid(
-    key: Option<Uuid>,
-    shard_key: Option<String>,
-    keyspace: default!(Option<String>, "'default'"),
-    force: default!(Option<bool>, "false"),
-    reason: default!(Option<String>, "NULL"),
-) -> Result<i64, ErrorReport> {
-    assignment::shard_assign(text(key), shard_key, keyspace, force, reason)
-}
-
-#[pg_extern(name = "shard_unassign", volatile, parallel_unsafe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_unassign_bigint(
-    key: Option<i64>,
-    keyspace: default!(Option<String>, "'default'"),
-) -> Result<i64, ErrorReport> {
-    assignment::shard_unassign(text(key), keyspace)
-}
-
-#[pg_extern(name = "shard_unassign", volatile, parallel_unsafe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_unassign_uuid(
-    key: Option<Uuid>,
-    keyspace: default!(Option<String>, "'default'"),
-) -> Result<i64, ErrorReport> {
-    assignment::shard_unassign(text(key), keyspace)
-}
-
-#[pg_extern(name = "shard_place_tenant", volatile, parallel_unsafe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_place_tenant_bigint(
-    tenant: Option<i64>,
-    strategy: default!(Option<String>, "'fill_first'"),
-    keyspace: default!(Option<String>, "'default'"),
-) -> Result<String, ErrorReport> {
-    placement::shard_place_tenant(text(tenant), strategy, keyspace)
-}
-
-#[pg_extern(name = "shard_place_tenant", volatile, parallel_unsafe, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
-pub fn shard_place_tenant_uuid(
-    tenant: Option<Uuid>,
-    strategy: default!(Option<String>, "'fill_first'"),
-    keyspace: default!(Option<String>, "'default'"),
-) -> Result<String, ErrorReport> {
-    placement::shard_place_tenant(text(tenant), strategy, keyspace)
+    #[pg_extern(name = "shard_place_tenant", volatile, parallel_unsafe, security_definer)]
+    #[search_path(pg_catalog, pg_temp)]
+    [shard_place_tenant_bigint, shard_place_tenant_uuid] = placement::shard_place_tenant(
+        tenant,
+        strategy: [default!(Option<String>, "'fill_first'")],
+        keyspace: [default!(Option<String>, "'default'")]
+    ) -> [Result<String, ErrorReport>];
 }
 
 #[pg_extern(name = "shard_assign_keys", volatile, parallel_unsafe, security_definer)]

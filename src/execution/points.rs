@@ -1,16 +1,11 @@
 //! The injection points of a statement in two phases, where a session or the worker can be held, fail or die.
 
 use crate::error::{Failure, SqlState};
-use crate::server::injection::{self, Point};
+use crate::server::injection::{self, Point, points};
 use pgrx::pg_sys;
 
-macro_rules! points {
-    ($($id:ident = $name:literal, $description:literal;)+) => {
-        $(pub const $id: &Point = &Point { name: $name, phase: "execution", description: $description };)+
-    };
-}
-
 points! {
+    "execution":
     RUNNING = "execution_running", "the sessions and the names of prepared transactions are recorded, no shard has been asked";
     RAN = "execution_ran", "the statement has run on all shards, nothing is prepared";
     ASKED = "execution_asked", "all shards have prepared it, the master does not know";

@@ -114,7 +114,7 @@ fn open(shard: &Shard) -> Result<Connection> {
 
 /// Creates the guard and its empty list.
 fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
-    reach(&points::BEGUN)?;
+    reach(points::BEGUN)?;
     let mut session = open(shard)?;
     shared::require_none(&mut session, shard, keyspace)?;
     let tables = GuardedTables::look(&mut session, shard, keyspace)?;
@@ -136,7 +136,7 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     }
     schema::commit(&mut session)?;
     standing_guard::set_stage(guard, GuardStage::Made, None);
-    reach(&points::MADE)?;
+    reach(points::MADE)?;
     Ok(true)
 }
 
@@ -209,7 +209,7 @@ fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     } else {
         standing_guard::set_stage(guard, GuardStage::Listing, routed.last().map(String::as_str));
     }
-    reach(&points::LISTED)?;
+    reach(points::LISTED)?;
     Ok(true)
 }
 
@@ -268,7 +268,7 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     session.run("COMMIT")?;
     triggers::install_standing(&mut session, &there, shape, column)?;
     standing_guard::set_stage(guard, GuardStage::Fitting, Some(name));
-    reach(&points::FITTED)?;
+    reach(points::FITTED)?;
     Ok(true)
 }
 
@@ -277,7 +277,7 @@ fn remove(guard: &StandingGuard, shard: &Shard) -> Result<bool> {
     if let Some(there) = state::find(&mut session, &shard.namespace, &guard.keyspace)? {
         install::drop_standing(&mut session, &there)?;
     }
-    reach(&points::REMOVED)?;
+    reach(points::REMOVED)?;
     standing_guard::delete(&guard.keyspace, &guard.shard_key);
     told(guard, "removed");
     Ok(false)

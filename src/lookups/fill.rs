@@ -120,7 +120,7 @@ impl FillStream {
                         _ => None,
                     };
                     self.batch = rows.iter().filter_map(pair).collect();
-                    reach(&points::FETCHED)?;
+                    reach(points::FETCHED)?;
                 }
                 _ => self.batch.append(&mut self.later),
             }

@@ -1,20 +1,14 @@
 //! Injection points, in the order in which a worker reaches them.
 
-use crate::server::injection::Point;
+use crate::server::injection::points;
 
-const fn point(name: &'static str, description: &'static str) -> Point {
-    Point { name, phase: "lookup", description }
+points! {
+    "lookup":
+    INSTALLED = "lookup_installed", "a shard captures changes, and the master does not know it";
+    LOOKED = "lookup_looked", "shards have been asked for pairs, and nothing is recorded";
+    ANNOUNCED = "lookup_announced", "the shard knows of the step that the master is about to commit";
+    COMMITTED = "lookup_committed", "the master has the pairs, and the shard still has them in its queue";
+    CONSUMED = "lookup_consumed", "the shard has deleted them from its queue";
+    MISSED = "lookup_missed", "the master knows that changes may have been missed, and the shard does not";
+    FETCHED = "lookup_fetched", "rows of a fill have been read, and are not written";
 }
-
-pub static INSTALLED: Point =
-    point("lookup_installed", "a shard captures changes, and the master does not know it");
-pub static LOOKED: Point =
-    point("lookup_looked", "shards have been asked for pairs, and nothing is recorded");
-pub static ANNOUNCED: Point =
-    point("lookup_announced", "the shard knows of the step that the master is about to commit");
-pub static COMMITTED: Point =
-    point("lookup_committed", "the master has the pairs, and the shard still has them in its queue");
-pub static CONSUMED: Point = point("lookup_consumed", "the shard has deleted them from its queue");
-pub static MISSED: Point =
-    point("lookup_missed", "the master knows that changes may have been missed, and the shard does not");
-pub static FETCHED: Point = point("lookup_fetched", "rows of a fill have been read, and are not written");

@@ -178,7 +178,7 @@ impl Post {
             None => return Ok(None),
         }
         let Some(shape) = agent::install(connection, &told, watched, capture)? else { return Ok(None) };
-        reach(&points::INSTALLED)?;
+        reach(points::INSTALLED)?;
         self.capture = Some(capture);
         if work.progress.state != LookupState::New {
             return Ok(Some(capture));
@@ -240,7 +240,7 @@ impl Post {
             lookup::next_epoch_if_any(work.lookup);
             lookup::store(work.lookup, &work.progress)
         })?;
-        reach(&points::MISSED)?;
+        reach(points::MISSED)?;
         let connection = work.sessions.of(work.shard)?;
         if seen.is_full {
             // Transactions with entries in it are waited for, and those whose changes were not queued are found by the
@@ -350,20 +350,20 @@ impl Post {
             capture.0,
             is_ours(work.identity)
         ))?;
-        reach(&points::ANNOUNCED)?;
+        reach(points::ANNOUNCED)?;
         let progress = LookupProgress { steps: step, ..work.progress.clone() };
         let written = settle::write(work.lookup, &looked, || {
             lookup::store(work.lookup, &progress);
         })?;
         work.progress = progress;
-        reach(&points::COMMITTED)?;
+        reach(points::COMMITTED)?;
         let is_done =
             |pair: &Option<LookupPair>| pair.as_ref().is_none_or(|pair| written.done.contains(pair));
         let (gone, kept): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(pair, _)| is_done(pair));
         let gone: Vec<(String, String)> = gone.into_iter().flat_map(|(_, entries)| entries).collect();
         self.stuck += kept.iter().map(|(_, entries)| entries.len()).sum::<usize>();
         consume(work, capture, step, (&gone, &at_file.unwrap_or_default()))?;
-        reach(&points::CONSUMED)?;
+        reach(points::CONSUMED)?;
         self.vacuum(work, capture, gone.len())?;
         let was_full = rows.len() == BATCH;
         if !was_full {

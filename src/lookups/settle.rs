@@ -128,7 +128,7 @@ pub fn look(
             }
         }
     }
-    reach(&points::LOOKED)?;
+    reach(points::LOOKED)?;
     Ok(looked)
 }
 

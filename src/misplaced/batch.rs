@@ -229,12 +229,12 @@ pub fn commit(
     here.patient_for(timeout);
     if let Some(there) = there {
         there.patient_for(timeout);
-        reach(&STAGED)?;
+        reach(STAGED)?;
         there.commit()?;
-        reach(&COPIED)?;
+        reach(COPIED)?;
     }
     here.commit()?;
-    reach(&DELETED)
+    reach(DELETED)
 }
 
 /// Begins a transaction in which the tables stay as they were when they were checked.

@@ -78,7 +78,7 @@ impl MoveWork {
                 self.stage = MoveStage::Open(self.open(id)?);
             }
             MoveStage::Open(open) => {
-                reach(&BEGUN)?;
+                reach(BEGUN)?;
                 self.require_no_execution()?;
                 for shard in std::iter::once(&self.shard).chain(open.there.keys()) {
                     master::require(shard, self.timeout)?;

@@ -1,14 +1,9 @@
 //! The injection points of the reference-table worker, where it can be held, fail or die.
 
-use crate::server::injection::Point;
-
-macro_rules! points {
-    ($($id:ident = $name:literal, $description:literal;)+) => {
-        $(pub const $id: &Point = &Point { name: $name, phase: "reference", description: $description };)+
-    };
-}
+use crate::server::injection::points;
 
 points! {
+    "reference":
     ATTACHED = "reference_attached", "the agent knows the set on a shard, its tables have no trigger yet";
     INSTALLED = "reference_installed", "a table has its triggers, the next has not yet";
     BEGIN = "reference_begin", "before a step takes its snapshot";

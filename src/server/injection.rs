@@ -13,6 +13,21 @@ pub struct Point {
     pub description: &'static str,
 }
 
+/// Makes constants of injection points, in the order in which they are reached: of one phase, or each with its own.
+/// Those of a split come with the list of all of them, of which tests ask the server.
+macro_rules! points {
+    ($phase:literal: $($id:ident = $name:literal, $description:literal;)+) => {
+        $(pub const $id: &$crate::server::injection::Point =
+            &$crate::server::injection::Point { name: $name, phase: $phase, description: $description };)+
+    };
+    ($($id:ident = $name:literal, $phase:literal, $description:literal;)+) => {
+        $(pub const $id: &$crate::server::injection::Point =
+            &$crate::server::injection::Point { name: $name, phase: $phase, description: $description };)+
+        pub const ALL: &[&$crate::server::injection::Point] = &[$($id),+];
+    };
+}
+pub(crate) use points;
+
 /// The error of `'point=error'`: it is transient, so the worker tries again.
 #[derive(Debug, thiserror::Error)]
 #[error("fault injected at point \"{0}\"")]

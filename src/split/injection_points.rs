@@ -1,15 +1,8 @@
 //! The injection points of a split: one list gives the points and the tests that must
 //! exist.
 
+use crate::server::injection::points;
 pub use crate::server::injection::{Point, reach};
-
-macro_rules! points {
-    ($($id:ident = $name:literal, $phase:literal, $description:literal;)+) => {
-        $(pub const $id: &Point = &Point { name: $name, phase: $phase, description: $description };)+
-        /// Every point, in the order in which a split reaches it.
-        pub const ALL: &[&Point] = &[$($id),+];
-    };
-}
 
 points! {
     INSTALL_BEGIN = "install_begin", "planning", "before anything is created on a shard";
