@@ -39,7 +39,7 @@ pub fn shard_gateway_config(
     };
     // Outdated routes would send writers to the shard that held the rows before.
     if gateway::has_routes(&request) {
-        after_start::wait(&request.keyspace).map_err(Failure::from)?;
+        after_start::wait(&request.keyspace)?;
         outdated::require_current(&request.keyspace).map_err(Failure::from)?;
     }
     let config = gateway::config(&request)?;

@@ -4,7 +4,7 @@ use super::row;
 use super::rows::RowSet;
 use crate::catalog::{keyspace, routing, routing_history};
 use crate::error::{Failure, required};
-use crate::routing::{RoutingError, rollback};
+use crate::routing::{error, rollback};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -48,18 +48,15 @@ pub fn shard_route_at(
 ) -> Result<String, ErrorReport> {
     let key = required(key, "key")?;
     let version = required(version, "version")?;
-    Ok(route_at(&key, version, &required(keyspace, "keyspace")?).map_err(Failure::from)?)
+    Ok(route_at(&key, version, &required(keyspace, "keyspace")?)?)
 }
 
-fn route_at(key: &str, version: i64, keyspace: &str) -> Result<String, RoutingError> {
+fn route_at(key: &str, version: i64, keyspace: &str) -> Result<String, Failure> {
     let keyspace = keyspace::find(keyspace)?;
     rollback::check_version(&keyspace, version)?;
     let key = keyspace.key_type().canonical(key);
-    routing_history::shard_at(&keyspace, &key, version).ok_or_else(|| RoutingError::UnknownKeyAt {
-        key: key.into(),
-        keyspace: keyspace.name,
-        version,
-    })
+    routing_history::shard_at(&keyspace, &key, version)
+        .ok_or_else(|| error::unknown_key_at(&keyspace.name, version, &key))
 }
 
 extension_sql_file!(

@@ -7,7 +7,7 @@ use crate::catalog::table_policy::{self, ListedTable};
 use crate::catalog::{keyspace, lookup};
 use crate::error::{Failure, required};
 use crate::lookups;
-use crate::routing::RoutingError;
+use crate::routing::error;
 use crate::routing::keyspaces::{self, NewTable, StrategyArguments};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -31,8 +31,8 @@ pub fn shard_keyspace_add(
         return Ok(lookups::add(&keyspace, of.as_deref(), key_type, &rest)?);
     }
     if of.is_some() {
-        let problem = "only a keyspace with the strategy \"lookup\" leads to another one".to_owned();
-        return Err(Failure::from(RoutingError::Invalid { argument: "of", problem }).into());
+        let problem = "only a keyspace with the strategy \"lookup\" leads to another one";
+        return Err(error::invalid("of", problem).into());
     }
     Ok(keyspaces::add(&keyspace, &strategy, key_type, rest)?)
 }

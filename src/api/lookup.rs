@@ -3,9 +3,9 @@
 use super::rows::RowSet;
 use super::{on_primary, row};
 use crate::catalog::lookup as catalog;
-use crate::error::{Failure, required};
+use crate::error::required;
 use crate::lookups;
-use crate::routing::{RoutingError, lookup, signal};
+use crate::routing::{error, lookup, signal};
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -14,7 +14,7 @@ use pgrx::prelude::*;
 #[pg_extern(volatile, parallel_restricted)]
 pub fn shard_lookup(key: Option<&str>, keyspace: Option<&str>) -> Result<String, ErrorReport> {
     let key = required(key, "key")?;
-    Ok(lookup::owner(key, required(keyspace, "keyspace")?).map_err(Failure::from)?)
+    Ok(lookup::owner(key, required(keyspace, "keyspace")?)?)
 }
 
 /// In seconds. A claim that is not fulfilled keeps its key from all other owners.
@@ -33,12 +33,10 @@ pub fn shard_lookup_claim(
     let keyspace = required(keyspace, "keyspace")?;
     let seconds = required(lease, "lease")?.as_micros() as f64 / 1e6;
     if seconds <= 0.0 {
-        let problem = "it must be longer than zero".to_owned();
-        return Err(Failure::from(RoutingError::Invalid { argument: "lease", problem }).into());
+        return Err(error::invalid("lease", "it must be longer than zero").into());
     }
     if seconds > LONGEST_LEASE {
-        let problem = "it must not be longer than one day".to_owned();
-        return Err(Failure::from(RoutingError::Invalid { argument: "lease", problem }).into());
+        return Err(error::invalid("lease", "it must not be longer than one day").into());
     }
     Ok(lookups::claim(&key, &owner, &keyspace, seconds)?)
 }

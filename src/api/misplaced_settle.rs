@@ -33,7 +33,7 @@ pub fn shard_misplaced_begin(
     require_fit(call)?;
     let action = action_of(&required(action, "action")?)?;
     let keyspace = required(keyspace, "keyspace")?;
-    after_start::wait(&keyspace).map_err(Failure::from)?;
+    after_start::wait(&keyspace)?;
     Ok(misplaced::begin(MoveRequest {
         action,
         shard: &required(shard, "shard")?,

@@ -3,7 +3,7 @@
 use super::row;
 use super::rows::RowSet;
 use crate::catalog::caller::Caller;
-use crate::error::{Failure, required};
+use crate::error::required;
 use crate::routing::found::Intent;
 use crate::routing::{lookup, midpoint, route_range, signal};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -18,7 +18,7 @@ pub fn shard_of(
     keyspace: default!(Option<&str>, "'default'"),
 ) -> Result<String, ErrorReport> {
     let key = required(key, "key")?;
-    let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
+    let intent = Intent::parse(required(intent, "intent")?)?;
     Ok(lookup::shard_of(key, intent, required(keyspace, "keyspace")?)?)
 }
 
@@ -41,7 +41,7 @@ pub fn shard_route(
     ErrorReport,
 > {
     let key = required(key, "key")?;
-    let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
+    let intent = Intent::parse(required(intent, "intent")?)?;
     let route = lookup::route(key, intent, required(keyspace, "keyspace")?)?;
     Ok(TableIterator::once((route.shard_key, route.conninfo, route.version, route.namespace)))
 }
@@ -55,7 +55,7 @@ pub fn shard_route_range(
     intent: default!(Option<&str>, "'write'"),
     keyspace: default!(Option<&str>, "'default'"),
 ) -> Result<RowSet<row::RouteRange>, ErrorReport> {
-    let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
+    let intent = Intent::parse(required(intent, "intent")?)?;
     let parts = route_range::route((lower, upper), intent, required(keyspace, "keyspace")?)?;
     Ok(RowSet::new(parts.into_iter().map(|part| {
         let route = part.route;

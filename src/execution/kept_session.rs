@@ -4,7 +4,7 @@
 use crate::catalog::caller::Caller;
 use crate::catalog::execution;
 use crate::error::Failure;
-use crate::execution::error::ExecutionError;
+use crate::execution::error;
 use crate::execution::run::Wave;
 use crate::server::process::{self, WorkerKind};
 use crate::server::session_lock::SessionLock;
@@ -100,8 +100,7 @@ impl HeldExecution {
                 pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
             }
         }
-        let lock =
-            Lock::take_behind_worker(id, patience).ok_or_else(|| Failure::from(ExecutionError::Busy(id)))?;
+        let lock = Lock::take_behind_worker(id, patience).ok_or_else(|| error::busy(id))?;
         Ok(HeldExecution { id, stage: ExecutionStage::Between, failure: None, later: None, lock, commits: 0 })
     }
 
@@ -119,7 +118,7 @@ impl HeldExecution {
                 && held.commits < COMMITS.get()
                 && held.lock.0.as_ref().is_some_and(SessionLock::is_kept)
         };
-        HELD.take().filter(is_it).ok_or_else(|| ExecutionError::NotHeld(id).into())
+        HELD.take().filter(is_it).ok_or_else(|| error::not_held(id))
     }
 }
 

@@ -28,7 +28,6 @@ use crate::execution::kept_session::{ExecutionStage, HeldExecution};
 use crate::query::login;
 use crate::query::run::chosen;
 use crate::server::sql;
-use error::ExecutionError;
 use run::Wave;
 use shards::{require_no_run, require_no_split};
 use std::time::Duration;
@@ -58,7 +57,7 @@ pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
         let role = login::role_of(caller)?;
         let shards = chosen(request.shards)?;
         if shards.is_empty() {
-            return Err(ExecutionError::NoShard.into());
+            return Err(error::no_active_shard());
         }
         for shard in &shards {
             let _ = login::entrance(&role, shard, request.timeout)?;
@@ -97,7 +96,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
         if caller.is_superuser() || execution::may_resume(caller.id(), &found.started_by) {
             Ok(found)
         } else {
-            Err(Failure::from(ExecutionError::Others { id, role: found.started_by }))
+            Err(error::started_by_other(id, &found.started_by))
         }
     })?;
     let mut held = HeldExecution::take(id, timeout)?;
@@ -109,7 +108,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
         held.failure = held.later.take();
     }
     if held.failure.is_none() {
-        held.failure = taken.unknown.map(|shard| ExecutionError::Unknown { id, shard }.into());
+        held.failure = taken.unknown.map(|shard| error::unknown_outcome(id, &shard));
     }
     held.keep();
     Ok(())
@@ -123,7 +122,7 @@ fn require_own(found: &Execution, is_said: bool) -> Result<(), Failure> {
             Caller::as_owner(|_| execution::take_over(found.id));
             Ok(())
         }
-        (true, false) => Err(ExecutionError::OtherMaster(found.id).into()),
+        (true, false) => Err(error::other_master(found.id)),
     }
 }
 
@@ -171,7 +170,7 @@ fn doubt(id: i64) -> Result<(), Failure> {
             .iter()
             .filter(|place| matches!(place.state, ExecutionState::Waiting | ExecutionState::Failed))
         {
-            let why = ExecutionError::Lacking(place.shard.clone()).into();
+            let why = error::master_may_lack_outcome(&place.shard);
             execution::ends_badly(id, &place.shard, ExecutionState::Unknown, &why)?;
         }
         if !places.iter().any(|place| place.state.is_open()) {
@@ -243,8 +242,8 @@ fn next(held: &mut HeldExecution, timeout: Duration) -> Result<NextStep, Failure
             let is_known = wave.commit_prepared()?;
             drop(wave);
             let failure = if is_known { None } else { recovery::settle(held.id, timeout, false)? };
-            let unknown = first_unknown(held.id).map(|shard| ExecutionError::Unknown { id: held.id, shard });
-            Ok(Some((ExecutionStage::Between, failure.or(unknown.map(Failure::from)))))
+            let unknown = first_unknown(held.id).map(|shard| error::unknown_outcome(held.id, &shard));
+            Ok(Some((ExecutionStage::Between, failure.or(unknown))))
         }
     }
 }

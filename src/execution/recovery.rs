@@ -2,7 +2,7 @@
 //! If a commit was decided, or one of the shards has committed, it commits on all; otherwise on none. A silent shard
 //! does not hold up the others. This works in a session's transaction, and between those of a worker.
 
-use super::error::{ExecutionError, not_settled};
+use super::error::{self, not_settled};
 use super::points;
 use super::shards::ways_back;
 use crate::catalog::caller::Caller;
@@ -81,8 +81,7 @@ impl UnsettledExecution {
             let was = places[at].backend.as_ref().map(|backend| backend.username.clone());
             match (way, was) {
                 (Ok((entrance, _)), Some(was)) if entrance.username != was => {
-                    let (shard, now) = (names[at].clone(), entrance.username);
-                    held_up[at] = Some(ExecutionError::OtherLogin { shard, was, now }.into());
+                    held_up[at] = Some(error::other_login(&names[at], &was, &entrance.username));
                 }
                 (Ok(way), _) => {
                     ways.push(way);
@@ -149,8 +148,7 @@ impl UnsettledExecution {
             }
             if Instant::now() > deadline {
                 for (at, _) in is_left.iter().enumerate().filter(|(_, is_left)| **is_left) {
-                    let shard = self.places[at].shard.clone();
-                    self.held_up[at].get_or_insert(ExecutionError::InProgress(shard).into());
+                    self.held_up[at].get_or_insert(error::in_progress(&self.places[at].shard));
                 }
                 return Ok(());
             }
@@ -220,8 +218,7 @@ impl UnsettledExecution {
         }
         for (at, place) in self.places.iter().enumerate() {
             if let (FoundTransaction::Prepared, Some(gid)) = (&self.found[at], &place.gid) {
-                let (shard, gid) = (place.shard.clone(), gid.clone());
-                self.held_up[at].get_or_insert(ExecutionError::Undecided { shard, gid }.into());
+                self.held_up[at].get_or_insert(error::master_may_lack_decision(&place.shard, gid));
             }
         }
     }
@@ -270,17 +267,17 @@ impl UnsettledExecution {
                             first.get_or_insert(not_settled(why, is_decided));
                         }
                         (None, FoundTransaction::Prepared) => {
-                            let why = ExecutionError::InProgress(shard.clone()).into();
+                            let why = error::in_progress(shard);
                             execution::is_held_up(id, shard, &why);
                             first.get_or_insert(not_settled(why, is_decided));
                         }
                         (None, FoundTransaction::Committed) => execution::is_done(id, shard, None)?,
                         (None, FoundTransaction::Gone) if is_decided => {
-                            unknown(ExecutionError::EndedElsewhere(shard.clone()).into())?;
+                            unknown(error::rolled_back_elsewhere(shard))?;
                         }
                         (None, FoundTransaction::Lost(why)) if is_decided => unknown(why)?,
                         (None, FoundTransaction::Gone | FoundTransaction::Lost(_)) if may_lack => {
-                            unknown(ExecutionError::Lacking(shard.clone()).into())?;
+                            unknown(error::master_may_lack_outcome(shard))?;
                         }
                         (None, FoundTransaction::Gone | FoundTransaction::Lost(_)) => {
                             execution::waits(id, shard)?
@@ -315,18 +312,18 @@ fn found_in(place: &ExecutionPlace, rows: &Rows) -> Result<FoundTransaction, Fai
     // What is prepared on another server is valid there, however the name came to lead there.
     let is_elsewhere = place.system_identifier.as_deref().is_some_and(|known| known != *system);
     if is_elsewhere {
-        return Err(ExecutionError::OtherServer(place.shard.clone()).into());
+        return Err(error::other_server(&place.shard));
     }
     // Nothing was decided on a transaction that is not recorded as prepared.
     let Some(transaction) = &place.transaction else { return Ok(FoundTransaction::Gone) };
-    let shard = place.shard.clone();
+    let shard = &place.shard;
     Ok(match transaction.fate(of_transaction).ok_or_else(unreadable)? {
-        TransactionFate::OtherServer => FoundTransaction::Lost(ExecutionError::OtherServer(shard).into()),
+        TransactionFate::OtherServer => FoundTransaction::Lost(error::other_server(shard)),
         TransactionFate::Committed => FoundTransaction::Committed,
         TransactionFate::Aborted => FoundTransaction::Gone,
-        TransactionFate::InProgress => return Err(ExecutionError::InProgress(shard).into()),
+        TransactionFate::InProgress => return Err(error::in_progress(shard)),
         TransactionFate::NotGiven | TransactionFate::Forgotten => {
-            FoundTransaction::Lost(ExecutionError::Forgotten(shard).into())
+            FoundTransaction::Lost(error::forgotten(shard))
         }
     })
 }

@@ -1,6 +1,6 @@
 //! Shards that run a statement at the same time, step by step.
 
-use super::error::ExecutionError;
+use super::error;
 use super::settle::{self, PreparedFate};
 use super::shards::{require_beginners_login, require_no_run, require_no_split, ways};
 use super::statement;
@@ -125,8 +125,7 @@ impl Wave {
             let namespace = &self.sessions.shards()[number].shard.namespace;
             match (pid, cells.get(1)) {
                 _ if cells.get(2) != Some(namespace) => {
-                    let (shard, namespace) = (lane.shard.clone(), namespace.clone());
-                    lane.failure = Some(ExecutionError::OtherSchema { shard, namespace }.into());
+                    lane.failure = Some(error::no_schema_usage(&lane.shard, namespace));
                 }
                 (Some(pid), Some(start)) => {
                     lane.backend = Some(ShardBackend { username, pid, start: start.clone() });
@@ -220,7 +219,7 @@ impl Wave {
             let xid = |answers: &[Option<Rows>]| Some(answers.get(number)?.as_ref()?.scalar()?.to_owned());
             if lane.failure.is_none() && (xid(&begun).is_none() || xid(&begun) != xid(&after)) {
                 lane.fails_as = ExecutionState::Unknown;
-                lane.failure = Some(ExecutionError::OtherTransaction(lane.shard.clone()).into());
+                lane.failure = Some(error::transaction_ended(&lane.shard));
             }
             opened.push(after.get(number).and_then(Option::as_ref).map(cells).unwrap_or_default());
         }
@@ -276,7 +275,7 @@ impl Wave {
                         Some(Transaction { xid, system_identifier, timeline, flushed: flushed.clone() });
                 }
                 (Some(failure), ..) => lane.failure = Some(failure),
-                (None, ..) => lane.failure = Some(ExecutionError::OtherServer(lane.shard.clone()).into()),
+                (None, ..) => lane.failure = Some(error::other_server(&lane.shard)),
             }
         }
         Ok(())
@@ -319,7 +318,7 @@ impl Wave {
                 Some("committed") => Ok(PreparedFate::Committed),
                 _ => settle::one(&self.execution, &lane.shard, self.timeout),
             };
-            let rolled_back = || ExecutionError::RolledBack(lane.shard.clone()).into();
+            let rolled_back = || error::rolled_back(&lane.shard);
             let why = lane.failure.clone();
             let failure = Caller::as_owner(|_| match fate {
                 Ok(PreparedFate::Committed) => {

@@ -1,7 +1,7 @@
 //! Finds the outcome of a statement whose end was not heard: its shard is asked. A session that still runs it is ended
 //! first, so that the answer is final.
 
-use super::error::ExecutionError;
+use super::error;
 use super::shards::ways;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution, ExecutionPlace, ExecutionState, ShardBackend};
@@ -71,7 +71,7 @@ pub fn end_left(execution: &Execution, place: &ExecutionPlace, timeout: Duration
     if asked.ask(is_there)?.rows.is_empty() {
         Ok(())
     } else {
-        Err(ExecutionError::Undecided { shard: place.shard.clone(), gid: gid.clone() }.into())
+        Err(error::master_may_lack_decision(&place.shard, gid))
     }
 }
 
@@ -92,7 +92,7 @@ pub fn one(execution: &Execution, shard: &str, timeout: Duration) -> Result<Prep
             if execution.in_transaction {
                 Ok(PreparedFate::Aborted)
             } else {
-                Ok(PreparedFate::Unknown(ExecutionError::Interrupted(shard.to_owned()).into()))
+                Ok(PreparedFate::Unknown(error::interrupted(shard)))
             }
         }
         (None, None) => Ok(PreparedFate::Aborted),
@@ -117,7 +117,6 @@ impl SettleQuestion<'_> {
         transaction: &Transaction,
         backend: Option<&ShardBackend>,
     ) -> Result<PreparedFate, Failure> {
-        let unknown = |why: ExecutionError| Ok(PreparedFate::Unknown(why.into()));
         loop {
             let found = self.ask(format!("SELECT {}", transaction.columns()))?;
             let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
@@ -130,9 +129,9 @@ impl SettleQuestion<'_> {
                 Said::Aborted => return Ok(PreparedFate::Aborted),
                 Said::InProgress => {}
                 Said::NotGiven | Said::Forgotten => {
-                    return unknown(ExecutionError::Forgotten(self.shard.to_owned()));
+                    return Ok(PreparedFate::Unknown(error::forgotten(self.shard)));
                 }
-                Said::OtherServer => return unknown(ExecutionError::OtherServer(self.shard.to_owned())),
+                Said::OtherServer => return Ok(PreparedFate::Unknown(error::other_server(self.shard))),
             }
             if let Some(backend) = backend {
                 self.end(backend)?;
@@ -152,7 +151,7 @@ impl SettleQuestion<'_> {
 
     fn pause(&mut self) -> Result<(), Failure> {
         if Instant::now() > self.deadline {
-            return Err(ExecutionError::InProgress(self.shard.to_owned()).into());
+            return Err(error::in_progress(self.shard));
         }
         self.ask("SELECT pg_catalog.pg_sleep(0.02)".to_owned()).map(drop)
     }

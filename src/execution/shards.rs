@@ -1,6 +1,6 @@
 //! The shards of an execution: how they are reached, and whether a statement may begin there.
 
-use super::error::ExecutionError;
+use super::error;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution};
 use crate::catalog::{in_use, misplaced_run, shard};
@@ -46,22 +46,18 @@ pub fn require_beginners_login(id: i64) -> Result<(), Failure> {
             return Ok(());
         }
         let (has, began) = (login::role_of(caller)?, beginner(id)?);
-        if has.0 == began.0 {
-            Ok(())
-        } else {
-            Err(ExecutionError::OtherBeginner { id, role: began.1, has: has.1 }.into())
-        }
+        if has.0 == began.0 { Ok(()) } else { Err(error::other_beginner(id, &began.1, &has.1)) }
     })
 }
 
 fn beginner(id: i64) -> Result<(pg_sys::Oid, String), Failure> {
-    execution::login_role(id).ok_or_else(|| ExecutionError::NobodyIsLeft(id).into())
+    execution::login_role(id).ok_or_else(|| error::beginner_is_gone(id))
 }
 
 /// A running split relies on its tables staying as they are.
 pub fn require_no_split(shard: &str) -> Result<(), Failure> {
     match in_use::split_under_way(shard) {
-        Some(split) => Err(ExecutionError::Split { split, shard: shard.to_owned() }.into()),
+        Some(split) => Err(error::split_on_shard(shard, split)),
         None => Ok(()),
     }
 }
@@ -69,7 +65,7 @@ pub fn require_no_split(shard: &str) -> Result<(), Failure> {
 /// A run that moves misplaced rows from or to the shard relies on that too.
 pub fn require_no_run(shard: &str) -> Result<(), Failure> {
     match misplaced_run::of_shard(shard) {
-        Some(run) => Err(ExecutionError::Run { run, shard: shard.to_owned() }.into()),
+        Some(run) => Err(error::run_on_shard(shard, run)),
         None => Ok(()),
     }
 }

@@ -1,20 +1,21 @@
 //! Statements that do not run on the shards: a statement must not end its transaction.
 
-use super::error::ExecutionError;
+use super::error;
+use crate::error::Failure;
 
 const OF_TRANSACTIONS: [&str; 9] =
     ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE"];
 
-pub fn require_fit(statement: &str) -> Result<(), ExecutionError> {
+pub fn require_fit(statement: &str) -> Result<(), Failure> {
     let word = first_word(statement);
     if word.is_empty() {
-        return Err(ExecutionError::Empty);
+        return Err(error::no_statement());
     }
     if OF_TRANSACTIONS.contains(&word.as_str()) {
-        return Err(ExecutionError::Ends(word));
+        return Err(error::ends_transaction(&word));
     }
     if word == "COPY" && names_a_client(statement) {
-        return Err(ExecutionError::Copies);
+        return Err(error::copies_with_client());
     }
     Ok(())
 }
@@ -91,18 +92,21 @@ mod tests {
 
     #[test]
     fn what_ends_a_transaction_is_found_behind_anything() {
-        for text in [
-            "commit",
-            " ;\n-- why\nCOMMIT",
-            "/* a /* b */ c */end;",
-            "--x\r abort",
-            "Prepare transaction 'x'",
-            "\u{c}rollback to a",
+        let refused = |text: &str, why: Failure| {
+            assert_eq!(require_fit(text).map_err(|failure| failure.message), Err(why.message), "{text}");
+        };
+        for (text, word) in [
+            ("commit", "COMMIT"),
+            (" ;\n-- why\nCOMMIT", "COMMIT"),
+            ("/* a /* b */ c */end;", "END"),
+            ("--x\r abort", "ABORT"),
+            ("Prepare transaction 'x'", "PREPARE"),
+            ("\u{c}rollback to a", "ROLLBACK"),
         ] {
-            assert!(matches!(require_fit(text), Err(ExecutionError::Ends(_))), "{text}");
+            refused(text, error::ends_transaction(word));
         }
         for text in ["", " ;; ", "/* commit", "-- commit"] {
-            assert!(matches!(require_fit(text), Err(ExecutionError::Empty)), "{text}");
+            refused(text, error::no_statement());
         }
         for text in [
             "copy t to stdout",
@@ -111,7 +115,7 @@ mod tests {
             "COPY \"it's\" FROM STDIN",
             "COPY \"it'\" FROM stdin",
         ] {
-            assert!(matches!(require_fit(text), Err(ExecutionError::Copies)), "{text}");
+            refused(text, error::copies_with_client());
         }
         for text in
             ["COPY t TO '/stdout'", "COPY t FROM PROGRAM 'x stdin'", "SELECT stdin", "COPY \"stdin\" TO 'x'"]

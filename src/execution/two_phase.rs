@@ -3,7 +3,7 @@
 //! recorded, for all of them at once (`committing`): before this only a rollback may come, after it only a commit. 4.
 //! They commit (`done`). If the session dies meanwhile, `recovery` ends what is left.
 
-use super::error::ExecutionError;
+use super::error;
 use super::points;
 use super::run::{ExecutionLane, Wave, after, cells};
 use crate::catalog::caller::Caller;
@@ -57,9 +57,7 @@ impl Wave {
             let needed = i64::try_from(needed).unwrap_or(i64::MAX);
             lane.failure = match (number(2), number(3)) {
                 (Some(_), Some(free)) if free >= needed => None,
-                (Some(most), Some(free)) => {
-                    Some(ExecutionError::NotEnough { shard: lane.shard.clone(), most, free, needed }.into())
-                }
+                (Some(most), Some(free)) => Some(error::too_few_slots(&lane.shard, most, free, needed)),
                 _ => Some(RemoteError::unreadable(&lane.shard, "max_prepared_transactions").into()),
             };
         }
@@ -161,7 +159,7 @@ impl ExecutionLane {
                     flushed: flushed.clone(),
                 });
             }
-            _ => self.failure = Some(ExecutionError::NotPrepared(self.shard.clone()).into()),
+            _ => self.failure = Some(error::not_prepared(&self.shard)),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::catalog::{name, routing};
 use crate::error::{Failure, SqlState, required};
 use crate::guc;
 use crate::keys::key_type::KeyType;
-use crate::routing::RoutingError;
+use crate::routing::error;
 use crate::routing::keyspaces::{self, NewTable};
 use crate::server::{sql, wait, wake};
 use pgrx::datum::TimestampWithTimeZone;
@@ -25,12 +25,9 @@ pub fn add(
     rest: &keyspaces::StrategyArguments,
 ) -> Result<(), Failure> {
     if let Some(problem) = name::problem(name) {
-        return Err(RoutingError::Invalid { argument: "keyspace", problem }.into());
+        return Err(error::invalid("keyspace", problem));
     }
-    let none = |argument| {
-        let problem = "a keyspace with the strategy \"lookup\" has none".to_owned();
-        Failure::from(RoutingError::Invalid { argument, problem })
-    };
+    let none = |argument| error::invalid(argument, "a keyspace with the strategy \"lookup\" has none");
     if rest.buckets.is_some() {
         return Err(none("buckets"));
     }
@@ -38,10 +35,9 @@ pub fn add(
         return Err(none("shards"));
     }
     let Some(of) = of else {
-        let problem = "a lookup index needs the keyspace that its keys lead to".to_owned();
-        return Err(RoutingError::Invalid { argument: "of", problem }.into());
+        return Err(error::invalid("of", "a lookup index needs the keyspace that its keys lead to"));
     };
-    let key_type = KeyType::from_oid(key_type).map_err(RoutingError::from)?;
+    let key_type = KeyType::from_oid(key_type)?;
     let of = keyspace::lock(of)?;
     keyspaces::require_new(name)?;
     lookup::insert(name, &of, key_type);
@@ -61,8 +57,7 @@ pub fn drop(name: &str) -> Result<Option<()>, Failure> {
     let Some((_, lookup)) = lock(name)? else { return Ok(None) };
     if let Some(source) = &lookup.source {
         let by = format!("table \"{}\" is in it", source.table_name);
-        let failure = Failure::from(RoutingError::KeyspaceInUse { keyspace: name.into(), by });
-        return Err(failure.hint("Remove its table with shard_table_drop()."));
+        return Err(error::keyspace_in_use(name, &by).hint("Remove its table with shard_table_drop()."));
     }
     lookup::delete(name);
     Ok(Some(()))
@@ -74,51 +69,47 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Fail
     let NewTable { name: table, shard_by: column, keyspace: name, key_type, policy, origin } = new;
     let name = *name;
     let Some((of, lookup)) = lock(name)? else { return Ok(None) };
-    let invalid = |argument, problem: String| Failure::from(RoutingError::Invalid { argument, problem });
     if *policy != Policy::Sharded.as_str() || origin.is_some() {
-        return Err(invalid("policy", "a lookup index needs a column of a sharded table".to_owned()));
+        return Err(error::invalid("policy", "a lookup index needs a column of a sharded table"));
     }
     let table = keyspaces::parse_table(table)?;
     keyspaces::check_schema(&table, caller)?;
     let column = table_policy::parse_column(required(*column, "shard_by")?);
     if column.is_empty() {
-        return Err(invalid("shard_by", "a column's name is needed".to_owned()));
+        return Err(error::invalid("shard_by", "a column's name is needed"));
     }
     if let Some(source) = &lookup.source {
-        let table = source.table_name.clone();
-        return Err(Failure::from(RoutingError::TableExists { table, keyspace: name.into() })
+        return Err(error::table_exists(name, &source.table_name)
             .hint("A lookup index has one column of one table. Remove that table with shard_table_drop(), or add another lookup index."));
     }
     let quoted = table.quoted();
     let Some(policy) = table_policy::list(&of.name).into_iter().find(|policy| policy.table_name == quoted)
     else {
-        let failure = RoutingError::UnknownTable { table: quoted, keyspace: of.name.clone() };
-        return Err(Failure::from(failure).hint(
+        return Err(error::unknown_table(&of.name, &quoted).hint(
             "Its shard-by column says which owner a key has. Add the table to that keyspace first, and name it as shard_tables() does.",
         ));
     };
     if policy.shard_by == column {
-        return Err(invalid("shard_by", "this column has keys of the other keyspace".to_owned()));
+        return Err(error::invalid("shard_by", "this column has keys of the other keyspace"));
     }
     let here = match table_policy::column_here(&table, &column) {
         ShardByColumn::Missing => {
-            return Err(Failure::from(RoutingError::UnknownColumn { column, table: quoted })
+            return Err(error::unknown_column(&quoted, &column)
                 .hint("Give a column of the table, as it is written there."));
         }
         ShardByColumn::TableUnknown => None,
         ShardByColumn::Type(oid) => Some(oid),
     };
     for found in [*key_type, here].into_iter().flatten() {
-        let found = KeyType::from_oid(found).map_err(RoutingError::from)?;
+        let found = KeyType::from_oid(found)?;
         if !lookup.key_type.takes(found, true) {
-            let (is, wanted) = (lookup.key_type.name(), found.name());
-            return Err(RoutingError::OtherKeyType { keyspace: name.into(), is, wanted }.into());
+            return Err(error::other_key_type(name, lookup.key_type, found));
         }
     }
     lookup::set_source(name, &table, &column, caller);
     // A session that maps a column has done so before, or sees the lookup index.
     if let Some(split) = lookup::split_that_maps(&of.name, &quoted, [&column, &policy.shard_by]) {
-        return Err(RoutingError::KeyspaceInSplit { keyspace: of.name.clone(), split }.into());
+        return Err(error::keyspace_in_split(&of.name, split));
     }
     wake::coordinator_on_commit();
     Ok(Some(()))
@@ -129,7 +120,7 @@ pub fn table_drop(table: &str, name: &str) -> Result<Option<()>, Failure> {
     let Some((_, lookup)) = lock(name)? else { return Ok(None) };
     let table = keyspaces::parse_table(table)?.quoted();
     if lookup.source.is_none_or(|source| source.table_name != table) {
-        return Err(RoutingError::UnknownTable { table, keyspace: name.into() }.into());
+        return Err(error::unknown_table(name, &table));
     }
     lookup::forget_source(name);
     wake::coordinator_on_commit();
@@ -142,7 +133,7 @@ fn require(name: &str) -> Result<Lookup, Failure> {
         return Ok(lookup);
     }
     keyspace::find(name)?;
-    Err(RoutingError::NoLookup(name.into()).into())
+    Err(error::no_lookup(name))
 }
 
 /// Waits until rows of owners are read that were assigned before: one of them may have the key. Owners that are
@@ -175,7 +166,7 @@ pub fn claim(
     for (argument, text) in [("key", &pair.key), ("owner", &pair.owner)] {
         if text.len() > LONGEST {
             let problem = format!("it has more than {LONGEST} bytes");
-            return Err(RoutingError::Invalid { argument, problem }.into());
+            return Err(error::invalid(argument, problem));
         }
     }
     if !lookup::hold(&lookup) {
@@ -187,7 +178,7 @@ pub fn claim(
     }
     let of = keyspace::find(&lookup.of)?;
     if routing::places(&of, std::slice::from_ref(&pair.owner)).is_empty() {
-        return Err(RoutingError::UnknownKey { key: pair.owner, keyspace: lookup.of }.into());
+        return Err(error::unknown_key(&lookup.of, &pair.owner));
     }
     // Rows of the claim's own owner, which may have been assigned a moment ago, are not waited for.
     let own = of.strategy.is_directory().then_some(pair.owner.as_str());
@@ -196,7 +187,7 @@ pub fn claim(
         lookup_entry::claim(&lookup, &pair, seconds).map_err(|taken| refused(&of, &lookup, &pair, taken))?;
     // A row that was not read yet may have the key: an existing claim has precedence.
     if let Some(shard) = until.and_then(|_| lookup::not_filled_but(name, own, last)) {
-        return Err(RoutingError::NotFilled { key: pair.key, lookup: name.into(), shard }.into());
+        return Err(error::not_filled(name, &shard, &pair.key));
     }
     Ok(until)
 }

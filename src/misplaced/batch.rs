@@ -1,7 +1,7 @@
 //! Some rows, in one transaction on each shard. The right shard has them, committed and written, before they are gone
 //! from the wrong one: until then no other session changes them there, since their deletion returns them.
 
-use super::error::MisplacedError;
+use super::error::{self, OddRows};
 use super::facts::MisplacedFacts;
 use super::points::{COPIED, DELETED, STAGED};
 use super::session::{MoveSession, Sees};
@@ -65,12 +65,6 @@ impl From<Failure> for Halt {
     }
 }
 
-impl From<MisplacedError> for Halt {
-    fn from(why: MisplacedError) -> Halt {
-        Halt::Other(why.into())
-    }
-}
-
 impl MoveBatch<'_> {
     /// Does everything but the commits; returns the results by the positions of the unit's tables.
     pub fn prepare(
@@ -100,7 +94,7 @@ impl MoveBatch<'_> {
         if let WhichRows::AllAlone = self.of
             && let Some(table) = self.is_left(here)?
         {
-            return Err(MisplacedError::Stays { table, shard: here.shard.shard_key.clone() }.into());
+            return Err(error::rows_stay(&here.shard.shard_key, &table).into());
         }
         Ok(done)
     }
@@ -201,9 +195,8 @@ impl MoveBatch<'_> {
                 pair.is_of(self.keys, "p")
             ))?;
             if found.scalar() != Some("f") {
-                let (shard, name) = (here.shard.shard_key.clone(), key.name.clone());
-                let (from, to) = (key.from.clone(), key.to.clone());
-                return Err(MisplacedError::Follows { shard, name, from, to }.into());
+                let shard = &here.shard.shard_key;
+                return Err(error::foreign_key_cascades(shard, &key.name, &key.from, &key.to));
             }
         }
         Ok(())
@@ -246,7 +239,7 @@ pub fn begin(
     timeout: Duration,
 ) -> Result<(), Failure> {
     if session.begin(&facts.names, sees, alone, timeout)? != facts.seen {
-        return Err(MisplacedError::Changed(session.shard.shard_key.clone()).into());
+        return Err(error::table_changed(&session.shard.shard_key));
     }
     let as_application = session.as_application();
     session.connection.run(&as_application)?;
@@ -267,11 +260,10 @@ fn arrive(pair: &MovedTable, keys: &[String], there: &mut MoveSession, here: &st
 /// Requires that all rows are as they were sent, once all have arrived.
 fn require_arrived(pair: &MovedTable, keys: &[String], there: &mut MoveSession) -> Result<(), Failure> {
     let missing = there.connection.run(&statements::missing(pair, keys))?;
-    if let Some((key, rows)) = one_of(&missing, there)? {
-        let (table, there) = (pair.there.clone(), there.shard.shard_key.clone());
-        return Err(MisplacedError::Altered { rows, table, key, there }.into());
+    match odd_rows(&pair.there, &missing, there)? {
+        None => Ok(()),
+        Some(odd) => Err(error::altered(&there.shard.shard_key, &odd)),
     }
-    Ok(())
 }
 
 /// Returns how many rows of the stage exist there already, unchanged; the stage is without them then.
@@ -284,12 +276,9 @@ pub fn require_no_conflict(
     require_asked_for(pair, keys, there, here)?;
     let equal = there.connection.run(&statements::drop_equal(pair, keys))?.affected;
     let conflicts = there.connection.run(&statements::conflicts(pair))?;
-    match one_of(&conflicts, there)? {
+    match odd_rows(&pair.there, &conflicts, there)? {
         None => Ok(equal),
-        Some((key, rows)) => {
-            let (table, here, there) = (pair.there.clone(), here.to_owned(), there.shard.shard_key.clone());
-            Err(MisplacedError::Conflict { rows, table, key, here, there }.into())
-        }
+        Some(odd) => Err(error::conflict(here, &there.shard.shard_key, &odd)),
     }
 }
 
@@ -314,12 +303,9 @@ pub fn require_none_absent(
     there: &MoveSession,
     here: &str,
 ) -> Result<(), Failure> {
-    match one_of(absent, there)? {
+    match odd_rows(&pair.here, absent, there)? {
         None => Ok(()),
-        Some((key, rows)) => {
-            let (table, here, there) = (pair.here.clone(), here.to_owned(), there.shard.shard_key.clone());
-            Err(MisplacedError::Elsewhere { rows, table, key, here, there }.into())
-        }
+        Some(odd) => Err(error::only_here(here, &there.shard.shard_key, &odd)),
     }
 }
 
@@ -332,21 +318,23 @@ pub fn require_asked_for(
 ) -> Result<(), Failure> {
     let Some(query) = statements::strange(pair, keys) else { return Ok(()) };
     let strange = there.connection.run(&query)?;
-    match one_of(&strange, there)? {
+    match odd_rows(&pair.here, &strange, there)? {
         None => Ok(()),
-        Some((key, rows)) => {
-            Err(MisplacedError::Strange { rows, table: pair.here.clone(), key, here: here.to_owned() }.into())
-        }
+        Some(odd) => Err(error::rows_of_other_keys(here, &odd)),
     }
 }
 
-fn one_of(rows: &Rows, session: &MoveSession) -> Result<Option<(String, u64)>, Failure> {
-    match rows.rows.first().map(Vec::as_slice) {
+fn odd_rows<'a>(
+    table: &'a str,
+    answer: &Rows,
+    session: &MoveSession,
+) -> Result<Option<OddRows<'a>>, Failure> {
+    match answer.rows.first().map(Vec::as_slice) {
         None => Ok(None),
         Some([Some(key), Some(count)]) => {
-            let count =
+            let rows =
                 count.parse().map_err(|error| RemoteError::unreadable(session.connection.shard(), error))?;
-            Ok(Some((key.clone(), count)))
+            Ok(Some(OddRows { table, rows, key: key.clone() }))
         }
         Some(_) => Err(RemoteError::unreadable(session.connection.shard(), "its rows").into()),
     }

@@ -3,7 +3,7 @@
 //! and the right one checks again.
 
 use super::batch::{begin, make_stage, require_asked_for, require_none_absent};
-use super::error::MisplacedError;
+use super::error;
 use super::session::{MoveSession, Sees};
 use super::statements;
 use crate::error::Failure;
@@ -57,9 +57,8 @@ fn require_no_follower(lot: &Lot, position: usize, here: &mut MoveSession) -> Re
     for key in lot.followers(position) {
         let found = here.connection.run(&statements::is_followed(&lot.pairs[position], key))?;
         if found.scalar() != Some("f") {
-            let (shard, name) = (here.shard.shard_key.clone(), key.name.clone());
-            let (from, to) = (key.from.clone(), key.to.clone());
-            return Err(MisplacedError::Follows { shard, name, from, to }.into());
+            let shard = &here.shard.shard_key;
+            return Err(error::foreign_key_cascades(shard, &key.name, &key.from, &key.to));
         }
     }
     Ok(())

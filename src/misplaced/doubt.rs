@@ -3,7 +3,7 @@
 //! deleted at the wrong one.
 
 use super::batch::make_stage;
-use super::error::MisplacedError;
+use super::error;
 use super::session::{MoveSession, Sees};
 use super::statements;
 use crate::catalog::misplaced_doubt::{DoubtedBatch, MoveDoubt};
@@ -119,7 +119,7 @@ impl Settling<'_> {
         let facts = [Some(&self.lot.here), self.lot.there.as_ref()];
         for (session, facts) in [&mut *here, &mut *there].into_iter().zip(facts.into_iter().flatten()) {
             if session.begin(&facts.names, Sees::Latest, &[], self.timeout)? != facts.seen {
-                return Err(MisplacedError::Changed(session.shard.shard_key.clone()).into());
+                return Err(error::table_changed(&session.shard.shard_key));
             }
             let as_application = session.as_application();
             session.connection.run(&as_application)?;
@@ -161,7 +161,6 @@ impl Settling<'_> {
     }
 
     fn refuse(&self, table: &str, there: &MoveSession) -> Result<(), Failure> {
-        let (table, shard) = (table.to_owned(), there.shard.shard_key.clone());
-        Err(MisplacedError::Doubtful { run: self.doubt.run, table, shard }.into())
+        Err(error::doubtful(self.doubt.run, &there.shard.shard_key, table))
     }
 }

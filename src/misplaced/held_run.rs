@@ -2,7 +2,7 @@
 //! on shards are closed, so that no transaction stays open there.
 
 use crate::error::Failure;
-use crate::misplaced::error::MisplacedError;
+use crate::misplaced::error;
 use crate::misplaced::run::MoveWork;
 use crate::server::session_lock::SessionLock;
 use pgrx::prelude::*;
@@ -14,7 +14,7 @@ const SPACE: u16 = 0x5352;
 
 /// Takes the lock of a run, which no other session may have: while it is held, the run is carried out.
 pub fn lock(id: i64) -> Result<SessionLock, Failure> {
-    SessionLock::take(SPACE, id).ok_or_else(|| MisplacedError::Held(id).into())
+    SessionLock::take(SPACE, id).ok_or_else(|| error::held_elsewhere(id))
 }
 
 pub struct HeldMove {
@@ -60,7 +60,7 @@ impl HeldMove {
     /// know of.
     pub fn back(id: i64) -> Result<HeldMove, Failure> {
         let is_it = |held: &HeldMove| held.id == id && held.commits < COMMITS.get() && held.lock.is_kept();
-        HELD.take().filter(is_it).ok_or_else(|| MisplacedError::NotHeld(id).into())
+        HELD.take().filter(is_it).ok_or_else(|| error::not_held(id))
     }
 }
 

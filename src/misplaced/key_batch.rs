@@ -3,7 +3,7 @@
 use crate::catalog::misplaced_run::Action;
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::error::Failure;
-use crate::misplaced::error::MisplacedError;
+use crate::misplaced::error;
 use crate::misplaced::facts::{self, MisplacedFacts};
 use crate::misplaced::fk_group::{self, Unit};
 use crate::misplaced::session::MoveSession;
@@ -47,9 +47,7 @@ impl Lot {
         {
             if here.shard.namespace == there.shard.namespace {
                 let (here, there) = (&here.shard, &there.shard);
-                let namespace = here.namespace.clone();
-                let (here, there) = (here.shard_key.clone(), there.shard_key.clone());
-                return Err(MisplacedError::OnePlace { here, there, namespace }.into());
+                return Err(error::same_place(&here.shard_key, &there.shard_key, &here.namespace));
             }
             tables.retain(|policy| {
                 TableName::parse(&policy.table_name).is_none_or(|name| name.schema.is_none())
@@ -68,8 +66,7 @@ impl Lot {
             let other = here.connection.run(&statements::other_spelling(pair, &keys))?;
             if let Some(key) = other.scalar() {
                 let what = format!("has a column in which key \"{key}\" is written differently");
-                let (shard, table) = (here.shard.shard_key.clone(), pair.here.clone());
-                return Err(MisplacedError::Table { shard, table, what }.into());
+                return Err(error::unfit_table(&here.shard.shard_key, &pair.here, &what));
             }
         }
         if compares {
@@ -80,7 +77,7 @@ impl Lot {
         }
         let other = there.as_ref().map(|facts| facts.foreign_keys.as_slice()).unwrap_or_default();
         let units = fk_group::units(tables.len(), &facts.foreign_keys, other)
-            .ok_or_else(|| MisplacedError::Circle(wish.keyspace.to_owned()))?;
+            .ok_or_else(|| error::foreign_key_cycle(wish.keyspace))?;
         Ok(Lot { action: wish.action, target, keys, pairs, units, here: facts, there })
     }
 
@@ -99,7 +96,7 @@ fn pairs(
     here: &MisplacedFacts,
     target: Option<&str>,
     there: Option<&MisplacedFacts>,
-) -> Result<Vec<MovedTable>, MisplacedError> {
+) -> Result<Vec<MovedTable>, Failure> {
     let here = MoveSide { shard, facts: here };
     let there = there.map(|facts| MoveSide { shard: target.unwrap_or_default(), facts });
     let pair = |(position, policy): (usize, &TablePolicy)| match &there {
@@ -117,8 +114,7 @@ fn require_encodings(here: &mut MoveSession, there: &mut MoveSession) -> Result<
         let found = session.connection.run("SHOW server_encoding")?;
         let encoding = found.scalar().unwrap_or_default();
         if !ONE_TO_ONE.contains(&encoding) {
-            let (shard, encoding) = (session.shard.shard_key.clone(), encoding.to_owned());
-            return Err(MisplacedError::Encoding { shard, encoding }.into());
+            return Err(error::unfit_encoding(&session.shard.shard_key, encoding));
         }
     }
     Ok(())
@@ -154,7 +150,7 @@ fn require_no_rule(here: &mut MoveSession, facts: &MisplacedFacts) -> Result<(),
     match facts::rule(here, &facts.names)? {
         Some((table, rule)) => {
             let what = format!("has a rule ON DELETE, {rule}");
-            Err(MisplacedError::Table { shard: here.shard.shard_key.clone(), table, what }.into())
+            Err(error::unfit_table(&here.shard.shard_key, &table, &what))
         }
         None => Ok(()),
     }
@@ -162,7 +158,7 @@ fn require_no_rule(here: &mut MoveSession, facts: &MisplacedFacts) -> Result<(),
 
 fn require_no_trigger(here: &mut MoveSession, facts: &MisplacedFacts) -> Result<(), Failure> {
     match facts::trigger(here, &facts.names)? {
-        Some(what) => Err(MisplacedError::Trigger { shard: here.shard.shard_key.clone(), what }.into()),
+        Some(what) => Err(error::trigger_fires(&here.shard.shard_key, &what)),
         None => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
 //! Sessions on shards that may be left of a run: they are ended, so that their last actions have come to their end.
 
-use super::error::MisplacedError;
+use super::error;
 use crate::catalog::caller::Caller;
 use crate::catalog::{misplaced_run, shard};
 use crate::error::Failure;
@@ -32,7 +32,7 @@ pub fn end(id: i64, timeout: Duration) -> Result<(), Failure> {
             answers.iter().position(|rows| rows.as_ref().is_some_and(|rows| !rows.rows.is_empty()));
         let Some(number) = is_there else { return Ok(()) };
         if Instant::now() > until {
-            return Err(MisplacedError::Left(shards.get(number).cloned().unwrap_or_default()).into());
+            return Err(error::session_left(shards.get(number).map_or("", String::as_str)));
         }
         sessions.ask(|_| Some(Question::Own("SELECT pg_catalog.pg_sleep(0.02)".to_owned())))?;
     }

@@ -1,7 +1,7 @@
 //! Whether a shard knows a decision that this master does not: a master that was restored, or is a copy, has routes
 //! that are older than the rows, and what it takes for misplaced may be in its right place.
 
-use super::error::MisplacedError;
+use super::error;
 use crate::agent::error::SplitError;
 use crate::agent::session;
 use crate::agent::state::{self, master, moved_keys, redirect, side};
@@ -19,7 +19,7 @@ pub fn require(shard_key: &str, timeout: Duration) -> Result<(), Failure> {
             // The last split there has ended meanwhile, and has dropped the schema.
             Err(SplitError::Remote(error)) if state::is_gone(&error) => Ok(()),
             Err(error) => Err(error.into_failure()),
-            Ok(Some(split)) => Err(MisplacedError::Later { shard: shard_key.to_owned(), split }.into()),
+            Ok(Some(split)) => Err(error::unplanned_split(shard_key, split)),
             Ok(None) => Ok(()),
         }
     })

@@ -37,7 +37,6 @@ use crate::misplaced::held_run::{HeldMove, lock};
 use crate::query::login;
 use crate::query::run::chosen;
 use crate::server::sql;
-use error::MisplacedError;
 use run::{MoveStage, MoveWork};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +70,7 @@ pub fn begin(request: MoveRequest<'_>) -> Result<i64, Failure> {
             endpoint::hold(shard);
         }
         if let Some((id, shard)) = execution::of_shards(&shards) {
-            return Err(Failure::from(MisplacedError::Execution { id, shard }));
+            return Err(error::execution_on_shard(&shard, id));
         }
         let id = misplaced_run::insert(request.action, &keyspace.name, request.shard, &keys, &caller.name());
         told(id, &keyspace.name, request.shard, "begun");
@@ -109,15 +108,14 @@ fn told(id: i64, keyspace: &str, shard: &str, status: &str) {
 fn tables(keyspace: &str, names: Option<&[String]>) -> Result<Vec<TablePolicy>, Failure> {
     let all = table_policy::list(keyspace);
     if all.is_empty() {
-        return Err(MisplacedError::NoTables(keyspace.to_owned()).into());
+        return Err(error::no_tables(keyspace));
     }
     let Some(names) = names else { return Ok(all) };
     let mut wanted = BTreeSet::new();
     for name in names {
         let quoted = TableName::parse(name).map(|table| table.quoted());
         let found = quoted.filter(|quoted| all.iter().any(|policy| policy.table_name == *quoted));
-        let other = || MisplacedError::OtherTable { table: name.clone(), keyspace: keyspace.to_owned() };
-        wanted.insert(found.ok_or_else(other)?);
+        wanted.insert(found.ok_or_else(|| error::unknown_table(keyspace, name))?);
     }
     Ok(all.into_iter().filter(|policy| wanted.contains(&policy.table_name)).collect())
 }
@@ -131,7 +129,7 @@ fn keys(keyspace: &LockedKeyspace, request: &MoveRequest<'_>) -> Result<Vec<RunK
     }
     let names: Vec<String> = names.into_iter().collect();
     if names.is_empty() {
-        return Err(MisplacedError::NoKeys.into());
+        return Err(error::no_keys());
     }
     let version = keyspace::version(&keyspace.name);
     let read_from = routing_history::shards_at(keyspace, &names, version);
@@ -139,22 +137,22 @@ fn keys(keyspace: &LockedKeyspace, request: &MoveRequest<'_>) -> Result<Vec<RunK
     let named: Vec<String> = entries.iter().flatten().cloned().collect();
     let written_to = routing::current(&keyspace.name, &named);
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, &named) {
-        return Err(MisplacedError::Split { key, split }.into());
+        return Err(error::key_in_split(&key, split));
     }
     require_free(keyspace, &entries, &named)?;
     let mut keys = Vec::new();
     for ((key, entry), routed_to) in names.into_iter().zip(entries).zip(read_from) {
         let written = entry.as_ref().and_then(|entry| written_to.get(entry));
         if written != routed_to.as_ref() {
-            return Err(MisplacedError::Between(key).into());
+            return Err(error::between_shards(&key));
         }
         match &routed_to {
             Some(shard) if shard == request.shard => {
-                return Err(MisplacedError::InPlace { key, shard: shard.clone() }.into());
+                return Err(error::in_place(shard, &key));
             }
             // No other shard is known to have its rows.
             None if request.action.compares() => {
-                return Err(MisplacedError::Nowhere { key, keyspace: keyspace.name.clone() }.into());
+                return Err(error::no_route(&keyspace.name, &key));
             }
             Some(_) | None => keys.push(RunKey { key, entry, routed_to }),
         }
@@ -176,7 +174,7 @@ fn require_free(
         others.entry(run).or_default();
     }
     for (run, key) in others {
-        lock(run).map_err(|_| MisplacedError::Busy { key, run })?;
+        lock(run).map_err(|_| error::key_in_run(&key, run))?;
     }
     Ok(())
 }
@@ -190,7 +188,7 @@ pub fn step(id: i64) -> Result<bool, Failure> {
     }
     durably();
     if !Caller::as_owner(|_| misplaced_run::is_running(id))? {
-        return Err(MisplacedError::Ended(id).into());
+        return Err(error::ended(id));
     }
     match held.work.next(id) {
         Ok(true) => held.keep(),
@@ -234,7 +232,7 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
         if Caller::as_owner(|_| misplaced_doubt::forget(id)) > 0 {
             return Ok(());
         }
-        return Err(MisplacedError::Ended(id).into());
+        return Err(error::ended(id));
     }
     let _lock = lock(id)?;
     if !force {
@@ -244,6 +242,6 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     if Caller::as_owner(|_| misplaced_run::ends(id, RunEnd::Abandoned, None)) {
         Ok(())
     } else {
-        Err(MisplacedError::Ended(id).into())
+        Err(error::ended(id))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::batch::{self, Done, Halt, MoveBatch, WhichRows, reach};
 use super::doubt::{self, Settling};
-use super::error::MisplacedError;
+use super::error;
 use super::place::MovePlace;
 use super::points::BEGUN;
 use super::session::MoveSession;
@@ -123,7 +123,7 @@ impl MoveWork {
         let routed = self.keys.iter().filter_map(|key| key.routed_to.clone());
         let shards: Vec<String> = std::iter::once(self.shard.clone()).chain(routed).collect();
         match Caller::as_owner(|_| execution::of_shards(&shards)) {
-            Some((id, shard)) => Err(MisplacedError::Execution { id, shard }.into()),
+            Some((id, shard)) => Err(error::execution_on_shard(&shard, id)),
             None => Ok(()),
         }
     }
@@ -228,8 +228,7 @@ impl MoveWork {
                 continue;
             }
             if known < doubt.keys.len() || !doubt.tables.iter().all(is_table) {
-                let (table, shard) = (doubt.tables[0].0.clone(), target.to_owned());
-                return Err(MisplacedError::Doubtful { run: doubt.run, table, shard }.into());
+                return Err(error::doubtful(doubt.run, target, &doubt.tables[0].0));
             }
             Settling { lot, doubt: &doubt, timeout: self.timeout }.run(here, there)?;
             Caller::as_owner(|_| misplaced_doubt::forget(doubt.run));
@@ -412,8 +411,7 @@ fn require_no_redirect(lot: &Lot, here: &mut MoveSession, splits: &[i64]) -> Res
                 }
                 Err(error) if error.is("SM001") => {
                     let splits: Vec<String> = splits.iter().map(i64::to_string).collect();
-                    let (key, shard, splits) = (key.clone(), here.shard.shard_key.clone(), splits.join(", "));
-                    return Err(MisplacedError::Redirected { key, shard, splits }.into());
+                    return Err(error::redirected(&here.shard.shard_key, key, &splits.join(", ")));
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -1,6 +1,6 @@
 //! A session of the caller's login on one shard, for transactions that survive a crash.
 
-use super::error::MisplacedError;
+use super::error;
 use crate::agent::credential;
 use crate::catalog::execution::ShardBackend;
 use crate::catalog::shard::Shard;
@@ -75,7 +75,7 @@ impl MoveSession {
             return Err(RemoteError::unreadable(&shard.shard_key, "its identity").into());
         };
         if *role != "origin" {
-            return Err(MisplacedError::Replica(shard.shard_key.clone()).into());
+            return Err(error::other_replication_role(&shard.shard_key));
         }
         let pid = pid.parse().map_err(|error| RemoteError::unreadable(&shard.shard_key, error))?;
         let (username, start, path) = (entrance.username.clone(), (*start).to_owned(), (*path).to_owned());
@@ -162,7 +162,7 @@ impl MoveSession {
         let status = self.connection.run(&format!("COMMIT; SELECT {status}"))?;
         match status.scalar() {
             Some("committed") => Ok(()),
-            _ => Err(MisplacedError::NotCommitted(self.shard.shard_key.clone()).into()),
+            _ => Err(error::not_committed(&self.shard.shard_key)),
         }
     }
 

@@ -2,7 +2,8 @@
 //! name.
 
 use crate::agent::shape::{Column, TableShape};
-use crate::misplaced::error::MisplacedError;
+use crate::error::Failure;
+use crate::misplaced::error;
 use crate::misplaced::facts::MisplacedFacts;
 use crate::remote::quote::{array_literal, ident};
 use std::collections::BTreeSet;
@@ -32,12 +33,11 @@ pub struct MoveSide<'a> {
 }
 
 impl MoveSide<'_> {
-    fn refuse(&self, position: usize, what: impl Into<String>) -> MisplacedError {
-        let table = self.facts.names[position].clone();
-        MisplacedError::Table { shard: self.shard.to_owned(), table, what: what.into() }
+    fn refuse(&self, position: usize, what: impl AsRef<str>) -> Failure {
+        error::unfit_table(self.shard, &self.facts.names[position], what.as_ref())
     }
 
-    fn ordinary(&self, position: usize) -> Result<&TableShape, MisplacedError> {
+    fn ordinary(&self, position: usize) -> Result<&TableShape, Failure> {
         let shape = &self.facts.shapes[position];
         if shape.oid.is_none() {
             return Err(self.refuse(position, "does not exist"));
@@ -59,7 +59,7 @@ impl MovedTable {
         shard_by: &str,
         position: usize,
         here: &MoveSide<'_>,
-    ) -> Result<MovedTable, MisplacedError> {
+    ) -> Result<MovedTable, Failure> {
         let shape = here.ordinary(position)?;
         let Some(column) = shape.column(shard_by) else {
             return Err(here.refuse(position, format!("has no column \"{shard_by}\"")));
@@ -89,7 +89,7 @@ impl MovedTable {
         shard_by: &str,
         position: usize,
         [here, there]: [&MoveSide<'_>; 2],
-    ) -> Result<MovedTable, MisplacedError> {
+    ) -> Result<MovedTable, Failure> {
         let pair = MovedTable::alone(name, shard_by, position, here)?;
         let (from, to) = (here.ordinary(position)?, there.ordinary(position)?);
         if let Some(leaf) = to.leaves().iter().find(|leaf| leaf.persistence != "p") {

@@ -3,10 +3,11 @@
 //! which takes as long as connecting to them. A shard that does not answer, or a worker that does not start, delays
 //! this by a few seconds at most.
 
-use super::RoutingError;
+use super::error;
 use super::owner::as_owner;
 use crate::catalog::keyspace::{self, LockedKeyspace};
 use crate::catalog::shard_decision;
+use crate::error::Failure;
 use crate::server::{preload, sql, wait};
 use pgrx::{PgAtomic, pg_guard, pg_shmem_init, pg_sys};
 use std::cell::Cell;
@@ -32,7 +33,7 @@ pub fn register() {
 }
 
 /// Waits until the shards were asked. It is an error if waiting cannot help. `key`: what is to be written.
-pub fn wait(key: &str) -> Result<(), RoutingError> {
+pub fn wait(key: &str) -> Result<(), Failure> {
     if IS_OVER.get() || !preload::preloaded() {
         return Ok(());
     }
@@ -49,7 +50,7 @@ pub fn wait(key: &str) -> Result<(), RoutingError> {
         }
         // The transaction's snapshot would not see the answers.
         if sql::keeps_its_snapshot() {
-            return Err(RoutingError::Serialization(key.to_owned()));
+            return Err(error::end_of_move_unseen(key));
         }
         wait::sleep(PAUSE);
     }
@@ -66,7 +67,7 @@ fn installation() -> Option<u64> {
 }
 
 /// Locks a keyspace whose routes are to change. The shards are waited for before that lock.
-pub fn lock(keyspace: &str) -> Result<LockedKeyspace, RoutingError> {
+pub fn lock(keyspace: &str) -> Result<LockedKeyspace, Failure> {
     wait(keyspace)?;
     Ok(keyspace::lock(keyspace)?)
 }

@@ -1,7 +1,7 @@
 //! Assignments: routing changes that move no rows.
 
 use super::change::replace;
-use super::{RoutingError, after_start, name_list};
+use super::{after_start, error, name_list};
 use crate::catalog::in_use;
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
 use crate::catalog::routing::{self, RoutingChange};
@@ -10,37 +10,37 @@ use crate::error::Failure;
 use std::collections::HashSet;
 
 /// Returns keys in their canonical form. A NULL, no key at all or a repeated key is an error.
-pub fn canonical_keys(keyspace: &Keyspace, keys: Vec<Option<String>>) -> Result<Vec<String>, RoutingError> {
+pub fn canonical_keys(keyspace: &Keyspace, keys: Vec<Option<String>>) -> Result<Vec<String>, Failure> {
     let key_type = keyspace.key_type();
     let keys = keys
         .into_iter()
-        .map(|key| key.map(|key| key_type.canonical(&key).into_owned()).ok_or(RoutingError::NullKey))
-        .collect::<Result<Vec<String>, RoutingError>>()?;
+        .map(|key| key.map(|key| key_type.canonical(&key).into_owned()).ok_or_else(error::null_key))
+        .collect::<Result<Vec<String>, Failure>>()?;
     if keys.is_empty() {
-        return Err(RoutingError::Invalid { argument: "keys", problem: "the list is empty".into() });
+        return Err(error::invalid("keys", "the list is empty"));
     }
     let mut seen = HashSet::with_capacity(keys.len());
     let mut twice: Vec<&str> = keys.iter().map(String::as_str).filter(|key| !seen.insert(*key)).collect();
     twice.sort_unstable();
     twice.dedup();
-    if twice.is_empty() { Ok(keys) } else { Err(RoutingError::DuplicateKeys(name_list(twice))) }
+    if twice.is_empty() { Ok(keys) } else { Err(error::duplicate_keys(&name_list(twice))) }
 }
 
 /// Requires what a shard must be for keys to be routed to it.
-pub fn check_takes_keys(shard: &Shard) -> Result<(), RoutingError> {
+pub fn check_takes_keys(shard: &Shard) -> Result<(), Failure> {
     if !shard.holds_rows() {
-        return Err(RoutingError::HoldsNoRows { shard: shard.shard_key.clone(), kind: shard.kind.clone() });
+        return Err(error::holds_no_rows(&shard.shard_key, &shard.kind));
     }
     match shard.status {
         ShardStatus::Active | ShardStatus::Draining => Ok(()),
-        ShardStatus::Disabled => Err(RoutingError::ShardDisabled(shard.shard_key.clone())),
+        ShardStatus::Disabled => Err(error::shard_disabled(&shard.shard_key)),
     }
 }
 
 /// Refuses keys that a split moves until it ends.
-pub fn check_not_in_split(keyspace: &str, keys: &[String]) -> Result<(), RoutingError> {
+pub fn check_not_in_split(keyspace: &str, keys: &[String]) -> Result<(), Failure> {
     match in_use::split_of_keys(keyspace, keys) {
-        Some((split, key)) => Err(RoutingError::KeyInSplit { key, split }),
+        Some((split, key)) => Err(error::key_in_split(&key, split)),
         None => Ok(()),
     }
 }
@@ -63,8 +63,8 @@ pub fn assign(
 }
 
 /// Requires a directory: other strategies do not route single keys.
-pub fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
-    if keyspace.strategy.is_directory() { Ok(()) } else { Err(RoutingError::other_strategy(keyspace)) }
+pub fn check_directory(keyspace: &Keyspace) -> Result<(), Failure> {
+    if keyspace.strategy.is_directory() { Ok(()) } else { Err(error::other_strategy(keyspace)) }
 }
 
 /// Routes entries, keys or buckets by their names, to the shard.
@@ -84,7 +84,7 @@ pub fn route(
         let mut elsewhere: Vec<&str> = elsewhere.map(|(key, _)| key.as_str()).collect();
         elsewhere.sort_unstable();
         if !elsewhere.is_empty() {
-            return Err(RoutingError::RoutedElsewhere(name_list(elsewhere)).into());
+            return Err(error::routed_elsewhere(&name_list(elsewhere)));
         }
     }
     let changed: Vec<String> =
@@ -104,7 +104,7 @@ pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
     let keys = canonical_keys(&keyspace, vec![Some(key)])?;
     check_not_in_split(&keyspace.name, &keys)?;
     if routing::current(&keyspace.name, &keys).is_empty() {
-        return Err(RoutingError::UnknownKey { key: keys.concat(), keyspace: keyspace.name.clone() }.into());
+        return Err(error::unknown_key(&keyspace.name, &keys.concat()));
     }
     replace(&keyspace, &keys, (&[], &[]), RoutingChange::default())
 }

@@ -2,7 +2,7 @@
 
 use super::assign::{self, check_takes_keys};
 use super::change::replace;
-use super::{RoutingError, after_start};
+use super::{after_start, error};
 use crate::catalog::keyspace::{Keyspace, LockedKeyspace};
 use crate::catalog::routing::RoutingChange;
 use crate::catalog::shard;
@@ -14,22 +14,18 @@ use std::num::NonZeroU32;
 pub const MAX_BUCKETS: u32 = 65_536;
 
 /// Returns how many buckets the keyspace has.
-pub fn count(keyspace: &Keyspace) -> Result<NonZeroU32, RoutingError> {
-    keyspace.strategy.buckets().ok_or_else(|| RoutingError::other_strategy(keyspace))
+pub fn count(keyspace: &Keyspace) -> Result<NonZeroU32, Failure> {
+    keyspace.strategy.buckets().ok_or_else(|| error::other_strategy(keyspace))
 }
 
 /// Returns the canonical names of buckets that a caller gives as text.
-pub fn names(keyspace: &Keyspace, given: Vec<String>) -> Result<Vec<String>, RoutingError> {
+pub fn names(keyspace: &Keyspace, given: Vec<String>) -> Result<Vec<String>, Failure> {
     let buckets = count(keyspace)?;
     given
         .into_iter()
         .map(|text| match text.trim().parse::<u32>() {
             Ok(bucket) if bucket < buckets.get() => Ok(bucket.to_string()),
-            Ok(_) | Err(_) => Err(RoutingError::UnknownBucket {
-                bucket: text,
-                keyspace: keyspace.name.clone(),
-                buckets: buckets.get(),
-            }),
+            Ok(_) | Err(_) => Err(error::unknown_bucket(&keyspace.name, &text)),
         })
         .collect()
 }

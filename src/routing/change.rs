@@ -1,6 +1,6 @@
 //! Routing changes, each under its keyspace's lock: a new version, or a change in place while a cutover is running.
 
-use super::{RoutingError, guarded, name_list};
+use super::{error, guarded, name_list};
 use crate::catalog::keyspace::{self, LockedKeyspace};
 use crate::catalog::routing::{self, RoutingChange};
 use crate::catalog::{event, misplaced_run, outdated, redirect, reference};
@@ -43,37 +43,32 @@ pub fn replace(
 }
 
 /// Requires the reference tables on these shards: rows may refer to rows that every shard must have.
-fn require_filled(keyspace: &str, shards: &[String]) -> Result<(), RoutingError> {
+fn require_filled(keyspace: &str, shards: &[String]) -> Result<(), Failure> {
     let shards: Vec<String> = shards.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
     match reference::unfilled(keyspace, &shards) {
         None => Ok(()),
-        Some((table, shard, why)) => Err(RoutingError::Unfilled { table, shard, why }),
+        Some((table, shard, why)) => Err(error::no_reference_table(&shard, &table, why.as_deref())),
     }
 }
 
 /// Refuses keys of runs that hold rows of a key on one shard for another one, since these rely on the key's route. A
 /// split does not route keys that are in no range, for which a run holds all of the keyspace: it has fenced its
 /// writers by now, and waits for nothing.
-fn require_not_held(
-    keyspace: &str,
-    old: &[String],
-    new: &[String],
-    or_all: bool,
-) -> Result<(), RoutingError> {
+fn require_not_held(keyspace: &str, old: &[String], new: &[String], or_all: bool) -> Result<(), Failure> {
     // Mostly there is no run, so the entries need not be checked.
     if misplaced_run::of_keyspace(keyspace).is_none() {
         return Ok(());
     }
     let entries = [old, new].concat();
     match misplaced_run::of_entries(keyspace, &entries, or_all).into_iter().next() {
-        Some((run, key)) => Err(RoutingError::KeyInRun { key, run }),
+        Some((run, key)) => Err(error::key_in_run(&key, run)),
         None => Ok(()),
     }
 }
 
 /// Begins the change of a cutover: writes of the keys are held back and will go to the target; reads continue on the
 /// source. It changes the entries in place, without a version; a second call changes nothing.
-pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), RoutingError> {
+pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     outdated::require_current(&keyspace.name)?;
     check_assigned(&keyspace, keys)?;
@@ -83,7 +78,7 @@ pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), R
 
 /// Undoes this for an aborted cutover: writes go to the source again. It changes the entries in place, without a
 /// version.
-pub fn revert(keyspace: &str, keys: &[String], source: &str) -> Result<(), RoutingError> {
+pub fn revert(keyspace: &str, keys: &[String], source: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     routing::set_back(&keyspace, keys, source);
     Ok(())
@@ -91,7 +86,7 @@ pub fn revert(keyspace: &str, keys: &[String], source: &str) -> Result<(), Routi
 
 /// Directs reads of the keys to a split's target, which follows the shard with their rows; None directs them back. It
 /// changes the entries in place, without a version.
-pub fn send_reads(keyspace: &str, keys: &[String], target: Option<&str>) -> Result<(), RoutingError> {
+pub fn send_reads(keyspace: &str, keys: &[String], target: Option<&str>) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     routing::set_reads(&keyspace, keys, target);
     Ok(())
@@ -115,15 +110,14 @@ pub fn move_keys(
     replace(&keyspace, keys, (keys, &targets), change)
 }
 
-fn check_assigned(keyspace: &LockedKeyspace, keys: &[String]) -> Result<(), RoutingError> {
+fn check_assigned(keyspace: &LockedKeyspace, keys: &[String]) -> Result<(), Failure> {
     let current = routing::current(&keyspace.name, keys);
     let missing: Vec<&str> =
         keys.iter().map(String::as_str).filter(|key| !current.contains_key(*key)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let keys = name_list(missing);
-    Err(RoutingError::UnknownKeys { keys, keyspace: keyspace.name.clone() })
+    Err(error::unknown_keys(&keyspace.name, &name_list(missing)))
 }
 
 #[cfg(all(feature = "pg_test", not(test)))]

@@ -1,6 +1,6 @@
 //! The result of looking up a route.
 
-use super::RoutingError;
+use super::error;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
 
@@ -11,14 +11,11 @@ pub enum Intent {
 }
 
 impl Intent {
-    pub fn parse(text: &str) -> Result<Intent, RoutingError> {
+    pub fn parse(text: &str) -> Result<Intent, Failure> {
         match text {
             "read" => Ok(Intent::Read),
             "write" => Ok(Intent::Write),
-            other => Err(RoutingError::Invalid {
-                argument: "intent",
-                problem: format!("\"{other}\" is not one of \"read\", \"write\""),
-            }),
+            other => Err(error::invalid("intent", format!("\"{other}\" is not one of \"read\", \"write\""))),
         }
     }
 }
@@ -74,9 +71,9 @@ impl FoundEntry {
         self.disabled && intent == Intent::Write
     }
 
-    pub fn require_enabled(&self) -> Result<(), RoutingError> {
+    pub fn require_enabled(&self) -> Result<(), Failure> {
         match self.shard_status {
-            ShardStatus::Disabled => Err(RoutingError::ShardDisabled(self.shard_key.clone())),
+            ShardStatus::Disabled => Err(error::shard_disabled(&self.shard_key)),
             ShardStatus::Active | ShardStatus::Draining => Ok(()),
         }
     }

@@ -1,7 +1,8 @@
 //! Writes that a split holds back: they wait for its cutover, and check again.
 
+use crate::error::Failure;
 use crate::guc;
-use crate::routing::RoutingError;
+use crate::routing::error;
 use crate::server::retry::Backoff;
 use crate::server::{sql, wait};
 use std::time::{Duration, Instant};
@@ -21,14 +22,13 @@ impl HeldWrite {
     }
 
     /// Waits before the next check. It is an error if waiting cannot help. `key` is what is held back.
-    pub fn wait(&mut self, key: &str, keyspace: &str, version: i64) -> Result<(), RoutingError> {
+    pub fn wait(&mut self, key: &str, keyspace: &str, version: i64) -> Result<(), Failure> {
         if sql::keeps_its_snapshot() {
-            return Err(RoutingError::Serialization(key.to_owned()));
+            return Err(error::end_of_move_unseen(key));
         }
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let (key, keyspace) = (key.to_owned(), keyspace.to_owned());
-            return Err(RoutingError::BetweenShards { key, keyspace, version });
+            return Err(error::between_shards(keyspace, version, key));
         }
         wait::sleep(self.pause.pause().min(left).max(Duration::from_millis(1)));
         self.pause.failed();

@@ -2,8 +2,9 @@
 //! removed or changed, see `signal.rs`. No session has cached a new one, so it sends no invalidation.
 
 use crate::catalog::{lookup, lookup_entry};
+use crate::error::Failure;
 use crate::keys::key_type::KeyType;
-use crate::routing::RoutingError;
+use crate::routing::error;
 use crate::routing::signal::{self, OWNERS};
 use crate::server::sql;
 use std::cell::RefCell;
@@ -70,24 +71,19 @@ pub struct Owner {
     pub of: String,
 }
 
-/// Reads the tables; the current user is their owner by now.
-pub fn find(key: &str, lookup_name: &str) -> Result<Owner, RoutingError> {
-    let none = || RoutingError::UnknownKeyspace(lookup_name.into());
-    let first = lookup_entry::owner(lookup_name, key).ok_or_else(none)?;
+/// Reads the tables; the current user is their owner by now. Returns None if there is no lookup index of this name.
+pub fn find(key: &str, lookup_name: &str) -> Result<Option<Owner>, Failure> {
+    let Some(first) = lookup_entry::owner(lookup_name, key) else { return Ok(None) };
     if !signal::is_stale(&OWNERS) && !sql::keeps_its_snapshot() {
         NAMES.with_borrow_mut(|names| names.insert(lookup_name.into()));
     }
     let canonical = KeyType::from_catalog(&first.key_type).canonical(key);
-    let known = if canonical == key {
-        first
-    } else {
-        lookup_entry::owner(lookup_name, &canonical).ok_or_else(none)?
-    };
+    let known = if canonical == key { Some(first) } else { lookup_entry::owner(lookup_name, &canonical) };
+    let Some(known) = known else { return Ok(None) };
     let Some(owner) = known.owner else {
-        let (key, lookup_name) = (canonical.into_owned(), lookup_name.to_owned());
-        return Err(match lookup::not_filled(&lookup_name) {
-            Some(shard) => RoutingError::NotFilled { key, lookup: lookup_name, shard },
-            None => RoutingError::UnknownInLookup { key, lookup: lookup_name },
+        return Err(match lookup::not_filled(lookup_name) {
+            Some(shard) => error::not_filled(lookup_name, &shard, &canonical),
+            None => error::unknown_in_lookup(lookup_name, &canonical),
         });
     };
     let owner = Owner { key: owner, of: known.of };
@@ -95,5 +91,5 @@ pub fn find(key: &str, lookup_name: &str) -> Result<Owner, RoutingError> {
     if known.has_row {
         keep(key, lookup_name, &owner);
     }
-    Ok(owner)
+    Ok(Some(owner))
 }

@@ -1,6 +1,6 @@
 //! Keyspaces and the tables in them.
 
-use super::{RoutingError, buckets, guarded, name_list, new_table};
+use super::{buckets, error, guarded, name_list, new_table};
 use crate::agent::new_table::SaidByShards;
 use crate::catalog::caller::Caller;
 use crate::catalog::in_use::{self, KeyspaceSplit};
@@ -32,13 +32,13 @@ pub fn add(
     rest: StrategyArguments,
 ) -> Result<(), Failure> {
     if let Some(problem) = name::problem(name) {
-        return Err(RoutingError::Invalid { argument: "keyspace", problem }.into());
+        return Err(error::invalid("keyspace", problem));
     }
-    let key_type = KeyType::from_oid(key_type).map_err(RoutingError::from)?;
+    let key_type = KeyType::from_oid(key_type)?;
     let plan = plan(strategy, key_type, rest)?;
     require_new(name)?;
     if !keyspace::insert(name, key_type, plan.strategy) {
-        return Err(RoutingError::KeyspaceExists(name.into()).into());
+        return Err(error::keyspace_exists(name));
     }
     if plan.shards.is_empty() {
         return Ok(());
@@ -48,11 +48,11 @@ pub fn add(
 }
 
 /// Requires a new name. No other session gives the name to a keyspace before the transaction ends.
-pub fn require_new(name: &str) -> Result<(), RoutingError> {
+pub fn require_new(name: &str) -> Result<(), Failure> {
     lookup::lock_names();
     match keyspace::find(name) {
         Err(UnknownKeyspace::Nothing(_)) => Ok(()),
-        Ok(_) | Err(UnknownKeyspace::Lookup { .. }) => Err(RoutingError::KeyspaceExists(name.into())),
+        Ok(_) | Err(UnknownKeyspace::Lookup { .. }) => Err(error::keyspace_exists(name)),
     }
 }
 
@@ -67,18 +67,18 @@ fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<La
         let names = StrategyKind::ALL.map(StrategyKind::name).into_iter().chain([lookup::STRATEGY]);
         let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
         let problem = format!("\"{strategy}\" is not one of {}", names.join(", "));
-        return Err(RoutingError::Invalid { argument: "strategy", problem }.into());
+        return Err(error::invalid("strategy", problem));
     };
     match kind.with(key_type.ordered(), None) {
         Ok(strategy) => {
             let problem = format!("a keyspace with the strategy \"{}\" has none", strategy.name());
             match (&rest.buckets, &rest.shards) {
                 (None, None) => Ok(Layout { strategy, shards: Vec::new() }),
-                (Some(_), _) => Err(RoutingError::Invalid { argument: "buckets", problem }.into()),
-                (None, Some(_)) => Err(RoutingError::Invalid { argument: "shards", problem }.into()),
+                (Some(_), _) => Err(error::invalid("buckets", problem)),
+                (None, Some(_)) => Err(error::invalid("shards", problem)),
             }
         }
-        Err(MissingArgument::Order) => Err(no_order(key_type).into()),
+        Err(MissingArgument::Order) => Err(no_order(key_type)),
         Err(MissingArgument::Buckets) => {
             let (buckets, shards) = in_buckets(rest)?;
             let strategy = kind.with(key_type.ordered(), Some(buckets)).map_err(|_| no_order(key_type))?;
@@ -87,18 +87,18 @@ fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<La
     }
 }
 
-fn no_order(key_type: KeyType) -> RoutingError {
+fn no_order(key_type: KeyType) -> Failure {
     let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.name());
-    RoutingError::Invalid { argument: "key_type", problem }
+    error::invalid("key_type", problem)
 }
 
 /// Returns how many buckets there are, and the shards that get them in turn.
-fn in_buckets(rest: StrategyArguments) -> Result<(NonZeroU32, Vec<String>), RoutingError> {
+fn in_buckets(rest: StrategyArguments) -> Result<(NonZeroU32, Vec<String>), Failure> {
     let shards = match rest.shards {
         Some(shards) => shards
             .into_iter()
             .collect::<Option<Vec<_>>>()
-            .ok_or(RoutingError::Invalid { argument: "shards", problem: "it contains a NULL".into() })?,
+            .ok_or_else(|| error::invalid("shards", "it contains a NULL"))?,
         None => shard::active_servers(),
     };
     let buckets = rest.buckets.unwrap_or_else(|| i32::try_from(shards.len()).unwrap_or(i32::MAX));
@@ -108,7 +108,7 @@ fn in_buckets(rest: StrategyArguments) -> Result<(NonZeroU32, Vec<String>), Rout
         None => {
             let most = buckets::MAX_BUCKETS;
             let problem = format!("{buckets} is not between 1 and {most}");
-            Err(RoutingError::Invalid { argument: "buckets", problem })
+            Err(error::invalid("buckets", problem))
         }
     }
 }
@@ -116,10 +116,10 @@ fn in_buckets(rest: StrategyArguments) -> Result<(NonZeroU32, Vec<String>), Rout
 pub fn drop(name: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(name)?;
     if name == keyspace::DEFAULT {
-        return Err(RoutingError::DefaultKeyspace.into());
+        return Err(error::default_keyspace());
     }
     check_not_in_use(&keyspace)?;
-    let in_use = |by: String| Failure::from(RoutingError::KeyspaceInUse { keyspace: name.into(), by });
+    let in_use = |by: String| error::keyspace_in_use(name, &by);
     if let Some(guard) = standing_guard::of_keyspace(name).first() {
         return Err(in_use(format!("shard \"{}\" has a guard of it", guard.shard_key))
             .hint("Remove it with shard_guard_remove()."));
@@ -153,25 +153,23 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_not_in_use(keyspace: &Keyspace) -> Result<(), RoutingError> {
+fn check_not_in_use(keyspace: &Keyspace) -> Result<(), Failure> {
     match in_use::split_of_keyspace(&keyspace.name) {
-        Some(split) => Err(RoutingError::KeyspaceInSplit { keyspace: keyspace.name.clone(), split }),
+        Some(split) => Err(error::keyspace_in_split(&keyspace.name, split)),
         None => check_no_run(&keyspace.name),
     }
 }
 
-fn check_no_run(keyspace: &str) -> Result<(), RoutingError> {
+fn check_no_run(keyspace: &str) -> Result<(), Failure> {
     match misplaced_run::of_keyspace(keyspace) {
-        Some(run) => Err(RoutingError::KeyspaceInRun { keyspace: keyspace.to_owned(), run }),
+        Some(run) => Err(error::keyspace_in_run(keyspace, run)),
         None => Ok(()),
     }
 }
 
-pub fn parse_table(text: &str) -> Result<TableName, RoutingError> {
-    TableName::parse(text).ok_or_else(|| RoutingError::Invalid {
-        argument: "table_name",
-        problem: format!("\"{text}\" is not a name or schema.name"),
-    })
+pub fn parse_table(text: &str) -> Result<TableName, Failure> {
+    let problem = || format!("\"{text}\" is not a name or schema.name");
+    TableName::parse(text).ok_or_else(|| error::invalid("table_name", problem()))
 }
 
 /// Checks the schema of a table. In a shard that is a schema of this very database a split works with the rights of
@@ -181,7 +179,7 @@ pub fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
     let is_ours = ["shardmaster", "shardmaster_agent", "information_schema"].contains(&schema);
     if is_ours || schema.starts_with("pg_") {
         let problem = format!("\"{schema}\" is a schema of the server or of this extension");
-        return Err(RoutingError::Invalid { argument: "table_name", problem }.into());
+        return Err(error::invalid("table_name", problem));
     }
     if caller.is_superuser() || !local::has_schema(schema) || caller.owns(schema) {
         return Ok(());
@@ -220,8 +218,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
     check_free_for(policy, &keyspace)?;
     let column_type = column.as_ref().map(|column| type_of(&table, column)).transpose()?.flatten();
     if let Some((keyspace, known)) = table_policy::find_other(&keyspace, &table) {
-        let table = table.quoted();
-        return Err(RoutingError::TableElsewhere { table, known, keyspace }.into());
+        return Err(error::table_exists_as(&keyspace, &table.quoted(), &known));
     }
     if policy == Policy::Sharded {
         settle_key_type(&keyspace, new.key_type, column_type)?;
@@ -229,8 +226,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
     let listed =
         ListedTable { table_name: table.quoted(), shard_by: column, policy, origin: new.origin.clone() };
     if !table_policy::insert(&keyspace, &listed, caller) {
-        let (table, keyspace) = (table.quoted(), keyspace.name.clone());
-        return Err(RoutingError::TableExists { table, keyspace }.into());
+        return Err(error::table_exists(&keyspace.name, &table.quoted()));
     }
     if let Some(origin) = &new.origin {
         reference::add(&keyspace, origin, &table);
@@ -264,45 +260,46 @@ fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<
 fn check_free_for(policy: Policy, keyspace: &Keyspace) -> Result<(), Failure> {
     match policy {
         Policy::Sharded | Policy::Reference => check_not_planned(keyspace),
-        Policy::Global => Ok(check_no_run(&keyspace.name)?),
+        Policy::Global => check_no_run(&keyspace.name),
     }
 }
 
 /// Refuses a planned keyspace: a plan has the tables of the moment of its creation.
 fn check_not_planned(keyspace: &Keyspace) -> Result<(), Failure> {
-    check_not_in_use(keyspace).map_err(|error| match error {
-        RoutingError::KeyspaceInSplit { split, .. } if in_use::is_planned(split) => {
-            Failure::from(error).hint(format!(
-                "It has not begun. CALL shard_split_run({split}, 'rolled_back') ends it. Once the table is added, SELECT shard_split_start_dual_write({split}) runs it with all tables of the keyspace."
-            ))
-        }
-        other => other.into(),
-    })
+    let Some(split) = in_use::split_of_keyspace(&keyspace.name) else {
+        return check_no_run(&keyspace.name);
+    };
+    let in_split = error::keyspace_in_split(&keyspace.name, split);
+    if !in_use::is_planned(split) {
+        return Err(in_split);
+    }
+    Err(in_split.hint(format!(
+        "It has not begun. CALL shard_split_run({split}, 'rolled_back') ends it. Once the table is added, SELECT shard_split_start_dual_write({split}) runs it with all tables of the keyspace."
+    )))
 }
 
-fn parse_policy(text: &str) -> Result<Policy, RoutingError> {
+fn parse_policy(text: &str) -> Result<Policy, Failure> {
     Policy::parse(text).ok_or_else(|| {
         let names = Policy::ALL.map(|policy| format!("\"{}\"", policy.as_str())).join(", ");
-        RoutingError::Invalid { argument: "policy", problem: format!("\"{text}\" is not one of {names}") }
+        error::invalid("policy", format!("\"{text}\" is not one of {names}"))
     })
 }
 
 fn shard_by(new: &NewTable<'_>) -> Result<String, Failure> {
     let column = table_policy::parse_column(&required(new.shard_by.map(str::to_owned), "shard_by")?);
     if column.is_empty() {
-        let problem = "a column's name is needed".into();
-        return Err(RoutingError::Invalid { argument: "shard_by", problem }.into());
+        return Err(error::invalid("shard_by", "a column's name is needed"));
     }
     Ok(column)
 }
 
 /// Requires that no key is given: the rows of such a table have none.
-fn require_no_key(new: &NewTable<'_>) -> Result<(), RoutingError> {
+fn require_no_key(new: &NewTable<'_>) -> Result<(), Failure> {
     let problem = || format!("a table with the policy \"{}\" has none", new.policy);
     match (new.shard_by, new.key_type) {
         (None, None) => Ok(()),
-        (Some(_), _) => Err(RoutingError::Invalid { argument: "shard_by", problem: problem() }),
-        (None, Some(_)) => Err(RoutingError::Invalid { argument: "key_type", problem: problem() }),
+        (Some(_), _) => Err(error::invalid("shard_by", problem())),
+        (None, Some(_)) => Err(error::invalid("key_type", problem())),
     }
 }
 
@@ -317,24 +314,21 @@ fn check_origin(new: &NewTable<'_>, policy: Policy) -> Result<(), Failure> {
             Err(shard::TopologyError::NoServer { shard, kind }.into())
         }
         (Policy::Reference, None) => {
-            let problem = "the origin is needed: the shard whose rows the others copy".into();
-            Err(RoutingError::Invalid { argument: "origin", problem }.into())
+            Err(error::invalid("origin", "the origin is needed: the shard whose rows the others copy"))
         }
         (Policy::Sharded | Policy::Global, None) => Ok(()),
         (Policy::Sharded | Policy::Global, Some(_)) => {
             let problem = format!("a table with the policy \"{}\" has none", policy.as_str());
-            Err(RoutingError::Invalid { argument: "origin", problem }.into())
+            Err(error::invalid("origin", problem))
         }
     }
 }
 
 /// Returns the type of the shard-by column, if this database has the table.
-fn type_of(table: &TableName, column: &str) -> Result<Option<pg_sys::Oid>, RoutingError> {
+fn type_of(table: &TableName, column: &str) -> Result<Option<pg_sys::Oid>, Failure> {
     match table_policy::column_here(table, column) {
         ShardByColumn::TableUnknown => Ok(None),
-        ShardByColumn::Missing => {
-            Err(RoutingError::UnknownColumn { column: column.to_owned(), table: table.quoted() })
-        }
+        ShardByColumn::Missing => Err(error::unknown_column(&table.quoted(), column)),
         ShardByColumn::Type(oid) => Ok(Some(oid)),
     }
 }
@@ -346,7 +340,7 @@ fn settle_key_type(
     keyspace: &LockedKeyspace,
     given: Option<pg_sys::Oid>,
     column: Option<pg_sys::Oid>,
-) -> Result<(), RoutingError> {
+) -> Result<(), Failure> {
     let given = given.map(KeyType::from_oid).transpose()?;
     let column = match given {
         None => column.map(KeyType::from_oid).transpose()?,
@@ -375,11 +369,7 @@ fn settle_key_type(
             ereport!(PgLogLevel::WARNING, PgSqlErrorCode::ERRCODE_WARNING, message);
             Ok(())
         }
-        Some(is) => Err(RoutingError::OtherKeyType {
-            keyspace: keyspace.name.clone(),
-            is: is.name(),
-            wanted: wanted.name(),
-        }),
+        Some(is) => Err(error::other_key_type(&keyspace.name, is, wanted)),
     }
 }
 
@@ -396,15 +386,14 @@ fn notice_unknown_type() {
 }
 
 /// Requires that keys which were assigned as text are in the canonical form of the type.
-fn check_keys_canonical(keyspace: &LockedKeyspace, key_type: KeyType) -> Result<(), RoutingError> {
+fn check_keys_canonical(keyspace: &LockedKeyspace, key_type: KeyType) -> Result<(), Failure> {
     if key_type == KeyType::Text {
         return Ok(());
     }
     for key in routing::current_keys(&keyspace.name) {
         let canonical = key_type.canonical(&key).into_owned();
         if canonical != key {
-            let (keyspace, key_type) = (keyspace.name.clone(), key_type.name());
-            return Err(RoutingError::KeyNotCanonical { key, keyspace, key_type, canonical });
+            return Err(error::key_not_canonical(&keyspace.name, &key, key_type, &canonical));
         }
     }
     Ok(())
@@ -413,8 +402,7 @@ fn check_keys_canonical(keyspace: &LockedKeyspace, key_type: KeyType) -> Result<
 /// Removes the table from splits that have not begun; they move the other tables.
 fn leave_plans(keyspace: &LockedKeyspace, table: &TableName) -> Result<(), Failure> {
     let holders = in_use::holders_of_table(&keyspace.name, &table.quoted());
-    let in_split =
-        |split| Failure::from(RoutingError::KeyspaceInSplit { keyspace: keyspace.name.clone(), split });
+    let in_split = |split| error::keyspace_in_split(&keyspace.name, split);
     for KeyspaceSplit { split, is_planned, has_table, has_others } in holders {
         match (is_planned, has_table, has_others) {
             (false, ..) => return Err(in_split(split)),
@@ -427,7 +415,7 @@ fn leave_plans(keyspace: &LockedKeyspace, table: &TableName) -> Result<(), Failu
             (true, false, _) => {}
         }
     }
-    Ok(check_no_run(&keyspace.name)?)
+    check_no_run(&keyspace.name)
 }
 
 pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
@@ -437,23 +425,20 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     let splits: Vec<String> =
         redirect::splits_of_table(&keyspace.name, &table.quoted()).iter().map(i64::to_string).collect();
     if !splits.is_empty() {
-        let (table, keyspace) = (table.quoted(), keyspace.name.clone());
-        return Err(RoutingError::TableRedirected { table, keyspace, splits: splits.join(", ") }.into());
+        return Err(error::table_redirected(&keyspace.name, &table.quoted(), &splits.join(", ")));
     }
     let guarded = standing_guard::shards_of_table(&keyspace.name, &table.quoted());
     if !guarded.is_empty() {
-        let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         let shards = name_list(guarded.iter().map(String::as_str));
-        return Err(RoutingError::TableGuarded { table, keyspace, shards }.into());
+        return Err(error::table_guarded(&keyspace.name, &table.quoted(), &shards));
     }
     if let Some(lookup) = lookup::of_keyspace(&keyspace.name, Some(&table.quoted())).first() {
         let by = format!("lookup index \"{lookup}\" uses table \"{}\"", table.quoted());
-        let failure = Failure::from(RoutingError::KeyspaceInUse { keyspace: keyspace.name.clone(), by });
-        return Err(failure.hint("First remove the table from the lookup index with shard_table_drop()."));
+        return Err(error::keyspace_in_use(&keyspace.name, &by)
+            .hint("First remove the table from the lookup index with shard_table_drop()."));
     }
     if !table_policy::delete(&keyspace, &table) {
-        let (table, keyspace) = (table.quoted(), keyspace.name.clone());
-        return Err(RoutingError::UnknownTable { table, keyspace }.into());
+        return Err(error::unknown_table(&keyspace.name, &table.quoted()));
     }
     reference::remove(&keyspace, &table);
     wake::coordinator_on_commit();

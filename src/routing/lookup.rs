@@ -4,7 +4,7 @@
 use super::cache::{self, CachedAnswer};
 use super::found::{FoundEntry, FoundRoute, Intent, client_conninfo, same_for_all};
 use super::owner::as_owner;
-use super::{RoutingError, after_start};
+use super::{after_start, error};
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::{current_entry, keyspace, outdated, shard_decision};
 use crate::error::Failure;
@@ -42,16 +42,16 @@ fn known<R>(key: &str, intent: Intent, keyspace: &str, answer: impl Fn(&FoundEnt
 }
 
 /// Returns the owner of a key of a lookup index.
-pub fn owner(key: &str, lookup: &str) -> Result<String, RoutingError> {
+pub fn owner(key: &str, lookup: &str) -> Result<String, Failure> {
     if let Some(known) = key_owner_cache::get(key, lookup, |owner, _| Some(owner.to_owned())) {
         return Ok(known);
     }
-    as_owner(|| match key_owner_cache::find(key, lookup) {
-        Err(RoutingError::UnknownKeyspace(name)) => {
-            keyspace::find(&name)?;
-            Err(RoutingError::NoLookup(name))
+    as_owner(|| match key_owner_cache::find(key, lookup)? {
+        Some(owner) => Ok(owner.key),
+        None => {
+            keyspace::find(lookup)?;
+            Err(error::no_lookup(lookup))
         }
-        found => Ok(found?.key),
     })
 }
 
@@ -177,36 +177,31 @@ fn from_row(row: &Row<'_>) -> RouteLook {
 }
 
 /// Looks up a key. The key is tried as given first, because it mostly is in its canonical form; its type is known only
-/// then. Returns the canonical form, too.
-fn look_canonical<'a>(
-    key: &'a str,
-    intent: Intent,
-    keyspace: &str,
-) -> Result<(Cow<'a, str>, RouteLook), RoutingError> {
-    let unknown_keyspace = || RoutingError::UnknownKeyspace(keyspace.into());
-    let first = look(key, intent, keyspace).ok_or_else(unknown_keyspace)?;
+/// then. Returns the canonical form, too. Returns None if there is no such keyspace.
+fn look_canonical<'a>(key: &'a str, intent: Intent, keyspace: &str) -> Option<(Cow<'a, str>, RouteLook)> {
+    let first = look(key, intent, keyspace)?;
     let canonical = first.key_type.canonical(key);
     let found = match first.strategy.entry(&canonical) {
         EntryLookup::Named(name) if name == key => Some(first),
         EntryLookup::Named(name) => look(&name, intent, keyspace),
         EntryLookup::Covering(of) => look_in_ranges(&canonical, of, intent, keyspace),
     };
-    Ok((canonical, found.ok_or_else(unknown_keyspace)?))
+    Some((canonical, found?))
 }
 
 /// Looks up the tables, as the role that owns them: a key's own route, or else that of its owner.
-fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, RoutingError> {
-    if !key_owner_cache::is_lookup(keyspace) {
-        match find_routed(key, intent, keyspace) {
-            Err(RoutingError::UnknownKeyspace(_)) => {}
-            found => return found,
-        }
+fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, Failure> {
+    if !key_owner_cache::is_lookup(keyspace)
+        && let Some(found) = find_routed(key, intent, keyspace)?
+    {
+        return Ok(found);
     }
     let owner = as_owner(|| key_owner_cache::find(key, keyspace))?;
-    match cache::get_whole(&owner.key, intent, &owner.of) {
-        Some(found) => Ok(found),
-        None => find_routed(&owner.key, intent, &owner.of),
+    let owner = owner.ok_or_else(|| error::unknown_keyspace(keyspace))?;
+    if let Some(found) = cache::get_whole(&owner.key, intent, &owner.of) {
+        return Ok(found);
     }
+    find_routed(&owner.key, intent, &owner.of)?.ok_or_else(|| error::unknown_keyspace(&owner.of))
 }
 
 /// Answers from what this session knows of the keyspace and of the shard, and from the entry itself. The answer is
@@ -228,24 +223,25 @@ fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<FoundEntry>>
 }
 
 /// Looks up a key's own route. A write waits while a split holds the key's writes back; each attempt has a new
-/// snapshot.
-fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntry>, RoutingError> {
+/// snapshot. Returns None if there is no such keyspace.
+fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Option<Rc<FoundEntry>>, Failure> {
     if intent == Intent::Write {
         after_start::wait(key)?;
     }
     if let Some(found) = by_entry(key, intent, keyspace) {
-        return Ok(found);
+        return Ok(Some(found));
     }
     let mut held = HeldWrite::new();
     loop {
         let as_of = index_scan::oldest_running();
-        let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;
+        let look = as_owner(|| look_canonical(key, intent, keyspace));
+        let Some((canonical, look)) = look else { return Ok(None) };
         let RouteLook { strategy, key_type, found, span, same_for_all, is_outdated } = look;
         if is_outdated {
             as_owner(|| outdated::require_current(keyspace))?;
         }
         let Some(found) = found else {
-            return Err(RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() });
+            return Err(error::unknown_key(keyspace, &canonical));
         };
         if found.is_held(intent) {
             held.wait(&canonical, keyspace, found.version)?;
@@ -257,6 +253,6 @@ fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<FoundEntr
         let key = if strategy.is_directory() { key } else { &canonical };
         let answer = CachedAnswer { keyspace, strategy, key_type, key, intent, span };
         cache::keep(answer, &found, as_of);
-        return Ok(found);
+        return Ok(Some(found));
     }
 }

@@ -1,6 +1,6 @@
 //! The point where to cut a range: in the middle of its keys, or of its rows.
 
-use super::{RoutingError, ranges};
+use super::{error, ranges};
 use crate::agent::error::SplitError;
 use crate::agent::{reading, session};
 use crate::catalog::caller::Caller;
@@ -34,7 +34,7 @@ pub fn propose(
         "rows" => by_rows(&keyspace, of, &range, caller)?,
         other => {
             let problem = format!("\"{other}\" is not one of \"keyspace\", \"rows\"");
-            return Err(RoutingError::Invalid { argument: "by", problem }.into());
+            return Err(error::invalid("by", problem));
         }
     };
     let inside = |key: &String| {
@@ -57,13 +57,11 @@ fn by_rows(
 ) -> Result<Option<String>, Failure> {
     let entries = routing::ranges(&keyspace.name, of, range);
     let Some(first) = entries.first() else {
-        return Err(
-            RoutingError::UnknownRange { range: range.name(of), keyspace: keyspace.name.clone() }.into()
-        );
+        return Err(error::unknown_range(&keyspace.name, &range.name(of)));
     };
     if let Some(other) = entries.iter().find(|entry| entry.shard != first.shard) {
         let problem = format!("the range is on \"{}\" and \"{}\"", first.shard, other.shard);
-        return Err(RoutingError::Invalid { argument: "upper", problem }.into());
+        return Err(error::invalid("upper", problem));
     }
     let policies = table_policy::list(&keyspace.name);
     check_shown(&policies, caller)?;

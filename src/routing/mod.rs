@@ -8,7 +8,7 @@ pub mod cache;
 pub mod change;
 pub mod credential;
 pub mod endpoint;
-mod error;
+pub mod error;
 pub mod found;
 pub mod guarded;
 pub mod held_write;
@@ -25,4 +25,4 @@ pub mod route_range;
 pub mod signal;
 pub mod topology;
 
-pub use error::{RoutingError, name_list};
+pub use error::name_list;

@@ -1,6 +1,6 @@
 //! A table that is being added: what its shards have reported, for the operator.
 
-use super::{RoutingError, name_list};
+use super::{error, name_list};
 use crate::agent::new_table::SaidByShards;
 use crate::catalog::keyspace;
 use crate::catalog::table_policy::TableName;
@@ -23,8 +23,7 @@ pub fn require(said: &SaidByShards, table: &TableName, column: Option<&str>) -> 
                 .hint("Only rows of tables are sharded. Name the table; for partitions, name their root."))
         }
         SaidByShards::NoColumn { .. } => {
-            let column = column.unwrap_or_default().to_owned();
-            Err(RoutingError::UnknownColumn { column, table: table.quoted() }.into())
+            Err(error::unknown_column(&table.quoted(), column.unwrap_or_default()))
         }
         SaidByShards::Fits | SaidByShards::Missing { .. } | SaidByShards::Nothing => Ok(()),
     }

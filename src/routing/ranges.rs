@@ -3,7 +3,7 @@
 
 use super::assign::{check_not_in_split, check_takes_keys};
 use super::change::replace;
-use super::{RoutingError, after_start, name_list};
+use super::{after_start, error, name_list};
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
 use crate::catalog::routing::{self, RangeEntry, RoutingChange};
 use crate::catalog::{in_use, misplaced_run, shard};
@@ -12,8 +12,8 @@ use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 
 /// Returns the type by which the keyspace's ranges are ordered.
-pub fn order(keyspace: &Keyspace) -> Result<Ordered, RoutingError> {
-    keyspace.strategy.order().ok_or_else(|| RoutingError::other_strategy(keyspace))
+pub fn order(keyspace: &Keyspace) -> Result<Ordered, Failure> {
+    keyspace.strategy.order().ok_or_else(|| error::other_strategy(keyspace))
 }
 
 /// Entries that end, and those that replace them.
@@ -53,7 +53,7 @@ pub fn assign(
     let elsewhere: Vec<&RangeEntry> = there.iter().filter(|entry| entry.shard != shard_key).collect();
     if !force && !elsewhere.is_empty() {
         let names = elsewhere.iter().map(|entry| entry.name.as_str());
-        return Err(RoutingError::RoutedElsewhere(name_list(names)).into());
+        return Err(error::routed_elsewhere(&name_list(names)));
     }
     if elsewhere.is_empty() && covers_entries(&there, &wanted, of) {
         return Ok(keyspace::version(&keyspace.name));
@@ -107,13 +107,12 @@ pub fn carve(keyspace: &LockedKeyspace, wanted: &Interval, shard_key: &str) -> R
     let of = order(keyspace)?;
     let there = routing::ranges(&keyspace.name, of, wanted);
     if !covers_entries(&there, wanted, of) {
-        let range = wanted.name(of);
-        return Err(RoutingError::UnknownRange { range, keyspace: keyspace.name.clone() }.into());
+        return Err(error::unknown_range(&keyspace.name, &wanted.name(of)));
     }
     let elsewhere: Vec<&str> =
         there.iter().filter(|entry| entry.shard != shard_key).map(|entry| entry.name.as_str()).collect();
     if !elsewhere.is_empty() {
-        return Err(RoutingError::RoutedElsewhere(name_list(elsewhere)).into());
+        return Err(error::routed_elsewhere(&name_list(elsewhere)));
     }
     let mut names = Vec::new();
     let mut exchange = Exchange::default();

@@ -2,7 +2,7 @@
 
 use super::assign::check_takes_keys;
 use super::change::replace;
-use super::{RoutingError, after_start, name_list};
+use super::{after_start, error, name_list};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing::RoutingChange;
 use crate::catalog::shard::{self, TopologyError};
@@ -11,11 +11,11 @@ use crate::error::Failure;
 use std::collections::BTreeSet;
 
 /// Requires an existing version, or 0, the empty routing.
-pub fn check_version(keyspace: &Keyspace, version: i64) -> Result<(), RoutingError> {
+pub fn check_version(keyspace: &Keyspace, version: i64) -> Result<(), Failure> {
     if (0..=keyspace::version(&keyspace.name)).contains(&version) {
         return Ok(());
     }
-    Err(RoutingError::UnknownVersion { version, keyspace: keyspace.name.clone() })
+    Err(error::unknown_version(&keyspace.name, version))
 }
 
 pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
@@ -27,12 +27,12 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
     }
     let keys: Vec<String> = difference.iter().map(|(key, _)| key.clone()).collect();
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, &keys) {
-        return Err(RoutingError::KeyInSplit { key, split }.into());
+        return Err(error::key_in_split(&key, split));
     }
     let moved = routing_history::moved_by_split_since(&keyspace.name, &keys, version);
     if !moved.is_empty() {
         let keys = name_list(moved.iter().map(String::as_str));
-        return Err(RoutingError::MovedSince { version, keys }.into());
+        return Err(error::moved_since(version, &keys));
     }
     let (back, shards): (Vec<String>, Vec<String>) =
         difference.into_iter().filter_map(|(key, shard)| shard.map(|shard| (key, shard))).unzip();
@@ -46,8 +46,8 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
 
 fn check_shard_of_old_policy(shard_key: &str, version: i64) -> Result<(), Failure> {
     let shard = match shard::by_key(shard_key) {
-        Err(TopologyError::Unknown(shard)) => return Err(RoutingError::ShardGone { shard, version }.into()),
+        Err(TopologyError::Unknown(shard)) => return Err(error::shard_gone(version, &shard)),
         other => other?,
     };
-    Ok(check_takes_keys(&shard)?)
+    check_takes_keys(&shard)
 }

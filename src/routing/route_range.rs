@@ -1,7 +1,7 @@
 //! The shards of an interval of keys.
 
 use super::found::{FoundEntry, FoundRoute, Intent, client_conninfo};
-use super::{RoutingError, after_start, ranges};
+use super::{after_start, error, ranges};
 use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::{keyspace, outdated};
@@ -46,7 +46,7 @@ pub fn route(
         }
         let intervals: Vec<Interval> = parts.iter().map(|part| part.interval.clone()).collect();
         if !ranges::covers(&intervals, &wanted, of) {
-            return Err(RoutingError::UnknownRange { range: wanted.name(of), keyspace: keyspace.name }.into());
+            return Err(error::unknown_range(&keyspace.name, &wanted.name(of)));
         }
         return parts
             .into_iter()

@@ -35,7 +35,6 @@ use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{self, CutoverRequest, CutoverStep, Goal};
 use crate::catalog::{reference, split_progress};
-use crate::error::Failure;
 use crate::guc;
 use crate::remote::{Connection, number};
 use crate::routing::change;
@@ -284,8 +283,7 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         if !phases::is_before_decision(state.phase) || !is_asked_for {
             return Err(SplitError::Retry("the cutover to be requested again".into()));
         }
-        change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
-            .map_err(Failure::from)?;
+        change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)?;
         // If it is too late, no writer is kept waiting.
         if Instant::now() > deadline {
             let routes = counted(engine.plan.entries.len(), "route", "routes");

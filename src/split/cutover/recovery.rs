@@ -11,7 +11,7 @@ use crate::catalog::split::{self, Plan};
 use crate::catalog::split_progress;
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{self, CutoverRequest, CutoverStep};
-use crate::error::{Failure, SqlState};
+use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::routing::change;
@@ -122,7 +122,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
         if phases::is_decided(state.phase) || state.cutover_step == CutoverStep::None {
             return Ok(());
         }
-        change::revert(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
+        change::revert(&plan.keyspace, &plan.entries, &plan.source.shard_key)?;
         if state.request != CutoverRequest::Rehearsal {
             split_progress::fenced_in_vain(plan.id);
         }

@@ -6,7 +6,7 @@ use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::{Phase, row};
 use crate::catalog::{in_use, outdated, routing, split};
 use crate::error::Failure;
-use crate::routing::{RoutingError, after_start};
+use crate::routing::{after_start, error};
 use std::collections::{BTreeMap, HashMap};
 
 /// Returns the split. Returns None if all keys are there already, and no split holds them any more.
@@ -21,8 +21,7 @@ pub fn split_to(
     let keys = named(&keyspace, names)?;
     let routed = routing::current(&keyspace.name, &keys);
     if let Some(key) = keys.iter().find(|key| !routed.contains_key(*key)) {
-        let (key, keyspace) = (key.clone(), keyspace.name.clone());
-        return Err(RoutingError::UnknownKey { key, keyspace }.into());
+        return Err(error::unknown_key(&keyspace.name, key));
     }
     let away = away_from(&target, &keys, &routed);
     if let Some((open, _)) = in_use::split_of_keys(&keyspace.name, &keys) {

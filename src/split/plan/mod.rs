@@ -17,7 +17,7 @@ use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
 use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
-use crate::routing::{RoutingError, after_start, buckets, ranges};
+use crate::routing::{after_start, buckets, error, ranges};
 use refusals::{PlanError, check_free, check_keys, check_named, check_shards, require_routed};
 
 /// What is to be moved.
@@ -73,15 +73,15 @@ fn named(keyspace: &LockedKeyspace, names: Vec<Option<String>>) -> std::result::
         return Err(PlanError::NoTenants.into());
     }
     match keyspace.strategy {
-        Strategy::Directory => Ok(canonical_keys(keyspace, names)?),
+        Strategy::Directory => canonical_keys(keyspace, names),
         Strategy::Hash { .. } => {
-            let names = names.into_iter().collect::<Option<Vec<_>>>().ok_or(RoutingError::NullKey)?;
+            let names = names.into_iter().collect::<Option<Vec<_>>>().ok_or_else(error::null_key)?;
             let mut buckets = buckets::names(keyspace, names)?;
             buckets.sort_unstable();
             buckets.dedup();
             Ok(buckets)
         }
-        Strategy::Range { .. } => Err(RoutingError::other_strategy(keyspace).into()),
+        Strategy::Range { .. } => Err(error::other_strategy(keyspace)),
     }
 }
 
