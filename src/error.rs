@@ -1,5 +1,5 @@
-//! One failure type for all errors that a caller sees: SQLSTATE, message, detail and hint. Each subsystem has its own
-//! error enum, which converts into this one.
+//! One failure type for all errors that a caller sees: SQLSTATE, message, detail and hint stand together where the
+//! error is made. Rooms with many errors have a function for each in their `error.rs`.
 
 use crate::clean;
 use pgrx::pg_sys::panic::ErrorReport;

@@ -6,7 +6,7 @@ use super::two_phase::Reason;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, ExecutionState};
 use crate::error::Failure;
-use crate::execution::kept_session::{Lock, SPACE};
+use crate::execution::held_execution::{Lock, SPACE};
 use crate::server::txn::in_one;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! In two phases (`two_phase`), either all shards do it or none.
 
 mod error;
-pub mod kept_session;
+pub mod held_execution;
 mod left;
 mod points;
 mod recovery;
@@ -24,10 +24,10 @@ use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution, ExecutionState, NewExecution};
 use crate::catalog::{keyspace, said};
 use crate::error::Failure;
-use crate::execution::kept_session::{ExecutionStage, HeldExecution};
+use crate::execution::held_execution::{ExecutionStage, HeldExecution};
 use crate::query::login;
 use crate::query::run::chosen;
-use crate::server::sql;
+use crate::server::{held_run, sql};
 use run::Wave;
 use shards::{require_no_run, require_no_split};
 use std::time::Duration;
@@ -110,7 +110,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     if held.failure.is_none() {
         held.failure = taken.unknown.map(|shard| error::unknown_outcome(id, &shard));
     }
-    held.keep();
+    held_run::keep(held);
     Ok(())
 }
 
@@ -201,7 +201,7 @@ pub fn step(id: i64, timeout: Duration) -> Result<bool, Failure> {
     if let Some((stage, failure)) = next {
         held.stage = stage;
         held.failure = failure.map(|why| error::of_execution(id, why));
-        held.keep();
+        held_run::keep(held);
     }
     Ok(goes_on)
 }

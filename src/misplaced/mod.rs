@@ -13,7 +13,7 @@ mod doubt;
 mod error;
 mod facts;
 pub mod fk_group;
-pub mod held_run;
+pub mod held_move;
 pub mod key_batch;
 mod leftover;
 mod master;
@@ -33,10 +33,10 @@ use crate::catalog::{
     endpoint, event, execution, in_use, misplaced_doubt, outdated, routing, routing_history,
 };
 use crate::error::{Failure, required};
-use crate::misplaced::held_run::{HeldMove, lock};
+use crate::misplaced::held_move::{HeldMove, lock};
 use crate::query::login;
 use crate::query::run::chosen;
-use crate::server::sql;
+use crate::server::{held_run, sql};
 use run::{MoveStage, MoveWork};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,7 +191,7 @@ pub fn step(id: i64) -> Result<bool, Failure> {
         return Err(error::ended(id));
     }
     match held.work.next(id) {
-        Ok(true) => held.keep(),
+        Ok(true) => held_run::keep(held),
         Ok(false) => {
             end(id, &held.work, RunEnd::Done, None);
             return Ok(false);
@@ -203,7 +203,7 @@ pub fn step(id: i64) -> Result<bool, Failure> {
             }
             end(id, &held.work, RunEnd::Failed, Some(&why));
             held.failure = Some(why);
-            held.keep();
+            held_run::keep(held);
         }
     }
     Ok(true)

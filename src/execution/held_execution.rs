@@ -1,17 +1,14 @@
-//! The execution that this session carries out. It lives across the commits of the procedure, and ends with its first
-//! error: its sessions on shards are closed, so that no transaction stays open there.
+//! The execution that this session carries out, and its lock.
 
 use crate::catalog::caller::Caller;
 use crate::catalog::execution;
 use crate::error::Failure;
 use crate::execution::error;
 use crate::execution::run::Wave;
+use crate::server::held_run::{self, HeldRun};
 use crate::server::process::{self, WorkerKind};
 use crate::server::session_lock::SessionLock;
 use crate::server::{database, wait, wake};
-use pgrx::prelude::*;
-use std::cell::{Cell, RefCell};
-use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 /// The fourth field of the lock's tag, `objsubid` in `pg_locks`; see the worker's locks.
@@ -66,8 +63,6 @@ pub struct HeldExecution {
     /// The error that is raised once nothing more can be done.
     pub later: Option<Failure>,
     lock: Lock,
-    /// How many transactions had committed when the last step ended.
-    commits: u64,
 }
 
 pub enum ExecutionStage {
@@ -82,58 +77,26 @@ pub enum ExecutionStage {
     Decided(Wave),
 }
 
-thread_local! {
-    static HELD: RefCell<Option<HeldExecution>> = const { RefCell::new(None) };
-    static REGISTERED: Cell<bool> = const { Cell::new(false) };
-    /// How many transactions of this session have committed.
-    static COMMITS: Cell<u64> = const { Cell::new(0) };
-}
-
 impl HeldExecution {
     /// Takes the execution for this session; it fails if another session has it.
     pub fn take(id: i64, patience: Duration) -> Result<HeldExecution, Failure> {
-        drop(HELD.take());
-        if !REGISTERED.replace(true) {
-            // SAFETY: the callback is a function of this library, which is never unloaded.
-            unsafe {
-                pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
-                pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
-            }
-        }
+        held_run::end::<HeldExecution>();
         let lock = Lock::take_behind_worker(id, patience).ok_or_else(|| error::busy(id))?;
-        Ok(HeldExecution { id, stage: ExecutionStage::Between, failure: None, later: None, lock, commits: 0 })
+        Ok(HeldExecution { id, stage: ExecutionStage::Between, failure: None, later: None, lock })
     }
 
-    /// Keeps the execution until the next step, or until a transaction fails.
-    pub fn keep(mut self) {
-        self.commits = COMMITS.get();
-        HELD.set(Some(self));
-    }
-
-    /// Returns the kept execution, if the records of the step before are committed: a shard never does anything of
-    /// which the master may have no record.
+    /// Returns the execution that this session has kept.
     pub fn back(id: i64) -> Result<HeldExecution, Failure> {
-        let is_it = |held: &HeldExecution| {
-            held.id == id
-                && held.commits < COMMITS.get()
-                && held.lock.0.as_ref().is_some_and(SessionLock::is_kept)
-        };
-        HELD.take().filter(is_it).ok_or_else(|| error::not_held(id))
+        held_run::back(id).ok_or_else(|| error::not_held(id))
     }
 }
 
-/// A session that ends between two transactions has none to abort; later than this, the locks and what is needed to
-/// close a connection no longer exist.
-#[pg_guard]
-unsafe extern "C-unwind" fn at_exit(_code: std::ffi::c_int, _argument: pg_sys::Datum) {
-    drop(HELD.take());
-}
+impl HeldRun for HeldExecution {
+    fn id(&self) -> i64 {
+        self.id
+    }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
-    if event == pg_sys::XactEvent::XACT_EVENT_ABORT {
-        drop(HELD.take());
-    } else if event == pg_sys::XactEvent::XACT_EVENT_COMMIT {
-        COMMITS.set(COMMITS.get() + 1);
+    fn is_locked(&self) -> bool {
+        self.lock.0.as_ref().is_some_and(SessionLock::is_kept)
     }
 }
