@@ -22,7 +22,7 @@ pub fn more(text: &str) -> String {
 }
 
 /// Cleans a message of this master.
-pub fn said(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     clean(text, SAID)
 }
 

@@ -85,10 +85,10 @@ impl Failure {
 
     /// Returns the failure so that it can be shown and stored: it contains names from a shard.
     pub fn cleaned(&self) -> Failure {
-        let more = |text: &Option<String>| text.as_deref().map(clean::said);
+        let more = |text: &Option<String>| text.as_deref().map(clean::printable);
         Failure {
             sqlstate: self.sqlstate,
-            message: clean::said(&self.message),
+            message: clean::printable(&self.message),
             detail: more(&self.detail),
             hint: more(&self.hint),
         }

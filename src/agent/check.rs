@@ -15,7 +15,7 @@ const SERVER: &str = include_str!("../../sql/check/server.sql");
 const SHARD: &str = include_str!("../../sql/check/shard.sql");
 
 /// The limit for each host of a connection string, and for each question: an operator waits at a terminal.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The permitted difference of the clocks, in seconds: only people compare times of events.
 const MOST_DIFFERENCE: f64 = 1.0;
 /// The number of questions of which the fastest answer counts.
@@ -48,12 +48,12 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<ShardFinding>, Failure> {
         return Err(TopologyError::NoServer { shard: shard.shard_key, kind: shard.kind }.into());
     }
     let began = Instant::now();
-    let mut connection = match session::open_within(&shard, "check", PATIENCE) {
+    let mut connection = match session::open_within(&shard, "check", LONGEST_WAIT) {
         Ok(connection) => connection,
         Err(error) => return Ok(vec![unreachable(error)]),
     };
     let mut all = vec![found(CONNECT, true, format!("in {} ms", began.elapsed().as_millis()), "")];
-    connection.set_deadline(Some(Instant::now() + PATIENCE));
+    connection.set_deadline(Some(Instant::now() + LONGEST_WAIT));
     look(&mut connection, &shard, &mut all).map_err(SplitError::into_failure)?;
     Ok(all)
 }
@@ -74,7 +74,12 @@ fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<ShardFinding>)
             let mut cells = row.into_iter();
             let mut cell = || cells.next().flatten().unwrap_or_default();
             let (item, ok, detail, hint) = (cell(), cell() == "t", cell(), cell());
-            all.push(found(&clean::said(&item), ok, clean::said(&detail), &clean::said(&hint)));
+            all.push(found(
+                &clean::printable(&item),
+                ok,
+                clean::printable(&detail),
+                &clean::printable(&hint),
+            ));
         }
     }
     all.push(replica_role(connection)?);
@@ -88,7 +93,7 @@ fn master_of(connection: &mut Connection) -> Result<ShardFinding> {
     match master::check(connection, &split::identity()) {
         Ok(()) => Ok(found(MASTER, true, "no other".to_owned(), "")),
         Err(SplitError::Failed(failure)) => {
-            Ok(found(MASTER, false, clean::said(&failure.message), &failure.hint.unwrap_or_default()))
+            Ok(found(MASTER, false, clean::printable(&failure.message), &failure.hint.unwrap_or_default()))
         }
         Err(other) => Err(other),
     }
@@ -108,7 +113,7 @@ fn decisions_of(connection: &mut Connection, shard: &Shard) -> Result<ShardFindi
     Ok(if told.is_empty() {
         found(DECISIONS, true, "no redirects of another master".to_owned(), "")
     } else {
-        found(DECISIONS, false, clean::said(&told.join("; ")), outdated::ADOPT)
+        found(DECISIONS, false, clean::printable(&told.join("; ")), outdated::ADOPT)
     })
 }
 
@@ -158,7 +163,7 @@ fn replica_role(connection: &mut Connection) -> Result<ShardFinding> {
         Err(error) => Ok(found(
             item,
             false,
-            clean::said(&error.message),
+            clean::printable(&error.message),
             "GRANT SET ON PARAMETER session_replication_role TO the mover's role. Before PostgreSQL 15 the role must be a superuser.",
         )),
     }

@@ -20,7 +20,7 @@ pub struct SessionCredential<'a> {
     kind: &'static CredentialKind,
     conninfo: Conninfo,
     secret: Option<Secret>,
-    patience: CommandDeadline,
+    longest: CommandDeadline,
 }
 
 /// The first version of libpq with `require_auth`.
@@ -33,7 +33,7 @@ pub fn of<'a>(
     conninfo: &str,
     limit: Option<Duration>,
 ) -> Result<SessionCredential<'a>, RemoteError> {
-    let patience = CommandDeadline::of(limit);
+    let longest = CommandDeadline::of(limit);
     let failed = |text: &str| RemoteError::no_credential(&shard.shard_key, text, "See shard_set_endpoint().");
     let kind = kind::by_name(&shard.auth_kind)
         .ok_or_else(|| failed(&format!("auth_kind \"{}\" is not known", shard.auth_kind)))?;
@@ -44,11 +44,11 @@ pub fn of<'a>(
     let secret = match (kind.has_secret(), &shard.credential_alias) {
         (false, _) => None,
         (true, Some(alias)) => {
-            Some(open(shard, kind, alias, patience).map_err(|error| no_credential(shard, &error))?)
+            Some(open(shard, kind, alias, longest).map_err(|error| no_credential(shard, &error))?)
         }
         (true, None) => return Err(failed("it has no credential")),
     };
-    Ok(SessionCredential { shard, kind, conninfo, secret, patience })
+    Ok(SessionCredential { shard, kind, conninfo, secret, longest })
 }
 
 /// Returns a pipe among the files that libpq opens without checking their kind: a pipe that no process writes to would
@@ -71,10 +71,10 @@ fn open(
     shard: &Shard,
     kind: &'static CredentialKind,
     alias: &str,
-    patience: CommandDeadline,
+    longest: CommandDeadline,
 ) -> Result<Secret, Failure> {
     let sealed = shard.sealed.as_deref().unwrap_or_default();
-    let plain = encrypt::open(&master_key::all_within(patience)?, alias, kind.name, sealed)?;
+    let plain = encrypt::open(&master_key::all_within(longest)?, alias, kind.name, sealed)?;
     Secret::of(kind, &plain)
 }
 
@@ -145,7 +145,7 @@ impl SessionCredential<'_> {
             user: part("user").unwrap_or_default(),
         };
         let sealed = self.shard.sealed.as_deref().unwrap_or_default();
-        token::of(token, secret, sealed, &account, self.patience)
+        token::of(token, secret, sealed, &account, self.longest)
             .map_err(|error| no_credential(self.shard, &error))
     }
 }

@@ -36,7 +36,7 @@ pub fn of(connection: &mut Connection, shard: &Shard) -> Result<InquiryAnswer> {
     let identity = txn::in_one(split::identity);
     let refused = match master::check(connection, &identity) {
         Ok(()) => None,
-        Err(SplitError::Failed(failure)) => Some(clean::said(&failure.message)),
+        Err(SplitError::Failed(failure)) => Some(clean::printable(&failure.message)),
         Err(other) => return Err(other),
     };
     let decisions = decisions::unknown(connection, shard)?;
@@ -50,7 +50,7 @@ pub fn keep(shard: &Shard, outcome: Result<InquiryAnswer>) -> Option<String> {
             shard_decision::store(&shard.shard_key, &answer.decisions);
             answer.refused
         }
-        Err(error) => Some(clean::said(&error.into_failure().message)),
+        Err(error) => Some(clean::printable(&error.into_failure().message)),
     };
     shard_decision::asked(&shard.shard_key, problem.as_deref());
     problem

@@ -1,19 +1,22 @@
 //! What is installed on a shard for one split: names, and the agent's SQL with the names filled in.
 
+pub mod blocking_session;
 pub mod capture;
 pub mod catalog_fingerprint;
 pub mod catalogs;
 pub mod check;
 pub mod credential;
+pub mod database_identity;
 pub mod decisions;
 pub mod deparsed;
+pub mod dropped_shard;
 pub mod error;
 pub mod filter;
+pub mod foreign_objects;
 pub mod inquiry;
 pub mod key_guard;
 pub mod key_probe;
 pub mod known_column;
-pub mod leave;
 pub mod lookup;
 pub mod named;
 pub mod native;
@@ -21,7 +24,6 @@ pub mod new_table;
 pub mod observe;
 pub mod one_database;
 pub mod opening;
-pub mod place;
 pub mod plain;
 pub mod reading;
 pub mod redirect;
@@ -35,11 +37,9 @@ pub mod session_hash;
 pub mod shape;
 pub mod short_lock;
 pub mod state;
-pub mod strangers;
 pub mod temporary;
 pub mod types;
 pub mod untrusted_code;
-pub mod who;
 
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};

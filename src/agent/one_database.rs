@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 /// The limit for each host of a connection string, and for a few short questions afterwards. An operator may wait at a
 /// terminal, and a shard that does not answer does not speak for the other one.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Whether two shards are one database of one running server. Locks say so: neither the
 /// connection strings nor what a database knows of itself, which copies of a disk share, do.
 pub fn is_one_database(one: &Shard, other: &Shard) -> Result<bool> {
-    let mut here = open(one, patience())?;
+    let mut here = open(one, longest_wait())?;
     shares_locks(&mut here, other)
 }
 
 /// Whether another shard is in the database of this session. The session's own server decides: the other one cannot
 /// pretend to be it, since it does not choose the number, and the lock is tried here.
 pub fn shares_locks(here: &mut Connection, other: &Shard) -> Result<bool> {
-    shares_locks_within(here, other, patience())
+    shares_locks_within(here, other, longest_wait())
 }
 
 /// Whether another shard is in the database of this session; the other shard is waited for no longer than `limit`.
@@ -33,7 +33,7 @@ pub fn shares_locks_within(here: &mut Connection, other: &Shard, limit: Duration
 
 /// Whether two sessions, both outside a transaction, are in one database.
 pub fn share_locks(here: &mut Connection, there: &mut Connection) -> Result<bool> {
-    share_locks_within(here, there, patience())
+    share_locks_within(here, there, longest_wait())
 }
 
 fn share_locks_within(here: &mut Connection, there: &mut Connection, limit: Duration) -> Result<bool> {
@@ -46,8 +46,8 @@ fn share_locks_within(here: &mut Connection, there: &mut Connection, limit: Dura
     answer
 }
 
-fn patience() -> Duration {
-    guc::remote_timeout().min(PATIENCE)
+fn longest_wait() -> Duration {
+    guc::remote_timeout().min(LONGEST_WAIT)
 }
 
 fn open(shard: &Shard, limit: Duration) -> Result<Connection> {

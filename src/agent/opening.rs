@@ -1,6 +1,8 @@
 //! The first message of a session of a split; it is one message to save round trips.
 
-use super::{catalogs, session_hash, strangers};
+use super::catalogs;
+use super::session_hash;
+use crate::agent::foreign_objects;
 use crate::guc;
 use crate::remote::{Connection, RemoteError, quote};
 use std::time::Duration;
@@ -88,22 +90,25 @@ impl Opening<'_> {
             self.token.map_or("NULL".to_owned(), |token| format!("{KNOWS} = {}", quote::literal(token)));
         let instance = if self.token.is_some() { INSTANCE } else { "NULL" };
         let installed = if self.hashes { session_hash::INSTALLED } else { "NULL" };
-        let stranger = if is_known { "NULL" } else { strangers::STRANGER };
-        parts.push(format!("SELECT {stranger}, {}, {knows}, {instance}, ({installed})", strangers::SCHEMA));
+        let stranger = if is_known { "NULL" } else { foreign_objects::STRANGER };
+        parts.push(format!(
+            "SELECT {stranger}, {}, {knows}, {instance}, ({installed})",
+            foreign_objects::SCHEMA
+        ));
         parts.join(";\n")
     }
 
     /// Begins a session with this message.
     pub fn begin(&self, connection: &mut Connection) -> Result<OpenedSession, RemoteError> {
-        let is_known = strangers::is_known(connection.shard());
+        let is_known = foreign_objects::is_known(connection.shard());
         let rows = connection.run(&self.message(connection.server_version(), is_known))?.rows;
         let mut cells = rows.into_iter().next().unwrap_or_default().into_iter();
         let mut cell = || cells.next().flatten();
         let (stranger, schema, knows, instance, installed) = (cell(), cell(), cell(), cell(), cell());
         match (is_known, stranger) {
-            (true, _) => strangers::require_same(connection, schema)?,
-            (false, None) => strangers::keep(connection.shard(), schema),
-            (false, Some(_)) => strangers::refuse(connection)?,
+            (true, _) => foreign_objects::require_same(connection, schema)?,
+            (false, None) => foreign_objects::keep(connection.shard(), schema),
+            (false, Some(_)) => foreign_objects::refuse(connection)?,
         }
         connection.set_instance(instance);
         connection.keep_alive(idle_limit() / 4);

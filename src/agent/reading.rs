@@ -64,10 +64,10 @@ fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<LockedTables>
 pub fn begin(
     connection: &mut Connection,
     (schemas, tables): (&[String], &[String]),
-    patience: Duration,
+    longest: Duration,
 ) -> Result<LockedTables> {
     let lists = [schemas, tables].map(text_array);
-    short_lock::again(patience, || {
+    short_lock::again(longest, || {
         let to_lock = ask(connection, &lists)?;
         let names: Vec<String> = to_lock.names.iter().cloned().collect();
         let lock = if names.is_empty() {
@@ -102,9 +102,9 @@ pub fn begin(
 pub fn begin_all(
     connection: &mut Connection,
     (schemas, tables): (&[String], &[String]),
-    patience: Duration,
+    longest: Duration,
 ) -> Result<LockedTables> {
-    let locked = begin(connection, (schemas, tables), patience)?;
+    let locked = begin(connection, (schemas, tables), longest)?;
     let Some(position) = locked.closed.first() else { return Ok(locked) };
     connection.run("ROLLBACK")?;
     let name = |list: &[String]| list.get(*position).map(|name| ident(name)).unwrap_or_default();

@@ -3,7 +3,8 @@
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::state::{changed, consumed, decision, is_gone, lease, overflow, progress, queue, scope};
-use crate::agent::{self, strangers};
+use crate::agent;
+use crate::agent::foreign_objects;
 use crate::remote::Connection;
 use crate::remote::template::{fill, sql, text, texts};
 use std::sync::LazyLock;
@@ -35,7 +36,7 @@ fn bootstrap_in(mode: &str) -> String {
             ("objects", sql(include_str!("../../sql/agent/made_objects.sql"))),
             ("digest", text(format!("{:016x}", xxh64(made.as_bytes(), 0)))),
             ("mode", sql(mode)),
-            ("statements", text(format!("{}{made}", *strangers::REFUSE))),
+            ("statements", text(format!("{}{made}", *foreign_objects::REFUSE))),
         ],
     )
 }

@@ -1,8 +1,10 @@
 //! Sessions of a split on its shards, and the generation that identifies their worker.
 
+use super::credential;
 use super::error::{Result, SplitError};
 use super::opening::{OpenedSession, Opening};
-use super::{credential, place, session_hash};
+use super::session_hash;
+use crate::agent::database_identity;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -42,7 +44,7 @@ pub fn parameters_within(
     purpose: &str,
     limit: Option<Duration>,
 ) -> std::result::Result<Params, RemoteError> {
-    let limit = [limit, PATIENCE.get()].into_iter().flatten().min();
+    let limit = [limit, LONGEST_WAIT.get()].into_iter().flatten().min();
     let mut params = Params::default();
     params.push("connect_timeout", &guc::remote_timeout().as_secs().max(2).to_string());
     // This notices a lost connection within 15 seconds.
@@ -91,24 +93,24 @@ pub fn open_within(
 }
 
 thread_local! {
-    static PATIENCE: Cell<Option<Duration>> = const { Cell::new(None) };
+    static LONGEST_WAIT: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
 /// Runs work that no caller waits for, and that must not delay other such work: its sessions wait for an answer only
 /// some seconds. The limit grows with each failed attempt, and each fourth attempt has the usual limit, so that a slow
 /// shard is served, too.
-pub fn hastily<R>(attempts: i32, work: impl FnOnce() -> R) -> R {
+pub fn with_connect_timeout<R>(attempts: i32, work: impl FnOnce() -> R) -> R {
     let seconds = [Some(3), Some(6), Some(12), None];
     let turn = usize::try_from(attempts.rem_euclid(4)).unwrap_or(0);
-    PATIENCE.set(seconds[turn].map(Duration::from_secs));
+    LONGEST_WAIT.set(seconds[turn].map(Duration::from_secs));
     let done = work();
-    PATIENCE.set(None);
+    LONGEST_WAIT.set(None);
     done
 }
 
 /// Whether such work is running, with shorter limits.
-pub fn is_hasty() -> bool {
-    PATIENCE.get().is_some()
+pub fn has_connect_timeout() -> bool {
+    LONGEST_WAIT.get().is_some()
 }
 
 fn open_by(
@@ -117,13 +119,13 @@ fn open_by(
     timeout: Duration,
     opening: &Opening<'_>,
 ) -> std::result::Result<(Connection, OpenedSession), RemoteError> {
-    let timeout = PATIENCE.get().map_or(timeout, |patience| patience.min(timeout));
-    let _said = wait::said();
+    let timeout = LONGEST_WAIT.get().map_or(timeout, |longest| longest.min(timeout));
+    let _status = wait::status_scope();
     wait::report_as(WorkerStatus::Connecting, &format!("connecting to shard \"{}\"", shard.shard_key));
     let mut connection = Connection::open(&shard.shard_key, params, timeout)
         .map_err(|error| credential::refused(shard, error.concealing(params)))?;
     let opened = opening.begin(&mut connection).map_err(|error| error.concealing(params))?;
-    place::learn(&mut connection, shard);
+    database_identity::learn(&mut connection, shard);
     Ok((connection, opened))
 }
 

@@ -1,7 +1,8 @@
 //! Strong locks on tables that clients write to: they are waited for only briefly.
 
 use super::error::{Result, SplitError};
-use super::who::{OPEN_FOR, SESSION};
+use crate::agent::blocking_session::OPEN_FOR;
+use crate::agent::blocking_session::SESSION;
 use crate::guc;
 use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError, Together};
@@ -118,10 +119,10 @@ fn attempts(
     lock: TableLock,
     statements: &str,
     table: &str,
-    patience: Duration,
+    longest: Duration,
 ) -> Result<()> {
     let transaction = transaction(lock, table, statements);
-    again(patience, || match connection.run(&transaction) {
+    again(longest, || match connection.run(&transaction) {
         Ok(_) => Ok(Attempt::Done(())),
         Err(error) => {
             connection.run("ROLLBACK")?;
@@ -134,9 +135,9 @@ fn attempts(
 }
 
 /// Makes attempts to get a lock for this long, and finally reports what the last one has waited for.
-pub fn again<T>(patience: Duration, attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
+pub fn again<T>(longest: Duration, attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
     const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-    retry::until(Instant::now() + patience, PAUSES, attempt)?.map_err(SplitError::Retry)
+    retry::until(Instant::now() + longest, PAUSES, attempt)?.map_err(SplitError::Retry)
 }
 
 /// Returns the sessions that a lock on tables waits for.

@@ -41,7 +41,7 @@ pub fn shard_adopt(
     let rows = adopt::run(call)?;
     Ok(RowSet::new(rows.into_iter().map(|row| {
         let adopt::AdoptRow { said_by, keyspace, key, routed_to, moved_to, split_id, version, action } = row;
-        (said_by, keyspace, key, routed_to, moved_to, split_id, version, clean::said(&action))
+        (said_by, keyspace, key, routed_to, moved_to, split_id, version, clean::printable(&action))
     })))
 }
 

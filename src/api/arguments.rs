@@ -9,7 +9,7 @@ pub fn invalid(argument: &str, problem: &str) -> Failure {
 }
 
 /// Returns how long the call waits.
-pub fn patience(timeout: Option<Interval>) -> Result<Duration, Failure> {
+pub fn longest_wait(timeout: Option<Interval>) -> Result<Duration, Failure> {
     let micros = u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0);
     if micros == 0 {
         return Err(invalid("timeout", "it must be longer than zero, and finite"));

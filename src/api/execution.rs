@@ -1,6 +1,6 @@
 //! Runs one statement on all shards.
 
-use super::arguments::{invalid, names_of, patience};
+use super::arguments::{invalid, longest_wait, names_of};
 use super::rows::RowSet;
 use super::{COMMITS, on_primary, outside_transaction, row};
 use crate::catalog::execution;
@@ -61,7 +61,7 @@ pub fn shard_execution_begin_by(
         in_transaction,
         two_phase,
         by_policies: required(by_policies, "by_policies")?,
-        timeout: patience(timeout)?,
+        timeout: longest_wait(timeout)?,
     })?)
 }
 
@@ -76,7 +76,7 @@ pub fn shard_execution_take(
     outside_transaction("shard_execute_resume", COMMITS)?;
     require_fit("shard_execute_resume")?;
     let (id, retry) = (required(execution_id, "execution_id")?, required(retry, "retry")?);
-    Ok(carried_out::take(id, retry, patience(timeout)?)?)
+    Ok(carried_out::take(id, retry, longest_wait(timeout)?)?)
 }
 
 /// SECURITY INVOKER, as above.
@@ -87,7 +87,7 @@ pub fn shard_execution_step(
 ) -> Result<bool, ErrorReport> {
     on_primary("shard_execute_resume")?;
     outside_transaction("shard_execute_resume", COMMITS)?;
-    Ok(carried_out::step(required(execution_id, "execution_id")?, patience(timeout)?)?)
+    Ok(carried_out::step(required(execution_id, "execution_id")?, longest_wait(timeout)?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe)]
@@ -99,7 +99,7 @@ pub fn shard_execute_abandon(
     on_primary("shard_execute_abandon")?;
     outside_transaction("shard_execute_abandon", COMMITS)?;
     let (id, force) = (required(execution_id, "execution_id")?, required(force, "force")?);
-    Ok(carried_out::abandon(id, force, patience(timeout)?)?)
+    Ok(carried_out::abandon(id, force, longest_wait(timeout)?)?)
 }
 
 #[pg_extern(stable, parallel_safe, security_definer, requires = ["rows"])]

@@ -1,6 +1,6 @@
 //! Tables of all shards as foreign tables of the master.
 
-use super::arguments::{invalid, names_of, patience};
+use super::arguments::{invalid, longest_wait, names_of};
 use super::on_primary;
 use crate::catalog::name;
 use crate::error::required;
@@ -28,7 +28,7 @@ pub fn shard_import(
     if let Some(problem) = name::problem(&schema) {
         return Err(invalid("into_schema", &problem.to_string()).into());
     }
-    let import = Import { keyspace: &keyspace, schema: &schema, shard, timeout: patience(timeout)? };
+    let import = Import { keyspace: &keyspace, schema: &schema, shard, timeout: longest_wait(timeout)? };
     let made = import.run()?;
     Ok(TableIterator::new(made.into_iter().map(|one| (one.table, one.change.to_owned()))))
 }

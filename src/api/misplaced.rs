@@ -1,6 +1,6 @@
 //! Rows that are not where their key's route leads.
 
-use super::arguments::{names_of, patience};
+use super::arguments::{longest_wait, names_of};
 use super::query::raise;
 use crate::error::{Failure, required};
 use crate::query::misplaced::{Count, Counts, MisplacedQuery};
@@ -64,7 +64,7 @@ fn begin(
     let keyspace = required(keyspace, "keyspace")?;
     let shards = shards.map(|names| names_of(names, "shards")).transpose()?;
     let asked =
-        MisplacedQuery { keyspace: &keyspace, shards: shards.as_deref(), timeout: patience(timeout)? };
+        MisplacedQuery { keyspace: &keyspace, shards: shards.as_deref(), timeout: longest_wait(timeout)? };
     Ok(MisplacedFound { counts: Some(asked.begin()?), batch: Vec::new().into_iter() })
 }
 

@@ -1,6 +1,6 @@
 //! Moves rows that are not where their key's route leads to the right shard, or deletes them.
 
-use super::arguments::{invalid, names_of, patience};
+use super::arguments::{invalid, longest_wait, names_of};
 use super::rows::RowSet;
 use super::{COMMITS, on_primary, outside_transaction, row};
 use crate::catalog::misplaced_run::{self, Action, Deletes};
@@ -41,7 +41,7 @@ pub fn shard_misplaced_begin(
         keyspace: &keyspace,
         tables: tables.map(|names| names_of(names, "tables")).transpose()?.as_deref(),
         fire_triggers: required(fire_triggers, "fire_triggers")?,
-        timeout: patience(timeout)?,
+        timeout: longest_wait(timeout)?,
     })?)
 }
 
@@ -77,7 +77,7 @@ pub fn shard_misplaced_abandon(
     on_primary("shard_misplaced_abandon")?;
     require_fit("shard_misplaced_abandon")?;
     let (id, force) = (required(run_id, "run_id")?, required(force, "force")?);
-    Ok(misplaced::abandon(id, force, patience(timeout)?)?)
+    Ok(misplaced::abandon(id, force, longest_wait(timeout)?)?)
 }
 
 #[pg_extern(stable, parallel_safe, security_definer, requires = ["rows"])]

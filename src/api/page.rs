@@ -1,6 +1,6 @@
 //! Pages of the rows of all shards.
 
-use super::arguments::{invalid, names_of, patience};
+use super::arguments::{invalid, longest_wait, names_of};
 use super::json_text::JsonText;
 use crate::error::{Failure, required};
 use crate::query::page::{MOST, Order, Page, words};
@@ -44,7 +44,7 @@ pub fn shard_query_page(
         keyspace: &keyspace,
         first_schema: None,
         shards: shards.as_deref(),
-        timeout: patience(timeout)?,
+        timeout: longest_wait(timeout)?,
         reports: false,
         whole: false,
     };

@@ -1,6 +1,6 @@
 //! Queries of all shards, and the logins with which they run.
 
-use super::arguments::{invalid, names_of, patience};
+use super::arguments::{invalid, longest_wait, names_of};
 use super::rows::RowSet;
 use super::{on_primary, row};
 use crate::catalog::caller::Caller;
@@ -99,7 +99,7 @@ impl QueryTerms {
             statement: required(statement, "sql")?,
             keyspace: required(keyspace, "keyspace")?,
             shards: shards.map(|names| names_of(names, "shards")).transpose()?,
-            timeout: patience(timeout)?,
+            timeout: longest_wait(timeout)?,
             reports,
         })
     }

@@ -1,6 +1,6 @@
 //! Compares and creates the tables of shards.
 
-use super::arguments::{names_of, patience};
+use super::arguments::{longest_wait, names_of};
 use super::on_primary;
 use crate::error::required;
 use crate::query::run::require_fit;
@@ -35,7 +35,7 @@ pub fn shard_schema_diff(
     require_fit("shard_schema_diff")?;
     let (a, b) = (required(a, "a")?, required(b, "b")?);
     let also = names_of(also.unwrap_or_default(), "also")?;
-    let lines = diff::run([&a, &b], &required(keyspace, "keyspace")?, &also, patience(timeout)?)?;
+    let lines = diff::run([&a, &b], &required(keyspace, "keyspace")?, &also, longest_wait(timeout)?)?;
     Ok(TableIterator::new(lines.into_iter().map(|line| (line.kind, line.object, line.in_a, line.in_b))))
 }
 
@@ -70,7 +70,7 @@ pub fn shard_schema_copy(
             rights: required(rights, "rights")?,
         },
         dry_run: required(dry_run, "dry_run")?,
-        timeout: patience(timeout)?,
+        timeout: longest_wait(timeout)?,
     };
     let steps = copy.run()?;
     Ok(TableIterator::new(steps.into_iter().map(|step| (step.kind, step.name, step.statement))))

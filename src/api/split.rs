@@ -147,7 +147,7 @@ pub fn shard_split_cutover(
     if attempts < 1 {
         return Err(invalid("attempts", "it must be at least one").into());
     }
-    let wishes = Wishes { max_fence: longest(max_fence)?, not_before, until, attempts };
+    let wishes = Wishes { max_fence: longest_wait(max_fence)?, not_before, until, attempts };
     Ok(lifecycle::cutover(required(split_id, "split_id")?, &wishes)?)
 }
 
@@ -158,12 +158,12 @@ pub fn shard_split_rehearse(
     max_fence: default!(Option<Interval>, "NULL"),
 ) -> Result<(), ErrorReport> {
     on_primary("shard_split_rehearse")?;
-    let wishes = Wishes { max_fence: longest(max_fence)?, not_before: None, until: None, attempts: 1 };
+    let wishes = Wishes { max_fence: longest_wait(max_fence)?, not_before: None, until: None, attempts: 1 };
     Ok(lifecycle::rehearse(required(split_id, "split_id")?, &wishes)?)
 }
 
 /// Returns the limit of the time for which writers may be blocked.
-fn longest(max_fence: Option<Interval>) -> Result<Option<Duration>, Failure> {
+fn longest_wait(max_fence: Option<Interval>) -> Result<Option<Duration>, Failure> {
     let Some(limit) = max_fence else { return Ok(None) };
     match u64::try_from(limit.as_micros()) {
         Ok(micros) if micros >= SHORTEST_FENCE => Ok(Some(Duration::from_micros(micros))),

@@ -1,6 +1,6 @@
 //! Gives each shard numbers of its own.
 
-use super::arguments::{invalid, patience};
+use super::arguments::{invalid, longest_wait};
 use super::{STAYS, on_primary, outside_transaction};
 use crate::error::required;
 use crate::numbers::block::Blocks;
@@ -45,7 +45,7 @@ pub fn shard_sequences_spread(
         keyspace: &keyspace,
         blocks: Blocks { size, below },
         dry_run: required(dry_run, "dry_run")?,
-        timeout: patience(timeout)?,
+        timeout: longest_wait(timeout)?,
     };
     let lines = spread.run()?;
     Ok(TableIterator::new(

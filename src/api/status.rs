@@ -1,7 +1,12 @@
 //! `shard_status()`: whether everything is in place for splits to run automatically.
 
+use crate::catalog::execution;
+use crate::catalog::guard_record;
+use crate::catalog::keychain;
+use crate::catalog::lookup;
+use crate::catalog::reference;
 use crate::catalog::shard_decision::{self, Decision};
-use crate::catalog::{execution, keychain, lookup, reference, standing_guard, wanting};
+use crate::catalog::waiting_split;
 use crate::error::{Failure, told};
 use crate::execution::orphans;
 use crate::guc;
@@ -259,12 +264,12 @@ fn decisions() -> Vec<Item> {
 fn splits() -> Vec<Item> {
     let describe = |split: splits::Unfinished| {
         let error = split.error.map(|text| format!(": {text}"));
-        let wanting = wanting::of_split(split.id);
+        let wanting = waiting_split::of_split(split.id);
         let waits = wanting.as_ref().map(|why| format!(", waits for {why}"));
         let fence = split.fenced_for.filter(|seconds| *seconds > LATE);
         let fenced = fence.map(|seconds| format!(", has kept writers waiting for {seconds:.0} s"));
         let more: String = [error, waits, fenced].into_iter().flatten().collect();
-        let is_wanting = wanting.is_some() && wanting::starts_by_call(split.id);
+        let is_wanting = wanting.is_some() && waiting_split::starts_by_call(split.id);
         let ok = split.activity != "failed" && !is_wanting && fence.is_none();
         item(format!("split {}", split.id), format!("{}, {}{more}", split.phase, split.activity), ok)
     };
@@ -335,7 +340,7 @@ fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -
 
 /// Returns key guards that differ from what their shards need.
 fn guards() -> Vec<Item> {
-    let describe = |guard: standing_guard::ListedGuard| {
+    let describe = |guard: guard_record::ListedGuard| {
         let name = format!("guard of keyspace \"{}\" on shard \"{}\"", guard.keyspace, guard.shard);
         let todo = match guard.state.as_str() {
             "removing" => "call shard_guard_remove() again, unless a session is running it".to_owned(),
@@ -347,5 +352,5 @@ fn guards() -> Vec<Item> {
         };
         item(name, format!("{}: {todo}", guard.state), false)
     };
-    standing_guard::not_standing().into_iter().map(describe).collect()
+    guard_record::not_standing().into_iter().map(describe).collect()
 }

@@ -1,6 +1,6 @@
 //! The keys that are worth moving.
 
-use super::arguments::{invalid, patience};
+use super::arguments::{invalid, longest_wait};
 use super::row;
 use super::rows::RowSet;
 use crate::error::{Failure, required};
@@ -33,7 +33,7 @@ pub fn shard_top(
         let failure: Failure = invalid("by", &format!("unrecognized figure \"{by}\""));
         failure.hint("Figures are rows, bytes and writes.")
     })?;
-    let (most, timeout) = (most as usize, patience(timeout)?);
+    let (most, timeout) = (most as usize, longest_wait(timeout)?);
     let asked = TopQuery { keyspace: &keyspace, shard: shard.as_deref(), most, by, timeout };
     let (top, silent) = asked.ask()?;
     Ok(RowSet::new(silent.into_iter().map(of_silent).chain(top.into_iter().map(of_key))))

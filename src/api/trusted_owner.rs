@@ -1,10 +1,11 @@
 //! The roles whose code the mover may run on a shard.
 
 use super::on_primary;
-use crate::agent::{place as there, session, untrusted_code};
+use crate::agent::{database_identity as there, session, untrusted_code};
 use crate::catalog::caller::Caller;
+use crate::catalog::database_location;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::{place, trusted_owner};
+use crate::catalog::trusted_owner;
 use crate::error::{Failure, SqlState, required};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -20,12 +21,12 @@ pub fn shard_trust_owner(shard_key: Option<String>, role: Option<String>) -> Res
 fn trust(shard_key: Option<String>, role: Option<String>, caller: &Caller) -> Result<(), Failure> {
     let (shard, role) = of_rows(shard_key, role)?;
     let may_anywhere = caller.is_superuser();
-    if place::is_known_here(&shard) && !may_anywhere {
+    if database_location::is_known_here(&shard) && !may_anywhere {
         return Err(is_masters(&shard));
     }
     let mut session = session::open(&shard, "trust")?;
     if !may_anywhere {
-        let own = place::own_identity().ok_or_else(|| is_masters(&shard))?;
+        let own = database_location::own_identity().ok_or_else(|| is_masters(&shard))?;
         // An address proves nothing, and what a worker has learned of it may be outdated.
         if there::is_masters(&mut session, &shard, &own)? {
             return Err(is_masters(&shard));

@@ -108,7 +108,7 @@ pub fn postpone(id: i64, why: &str) -> Option<String> {
          WHERE split_id = $1 AND NOT rehearses AND attempt + 1 < attempts
            AND (until IS NULL OR clock_timestamp() + make_interval(secs => least($3, 2 ^ least(attempt, 10))) < until)
         RETURNING format('attempt %s of %s follows at %s', attempt + 1, attempts, date_trunc('second', next_at))";
-    let why = clean::said(why);
+    let why = clean::printable(why);
     sql::write_returning(query, &[id.into(), why.as_str().into(), LONGEST_PAUSE.into()], |row| row.value(1))
         .into_iter()
         .next()

@@ -1,6 +1,7 @@
 //! `shardmaster.execution` and `execution_shard`: a statement for all shards, and the progress of each shard.
 
-use super::{said, split};
+use super::split;
+use crate::catalog::declaration;
 use crate::error::{Failure, SqlState};
 use crate::remote::transaction::Transaction;
 use crate::server::{database, sql};
@@ -521,7 +522,7 @@ fn open_where(shard: Option<&str>) -> Option<i64> {
 pub fn may_resume(role: pg_sys::Oid, started_by: &str) -> bool {
     let query = format!(
         "SELECT true FROM pg_catalog.pg_roles r WHERE {} AND pg_catalog.pg_has_role($1, r.oid, 'USAGE')",
-        said::is("$2")
+        declaration::is("$2")
     );
     sql::read_one(&query, &[role.into(), started_by.into()], |_| ()).is_some()
 }

@@ -1,8 +1,9 @@
 //! What active splits hold: keys, shards, keyspaces. A plan is active until it is rolled back or finished.
 
-use super::place::{self, Sameness};
 use super::shard::{self, Shard};
 use super::split_state::{IS_ACTIVE, IS_UNFINISHED, RESTS};
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::server::sql;
 use std::collections::BTreeSet;
 
@@ -160,7 +161,8 @@ pub fn split_of_table(keyspace: &str, table: &str, at: &Shard, other_than: i64) 
     );
     let is_there = |shard_key: &str| {
         shard_key == at.shard_key
-            || shard::by_key(shard_key).is_ok_and(|shard| place::compare(&shard, at) != Sameness::Different)
+            || shard::by_key(shard_key)
+                .is_ok_and(|shard| database_location::compare(&shard, at) != Sameness::Different)
     };
     splits.into_iter().find(|(_, source, target)| is_there(source) || is_there(target)).map(|(id, ..)| id)
 }

@@ -3,9 +3,9 @@
 
 use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
-use super::said;
 use super::shard::POSTGRES;
 use super::table_policy::TableName;
+use crate::catalog::declaration;
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
 use crate::server::sql::{self, Row};
@@ -113,7 +113,7 @@ pub fn set_source(name: &str, table: &TableName, column: &str, caller: &Caller) 
     sql::write(
         "UPDATE shardmaster.lookup SET table_name = $2, column_name = $3, named_by = $4, token = gen_random_uuid(), epoch = 1, swept = 1
           WHERE name = $1",
-        &[name.into(), table.quoted().into(), column.into(), said::by(caller).into()],
+        &[name.into(), table.quoted().into(), column.into(), declaration::by(caller).into()],
     );
 }
 
@@ -322,7 +322,7 @@ pub fn report(lookup: &str, shard_key: &str, (waiting, lag_seconds): (i64, f64),
           WHERE lookup = $1 AND shard_key = $2
             AND ($3 > 0 OR waiting > 0 OR error_message IS DISTINCT FROM $5 OR looked_at IS NULL
                  OR looked_at < clock_timestamp() - interval '10 s')",
-        &[lookup.into(), shard_key.into(), waiting.into(), lag_seconds.into(), waits_for.map(crate::clean::said).into()],
+        &[lookup.into(), shard_key.into(), waiting.into(), lag_seconds.into(), waits_for.map(crate::clean::printable).into()],
     );
 }
 

@@ -3,7 +3,8 @@
 //! created and change owners, so they are checked again.
 
 use super::shard::Shard;
-use super::{place, said};
+use crate::catalog::database_location;
+use crate::catalog::declaration;
 use crate::error::{Failure, SqlState};
 use crate::server::sql;
 
@@ -18,7 +19,7 @@ pub struct Unsaid {
 
 impl Unsaid {
     fn new(text: String, hint: String) -> Unsaid {
-        Unsaid { text, hint, here: place::own_identity().unwrap_or_default() }
+        Unsaid { text, hint, here: database_location::own_identity().unwrap_or_default() }
     }
 
     pub fn failure(&self) -> Failure {
@@ -51,7 +52,7 @@ fn tables_of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
           WHERE NOT EXISTS (SELECT FROM pg_roles r
                              WHERE {} AND (r.rolsuper OR pg_has_role(r.oid, m.relowner, 'USAGE')))
           ORDER BY 2 LIMIT 1",
-        said::is("w.role")
+        declaration::is("w.role")
     );
     let found = sql::read_one_again(&query, &[keyspace.into(), shard.shard_key.as_str().into()], |row| {
         (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3))
@@ -81,7 +82,7 @@ fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
                                     WHERE n.nspname = w.schema AND pg_has_role(r.oid, n.nspowner, 'USAGE'))
                         OR NOT w.is_namespace AND NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = w.schema)))
           ORDER BY w.is_namespace DESC, w.schema LIMIT 1",
-        said::is("w.role")
+        declaration::is("w.role")
     );
     let found = sql::read_one_again(&query, &[keyspace.into(), shard.shard_key.as_str().into()], |row| {
         (row.value::<String>(1), row.value::<String>(2), row.value::<bool>(3))
@@ -115,7 +116,7 @@ fn mixed(shard: &Shard, other: &Shard) -> Option<Unsaid> {
           WHERE s.shard_key = $1 AND NOT EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
             AND NOT EXISTS (SELECT FROM shardmaster.shard o
                              WHERE o.shard_key = $2 AND o.conninfo IS NULL AND o.added_by = s.added_by)",
-        said::is("s.added_by")
+        declaration::is("s.added_by")
     );
     let keys = [shard.shard_key.as_str().into(), other.shard_key.as_str().into()];
     let role = sql::read_one(&query, &keys, |row| row.value::<String>(1))?;

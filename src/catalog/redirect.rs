@@ -2,10 +2,11 @@
 //! an entry belongs to is found by the place of the source, not by its name.
 
 use super::keyspace::{self, Keyspace};
-use super::place::{self, Sameness};
 use super::shard::{self, Shard};
 use super::split_ledger;
 use super::split_state::{IS_ACTIVE, RESTS, end};
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::guc;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
@@ -92,7 +93,8 @@ fn splits_at(keyspace: &str, shard: &Shard) -> [Vec<i64>; 3] {
     let (mut there, mut perhaps, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
     for (id, source, is_ending) in sources {
         let sameness = known.entry(source).or_insert_with_key(|source| {
-            shard::by_key(source).map_or(Sameness::Different, |source| place::compare(&source, shard))
+            shard::by_key(source)
+                .map_or(Sameness::Different, |source| database_location::compare(&source, shard))
         });
         match sameness {
             Sameness::Same => there.push(id),

@@ -324,7 +324,7 @@ pub fn report(set: i64, shard_key: &str, report: &Report<'_>) {
             report.state.as_str().into(),
             report.filled.map(<[i32]>::to_vec).into(),
             report.as_of.and_then(seconds).into(),
-            failure.map(|failure| clean::said(&failure.message)).into(),
+            failure.map(|failure| clean::printable(&failure.message)).into(),
             hint.into(),
         ],
     );
@@ -351,7 +351,7 @@ pub fn report_dropped(set: i64, waits_for: &Failure) {
     sql::write(
         "UPDATE shardmaster.reference_table SET waits_for = $2
           WHERE set_id = $1 AND dropped AND waits_for IS DISTINCT FROM $2",
-        &[set.into(), clean::said(&waits_for.cleaned().message).into()],
+        &[set.into(), clean::printable(&waits_for.cleaned().message).into()],
     );
 }
 

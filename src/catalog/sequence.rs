@@ -1,8 +1,8 @@
 //! Rows of `shardmaster.keyspace_sequence`: sequences that clients of a keyspace's rows draw from by name.
 
 use super::caller::Caller;
-use super::said;
 use super::table_policy::TableName;
+use crate::catalog::declaration;
 use crate::server::sql;
 
 /// A sequence under its configured name. Without a schema it is in each shard's namespace.
@@ -31,7 +31,7 @@ pub fn of(keyspace: &str) -> Vec<NamedSequence> {
     let query = format!(
         "SELECT s.sequence_name, s.named_by, (SELECT r.rolname::text FROM pg_catalog.pg_roles r WHERE {})
            FROM shardmaster.keyspace_sequence s WHERE s.keyspace = $1 ORDER BY s.sequence_name COLLATE \"C\"",
-        said::is("s.named_by")
+        declaration::is("s.named_by")
     );
     let rows = sql::read(&query, &[keyspace.into()], |row| {
         (row.value::<String>(1), row.value::<String>(2), row.get::<String>(3))
@@ -48,7 +48,7 @@ pub fn insert(keyspace: &str, name: &TableName, caller: &Caller) -> bool {
     let inserted = sql::write_returning(
         "INSERT INTO shardmaster.keyspace_sequence (keyspace, sequence_name, named_by) VALUES ($1, $2, $3)
              ON CONFLICT (keyspace, sequence_name) DO NOTHING RETURNING 1",
-        &[keyspace.into(), name.quoted().into(), said::by(caller).into()],
+        &[keyspace.into(), name.quoted().into(), declaration::by(caller).into()],
         |_| (),
     );
     !inserted.is_empty()

@@ -1,7 +1,7 @@
 //! Rows of `shardmaster.shard`, and errors in them.
 
 use super::caller::Caller;
-use super::said;
+use crate::catalog::declaration;
 use crate::error::{Failure, SqlState};
 use crate::remote::conninfo::{Conninfo, ConninfoError};
 use crate::server::sql::{self, Row};
@@ -307,7 +307,7 @@ pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
             shard_index.into(),
             shard.capacity.into(),
             shard.namespace.into(),
-            said::by(caller).into(),
+            declaration::by(caller).into(),
         ],
         |row| row.value(1),
     );

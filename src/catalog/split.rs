@@ -241,7 +241,7 @@ fn with_maps(id: i64, policies: Vec<PlannedTable>) -> Vec<PlannedTable> {
 
 /// Adds a line to a split's history.
 pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
-    let detail = clean::said(detail);
+    let detail = clean::printable(detail);
     sql::write(
         "INSERT INTO shardmaster.split_event (split_id, from_phase, to_phase, detail) VALUES ($1, $2, $3, $4)",
         &[id.into(), from.map(Phase::as_str).into(), to.map(Phase::as_str).into(), detail.as_str().into()],
@@ -261,7 +261,7 @@ pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
 pub fn event_again(id: i64, detail: &str) {
     let is_told = "SELECT true FROM (SELECT at, detail FROM shardmaster.split_event WHERE split_id = $1 ORDER BY id DESC LIMIT 1) e
                     WHERE e.detail = $2 AND e.at BETWEEN clock_timestamp() - interval '1 min' AND clock_timestamp()";
-    let detail = clean::said(detail);
+    let detail = clean::printable(detail);
     if sql::read_one(is_told, &[id.into(), detail.as_str().into()], |_| ()).is_none() {
         event(id, None, None, &detail);
     }

@@ -142,7 +142,7 @@ pub fn fence_waited_for(id: i64, who: &str) {
     }
     sql::write(
         "UPDATE shardmaster.split_progress SET fence_waited_for = $2 WHERE split_id = $1",
-        &[id.into(), clean::said(who).into()],
+        &[id.into(), clean::printable(who).into()],
     );
 }
 

@@ -3,7 +3,8 @@
 
 use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
-use super::{place, said};
+use crate::catalog::database_location;
+use crate::catalog::declaration;
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -151,7 +152,7 @@ pub fn list(keyspace: &str) -> Vec<TablePolicy> {
         "SELECT p.table_name, p.shard_by, EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
            FROM shardmaster.table_policy p WHERE p.keyspace = $1 AND p.policy = 'sharded'
           ORDER BY p.table_name COLLATE \"C\"",
-        said::is("p.named_by")
+        declaration::is("p.named_by")
     );
     sql::read(&query, &[keyspace.into()], |row| TablePolicy {
         table_name: row.value(1),
@@ -189,7 +190,7 @@ pub struct OtherTable {
 /// Returns the tables of other keyspaces in the databases of two shards, as far as it is known which databases other
 /// addresses lead to.
 pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> {
-    let itself = place::ITSELF;
+    let itself = database_location::ITSELF;
     let query = format!(
         "SELECT DISTINCT p.keyspace, CASE WHEN cardinality(i.parts) = 1 THEN s.namespace ELSE i.parts[1] END,
                 i.parts[cardinality(i.parts)], p.policy
@@ -262,7 +263,7 @@ pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> 
             keyspace.name.as_str().into(),
             new.table_name.as_str().into(),
             new.shard_by.clone().into(),
-            said::by(caller).into(),
+            declaration::by(caller).into(),
             new.policy.as_str().into(),
             new.origin.clone().into(),
         ],

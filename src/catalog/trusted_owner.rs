@@ -2,7 +2,8 @@
 
 use super::caller::Caller;
 use super::shard::Shard;
-use super::{place, said};
+use crate::catalog::database_location;
+use crate::catalog::declaration;
 use crate::server::sql;
 
 /// Returns the trusted roles of a shard's server, each by number and name: `16400:owner`. A role that is created anew
@@ -13,11 +14,11 @@ pub fn of(shard: &Shard) -> Vec<String> {
     let query = format!(
         "SELECT format('%s:%s', t.role_oid, t.role), EXISTS (SELECT FROM pg_roles r WHERE {} AND r.rolsuper)
            FROM shardmaster.trusted_owner t WHERE t.shard_key = $1 ORDER BY t.role COLLATE \"C\"",
-        said::is("t.said_by")
+        declaration::is("t.said_by")
     );
     let mut said: Vec<(String, bool)> =
         sql::read_again(&query, &[shard.shard_key.as_str().into()], |row| (row.value(1), row.value(2)));
-    if said.iter().any(|(_, by_superuser)| !by_superuser) && place::is_known_here(shard) {
+    if said.iter().any(|(_, by_superuser)| !by_superuser) && database_location::is_known_here(shard) {
         said.retain(|(_, by_superuser)| *by_superuser);
     }
     said.into_iter().map(|(role, _)| role).collect()
@@ -35,7 +36,7 @@ pub fn insert(shard: &Shard, role: &str, number: i64, caller: &Caller) {
             shard.shard_key.as_str().into(),
             role.into(),
             number.into(),
-            said::by(caller).into(),
+            declaration::by(caller).into(),
             caller.is_superuser().into(),
         ],
     );

@@ -51,7 +51,7 @@ pub struct RowDifference {
 impl RowDifference {
     /// Returns the key as people read it.
     pub fn text(&self) -> String {
-        clean::said(&format!("({})", self.key.join(",")))
+        clean::printable(&format!("({})", self.key.join(",")))
     }
 }
 
@@ -183,7 +183,7 @@ pub fn store(id: i64, table: &Verification, found: &[RowDifference]) {
             table.bytes.into(),
             table.differing.into(),
             table.example.as_ref().map(RowDifference::text).into(),
-            table.example.as_ref().map(|example| clean::said(&example.what)).into(),
+            table.example.as_ref().map(|example| clean::printable(&example.what)).into(),
             is_done.into(),
         ],
     );
@@ -199,7 +199,7 @@ pub fn store(id: i64, table: &Verification, found: &[RowDifference]) {
                 id.into(),
                 table.ordinal.into(),
                 difference.key.clone().into(),
-                clean::said(&difference.what).into(),
+                clean::printable(&difference.what).into(),
                 MOST_DIFFERENCES.into(),
             ],
         );
@@ -210,7 +210,7 @@ pub fn store(id: i64, table: &Verification, found: &[RowDifference]) {
 pub fn fail(id: i64, ordinal: i32, message: &str) {
     sql::write(
         "UPDATE shardmaster.split_verification SET status = 'failed', what = $3 WHERE split_id = $1 AND ordinal = $2",
-        &[id.into(), ordinal.into(), clean::said(message).into()],
+        &[id.into(), ordinal.into(), clean::printable(message).into()],
     );
 }
 

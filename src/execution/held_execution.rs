@@ -27,11 +27,11 @@ impl Lock {
 
     /// Takes the lock for a session. The worker that settles executions releases it shortly, unless a shard is silent,
     /// so this waits for the worker. Any other holder carries the execution out, and is not waited for.
-    fn take_behind_worker(id: i64, patience: Duration) -> Option<Lock> {
+    fn take_behind_worker(id: i64, longest: Duration) -> Option<Lock> {
         let began = Instant::now();
         loop {
             let taken = Lock::take(id);
-            if taken.is_some() || began.elapsed() > patience || !is_free_or_settled(id) {
+            if taken.is_some() || began.elapsed() > longest || !is_free_or_settled(id) {
                 return taken;
             }
             wait::sleep(LOOK_AGAIN);
@@ -79,9 +79,9 @@ pub enum ExecutionStage {
 
 impl HeldExecution {
     /// Takes the execution for this session; it fails if another session has it.
-    pub fn take(id: i64, patience: Duration) -> Result<HeldExecution, Failure> {
+    pub fn take(id: i64, longest: Duration) -> Result<HeldExecution, Failure> {
         held_run::end::<HeldExecution>();
-        let lock = Lock::take_behind_worker(id, patience).ok_or_else(|| error::busy(id))?;
+        let lock = Lock::take_behind_worker(id, longest).ok_or_else(|| error::busy(id))?;
         Ok(HeldExecution { id, stage: ExecutionStage::Between, failure: None, later: None, lock })
     }
 

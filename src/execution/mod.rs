@@ -21,8 +21,9 @@ mod two_phase;
 pub use left::{any_left, look_again, orphans, settle_left, to_look_at};
 
 use crate::catalog::caller::Caller;
+use crate::catalog::declaration;
 use crate::catalog::execution::{self, Execution, ExecutionState, NewExecution};
-use crate::catalog::{keyspace, said};
+use crate::catalog::keyspace;
 use crate::error::Failure;
 use crate::execution::held_execution::{ExecutionStage, HeldExecution};
 use crate::query::login;
@@ -71,7 +72,7 @@ pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
             in_transaction: request.in_transaction,
             two_phase: request.two_phase.then_some(role.0),
             by_policies: request.by_policies,
-            started_by: &said::by(caller),
+            started_by: &declaration::by(caller),
         };
         let names: Vec<String> = shards.into_iter().map(|shard| shard.shard_key).collect();
         Ok(execution::insert(&new, &names))

@@ -64,7 +64,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
     }
     // An INSERT into the heir does not fire this table's triggers.
     if let Some(heir) = &shape.heir {
-        return Err(format!("has {}, which inherits from it", clean::said(heir)));
+        return Err(format!("has {}, which inherits from it", clean::printable(heir)));
     }
     let column = shape.column(shard_by).ok_or_else(|| format!("has no column \"{shard_by}\""))?;
     let family = column.family().ok_or_else(|| format!("has keys of type {}", column.type_name))?;

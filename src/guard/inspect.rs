@@ -5,9 +5,10 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::key_guard as state;
 use crate::agent::state::key_guard::KeyGuard;
-use crate::catalog::place::Sameness;
+use crate::catalog::database_location::Sameness;
+use crate::catalog::guard_record;
+use crate::catalog::guard_record::GuardRecord;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::standing_guard::{self, StandingGuard};
 use crate::catalog::table_policy::TableName;
 use crate::clean;
 use crate::error::Failure;
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// A person waits for the result at a terminal.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 const UNKNOWN: &str = "shard_guard_install() lists there what this master routes to it, and shard_cleanup() removes the guard. Until then keys that are not on its list are refused.";
 const ASLEEP: &str = "Run ALTER TABLE ... ENABLE ALWAYS TRIGGER for each. Then shard_misplaced() finds the rows they let pass, and shard_split_diagnose() those of an open split.";
@@ -27,8 +28,8 @@ const AGAIN: &str = "Call shard_guard_install() again, or shard_guard_remove()."
 /// Returns a finding for each guard, and none if the shard does not answer.
 pub fn run(shard_key: &str) -> std::result::Result<Vec<ShardFinding>, Failure> {
     let shard = shard::by_key(shard_key)?;
-    let Ok(mut session) = session::open_within(&shard, "check", PATIENCE) else { return Ok(Vec::new()) };
-    session.set_deadline(Some(Instant::now() + PATIENCE));
+    let Ok(mut session) = session::open_within(&shard, "check", LONGEST_WAIT) else { return Ok(Vec::new()) };
+    session.set_deadline(Some(Instant::now() + LONGEST_WAIT));
     let mut all = look(&mut session, &shard).map_err(SplitError::into_failure)?;
     all.extend(asleep(&mut session).map_err(SplitError::into_failure)?);
     Ok(all)
@@ -57,16 +58,15 @@ fn asleep(session: &mut Connection) -> Result<Option<ShardFinding>> {
 fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<ShardFinding>> {
     let there: Vec<KeyGuard> =
         state::all(session)?.into_iter().filter(|guard| guard.namespace == shard.namespace).collect();
-    let known = standing_guard::keyspaces_of_shard(&shard.shard_key);
+    let known = guard_record::keyspaces_of_shard(&shard.shard_key);
     let keyspaces: BTreeSet<String> = there.iter().map(|guard| guard.keyspace.clone()).chain(known).collect();
     let mut all = Vec::new();
     for keyspace in keyspaces {
-        let is_it = |guard: &StandingGuard| {
-            guard.shard_key == shard.shard_key || guard.is_at(shard) == Sameness::Same
-        };
-        let known = standing_guard::look_of_keyspace(&keyspace).into_iter().find(is_it);
+        let is_it =
+            |guard: &GuardRecord| guard.shard_key == shard.shard_key || guard.is_at(shard) == Sameness::Same;
+        let known = guard_record::look_of_keyspace(&keyspace).into_iter().find(is_it);
         let there = there.iter().find(|guard| guard.keyspace == keyspace);
-        let item = clean::said(&format!("guard of keyspace \"{keyspace}\""));
+        let item = clean::printable(&format!("guard of keyspace \"{keyspace}\""));
         all.push(match (there, known) {
             (Some(_), None) => found(&item, false, "this master does not know it".to_owned(), UNKNOWN),
             (None, Some(_)) => found(&item, false, "it does not exist".to_owned(), AGAIN),
@@ -83,7 +83,7 @@ fn compared(
     shard: &Shard,
     item: &str,
     there: &KeyGuard,
-    known: &StandingGuard,
+    known: &GuardRecord,
 ) -> Result<ShardFinding> {
     let rows = session.run(&format!("SELECT count(*) FROM {}", there.table()))?;
     let entries = number::count(session.shard(), "the number of entries on a guard's list", rows.scalar())?;

@@ -22,10 +22,12 @@ use crate::agent::one_database::shares_locks;
 use crate::agent::state::key_guard::KeyGuard;
 use crate::agent::state::{key_guard as state, master};
 use crate::agent::{key_guard, schema, session};
+use crate::catalog::database_location::Sameness;
+use crate::catalog::guard_record;
+use crate::catalog::guard_record::GuardRecord;
+use crate::catalog::guard_record::GuardStage;
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::standing_guard::{self, GuardStage, StandingGuard};
 use crate::catalog::{event, outdated, split, table_policy};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -54,23 +56,23 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
         })
         .map_err(SplitError::into_failure)?;
     // This row is locked first, as the guard's steps do.
-    let _ = standing_guard::lock(keyspace, shard_key);
+    let _ = guard_record::lock(keyspace, shard_key);
     let keyspace = after_start::lock(keyspace)?;
     // Otherwise its list would lack keys that have come to the shard.
     outdated::require_current(&keyspace.name)?;
-    standing_guard::begin(&keyspace, shard_key);
+    guard_record::begin(&keyspace, shard_key);
     Ok(())
 }
 
 /// Begins to remove a guard. With `force`, the shard is not asked, and the guard is only forgotten here.
 pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::result::Result<(), Failure> {
     let guard =
-        standing_guard::lock(keyspace, shard_key).ok_or_else(|| error::no_guard(shard_key, keyspace))?;
+        guard_record::lock(keyspace, shard_key).ok_or_else(|| error::no_guard(shard_key, keyspace))?;
     if force {
-        standing_guard::set_stage(&guard, GuardStage::Left, None);
+        guard_record::set_stage(&guard, GuardStage::Left, None);
         told(&guard, "forgotten");
     } else {
-        standing_guard::set_stage(&guard, GuardStage::Going, None)
+        guard_record::set_stage(&guard, GuardStage::Going, None)
     }
     Ok(())
 }
@@ -79,7 +81,7 @@ pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::resul
 /// call: if somebody has requested the opposite meanwhile, each call refuses to do the other's work or to report its
 /// own as done.
 pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Result<bool, Failure> {
-    let Some(guard) = standing_guard::lock(keyspace, shard_key) else {
+    let Some(guard) = guard_record::lock(keyspace, shard_key) else {
         return if removes { Ok(false) } else { Err(error::gone(shard_key, keyspace)) };
     };
     if guard.is_new {
@@ -113,7 +115,7 @@ fn open(shard: &Shard) -> Result<Connection> {
 }
 
 /// Creates the guard and its empty list.
-fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
+fn make(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
     reach(points::BEGUN)?;
     let mut session = open(shard)?;
     shared::require_none(&mut session, shard, keyspace)?;
@@ -135,7 +137,7 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
         state::create_list(&mut session, &there, column)?;
     }
     schema::commit(&mut session)?;
-    standing_guard::set_stage(guard, GuardStage::Made, None);
+    guard_record::set_stage(guard, GuardStage::Made, None);
     reach(points::MADE)?;
     Ok(true)
 }
@@ -163,7 +165,7 @@ fn drop_unfit(
 /// Requires that the guard may be dropped. If the guard belongs to the same place under another name, it is removed
 /// under that name; a copy of another shard, or a shard with a new name, takes it over.
 fn require_own(session: &mut Connection, shard: &Shard, there: &KeyGuard) -> Result<()> {
-    let Some(guard) = standing_guard::lock(&there.keyspace, &there.shard) else { return Ok(()) };
+    let Some(guard) = guard_record::lock(&there.keyspace, &there.shard) else { return Ok(()) };
     let is_it = match guard.is_at(shard) {
         Sameness::Same => true,
         Sameness::Different => false,
@@ -180,23 +182,23 @@ fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result
 }
 
 /// Waits until sessions that held the keyspace's lock while there was no list have committed or aborted.
-fn wait_for_others(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
+fn wait_for_others(guard: &GuardRecord) -> std::result::Result<bool, Failure> {
     keyspace::lock(&guard.keyspace)?;
-    standing_guard::set_stage(guard, GuardStage::Listing, None);
+    guard_record::set_stage(guard, GuardStage::Listing, None);
     Ok(true)
 }
 
 /// Lists what is routed to the place, in the order of the names: entries that are added or changed behind the reader
 /// list themselves, by the same name. Ranges get other names when they are cut or joined, so all of them are read at
 /// once. Keys that active splits bring, or may return, come first.
-fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
+fn list(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
     let mut session = open(shard)?;
     let place = names_of_place(&mut session, guard, shard);
     let behind = guard.listed_to.as_deref();
     let most = keyspace.strategy.order().is_none().then_some(ENTRIES_AT_ONCE);
-    let routed = standing_guard::routed(&keyspace.name, &place, behind, most);
+    let routed = guard_record::routed(&keyspace.name, &place, behind, most);
     let mut names =
-        if behind.is_none() { standing_guard::of_splits(&keyspace.name, &place) } else { Vec::new() };
+        if behind.is_none() { guard_record::of_splits(&keyspace.name, &place) } else { Vec::new() };
     names.extend(routed.iter().cloned());
     let there = there(&mut session, shard, keyspace)?;
     session.run("BEGIN")?;
@@ -205,9 +207,9 @@ fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     let is_whole = most.is_none_or(|most| (routed.len() as i64) < most);
     if is_whole {
         session.run(&format!("ANALYZE {}", there.table()))?;
-        standing_guard::set_stage(guard, GuardStage::Fitting, None);
+        guard_record::set_stage(guard, GuardStage::Fitting, None);
     } else {
-        standing_guard::set_stage(guard, GuardStage::Listing, routed.last().map(String::as_str));
+        guard_record::set_stage(guard, GuardStage::Listing, routed.last().map(String::as_str));
     }
     reach(points::LISTED)?;
     Ok(true)
@@ -216,7 +218,7 @@ fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
 /// Returns all names of the place: the servers behind other addresses are asked. A silent one may be the same place,
 /// so what is routed to it is listed. Those that are elsewhere are recorded, so that sessions which assign to them
 /// need not ask.
-fn names_of_place(session: &mut Connection, guard: &StandingGuard, shard: &Shard) -> Vec<String> {
+fn names_of_place(session: &mut Connection, guard: &GuardRecord, shard: &Shard) -> Vec<String> {
     let [there, perhaps] = guard.beside();
     let mut names = vec![shard.shard_key.clone()];
     names.extend(there.into_iter().map(|shard| shard.shard_key));
@@ -228,24 +230,24 @@ fn names_of_place(session: &mut Connection, guard: &StandingGuard, shard: &Shard
         }
     }
     if !apart.is_empty() {
-        standing_guard::add_apart(guard, &apart);
+        guard_record::add_apart(guard, &apart);
     }
     names
 }
 
 /// Keeps tables that get triggers in their keyspace from now on: in another keyspace they would still refuse rows by
 /// the routes of this one.
-fn hold_tables(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
+fn hold_tables(guard: &GuardRecord) -> std::result::Result<bool, Failure> {
     let keyspace = keyspace::lock(&guard.keyspace)?;
     let now = table_policy::list(&keyspace.name).into_iter().map(|policy| policy.table_name);
     let tables: BTreeSet<String> = guard.tables.iter().cloned().chain(now).collect();
-    standing_guard::set_tables(guard, &tables.into_iter().collect::<Vec<_>>());
-    standing_guard::set_stage(guard, GuardStage::Fitting, Some(""));
+    guard_record::set_tables(guard, &tables.into_iter().collect::<Vec<_>>());
+    guard_record::set_stage(guard, GuardStage::Fitting, Some(""));
     Ok(true)
 }
 
 /// Creates the triggers of the next table, in the order of their names; after the last one, the guard is complete.
-fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
+fn fit(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
     let Some(done) = guard.listed_to.as_deref() else { return Ok(hold_tables(guard)?) };
     let mut session = open(shard)?;
     let there = there(&mut session, shard, keyspace)?;
@@ -255,7 +257,7 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     let Some((name, shape, column)) = tables.iter().find(|(name, _, _)| is_next(name)) else {
         let shapes: Vec<_> = tables.iter().map(|(_, shape, _)| shape).collect();
         triggers::drop_strays(&mut session, &there, &shapes)?;
-        standing_guard::set_stage(guard, GuardStage::Stands, None);
+        guard_record::set_stage(guard, GuardStage::Stands, None);
         told(guard, "stands");
         return Ok(false);
     };
@@ -267,23 +269,23 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     key_guard::write_look_up(&mut session, &there, column)?;
     session.run("COMMIT")?;
     triggers::install_standing(&mut session, &there, shape, column)?;
-    standing_guard::set_stage(guard, GuardStage::Fitting, Some(name));
+    guard_record::set_stage(guard, GuardStage::Fitting, Some(name));
     reach(points::FITTED)?;
     Ok(true)
 }
 
-fn remove(guard: &StandingGuard, shard: &Shard) -> Result<bool> {
+fn remove(guard: &GuardRecord, shard: &Shard) -> Result<bool> {
     let mut session = open(shard)?;
     if let Some(there) = state::find(&mut session, &shard.namespace, &guard.keyspace)? {
         install::drop_standing(&mut session, &there)?;
     }
     reach(points::REMOVED)?;
-    standing_guard::delete(&guard.keyspace, &guard.shard_key);
+    guard_record::delete(&guard.keyspace, &guard.shard_key);
     told(guard, "removed");
     Ok(false)
 }
 
-fn told(guard: &StandingGuard, status: &str) {
+fn told(guard: &GuardRecord, status: &str) {
     event::notify(&serde_json::json!({
         "event": "guard", "shard": guard.shard_key, "keyspace": guard.keyspace, "status": status
     }));

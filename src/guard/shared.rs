@@ -4,8 +4,9 @@
 use super::error;
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::catalog::keyspace::Keyspace;
-use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{self, TableName};
 use crate::remote::Connection;
@@ -18,7 +19,7 @@ pub fn require_none(session: &mut Connection, shard: &Shard, keyspace: &Keyspace
     else {
         return Ok(());
     };
-    for (other, sameness) in place::in_database(shard) {
+    for (other, sameness) in database_location::in_database(shard) {
         // A shard with the same namespace under another name has the same keys on the list.
         if other.shard_key == shard.shard_key || other.namespace == shard.namespace {
             continue;

@@ -44,7 +44,7 @@ impl Options {
             match name.as_str() {
                 "keyspace" => keyspace = Some(value),
                 "table_name" => table = Some(value),
-                "timeout" => timeout = patience(&value)?,
+                "timeout" => timeout = longest(&value)?,
                 _ => return Err(error::unknown_option(&name)),
             }
         }
@@ -57,7 +57,7 @@ impl Options {
 }
 
 /// Parses the text of an interval; the server raises an error if it is none.
-fn patience(text: &str) -> Result<Duration, Failure> {
+fn longest(text: &str) -> Result<Duration, Failure> {
     let text = std::ffi::CString::new(text).unwrap_or_default();
     // SAFETY: interval's input function takes a C string, a type and its modifier.
     let read = unsafe {

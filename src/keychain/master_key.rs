@@ -27,14 +27,14 @@ pub fn all() -> Result<Vec<MasterKey>, Failure> {
 }
 
 /// Returns all keys for a caller that waits no longer than this for the command.
-pub fn all_within(patience: CommandDeadline) -> Result<Vec<MasterKey>, Failure> {
+pub fn all_within(longest: CommandDeadline) -> Result<Vec<MasterKey>, Failure> {
     let (text, whence) = match (guc::master_key_file(), guc::master_key_command()) {
         (Some(path), _) => (file(Path::new(&path))?, format!("file \"{path}\"")),
         (None, Some(shell)) => {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", &shell]);
             let said =
-                command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES).map_err(|problem| {
+                command::output(command, longest.at_most(COMMAND_TIME), MOST_BYTES).map_err(|problem| {
                     error::unreadable_master_key(&format!("shardmaster.master_key_command {problem}"))
                 })?;
             (said, "the output of shardmaster.master_key_command".to_owned())

@@ -51,7 +51,7 @@ pub fn of(
     secret: &Secret,
     sealed: &[u8],
     account: &Account<'_>,
-    patience: CommandDeadline,
+    longest: CommandDeadline,
 ) -> Result<Zeroizing<String>, Failure> {
     let field = |name| secret.get(name).unwrap_or_default();
     if token == TokenSource::File {
@@ -66,9 +66,9 @@ pub fn of(
         return Ok(token);
     }
     let said = match token {
-        TokenSource::Aws => run(aws(secret, account), "aws", patience)?,
-        TokenSource::Gcp => access_token(&run(gcp(secret), "curl", patience)?)?,
-        _ => run(shell(field("command"), account), "the command", patience)?,
+        TokenSource::Aws => run(aws(secret, account), "aws", longest)?,
+        TokenSource::Gcp => access_token(&run(gcp(secret), "curl", longest)?)?,
+        _ => run(shell(field("command"), account), "the command", longest)?,
     };
     let token = one_line(&said)?;
     KEPT.set(Some(KeptToken {
@@ -80,10 +80,10 @@ pub fn of(
     Ok(token)
 }
 
-fn run(mut command: Command, name: &str, patience: CommandDeadline) -> Result<Zeroizing<Vec<u8>>, Failure> {
+fn run(mut command: Command, name: &str, longest: CommandDeadline) -> Result<Zeroizing<Vec<u8>>, Failure> {
     // Commands of others need no access to the key of the whole keychain.
     command.env_remove(master_key::VARIABLE);
-    command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)
+    command::output(command, longest.at_most(COMMAND_TIME), MOST_BYTES)
         .map_err(|problem| error::no_token(&format!("{name} {problem}")))
 }
 

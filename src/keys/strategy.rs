@@ -1,6 +1,6 @@
 //! How keys find their entry of routing. Differences between strategies are decided here if possible; the rest are
 //! matches that the compiler finds: the SQL of shards (`agent/scope.rs`, `look_up.rs`, `filter.rs`, `state/left.rs`),
-//! the bytes of rows (`split/table/mesh.rs`), the input of gateways, and what a plan accepts and refuses.
+//! the bytes of rows (`split/table/matcher.rs`), the input of gateways, and what a plan accepts and refuses.
 
 use super::interval;
 use super::ordered::Ordered;

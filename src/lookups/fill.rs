@@ -22,7 +22,7 @@ const EARLIER: &str = include_str!("../../sql/lookup/earlier.sql");
 /// The number of locked pairs up to which they are left for the end.
 const LATER: usize = 10_000;
 /// How long a cursor without progress stays open: its snapshot and its lock block others.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 pub struct FillStream {
     shard: String,
@@ -103,7 +103,7 @@ impl FillStream {
 
     /// Whether the cursor blocks others without progress.
     pub fn is_in_the_way(&self) -> bool {
-        self.reading.is_some() && self.stuck.is_some_and(|since| since.elapsed() >= PATIENCE)
+        self.reading.is_some() && self.stuck.is_some_and(|since| since.elapsed() >= LONGEST_WAIT)
     }
 
     fn try_step(&mut self, sessions: &mut LookupSessions, lookup: &Lookup) -> Result<bool> {

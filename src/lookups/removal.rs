@@ -9,7 +9,7 @@ use crate::catalog::{shard, split};
 use crate::clean;
 use crate::error::Failure;
 use crate::remote::Connection;
-use crate::server::txn::{soon, transaction};
+use crate::server::txn::{transaction, with_lock_timeout};
 
 /// Removes one.
 pub fn remove(sessions: &mut LookupSessions, identity: &str, removal: &Removal) -> Result<()> {
@@ -19,7 +19,7 @@ pub fn remove(sessions: &mut LookupSessions, identity: &str, removal: &Removal) 
     for known in agent::all(connection)?.into_iter().filter(|known| known.token == removal.token) {
         agent::remove(connection, known.capture)?;
     }
-    soon(|| {
+    with_lock_timeout(|| {
         lookup::removed(&removal.token, &removal.shard_key);
         Ok(())
     })
@@ -44,7 +44,8 @@ fn remove_unknown(connection: &mut Connection) -> Result<Vec<(String, String)>> 
     for known in agent::all(connection)? {
         if !lookup::is_known(&known.token) {
             agent::remove(connection, known.capture)?;
-            removed.push((clean::said(&format!("lookup index \"{}\"", known.name)), "removed".to_owned()));
+            removed
+                .push((clean::printable(&format!("lookup index \"{}\"", known.name)), "removed".to_owned()));
         }
     }
     Ok(removed)

@@ -12,7 +12,7 @@ use crate::catalog::split;
 use crate::lookups::on_assignment::Assigned;
 use crate::lookups::replicate::{Post, PostWork};
 use crate::server::retry::Backoff;
-use crate::server::txn::{soon, transaction};
+use crate::server::txn::{transaction, with_lock_timeout};
 use crate::server::wait;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -117,7 +117,7 @@ fn read() -> Catalog {
 
 /// Records what the next turn would record as well: a lock on it is not waited for.
 fn note(body: impl FnOnce()) {
-    let _: Option<std::result::Result<(), Infallible>> = soon(|| {
+    let _: Option<std::result::Result<(), Infallible>> = with_lock_timeout(|| {
         body();
         Ok(())
     });

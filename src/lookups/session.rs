@@ -73,10 +73,10 @@ impl LookupSessions {
     }
 
     fn another(&self, shard: &Shard) -> Result<Connection> {
-        Ok(session::open_within(shard, "lookup indexes", self.patience(&shard.shard_key))?)
+        Ok(session::open_within(shard, "lookup indexes", self.longest(&shard.shard_key))?)
     }
 
-    fn patience(&self, shard_key: &str) -> Duration {
+    fn longest(&self, shard_key: &str) -> Duration {
         let attempts = self.failed.get(shard_key).map_or(0, |failed| failed.attempts).min(DOUBLINGS);
         FIRST.saturating_mul(1 << attempts).min(guc::remote_timeout().max(FIRST))
     }

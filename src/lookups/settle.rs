@@ -207,8 +207,8 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
 }
 
 /// Commits it, or returns None if it is locked.
-fn commit_within<R>(patience: LockTimeout, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
-    txn::within(patience, || {
+fn commit_within<R>(longest: LockTimeout, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
+    txn::within(longest, || {
         // It is removed from queues next, so it must survive a crash.
         sql::write(
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",

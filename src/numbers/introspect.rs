@@ -2,7 +2,7 @@
 
 use crate::agent::error::Result;
 use crate::agent::{catalogs, session};
-use crate::catalog::place::ITSELF;
+use crate::catalog::database_location::ITSELF;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::numbers::progression::Numbers;

@@ -122,8 +122,8 @@ fn give_one(
         "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
         literal(&plan::statement(sequence, range))
     );
-    let patience = deadline.saturating_duration_since(Instant::now());
-    let given = short_lock::again(patience, || match session.run(&statement) {
+    let longest = deadline.saturating_duration_since(Instant::now());
+    let given = short_lock::again(longest, || match session.run(&statement) {
         Ok(_) => Ok(Attempt::Done(())),
         Err(error) => {
             session.run("ROLLBACK")?;

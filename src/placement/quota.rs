@@ -10,7 +10,7 @@ use crate::server::{sql, wait};
 use std::time::{Duration, Instant};
 
 /// How long a reservation above the quota waits for another session to settle a lease that has run out.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// Counts one more slot, or fails if none is left. The caller has shared the tenant's lock since before it read
@@ -57,7 +57,7 @@ fn add_up(tenant: &str, kind: &str) -> i64 {
 /// ran and has not committed. Nobody can tell which, so the lease counts until that transaction ends. This does not
 /// wait in the lock's queue, because the holder may be waiting for this quota.
 fn settled(tenant: &str, kind: &str, quota: i64) -> i64 {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LONGEST_WAIT;
     loop {
         settle::expire_of_tenant(tenant, kind);
         let held = recount(tenant, kind);

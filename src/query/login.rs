@@ -3,9 +3,11 @@
 use super::error;
 use crate::agent::session;
 use crate::catalog::caller::Caller;
+use crate::catalog::database_location;
+use crate::catalog::keychain;
 use crate::catalog::login::{self as stored, ListedLogin, Login};
+use crate::catalog::name;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::{keychain, name, place};
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;
@@ -122,7 +124,7 @@ pub fn known((role, name): &(pg_sys::Oid, String), shard: &Shard) -> Result<Entr
         return Err(error::no_login_for(name, &shard.shard_key));
     };
     let mover = require_no_mover(shard, &login.username)?;
-    let others = place::namespaces_beside(shard);
+    let others = database_location::namespaces_beside(shard);
     Ok(Entrance { shard: as_login(shard, &login)?, username: login.username, mover, others })
 }
 

@@ -5,9 +5,11 @@ use super::between::{self, Hidden};
 use super::error;
 use super::run::{Query, QueryEvent, RunningQuery, Statement};
 use crate::catalog::caller::Caller;
+use crate::catalog::database_location;
 use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::routing_history;
+use crate::catalog::shard;
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
-use crate::catalog::{place, routing_history, shard};
 use crate::error::{Failure, SqlState};
 use crate::remote::fan_out::ShardRow;
 use crate::remote::quote::{ident, literal};
@@ -164,7 +166,10 @@ fn together() -> HashMap<String, Vec<String>> {
     let servers = shard::all().into_iter().filter(shard::Shard::holds_rows);
     servers
         .map(|shard| {
-            let others = place::in_database(&shard).into_iter().map(|(other, _)| other.shard_key).collect();
+            let others = database_location::in_database(&shard)
+                .into_iter()
+                .map(|(other, _)| other.shard_key)
+                .collect();
             (shard.shard_key, others)
         })
         .collect()

@@ -8,9 +8,10 @@ use super::login::{self, LoginWay};
 use super::opening::Manners;
 use super::sessions::QuerySessions;
 use crate::catalog::caller::Caller;
+use crate::catalog::database_location;
+use crate::catalog::keyspace;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::{self, TableName};
-use crate::catalog::{keyspace, place};
 use crate::error::Failure;
 use crate::remote::fan_out::{NextRow, Question, ShardRow};
 use crate::remote::quote::array_literal;
@@ -111,7 +112,7 @@ impl Query<'_> {
         }
         let texts = running.hide(self, &between)?;
         if self.whole {
-            let question = format!("SET row_security = off; {}", place::ITSELF);
+            let question = format!("SET row_security = off; {}", database_location::ITSELF);
             let answers = running.sessions.ask(|_| Some(Question::Own(question.clone())))?;
             let text = |answer: Option<Rows>| answer.and_then(|rows| rows.scalar().map(str::to_owned));
             running.databases = answers.into_iter().map(text).collect();

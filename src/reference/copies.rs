@@ -15,8 +15,8 @@ use crate::server::retry::Backoff;
 use std::time::Instant;
 
 /// Runs work that waits for an answer for a time that depends on earlier failures.
-pub fn hastily<R>(patience: &Backoff, work: impl FnOnce() -> R) -> R {
-    session::hastily(i32::try_from(patience.failures()).unwrap_or(i32::MAX), work)
+pub fn with_connect_timeout<R>(longest: &Backoff, work: impl FnOnce() -> R) -> R {
+    session::with_connect_timeout(i32::try_from(longest.failures()).unwrap_or(i32::MAX), work)
 }
 
 fn open(set: &ReferenceSet, place: &ReferencePlace, end: SetEnd, purpose: &str) -> Result<Connection> {
@@ -63,7 +63,7 @@ pub struct ReferenceOrigin {
     reader: Option<Connection>,
     /// Writes the agent's tables.
     control: Option<Connection>,
-    pub patience: Backoff,
+    pub longest: Backoff,
 }
 
 impl ReferenceOrigin {
@@ -114,7 +114,7 @@ pub struct LastReport {
 pub struct ReferenceCopy {
     session: Option<Connection>,
     known: FitTables,
-    pub patience: Backoff,
+    pub longest: Backoff,
     /// Tables that are the origin's own, by their numbers. `None` if it was not asked yet.
     pub own: Option<Vec<i32>>,
     /// The snapshot that it stands for, as far as this worker has seen.

@@ -3,7 +3,8 @@
 
 use crate::agent::error::Result;
 use crate::agent::reference::prefixes;
-use crate::catalog::place::{self, Sameness};
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::catalog::reference::{self, FollowedTable};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::TableName;
@@ -52,7 +53,7 @@ fn is_origin(here: &str, at: &Shard, schema: &str, there: Option<&str>) -> bool 
         Some(there) => there == here,
         None if here == at.shard_key => true,
         None => shard::by_key(here).is_ok_and(|origin| {
-            origin.namespace == schema && place::database(&origin, at) != Sameness::Different
+            origin.namespace == schema && database_location::database(&origin, at) != Sameness::Different
         }),
     }
 }

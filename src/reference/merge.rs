@@ -27,7 +27,7 @@ pub enum MergeRows<'a> {
 /// Returns the limits. Others wait meanwhile, whether a shard hangs or works: each fourth attempt gives it the time
 /// that whole tables may take without a sign of life.
 fn bounds() -> Bounds {
-    if session::is_hasty() {
+    if session::has_connect_timeout() {
         Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() }
     } else {
         Bounds::unlimited()

@@ -142,7 +142,7 @@ fn is_over(set: &ReferenceSet, error: &SplitError) -> bool {
 
 fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) -> Result<(), Superseded> {
     memory.copies.retain(|key, _| set.copies.iter().any(|place| place.shard.shard_key == *key));
-    if set.tables.is_empty() || !memory.origin.patience.is_due() {
+    if set.tables.is_empty() || !memory.origin.longest.is_due() {
         return Ok(());
     }
     let SetMemory { origin, copies } = memory;
@@ -187,7 +187,7 @@ fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
             }
         }
     }
-    origin.patience.succeeded();
+    origin.longest.succeeded();
     Ok(())
 }
 
@@ -203,7 +203,7 @@ fn step_on_each(
     let mut entries = false;
     for place in &set.copies {
         let copy = copies.entry(place.shard.shard_key.clone()).or_default();
-        let is_due = place.shard.status != ShardStatus::Disabled && copy.patience.is_due();
+        let is_due = place.shard.status != ShardStatus::Disabled && copy.longest.is_due();
         if !is_due || !is_behind(copy, pulse) {
             continue;
         }
@@ -211,7 +211,7 @@ fn step_on_each(
             Ok(stepped) => {
                 entries |= stepped > 0;
                 copy.has_all_of = Some((pulse.tables.clone(), Instant::now()));
-                copy.patience.succeeded();
+                copy.longest.succeeded();
                 copy.failure = None;
             }
             Err(error @ (SplitError::Superseded | SplitError::Behind { .. })) => return Err(error),
@@ -242,8 +242,8 @@ fn step_on(
     copy: &mut ReferenceCopy,
     by: &ReferenceWorker<'_>,
 ) -> Result<i64, SplitError> {
-    let patience = copy.patience.clone();
-    let outcome = copies::hastily(&patience, || {
+    let longest = copy.longest.clone();
+    let outcome = copies::with_connect_timeout(&longest, || {
         let own = match &copy.own {
             Some(own) => own.clone(),
             None => own_tables(set, place)?,
@@ -259,7 +259,7 @@ fn step_on(
         copy.snapshot = stepped.snapshot;
         Ok(stepped.entries)
     });
-    copy.patience = patience;
+    copy.longest = longest;
     outcome
 }
 
@@ -316,7 +316,7 @@ fn origin_failed(
     error: SplitError,
 ) {
     origin.let_go();
-    origin.patience.failed();
+    origin.longest.failed();
     let is_transient = error.is_transient();
     let waited = has_waited(&error);
     let failure = error.into_failure();
@@ -338,7 +338,7 @@ fn copy_failed(
     began: SystemTime,
 ) {
     copy.let_go();
-    copy.patience.failed();
+    copy.longest.failed();
     let waited = has_waited(&error);
     let state = match &error {
         SplitError::Remote(error) if error.is_transient() && !waited => ReferenceState::Away,
@@ -424,21 +424,21 @@ fn remove(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
     let mut is_done = true;
     let ends = set.copies.iter().map(|place| (place, SetEnd::Copy));
     for (place, end) in ends.chain([(&set.origin, SetEnd::Origin)]) {
-        let patience = match end {
-            SetEnd::Origin => &mut memory.origin.patience,
-            SetEnd::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().patience,
+        let longest = match end {
+            SetEnd::Origin => &mut memory.origin.longest,
+            SetEnd::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().longest,
         };
         // The origin is the last: until then it is not taken for one that has nothing.
-        if !patience.is_due() || end == SetEnd::Origin && !is_done {
+        if !longest.is_due() || end == SetEnd::Origin && !is_done {
             is_done = false;
             continue;
         }
-        let outcome = copies::hastily(patience, || copies::remove(set, place, end, by));
+        let outcome = copies::with_connect_timeout(longest, || copies::remove(set, place, end, by));
         if let Err(error) = outcome {
             if is_over(set, &error) {
                 return Err(Superseded);
             }
-            patience.failed();
+            longest.failed();
             let failure = error.into_failure();
             transaction(|| reference::report_dropped(set.id, &failure));
             is_done = false;

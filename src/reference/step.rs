@@ -13,8 +13,8 @@ use super::merge::MergeRows;
 use super::table::{self, ReferenceTable};
 use super::task::{FitTables, Task};
 use super::{conflict, install, points};
+use crate::agent::database_identity;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::place;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::queue;
 use crate::agent::state::reference::{self as rows, ReferenceProgress, SERVER, covers};
@@ -82,7 +82,7 @@ pub fn step(task: &Task<'_>, origin: &mut ReferenceOrigin, copy: &mut ReferenceC
 /// without the right to make it.
 fn require_said(session: &mut Connection, at: &ReferencePlace) -> Result<()> {
     match &at.unsaid {
-        Some(unsaid) if place::is_here(session, &at.shard, &unsaid.here)? => {
+        Some(unsaid) if database_identity::is_here(session, &at.shard, &unsaid.here)? => {
             Err(SplitError::Failed(unsaid.failure()))
         }
         Some(_) | None => Ok(()),

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long the thread is waited for, so that the request is sent before a process ends.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A cancel request that is given to the thread, which alone uses and frees it.
 struct CancelRequest(NonNull<pq::PGcancel>);
@@ -48,7 +48,7 @@ pub(super) fn send(request: NonNull<pq::PGcancel>, is_one_of_many: bool) {
     });
     drop(before);
     if started.is_ok() {
-        let _ = is_done.recv_timeout(if is_one_of_many { AMONG_MANY } else { PATIENCE });
+        let _ = is_done.recv_timeout(if is_one_of_many { AMONG_MANY } else { LONGEST_WAIT });
     }
 }
 

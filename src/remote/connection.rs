@@ -6,7 +6,7 @@ use super::error::RemoteError;
 use super::flood::{self, FloodRoom, Received};
 use super::wait::{self, Ready};
 use crate::remote::interest;
-use crate::server::wait::{StatusScope, report, said};
+use crate::server::wait::{StatusScope, report, status_scope};
 use pq_sys as pq;
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -34,7 +34,7 @@ impl Silence {
             return;
         }
         self.told = since;
-        let before = self.before.get_or_insert_with(said).text();
+        let before = self.before.get_or_insert_with(status_scope).text();
         report(&format!("an answer of shard {} for {} s: {before}", shards(), since.as_secs()));
     }
 }

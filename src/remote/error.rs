@@ -157,7 +157,7 @@ impl RemoteError {
     }
 
     /// Returns the error of rows that the source should not have sent.
-    pub fn stray(shard: &str, message: String, detail: String, hint: String) -> RemoteError {
+    pub fn out_of_scope(shard: &str, message: String, detail: String, hint: String) -> RemoteError {
         let sqlstate = Some(SqlState::parse("SM006"));
         let message = clean::message(&message);
         RemoteError {

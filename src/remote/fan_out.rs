@@ -114,17 +114,17 @@ impl ShardRow {
 pub struct FanOut {
     lanes: Vec<ShardLane>,
     /// How long each of them is waited for, in total.
-    patience: Duration,
+    longest: Duration,
     /// The lane whose rows are read next.
     at: usize,
 }
 
 impl FanOut {
     /// Begins to connect to all.
-    pub fn start(shards: Vec<(String, Result<Params, RemoteError>)>, patience: Duration) -> FanOut {
+    pub fn start(shards: Vec<(String, Result<Params, RemoteError>)>, longest: Duration) -> FanOut {
         let lanes =
-            shards.into_iter().map(|(shard, params)| ShardLane::start(shard, params, patience)).collect();
-        FanOut { lanes, patience, at: 0 }
+            shards.into_iter().map(|(shard, params)| ShardLane::start(shard, params, longest)).collect();
+        FanOut { lanes, longest, at: 0 }
     }
 
     /// Returns PQserverVersion of an open session.
@@ -188,9 +188,9 @@ impl FanOut {
         // The time is read late: this costs as much as a short row.
         let mut since = None;
         loop {
-            let (count, patience) = (self.lanes.len(), self.patience);
+            let (count, longest) = (self.lanes.len(), self.longest);
             for number in (self.at..count).chain(0..self.at) {
-                let Some(next) = self.lanes.get_mut(number).and_then(|lane| lane.next(patience)) else {
+                let Some(next) = self.lanes.get_mut(number).and_then(|lane| lane.next(longest)) else {
                     continue;
                 };
                 self.at = number;
@@ -223,7 +223,7 @@ impl FanOut {
         };
         for (position, (number, ..)) in waiting.iter().enumerate() {
             if let Some(lane) = self.lanes.get_mut(*number) {
-                lane.has_waited(waited, self.patience, ready.contains(&position));
+                lane.has_waited(waited, self.longest, ready.contains(&position));
             }
         }
         true
@@ -231,9 +231,9 @@ impl FanOut {
 }
 
 impl ShardLane {
-    fn start(shard: String, params: Result<Params, RemoteError>, patience: Duration) -> ShardLane {
+    fn start(shard: String, params: Result<Params, RemoteError>, longest: Duration) -> ShardLane {
         let started = params.and_then(|params| {
-            let started = Connection::start(&shard, &params.with(&[]), patience);
+            let started = Connection::start(&shard, &params.with(&[]), longest);
             started.map_err(|error| error.concealing(&params)).map(|session| (session, params))
         });
         let (stage, params) = match started {
@@ -245,8 +245,8 @@ impl ShardLane {
             shard,
             stage,
             params,
-            left: patience,
-            host: (Current::default(), patience),
+            left: longest,
+            host: (Current::default(), longest),
             received: None,
         };
         lane.note_host();
@@ -296,16 +296,16 @@ impl ShardLane {
     }
 
     /// Ends a lane whose time is over, unless something expected has arrived: notices are no answer.
-    fn has_waited(&mut self, waited: Duration, patience: Duration, is_ready: bool) {
+    fn has_waited(&mut self, waited: Duration, longest: Duration, is_ready: bool) {
         self.left = self.left.saturating_sub(waited);
         if is_ready {
             if let Err(error) = self.go_on() {
                 self.stage = FanOutStage::Gone(Some(error));
             } else if self.is_to_answer() && self.left.is_zero() {
-                self.stage = FanOutStage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
+                self.stage = FanOutStage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, longest)));
             }
         } else if self.left.is_zero() {
-            self.stage = FanOutStage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
+            self.stage = FanOutStage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, longest)));
         } else if matches!(self.stage, FanOutStage::Connecting(..)) {
             self.host.1 = self.host.1.saturating_sub(waited);
             if self.host.1.is_zero()
@@ -410,7 +410,7 @@ impl ShardLane {
     }
 
     /// Returns what has arrived already, or None if nothing has.
-    fn next(&mut self, patience: Duration) -> Option<NextRow> {
+    fn next(&mut self, longest: Duration) -> Option<NextRow> {
         match &mut self.stage {
             FanOutStage::Gone(reason) => reason.take().map(NextRow::Failed),
             FanOutStage::Streams(session, ready @ None) => match next_of(session) {
@@ -421,7 +421,7 @@ impl ShardLane {
                 Ok(Arrived::Columns(row)) => Some(NextRow::Columns(row)),
                 Ok(Arrived::Wait(_)) if self.left.is_zero() => {
                     self.stage = FanOutStage::Gone(None);
-                    Some(NextRow::Failed(RemoteError::no_answer_to_caller(&self.shard, patience)))
+                    Some(NextRow::Failed(RemoteError::no_answer_to_caller(&self.shard, longest)))
                 }
                 Ok(Arrived::Wait(what)) => {
                     *ready = Some(what);

@@ -2,10 +2,17 @@
 
 use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::catalog::endpoint::{self, Endpoint};
-use crate::catalog::place::{self, Sameness};
+use crate::catalog::event;
+use crate::catalog::execution;
+use crate::catalog::guard_record;
+use crate::catalog::in_use;
+use crate::catalog::misplaced_run;
+use crate::catalog::name;
+use crate::catalog::reference;
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
-use crate::catalog::{event, execution, in_use, misplaced_run, name, reference, standing_guard};
 use crate::error::Failure;
 use crate::remote::conninfo::Conninfo;
 use crate::remote::quote::literal;
@@ -132,8 +139,8 @@ pub fn set(shard_key: &str, given: &GivenEndpoint, caller: &Caller) -> Result<()
     if after.conninfo != before.conninfo {
         reference::nothing_is_there(None, &shard.shard_key);
         let at = |said: &Endpoint| Shard { conninfo: said.conninfo.clone(), ..shard.clone() };
-        if place::database(&at(&before), &at(&after)) != Sameness::Same {
-            standing_guard::moved(&shard.shard_key).iter().for_each(|keyspace| not_known(&shard, keyspace));
+        if database_location::database(&at(&before), &at(&after)) != Sameness::Same {
+            guard_record::moved(&shard.shard_key).iter().for_each(|keyspace| not_known(&shard, keyspace));
         }
     }
     changed(&shard);
@@ -168,7 +175,7 @@ pub fn require_not_held(shard_key: &str) -> Result<(), TopologyError> {
 
 /// Notifies all that depend on the shard.
 pub fn changed(shard: &Shard) {
-    place::forget_unused();
+    database_location::forget_unused();
     event::topology_changed();
     in_use::splits_of_shard(&shard.shard_key).into_iter().for_each(wake::split_on_commit);
 }

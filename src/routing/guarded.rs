@@ -5,9 +5,10 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::{key_guard, master};
+use crate::catalog::guard_record;
+use crate::catalog::guard_record::GuardRecord;
 use crate::catalog::keyspace::LockedKeyspace;
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::standing_guard::{self, StandingGuard};
 use crate::catalog::{routing, split};
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// The limit for each shard, during which no other session routes in the keyspace, and a cutover waits. It is longer
 /// for many entries.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const FOR_EACH_ENTRY: Duration = Duration::from_millis(1);
 
 /// Tells guarded shards of entries that they get, in the same order, in the place of `old` ones.
@@ -30,7 +31,7 @@ pub fn admit(
     old: &[String],
     (names, shards): (&[String], &[String]),
 ) -> std::result::Result<(), Failure> {
-    let guarded = standing_guard::of_keyspace(&keyspace.name);
+    let guarded = guard_record::of_keyspace(&keyspace.name);
     if guarded.is_empty() {
         return Ok(());
     }
@@ -50,7 +51,7 @@ pub fn admit(
         {
             return Err(shared(guard, &shard));
         }
-        if names.is_empty() || !standing_guard::any_at(&guarded, &shard) {
+        if names.is_empty() || !guard_record::any_at(&guarded, &shard) {
             continue;
         }
         let own = guarded.iter().find(|guard| guard.shard_key == shard_key);
@@ -64,7 +65,7 @@ pub fn admit(
 }
 
 /// Returns the error for a shard that was added in the database of a guarded one and shares tables with it.
-fn shared(guard: &StandingGuard, shard: &Shard) -> Failure {
+fn shared(guard: &GuardRecord, shard: &Shard) -> Failure {
     let (shard, guarded) = (&shard.shard_key, &guard.shard_key);
     Failure::new(
         SqlState::IN_USE,
@@ -78,8 +79,8 @@ fn shared(guard: &StandingGuard, shard: &Shard) -> Failure {
 }
 
 /// Handles a missing guard: it refuses nothing wrongly, but it does not guard either.
-fn lost(guard: &StandingGuard) {
-    if standing_guard::is_gone(guard) {
+fn lost(guard: &GuardRecord) {
+    if guard_record::is_gone(guard) {
         let text =
             format!("shard \"{}\" no longer has a guard of keyspace \"{}\"", guard.shard_key, guard.keyspace);
         ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
@@ -107,11 +108,11 @@ fn gained(
 
 /// Tells a shard. Returns false if there is no guard of the keyspace there.
 fn tell(shard: &Shard, keyspace: &LockedKeyspace, names: &[String]) -> Result<bool> {
-    let limit = guc::remote_timeout().min(PATIENCE);
+    let limit = guc::remote_timeout().min(LONGEST_WAIT);
     let entries = u32::try_from(names.len()).unwrap_or(u32::MAX);
     let until = Instant::now() + limit + FOR_EACH_ENTRY * entries;
     // Other sessions that route in the keyspace wait for this session's lock, and see here which shard it waits for.
-    let _said = wait::instead_of_statement(&format!(
+    let _status = wait::instead_of_statement(&format!(
         "sending the routes of keyspace \"{}\" to the guard of shard \"{}\"",
         shard.shard_key, keyspace.name
     ));

@@ -3,12 +3,19 @@
 use super::{buckets, error, guarded, name_list, new_table};
 use crate::agent::new_table::SaidByShards;
 use crate::catalog::caller::Caller;
+use crate::catalog::guard_record;
 use crate::catalog::in_use::{self, KeyspaceSplit};
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace, UnknownKeyspace};
+use crate::catalog::local;
+use crate::catalog::lookup;
+use crate::catalog::misplaced_run;
+use crate::catalog::name;
+use crate::catalog::redirect;
+use crate::catalog::reference;
+use crate::catalog::routing;
+use crate::catalog::shard;
+use crate::catalog::split;
 use crate::catalog::table_policy::{self, ListedTable, Policy, ShardByColumn, TableName};
-use crate::catalog::{
-    local, lookup, misplaced_run, name, redirect, reference, routing, shard, split, standing_guard,
-};
 use crate::error::{Failure, SqlState, required};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{MissingArgument, Strategy, StrategyKind};
@@ -120,7 +127,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     }
     check_not_in_use(&keyspace)?;
     let in_use = |by: String| error::keyspace_in_use(name, &by);
-    if let Some(guard) = standing_guard::of_keyspace(name).first() {
+    if let Some(guard) = guard_record::of_keyspace(name).first() {
         return Err(in_use(format!("shard \"{}\" has a guard of it", guard.shard_key))
             .hint("Remove it with shard_guard_remove()."));
     }
@@ -146,7 +153,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     if keyspace::has_splits(&keyspace) {
         return Err(in_use("it has splits, which are kept for audit".into()));
     }
-    for shard in standing_guard::forget_left_of_keyspace(&keyspace) {
+    for shard in guard_record::forget_left_of_keyspace(&keyspace) {
         guarded::is_left(&shard, name);
     }
     keyspace::delete(&keyspace);
@@ -427,7 +434,7 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     if !splits.is_empty() {
         return Err(error::table_redirected(&keyspace.name, &table.quoted(), &splits.join(", ")));
     }
-    let guarded = standing_guard::shards_of_table(&keyspace.name, &table.quoted());
+    let guarded = guard_record::shards_of_table(&keyspace.name, &table.quoted());
     if !guarded.is_empty() {
         let shards = name_list(guarded.iter().map(String::as_str));
         return Err(error::table_guarded(&keyspace.name, &table.quoted(), &shards));

@@ -2,13 +2,22 @@
 
 use super::endpoint::{self, GivenEndpoint};
 use super::guarded;
-use crate::agent::leave;
+use crate::agent::dropped_shard;
 use crate::catalog::caller::Caller;
+use crate::catalog::database_location;
+use crate::catalog::endpoint as stored;
+use crate::catalog::event;
+use crate::catalog::execution;
+use crate::catalog::guard_record;
+use crate::catalog::in_use;
+use crate::catalog::keyspace;
+use crate::catalog::name;
+use crate::catalog::redirect;
+use crate::catalog::reference;
+use crate::catalog::routing;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus, TopologyError};
-use crate::catalog::{
-    endpoint as stored, event, execution, in_use, keyspace, name, place, redirect, reference, routing,
-    shard_decision, standing_guard, table_policy,
-};
+use crate::catalog::shard_decision;
+use crate::catalog::table_policy;
 use crate::clean;
 use crate::error::Failure;
 use crate::placement::{free_slots, shard as placement};
@@ -146,7 +155,7 @@ pub fn set_endpoint(
     active: Option<bool>,
     caller: &Caller,
 ) -> Result<(), Failure> {
-    standing_guard::lock_of_shard(shard_key);
+    guard_record::lock_of_shard(shard_key);
     if active.is_some() {
         keyspace::lock_all()?;
     }
@@ -182,7 +191,7 @@ pub fn drop(shard_key: &str, may_ask: bool) -> Result<(), Failure> {
     let shard = check_unused(shard_key)?;
     if had_part(&shard) {
         let left = if may_ask {
-            leave::leave(&shard).map_err(|error| error.into_failure().message)
+            dropped_shard::leave(&shard).map_err(|error| error.into_failure().message)
         } else {
             Err("it cannot be asked within a transaction block".to_owned())
         };
@@ -195,10 +204,10 @@ pub fn drop(shard_key: &str, may_ask: bool) -> Result<(), Failure> {
     let shard = check_unused(shard_key)?;
     placement::lock(shard.id);
     placement::dropped(&shard)?;
-    standing_guard::forget_left(shard_key).iter().for_each(|keyspace| guarded::is_left(shard_key, keyspace));
+    guard_record::forget_left(shard_key).iter().for_each(|keyspace| guarded::is_left(shard_key, keyspace));
     warn_of_copies(shard_key, &reference::copied_to(shard_key));
     shard::delete(&shard);
-    place::forget_unused();
+    database_location::forget_unused();
     event::topology_changed();
     Ok(())
 }
@@ -210,7 +219,7 @@ fn had_part(shard: &Shard) -> bool {
 
 fn warn_of_note(shard: &str, why: &str) {
     let text =
-        format!("shard \"{shard}\" still records that it belongs to this master: {}", clean::said(why));
+        format!("shard \"{shard}\" still records that it belongs to this master: {}", clean::printable(why));
     ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
         .set_hint("If another master is to have it, call shard_adopt() there. If its database has no other shard, DROP SCHEMA shardmaster_agent CASCADE there removes the record.")
         .report(PgLogLevel::WARNING);
@@ -239,7 +248,7 @@ fn check_unused(shard_key: &str) -> Result<Shard, Failure> {
     let shard = shard::by_key(shard_key)?;
     check_not_in_use(shard_key)?;
     check_redirects_nobody(shard_key)?;
-    if let Some(keyspace) = standing_guard::any_of_shard(shard_key) {
+    if let Some(keyspace) = guard_record::any_of_shard(shard_key) {
         return Err(TopologyError::Guarded { shard: shard.shard_key, keyspace }.into());
     }
     if let Some(execution) = execution::open_on(shard_key) {

@@ -3,7 +3,7 @@
 use super::blocks;
 use super::compare::by_key;
 use super::error;
-use super::inventory::{PATIENCE, SchemaLook, path};
+use super::inventory::{LONGEST_WAIT, SchemaLook, path};
 use super::object::Object;
 use super::plan::{self, Namespaces, SchemaPlan, SchemaStep, SchemaWanted};
 use crate::catalog::caller::Caller;
@@ -134,7 +134,7 @@ impl SchemaCopy<'_> {
             let began = Instant::now();
             for step in &plan.late {
                 // The waits for all locks together take as long as one may take.
-                let left = PATIENCE.saturating_sub(began.elapsed()).max(LEAST).as_millis();
+                let left = LONGEST_WAIT.saturating_sub(began.elapsed()).max(LEAST).as_millis();
                 let statement = format!("SET LOCAL lock_timeout = {left}; {}", step.statement);
                 tell(look, &statement).map_err(|failure| of(step, failure))?;
             }
@@ -155,8 +155,8 @@ impl SchemaCopy<'_> {
         // Each step is a transaction of its own, as CREATE INDEX CONCURRENTLY requires. Nobody waits for that
         // statement while it waits for writers.
         for step in &plan.after {
-            let patience = if step.kind == "index" { 0 } else { PATIENCE.as_millis() };
-            tell(look, &format!("SET lock_timeout = {patience}"))?;
+            let longest = if step.kind == "index" { 0 } else { LONGEST_WAIT.as_millis() };
+            tell(look, &format!("SET lock_timeout = {longest}"))?;
             tell(look, &step.statement).map_err(|failure| of(step, failure))?;
         }
         Ok(())

@@ -32,7 +32,7 @@ const PARTS: [&str; 4] = [
 const UNMADE: [&str; 1] = [include_str!("../../sql/schema/unmade.sql")];
 
 /// How long a lock on an existing table is waited for: everybody who comes after waits as well.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The settings make equal objects have equal texts, and different ones different texts, whatever a login's own
 /// settings are. Without JIT, because compiling these queries took a hundred times as long as running them once.
@@ -72,8 +72,8 @@ impl SchemaLook {
             Ok::<_, Failure>((tables, ways))
         })?;
         let mut sessions = QuerySessions::open(ways, &[], &manners, timeout, false)?;
-        let patience = PATIENCE.as_millis();
-        sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {patience}"))))?;
+        let longest = LONGEST_WAIT.as_millis();
+        sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {longest}"))))?;
         Ok(SchemaLook { tables, sessions, blocks: number_block::known() })
     }
 

@@ -83,7 +83,7 @@ unsafe extern "C" {
 
 /// Waits here for as long as the setting requires.
 fn hold(point: &Point, fault: &str) {
-    let _said = wait::said();
+    let _status = wait::status_scope();
     wait::report_anywhere(&format!("held at point \"{}\"", point.name));
     while guc::fault().is_some_and(|faults| of_point(&faults, point.name) == Some(fault)) {
         wait::sleep(Duration::from_secs(1));

@@ -77,7 +77,7 @@ pub fn until<T, E>(
     mut pauses: Backoff,
     mut attempt: impl FnMut() -> Result<Attempt<T>, E>,
 ) -> Result<Result<T, String>, E> {
-    let _said = wait::said();
+    let _status = wait::status_scope();
     loop {
         let reason = match attempt()? {
             Attempt::Done(value) => return Ok(Ok(value)),

@@ -25,7 +25,7 @@ pub fn commit_alone() {
 /// Returns None if a lock was not granted, and nothing is done.
 pub fn by<R, E>(deadline: Instant, body: impl FnOnce() -> Result<R, E>) -> Option<Result<(R, Standby), E>> {
     let left = || deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
-    let said = wait::said();
+    let said = wait::status_scope();
     let mut standby = Standby::HasIt;
     let done = txn::unless_locked_with(
         || {

@@ -82,14 +82,14 @@ pub const AT_ONCE: LockTimeout = LockTimeout("SET LOCAL lock_timeout = '20ms'");
 
 /// Works like `try_transaction`, but returns None if another session holds a lock that the body needs; then nothing is
 /// done.
-pub fn soon<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+pub fn with_lock_timeout<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
     within(SOON, body)
 }
 
-/// Works like `soon` with another limit.
-pub fn within<R, E>(patience: LockTimeout, body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+/// Works like `with_lock_timeout` with another limit.
+pub fn within<R, E>(longest: LockTimeout, body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
     unless_locked(|| {
-        crate::server::sql::write(patience.0, &[]);
+        crate::server::sql::write(longest.0, &[]);
         body()
     })
 }

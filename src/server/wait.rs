@@ -105,7 +105,7 @@ pub struct StatusScope(WorkerStatus, String);
 
 /// Keeps the current status for the end of the caller's block.
 #[must_use]
-pub fn said() -> StatusScope {
+pub fn status_scope() -> StatusScope {
     SAID.with_borrow(|(status, text)| StatusScope(*status, text.clone()))
 }
 
@@ -133,7 +133,7 @@ fn publish(state: pg_sys::BackendState::Type, status: WorkerStatus, text: &str) 
     if unsafe { pg_sys::MyBgworkerEntry.is_null() } {
         return;
     }
-    let text = clean::said(text);
+    let text = clean::printable(text);
     SAID.set((status, text.clone()));
     // SAFETY: the server copies the NUL-terminated name.
     unsafe { pg_sys::pgstat_report_appname(status.name().as_ptr()) };
@@ -143,7 +143,7 @@ fn publish(state: pg_sys::BackendState::Type, status: WorkerStatus, text: &str) 
 /// Publishes the text also in a session, which a fault holds, until its next statement.
 pub fn report_anywhere(text: &str) {
     report(text);
-    show(pg_sys::BackendState::STATE_RUNNING, clean::said(text));
+    show(pg_sys::BackendState::STATE_RUNNING, clean::printable(text));
 }
 
 /// A session's own statement is shown again when this is dropped.

@@ -7,10 +7,13 @@ use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
 use crate::agent::state::epoch;
 use crate::agent::state::side::{self, Installed};
+use crate::catalog::reverse_split;
+use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{reverse_split, routing, verification, wanting};
+use crate::catalog::verification;
+use crate::catalog::waiting_split;
 use crate::error::Failure;
 use crate::remote::Connection;
 use crate::server::sql;
@@ -36,7 +39,7 @@ impl Complaint {
         Complaint {
             place: clean::message(place),
             problem: clean::more(problem),
-            repair: repair.map(|text| clean::said(&text)),
+            repair: repair.map(|text| clean::printable(&text)),
         }
     }
 
@@ -48,7 +51,7 @@ impl Complaint {
 /// The number of attempts: a result during which a worker has advanced is discarded,
 const TRIES: usize = 5;
 /// but if a shard does not answer, each attempt takes a time-out, during which the worker advances.
-const PATIENCE: Duration = Duration::from_secs(3);
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Returns all problems, the master's first.
 pub fn run(id: i64) -> std::result::Result<Vec<Complaint>, Failure> {
@@ -57,7 +60,7 @@ pub fn run(id: i64) -> std::result::Result<Vec<Complaint>, Failure> {
     let mut found = look(id, &state)?;
     for _ in 1..TRIES {
         let now = row::read(id)?;
-        if is_same(&state, &now) || began.elapsed() > PATIENCE {
+        if is_same(&state, &now) || began.elapsed() > LONGEST_WAIT {
             break;
         }
         state = now;
@@ -172,8 +175,8 @@ fn waits(id: i64) -> Option<String> {
 
 /// Returns the call that gives it a worker, or None if it does not wait for one.
 fn wants_worker(id: i64, goal: Goal) -> Option<String> {
-    wanting::of_split(id)?;
-    if wanting::starts_by_call(id) {
+    waiting_split::of_split(id)?;
+    if waiting_split::starts_by_call(id) {
         if reverse_split::of(id).ok().flatten().is_some_and(|back| back.is_decided()) {
             return Some(format!("SELECT shard_split_resume({id}) starts one."));
         }

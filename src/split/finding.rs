@@ -20,7 +20,7 @@ pub struct Finding {
 
 impl Finding {
     pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
-        let hint = (!ok && !hint.is_empty()).then(|| clean::said(hint));
+        let hint = (!ok && !hint.is_empty()).then(|| clean::printable(hint));
         // Names of tables and the like are texts of their owners, and are shown in a terminal.
         let detail = clean::more(&detail.into());
         Finding { name: clean::message(name), ok, detail, hint, transient: false, object: None }
@@ -28,7 +28,7 @@ impl Finding {
 
     /// Returns a finding that is no error but deserves attention.
     pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
-        Finding { hint: Some(clean::said(hint)), ..Finding::new(name, true, detail, "") }
+        Finding { hint: Some(clean::printable(hint)), ..Finding::new(name, true, detail, "") }
     }
 
     /// Returns a finding that stops the split until its operator accepts it by the remark's name and the object's.

@@ -8,7 +8,7 @@ use crate::catalog::split_state::request;
 use crate::error::Failure;
 use crate::routing::change;
 use crate::server::sql;
-use crate::server::txn::{soon, transaction};
+use crate::server::txn::{transaction, with_lock_timeout};
 
 /// Whether reads go to the target.
 pub fn are_on_target(id: i64) -> bool {
@@ -35,7 +35,7 @@ pub fn require_none(id: i64, why: &str) -> Outcome<()> {
         return Ok(());
     }
     // Another session may hold the routes on the master for long, while this step holds locks on the target.
-    if let Some(done) = soon(|| send_back(id, why)) {
+    if let Some(done) = with_lock_timeout(|| send_back(id, why)) {
         done?;
     }
     Err(SplitError::Retry("reads to be switched back to the source".into()))

@@ -212,7 +212,7 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     standby::commit_alone();
     work::tries_again(id, attempts, &reason);
     cutover_request::met(id, &reason);
-    pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::said(&failure.message));
+    pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::printable(&failure.message));
 }
 
 /// Records that a retried action is running again. Its end shows whether it succeeds.
@@ -224,7 +224,7 @@ pub fn under_way(id: i64) {
 /// Records an error that needs an operator. The worker ends; the same call, made again, resumes from here.
 pub fn failed(id: i64, phase: Phase, failure: &Failure) {
     work::failed(id, failure);
-    split_progress::failed(id, phase, &clean::said(&failure.message));
+    split_progress::failed(id, phase, &clean::printable(&failure.message));
     reads::come_home(id);
     split::event(id, None, None, &format!("failed: {}", failure.message));
     split::notify(id, phase.as_str(), "failed");

@@ -72,13 +72,13 @@ pub struct ReferenceColumn {
 }
 
 /// A row that a foreign key connects to another one, across the split.
-pub struct Bond {
+pub struct InboundFk {
     pub reference: Reference,
     /// The referencing values as text.
     pub value: String,
 }
 
-impl Bond {
+impl InboundFk {
     /// Describes for messages which key of which table it is, with a value.
     pub fn text(&self) -> String {
         self.reference.text(&self.value)
@@ -213,30 +213,34 @@ fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Ve
         .collect())
 }
 
-fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<Bond>> {
+fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<InboundFk>> {
     let rows = connection.run_within(query, Bounds::unlimited().stall)?;
-    Ok(rows.scalar().map(|value| Bond { reference: reference.clone(), value: value.to_owned() }))
+    Ok(rows.scalar().map(|value| InboundFk { reference: reference.clone(), value: value.to_owned() }))
 }
 
 /// Returns a row that stays on the source, of a table of the keyspace or of another one, and references a row of the
 /// scope: deleting that one would leave it dangling, or with ON DELETE CASCADE delete it, too. Finish must not delete
 /// while there is such a row; the check uses it, too. The session must be able to evaluate the scope (a mover's can).
 /// The scope's referenced rows are searched.
-pub fn staying_rows(source: &mut Connection, plan: &Plan, locked: &LockedTables) -> Result<Option<Bond>> {
+pub fn staying_rows(
+    source: &mut Connection,
+    plan: &Plan,
+    locked: &LockedTables,
+) -> Result<Option<InboundFk>> {
     let references = load(source, plan, Side::Source)?;
     let by = columns_by(source, plan, Side::Source)?;
     for reference in references.iter().filter(|r| !r.is_period && r.to_position.is_some()) {
         reference.require_locked(source.shard(), locked)?;
-        if let Some(bond) = staying_row(source, plan, &by, reference)? {
-            return Ok(Some(bond));
+        if let Some(inbound_fk) = staying_row(source, plan, &by, reference)? {
+            return Ok(Some(inbound_fk));
         }
     }
     Ok(None)
 }
 
 /// Returns the error for such a row: deleted in replica role, a row leaves those that reference it dangling.
-pub fn stays_bound(plan: &Plan, side: Side, bond: &Bond) -> SplitError {
-    let bound = bond.text();
+pub fn stays_bound(plan: &Plan, side: Side, inbound_fk: &InboundFk) -> SplitError {
+    let bound = inbound_fk.text();
     let (text, hint) = match side {
         Side::Source => (
             format!(
@@ -262,7 +266,7 @@ fn staying_row(
     plan: &Plan,
     by: &[Option<Column>],
     reference: &Reference,
-) -> Result<Option<Bond>> {
+) -> Result<Option<InboundFk>> {
     let Some(scope) = reference.to_position.and_then(|to| in_scope(plan, by, to, "p")) else {
         return Ok(None);
     };

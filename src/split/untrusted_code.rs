@@ -3,13 +3,17 @@
 //! the role is declared trusted. It is searched before the first query over a table, which may run some of it already
 //! while it is planned, and again whenever a table has another `code` than before.
 
+use crate::agent;
+use crate::agent::catalogs;
+use crate::agent::database_identity;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
+use crate::agent::observe;
 use crate::agent::reading::{self, LockedTables};
 use crate::agent::seen::{self, SeenTables};
 use crate::agent::session::Side;
+use crate::agent::temporary;
 use crate::agent::untrusted_code::{self, Code, CodeFindings, find_in};
-use crate::agent::{self, catalogs, observe, place, temporary};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::catalog::{naming, trusted_owner};
@@ -18,7 +22,7 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
-use crate::server::txn::soon;
+use crate::server::txn::with_lock_timeout;
 use crate::split::finding::Finding;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -68,14 +72,14 @@ fn shards(plan: &Plan, side: Side) -> (&Shard, &Shard) {
 fn trusted_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<String>> {
     let (shard, other) = shards(plan, side);
     let (trusted, unsaid) =
-        soon(|| Ok((trusted_owner::of(shard), naming::unsaid(&plan.keyspace, shard, other))))
+        with_lock_timeout(|| Ok((trusted_owner::of(shard), naming::unsaid(&plan.keyspace, shard, other))))
             .unwrap_or_else(|| {
                 Err(SplitError::Retry(
                     "a lock on shardmaster.trusted_owner or shardmaster.table_policy".into(),
                 ))
             })?;
     match unsaid {
-        Some(unsaid) if place::is_here(connection, shard, &unsaid.here)? => {
+        Some(unsaid) if database_identity::is_here(connection, shard, &unsaid.here)? => {
             let hint = format!("{} Then resume the split with the call that it stopped in.", unsaid.hint);
             Err(SplitError::Failed(unsaid.failure().hint(hint)))
         }
@@ -91,7 +95,7 @@ pub fn unsaid(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Op
         Side::Target => target,
     };
     match unsaid {
-        Some(unsaid) if place::is_here(connection, shards(plan, side).0, &unsaid.here)? => {
+        Some(unsaid) if database_identity::is_here(connection, shards(plan, side).0, &unsaid.here)? => {
             let name = format!("{}: right to name", side.as_str());
             Ok(Some(Finding::new(&name, false, unsaid.text.clone(), &unsaid.hint)))
         }
@@ -164,13 +168,13 @@ pub fn reading<T>(
 
 /// Reads them with a limit on the wait for locks, for a caller that others wait for.
 pub fn reading_within<T>(
-    patience: Duration,
+    longest: Duration,
     connection: &mut Connection,
     (plan, side): (&Plan, Side),
     body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
     let (schemas, names) = observe::table_names(plan, side);
-    let locked = reading::begin_all(connection, (&schemas, &names), patience)?;
+    let locked = reading::begin_all(connection, (&schemas, &names), longest)?;
     let outcome = require_none(connection, plan, side).and_then(|()| body(connection, &locked));
     reading::end(connection, outcome)
 }

@@ -4,7 +4,9 @@
 
 use super::splits;
 use crate::catalog::caller::Caller;
-use crate::catalog::{execution, redirect, standing_guard};
+use crate::catalog::execution;
+use crate::catalog::guard_record;
+use crate::catalog::redirect;
 use crate::error::{Failure, SqlState};
 use crate::majors;
 use crate::server::sql;
@@ -99,7 +101,7 @@ fn nothing_under_way() -> Result<(), Failure> {
             .detail(format!("Execution {id} may have prepared transactions on shards."))
             .hint(format!("Wait until it ends, or call shard_execute_resume({id}).")));
     }
-    if let Some((shard, keyspace)) = standing_guard::any() {
+    if let Some((shard, keyspace)) = guard_record::any() {
         let text = "cannot drop extension \"shardmaster\" while a shard has a guard";
         return Err(Failure::new(SqlState::IN_USE, text)
             .detail(format!("Shard \"{shard}\" refuses keys that it never had, by a guard of keyspace \"{keyspace}\"."))

@@ -13,7 +13,7 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a shard is waited for, and how long it is not asked after that.
 const FIRST: Duration = Duration::from_secs(3);
-const PATIENCE: Backoff = Backoff::new(FIRST, Duration::from_secs(48));
+const LONGEST_WAIT: Backoff = Backoff::new(FIRST, Duration::from_secs(48));
 
 /// Begins the service. It ends when nothing is left.
 pub fn begin() -> ServiceTurns {
@@ -35,13 +35,13 @@ pub fn begin() -> ServiceTurns {
         }
         memory.retain(|id, _| left.contains(id));
         for id in left {
-            let attempts = memory.entry(id).or_insert(PATIENCE);
+            let attempts = memory.entry(id).or_insert(LONGEST_WAIT);
             if !attempts.is_due() {
                 continue;
             }
             wait::report(&format!("ending execution {id}"));
-            let patience = attempts.pause().min(guc::remote_timeout());
-            if let Some(why) = execution::settle_left(id, patience) {
+            let longest = attempts.pause().min(guc::remote_timeout());
+            if let Some(why) = execution::settle_left(id, longest) {
                 pgrx::log!("execution {id} has not ended: {}", why.cleaned());
                 attempts.failed();
             }

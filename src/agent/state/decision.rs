@@ -6,14 +6,15 @@
 use super::{LONGEST, MANY, has};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::catalog::earlier_decisions;
+use crate::catalog::keyspace;
 use crate::catalog::split::Plan;
-use crate::catalog::{earlier, keyspace};
 use crate::clean;
 use crate::keys::key_type::KeyType;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
 use crate::remote::result::Rows;
-use crate::server::txn::soon;
+use crate::server::txn::with_lock_timeout;
 
 /// The table's definition, which is safe to run again.
 pub const TABLE: &str = include_str!("../../../sql/agent/decision.sql");
@@ -48,8 +49,11 @@ impl EarlierDecisions {
     /// Reads the decisions before a version. Writers wait meanwhile, so a lock on the master's tables is not waited
     /// for.
     pub fn before(plan: &Plan, version: i64) -> EarlierDecisions {
-        let read = soon(|| {
-            Ok::<_, SplitError>((earlier::before(&plan.keyspace, version), keyspace::made(&plan.keyspace)))
+        let read = with_lock_timeout(|| {
+            Ok::<_, SplitError>((
+                earlier_decisions::before(&plan.keyspace, version),
+                keyspace::made(&plan.keyspace),
+            ))
         });
         let (decisions, keyspace_made) = read.and_then(Result::ok).unwrap_or_default();
         let tables = plan.tables.iter().map(|table| table.table_name.clone()).collect();

@@ -22,7 +22,7 @@ pub fn catch_up(id: i64, seen: i64, known: i64) -> bool {
 /// Records the activity, and what it waits for, if they differ from what is recorded.
 pub fn does(id: i64, activity: Activity, waiting_for: Option<&str>) {
     let differs = "(activity, waiting_for) IS DISTINCT FROM ($2, $3)";
-    let args = vec![activity.as_str().into(), waiting_for.map(clean::said).into()];
+    let args = vec![activity.as_str().into(), waiting_for.map(clean::printable).into()];
     update_if(differs, id, &["activity = $2", "waiting_for = $3", NOW], args);
 }
 

@@ -16,9 +16,9 @@ use crate::remote::copy::Bounds;
 use crate::remote::gather::{Gathered, gather};
 use crate::remote::quote::{array_literal, ident};
 use crate::split::blocks::BlockSpan;
-use crate::split::copy::scope_filter::{Stray, explain};
+use crate::split::copy::scope_filter::{OutOfScope, explain};
 use crate::split::engine::Engine;
-use crate::split::table::key_matcher::Mesh;
+use crate::split::table::key_matcher::KeyMatcher;
 
 /// The greatest number of keys of a span, and of their bytes. They are in memory here, and the moving ones are in a
 /// statement for the source.
@@ -32,7 +32,7 @@ pub struct ByKeys {
     /// A row's key as SQL, and the type of lists of such keys.
     value: String,
     list_of: &'static str,
-    mesh: Mesh,
+    matcher: KeyMatcher,
 }
 
 /// The keys of a span.
@@ -74,8 +74,8 @@ impl ByKeys {
                 return None;
             }
         };
-        let mesh = Mesh::of(scope, hashed, 0).filter(|_| hashed == *of)?;
-        Some(ByKeys { value, list_of, mesh })
+        let matcher = KeyMatcher::of(scope, hashed, 0).filter(|_| hashed == *of)?;
+        Some(ByKeys { value, list_of, matcher })
     }
 
     /// Returns the query of the keys.
@@ -102,7 +102,7 @@ impl ByKeys {
         let read = read.first().map_or(&[][..], Vec::as_slice);
         self.moving(read).ok_or_else(|| {
             let table = &engine.tables[position];
-            explain(Stray::Unreadable, &engine.plan, &table.target.name).into()
+            explain(OutOfScope::Unreadable, &engine.plan, &table.target.name).into()
         })
     }
 
@@ -115,7 +115,7 @@ impl ByKeys {
         let count = rows.len();
         let keys: Option<Vec<_>> = rows.into_iter().map(|row| row.into_iter().next().flatten()).collect();
         let moving: Vec<String> =
-            keys?.into_iter().filter(|key| self.mesh.holds_text(key)).map(Into::into).collect();
+            keys?.into_iter().filter(|key| self.matcher.holds_text(key)).map(Into::into).collect();
         let condition = || {
             // This form hides the list from the planner, which would compare each element with its statistics.
             let list = array_literal(&moving);
@@ -138,8 +138,8 @@ mod tests {
     fn by_keys(of: Ordered, keys: &[&str]) -> ByKeys {
         let count = NonZeroU32::new(1 << 20).unwrap();
         let buckets = keys.iter().map(|key| of.bucket(key, count).to_string()).collect();
-        let mesh = Mesh::of(&Scope::Buckets { of, count, buckets }, of, 0).unwrap();
-        ByKeys { value: "t.k".to_owned(), list_of: "text", mesh }
+        let matcher = KeyMatcher::of(&Scope::Buckets { of, count, buckets }, of, 0).unwrap();
+        ByKeys { value: "t.k".to_owned(), list_of: "text", matcher }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::split::{aborted, untrusted_code};
 use std::time::Duration;
 
 /// How long the locks of the target's tables are waited for before the conflicting row is read.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The SQLSTATE of a row that fits no partition, and of one that violates a constraint, which is then named.
 pub const NO_PLACE: &str = "23514";
@@ -192,7 +192,7 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
     );
     // The step may hold locks whose release another session waits for, while this one would wait for that session.
     let rows = untrusted_code::reading_within(
-        PATIENCE,
+        LONGEST_WAIT,
         &mut session,
         (&engine.plan, Side::Target),
         |session, _| Ok(session.query(&query, &values)?),

@@ -20,20 +20,20 @@ const LISTED_KEYS: usize = 1000;
 
 /// What was stored of a side's tables, by their oids: a plan may have lost some of them by now.
 #[derive(Default)]
-pub struct Meant {
+pub struct KeyIdentity {
     tables: Vec<(String, Vec<KnownColumn>)>,
     /// `None` if each label counts.
     keys: Option<Vec<String>>,
 }
 
-impl Meant {
+impl KeyIdentity {
     /// Returns what is stored. A progress of a version that did not note labels is not judged.
-    pub fn stored(progress: &CopyProgress, scope: &Scope, side: Side) -> Meant {
+    pub fn stored(progress: &CopyProgress, scope: &Scope, side: Side) -> KeyIdentity {
         let keys = match scope {
             Scope::Keys(keys) if keys.len() <= LISTED_KEYS => Some(keys.clone()),
             _ => None,
         };
-        Meant { tables: progress.tables.iter().filter_map(|table| known(table, side)).collect(), keys }
+        KeyIdentity { tables: progress.tables.iter().filter_map(|table| known(table, side)).collect(), keys }
     }
 
     fn of(&self, shape: &TableShape, shard_by: &str) -> Option<&KnownColumn> {
@@ -157,7 +157,7 @@ mod tests {
         };
         let progress = CopyProgress { tables: vec![known], ..CopyProgress::default() };
         let scope = Scope::Keys(vec!["x".into()]);
-        Meant::stored(&progress, &scope, Side::Target).change(&table(now), "mood")
+        KeyIdentity::stored(&progress, &scope, Side::Target).change(&table(now), "mood")
     }
 
     #[test]

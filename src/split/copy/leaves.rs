@@ -13,7 +13,7 @@ use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
-use crate::split::copy::key_identity::Meant;
+use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::engine::Engine;
 use crate::split::table::triggers;
 use crate::words::{from_the_beginning, gives_up};
@@ -385,13 +385,13 @@ pub fn found(
         locked.require_leaves(target.shard(), &now.tables)?;
     }
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
-    let meant = Meant::stored(&progress, &plan.scope, Side::Target);
+    let key_identity = KeyIdentity::stored(&progress, &plan.scope, Side::Target);
     let (mut found, mut gone) = (FoundLeaves::default(), Vec::new());
     for ((policy, shape), table) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         let is_there = |known: &TargetLeaf| shape.leaves().iter().any(|leaf| leaf.oid == known.oid);
         gone.extend(known.iter().filter(|known| !is_there(known)).map(|known| known.oid.clone()));
-        if let Some(what) = meant.change(shape, &policy.shard_by) {
+        if let Some(what) = key_identity.change(shape, &policy.shard_by) {
             found.otherwise.push(format!("{} ({what})", shape.name));
             continue;
         }

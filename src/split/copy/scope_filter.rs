@@ -8,7 +8,7 @@
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
 use crate::remote::quote::literal;
-use crate::split::table::key_matcher::Mesh;
+use crate::split::table::key_matcher::KeyMatcher;
 use std::rc::Rc;
 
 /// The first bytes of a COPY in binary form, before the length of the header extension.
@@ -38,7 +38,7 @@ struct SieveRow {
 
 /// A value that does not belong to the moving keys.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Stray {
+pub enum OutOfScope {
     Key(String),
     Null,
     /// The bytes are not a COPY.
@@ -46,20 +46,20 @@ pub enum Stray {
 }
 
 /// The filter of one COPY.
-pub struct Sieve {
-    mesh: Rc<Mesh>,
+pub struct ScopeFilter {
+    matcher: Rc<KeyMatcher>,
     next: NextByte,
     /// The beginning of something whose end has not arrived yet.
     rest: Vec<u8>,
 }
 
-impl Sieve {
-    pub fn new(mesh: Rc<Mesh>) -> Sieve {
-        Sieve { mesh, next: NextByte::Head, rest: Vec::new() }
+impl ScopeFilter {
+    pub fn new(matcher: Rc<KeyMatcher>) -> ScopeFilter {
+        ScopeFilter { matcher, next: NextByte::Head, rest: Vec::new() }
     }
 
     /// Checks what the source has sent.
-    pub fn pass(&mut self, bytes: &[u8]) -> Result<(), Stray> {
+    pub fn pass(&mut self, bytes: &[u8]) -> Result<(), OutOfScope> {
         if self.rest.is_empty() {
             let used = self.read(bytes)?;
             self.rest.extend_from_slice(&bytes[used..]);
@@ -74,7 +74,7 @@ impl Sieve {
     }
 
     /// Returns how many of the bytes are consumed.
-    fn read(&mut self, bytes: &[u8]) -> Result<usize, Stray> {
+    fn read(&mut self, bytes: &[u8]) -> Result<usize, OutOfScope> {
         let mut at = 0;
         while at < bytes.len() {
             let Some(used) = self.step(&bytes[at..])? else { break };
@@ -84,14 +84,15 @@ impl Sieve {
     }
 
     /// Returns None if more bytes are needed.
-    fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, Stray> {
+    fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, OutOfScope> {
         let (next, used) = match self.next {
             NextByte::Head => {
                 let Some(head) = bytes.get(..HEAD) else { return Ok(None) };
                 if !head.starts_with(SIGNATURE) {
-                    return Err(Stray::Unreadable);
+                    return Err(OutOfScope::Unreadable);
                 }
-                let length = usize::try_from(number_at(&head[HEAD - 4..])).map_err(|_| Stray::Unreadable)?;
+                let length =
+                    usize::try_from(number_at(&head[HEAD - 4..])).map_err(|_| OutOfScope::Unreadable)?;
                 (NextByte::Skip(length, None), HEAD)
             }
             NextByte::Skip(left, row) => {
@@ -103,9 +104,9 @@ impl Sieve {
                 match i16::from_be_bytes([high, low]) {
                     -1 => (NextByte::End, 2),
                     count => {
-                        let count = usize::try_from(count).map_err(|_| Stray::Unreadable)?;
-                        if count <= self.mesh.position() {
-                            return Err(Stray::Unreadable);
+                        let count = usize::try_from(count).map_err(|_| OutOfScope::Unreadable)?;
+                        if count <= self.matcher.position() {
+                            return Err(OutOfScope::Unreadable);
                         }
                         (NextByte::Length(SieveRow { column: 0, count }), 2)
                     }
@@ -113,15 +114,15 @@ impl Sieve {
             }
             NextByte::Length(row) => {
                 let Some(length) = bytes.get(..4) else { return Ok(None) };
-                let is_key = row.column == self.mesh.position();
+                let is_key = row.column == self.matcher.position();
                 let behind = SieveRow { column: row.column + 1, ..row };
                 match number_at(length) {
-                    -1 if is_key => return Err(Stray::Null),
+                    -1 if is_key => return Err(OutOfScope::Null),
                     -1 => (after(Some(behind)), 4),
                     length => {
-                        let length = usize::try_from(length).map_err(|_| Stray::Unreadable)?;
+                        let length = usize::try_from(length).map_err(|_| OutOfScope::Unreadable)?;
                         if is_key && length > LONGEST_KEY {
-                            return Err(Stray::Unreadable);
+                            return Err(OutOfScope::Unreadable);
                         }
                         (
                             if is_key {
@@ -136,12 +137,12 @@ impl Sieve {
             }
             NextByte::Key(behind, length) => {
                 let Some(value) = bytes.get(..length) else { return Ok(None) };
-                if !self.mesh.holds(value) {
-                    return Err(Stray::Key(self.mesh.shown(value)));
+                if !self.matcher.holds(value) {
+                    return Err(OutOfScope::Key(self.matcher.shown(value)));
                 }
                 (after(Some(behind)), length)
             }
-            NextByte::End => return Err(Stray::Unreadable),
+            NextByte::End => return Err(OutOfScope::Unreadable),
         };
         self.next = next;
         // An empty item is consumed without reading.
@@ -153,15 +154,15 @@ impl Sieve {
 }
 
 /// Returns the error, worded like the target's own.
-pub fn explain(stray: Stray, plan: &Plan, table: &str) -> RemoteError {
+pub fn explain(out_of_scope: OutOfScope, plan: &Plan, table: &str) -> RemoteError {
     let (shard, id) = (&plan.source.shard_key, plan.id);
-    let (key, what) = match stray {
-        Stray::Key(key) => (Some(key.clone()), format!("key \"{key}\"")),
-        Stray::Null => (None, "no key".to_owned()),
-        Stray::Unreadable => (None, "a form that cannot be read".to_owned()),
+    let (key, what) = match out_of_scope {
+        OutOfScope::Key(key) => (Some(key.clone()), format!("key \"{key}\"")),
+        OutOfScope::Null => (None, "no key".to_owned()),
+        OutOfScope::Unreadable => (None, "a form that cannot be read".to_owned()),
     };
     let detail = serde_json::json!({"table": table, "key": key, "shard": shard, "split_id": id});
-    RemoteError::stray(
+    RemoteError::out_of_scope(
         shard,
         format!(
             "shard \"{shard}\" returned a row of {what} for table {table}, which split {id} does not move"
@@ -196,8 +197,8 @@ mod tests {
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
-    fn mesh(scope: &Scope, of: Ordered) -> Rc<Mesh> {
-        Rc::new(Mesh::of(scope, of, 1).unwrap())
+    fn matcher(scope: &Scope, of: Ordered) -> Rc<KeyMatcher> {
+        Rc::new(KeyMatcher::of(scope, of, 1).unwrap())
     }
 
     /// Returns rows of three columns: a long value, the key, NULL.
@@ -224,10 +225,10 @@ mod tests {
     }
 
     /// The result must be the same however the bytes are divided.
-    fn pass(mesh: &Rc<Mesh>, bytes: &[u8]) -> Result<(), Stray> {
+    fn pass(matcher: &Rc<KeyMatcher>, bytes: &[u8]) -> Result<(), OutOfScope> {
         let outcomes = [1, 2, 3, 7, 64, 311, bytes.len()].map(|size| {
-            let mut sieve = Sieve::new(mesh.clone());
-            bytes.chunks(size).try_for_each(|piece| sieve.pass(piece))
+            let mut filter = ScopeFilter::new(matcher.clone());
+            bytes.chunks(size).try_for_each(|piece| filter.pass(piece))
         });
         let [first, others @ ..] = outcomes;
         assert!(others.iter().all(|other| *other == first));
@@ -237,20 +238,20 @@ mod tests {
     #[test]
     fn listed_keys_pass_and_no_others() {
         let texts = Scope::Keys(vec!["moves".into(), "x".into(), String::new()]);
-        let texts = mesh(&texts, Ordered::Text);
+        let texts = matcher(&texts, Ordered::Text);
         assert_eq!(pass(&texts, &copy(&[Some(b"moves"), Some(b""), Some(b"x")], b"\xff\xff")), Ok(()));
-        let stray = Err(Stray::Key("stays".into()));
-        assert_eq!(pass(&texts, &copy(&[Some(b"moves"), Some(b"stays"), Some(b"x")], b"")), stray);
-        assert_eq!(pass(&texts, &copy(&[Some(b"x"), None], b"")), Err(Stray::Null));
-        assert_eq!(pass(&texts, &copy(&[Some(b"x ")], b"")), Err(Stray::Key("x ".into())));
+        let out_of_scope = Err(OutOfScope::Key("stays".into()));
+        assert_eq!(pass(&texts, &copy(&[Some(b"moves"), Some(b"stays"), Some(b"x")], b"")), out_of_scope);
+        assert_eq!(pass(&texts, &copy(&[Some(b"x"), None], b"")), Err(OutOfScope::Null));
+        assert_eq!(pass(&texts, &copy(&[Some(b"x ")], b"")), Err(OutOfScope::Key("x ".into())));
 
         let numbers = Scope::Keys(vec!["-7".into(), "300".into()]);
-        let numbers = mesh(&numbers, Ordered::BigInt);
+        let numbers = matcher(&numbers, Ordered::BigInt);
         let value = |number: i64| number.to_be_bytes();
         let small = 300_i16.to_be_bytes();
         assert_eq!(pass(&numbers, &copy(&[Some(&value(-7)), Some(&small)], b"")), Ok(()));
-        assert_eq!(pass(&numbers, &copy(&[Some(&value(7))], b"")), Err(Stray::Key("7".into())));
-        assert!(Mesh::of(&Scope::Keys(vec!["007".into()]), Ordered::BigInt, 1).is_none());
+        assert_eq!(pass(&numbers, &copy(&[Some(&value(7))], b"")), Err(OutOfScope::Key("7".into())));
+        assert!(KeyMatcher::of(&Scope::Keys(vec!["007".into()]), Ordered::BigInt, 1).is_none());
     }
 
     #[test]
@@ -258,7 +259,7 @@ mod tests {
         let count = NonZeroU32::new(64).unwrap();
         let bucket = Ordered::Text.bucket("moves", count);
         let scope = Scope::Buckets { of: Ordered::Text, count, buckets: vec![bucket.to_string()] };
-        let hashed = mesh(&scope, Ordered::Text);
+        let hashed = matcher(&scope, Ordered::Text);
         assert_eq!(pass(&hashed, &copy(&[Some(b"moves")], b"")), Ok(()));
         assert_ne!(Ordered::Text.bucket("stays", count), bucket);
         assert!(pass(&hashed, &copy(&[Some(b"stays")], b"")).is_err());
@@ -272,7 +273,7 @@ mod tests {
             of: Ordered::BigInt,
             ranges: vec![range(None, Some("-5")), range(Some("3"), Some("9"))],
         };
-        let ranged = mesh(&scope, Ordered::BigInt);
+        let ranged = matcher(&scope, Ordered::BigInt);
         for (number, is_in) in [(-6, true), (-5, false), (0, false), (3, true), (8, true), (9, false)] {
             let value = i64::to_be_bytes(number);
             assert_eq!(pass(&ranged, &copy(&[Some(&value)], b"")).is_ok(), is_in, "{number}");
@@ -281,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_no_copy_does_not_pass() {
-        let texts = mesh(&Scope::Keys(vec!["x".into()]), Ordered::Text);
+        let texts = matcher(&Scope::Keys(vec!["x".into()]), Ordered::Text);
         assert_eq!(pass(&texts, b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\xff\xff"), Ok(()));
         for bytes in [
             &b"x\ty\tz of a COPY as a text\n"[..],
@@ -291,16 +292,16 @@ mod tests {
             b"PGCOPY\n\xff\r\n\0\0\0\0\0\xff\xff\xff\xff",
             b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x03\xff\xff\xff\xfe",
         ] {
-            assert_eq!(pass(&texts, bytes), Err(Stray::Unreadable), "{bytes:?}");
+            assert_eq!(pass(&texts, bytes), Err(OutOfScope::Unreadable), "{bytes:?}");
         }
     }
 
     /// Passes the bytes in pieces of these sizes, over and over.
-    fn in_pieces(mesh: &Rc<Mesh>, bytes: &[u8], sizes: &[usize]) -> Result<(), Stray> {
-        let (mut sieve, mut rest) = (Sieve::new(mesh.clone()), bytes);
+    fn in_pieces(matcher: &Rc<KeyMatcher>, bytes: &[u8], sizes: &[usize]) -> Result<(), OutOfScope> {
+        let (mut filter, mut rest) = (ScopeFilter::new(matcher.clone()), bytes);
         for size in sizes.iter().cycle() {
             let (piece, behind) = rest.split_at(rest.len().min(*size));
-            sieve.pass(piece)?;
+            filter.pass(piece)?;
             rest = behind;
             if rest.is_empty() {
                 break;
@@ -330,19 +331,22 @@ mod tests {
 
     #[test]
     fn rows_pass_by_their_keys_alone_however_the_bytes_come() {
-        let texts = mesh(&Scope::Keys(vec!["a".into(), "bb".into(), String::new()]), Ordered::Text);
+        let texts = matcher(&Scope::Keys(vec!["a".into(), "bb".into(), String::new()]), Ordered::Text);
         let value = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..6));
         let keys = prop_oneof![9 => "a|bb|", 1 => "[abc]{0,3}"].prop_map(|key| Some(key.into_bytes()));
         let key = prop_oneof![30 => keys, 1 => Just(None)];
         let rows = proptest::collection::vec((value(), key, value()).prop_map(|(a, b, c)| [a, b, c]), 0..8);
         let sizes = || proptest::collection::vec(1..40_usize, 1..5);
         hold((0..4_usize, rows, sizes()), |(head, rows, sizes)| {
-            let stray = rows.iter().find_map(|[_, key, _]| match key.as_deref() {
+            let out_of_scope = rows.iter().find_map(|[_, key, _]| match key.as_deref() {
                 Some(b"a" | b"bb" | b"") => None,
-                Some(other) => Some(Stray::Key(String::from_utf8_lossy(other).into_owned())),
-                None => Some(Stray::Null),
+                Some(other) => Some(OutOfScope::Key(String::from_utf8_lossy(other).into_owned())),
+                None => Some(OutOfScope::Null),
             });
-            prop_assert_eq!(in_pieces(&texts, &of_rows(head, &rows), &sizes), stray.map_or(Ok(()), Err));
+            prop_assert_eq!(
+                in_pieces(&texts, &of_rows(head, &rows), &sizes),
+                out_of_scope.map_or(Ok(()), Err)
+            );
             Ok(())
         });
         // Bytes that are not a COPY are refused however they are divided.

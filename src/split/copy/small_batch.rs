@@ -12,7 +12,7 @@ use crate::remote::copy::Bounds;
 use crate::remote::gather::{Gathered, gather};
 use crate::remote::quote::literal;
 use crate::split::copy::collision;
-use crate::split::copy::scope_filter::{Stray, explain};
+use crate::split::copy::scope_filter::{OutOfScope, explain};
 use crate::split::copy::text_rows::{self, Cells};
 use crate::split::engine::Engine;
 use crate::split::table::SplitTable;
@@ -82,7 +82,7 @@ fn are_short(rows: &[Cells]) -> bool {
 /// Whether the rows of a table can be copied in this way: each column as its type writes it, with a readable key.
 pub fn is_for(table: &SplitTable) -> bool {
     let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, ColumnSource::Column(_)));
-    is_plain && table.text_mesh.is_some() && !table.has_long_rows && !has_domain_of_its_own(table)
+    is_plain && table.text_matcher.is_some() && !table.has_long_rows && !has_domain_of_its_own(table)
 }
 
 /// Whether the target has a column of a domain that nothing fills: COPY does not check it, an INSERT checks it for
@@ -121,8 +121,8 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let mut windows = Vec::new();
     for (query, texts) in queries.iter().zip(read.chunks(OF_EACH)) {
         let table = &mut engine.tables[query.of];
-        let window =
-            Window::read(table, texts).ok_or_else(|| stray(Stray::Unreadable, &engine.plan, table))?;
+        let window = Window::read(table, texts)
+            .ok_or_else(|| out_of_scope(OutOfScope::Unreadable, &engine.plan, table))?;
         table.has_long_rows |= !are_short(&window.rows);
         windows.push((query.of, window));
     }
@@ -223,20 +223,24 @@ impl Message {
 
 /// Refuses rows of other keys, which must not reach the target, whatever the source returns. A size precedes each row.
 fn require_in_scope(plan: &Plan, table: &SplitTable, rows: &[Cells]) -> Result<()> {
-    let Some(mesh) = &table.text_mesh else { return Err(stray(Stray::Unreadable, plan, table)) };
+    let Some(matcher) = &table.text_matcher else {
+        return Err(out_of_scope(OutOfScope::Unreadable, plan, table));
+    };
     for row in rows {
-        match row.get(mesh.position() + 1).map(Option::as_deref) {
-            Some(Some(key)) if mesh.holds_text(key) => {}
-            Some(Some(key)) => return Err(stray(Stray::Key(key.chars().take(100).collect()), plan, table)),
-            Some(None) => return Err(stray(Stray::Null, plan, table)),
-            None => return Err(stray(Stray::Unreadable, plan, table)),
+        match row.get(matcher.position() + 1).map(Option::as_deref) {
+            Some(Some(key)) if matcher.holds_text(key) => {}
+            Some(Some(key)) => {
+                return Err(out_of_scope(OutOfScope::Key(key.chars().take(100).collect()), plan, table));
+            }
+            Some(None) => return Err(out_of_scope(OutOfScope::Null, plan, table)),
+            None => return Err(out_of_scope(OutOfScope::Unreadable, plan, table)),
         }
     }
     Ok(())
 }
 
-fn stray(stray: Stray, plan: &Plan, table: &SplitTable) -> SplitError {
-    explain(stray, plan, &table.target.name).into()
+fn out_of_scope(out_of_scope: OutOfScope, plan: &Plan, table: &SplitTable) -> SplitError {
+    explain(out_of_scope, plan, &table.target.name).into()
 }
 
 /// Returns the rows as a list of values, without the first cells of each row. The first row has casts to the types, if

@@ -7,7 +7,7 @@
 
 use super::compare::{self, Differences};
 use super::foreign_keys::{self, RowsLook};
-use super::window::{self, Company, WindowEntries};
+use super::window::{self, WindowBatch, WindowEntries};
 use super::{apart, chunk, commit, leaves, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -23,7 +23,7 @@ use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::copy::key_identity::Meant;
+use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::outcome::StepOutcome;
 use crate::split::copy::partition_layout;
 use crate::split::engine::{Counted, Engine, holders, locks, stream_sessions};
@@ -299,9 +299,9 @@ pub fn apply(
         changes = changes.saturating_add(entry.rows);
         progress.last_event_at = progress.last_event_at.max(entry.newest);
     }
-    for company in Company::of(entries, &resets) {
-        let applied = window::apply(engine, &company, &progress)?;
-        for (position, keys) in company.tables.iter().zip(applied.keys) {
+    for batch in WindowBatch::of(entries, &resets) {
+        let applied = window::apply(engine, &batch, &progress)?;
+        for (position, keys) in batch.tables.iter().zip(applied.keys) {
             let known = &mut progress.tables[*position].changes_applied;
             *known = known.saturating_add(keys);
         }
@@ -335,11 +335,11 @@ fn reset(
     now: &Observation,
     restarted: &mut Option<String>,
 ) -> Result<()> {
-    let meant = Meant::stored(progress, &engine.plan.scope, Side::Target);
+    let key_identity = KeyIdentity::stored(progress, &engine.plan.scope, Side::Target);
     for position in resets {
         let known = &progress.tables[*position];
         if !known.leaves.is_empty() {
-            window::delete_scope(engine, *position, &meant)?;
+            window::delete_scope(engine, *position, &key_identity)?;
             restarted.get_or_insert_with(|| {
                 let name = &engine.tables[*position].source.name;
                 format!("table {name} was truncated, rewritten or changed, or has lost a partition")
@@ -433,9 +433,9 @@ fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
             .collect(),
         ..CopyProgress::default()
     };
-    let meant = Meant::stored(before, &engine.plan.scope, Side::Target);
+    let key_identity = KeyIdentity::stored(before, &engine.plan.scope, Side::Target);
     for position in 0..engine.tables.len() {
-        window::delete_scope(engine, position, &meant)?;
+        window::delete_scope(engine, position, &key_identity)?;
     }
     progress::store(&mut engine.target, id, &empty)?;
     engine.target.run("COMMIT")?;
@@ -469,7 +469,7 @@ fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepO
 /// Waits for the transactions that hold the capture lock now.
 fn wait_for_holders(engine: &mut Engine) -> Result<()> {
     let holders = holders::holders(engine)?;
-    let _said = wait::said();
+    let _status = wait::status_scope();
     loop {
         let now = holders::holders(engine)?;
         let left: Vec<String> =

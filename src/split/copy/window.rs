@@ -13,8 +13,8 @@ use crate::remote::copy::{Bounds, Copied, CopyLook, CopyPiece};
 use crate::remote::pipe;
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError, number};
-use crate::split::copy::key_identity::Meant;
-use crate::split::copy::scope_filter::{Sieve, explain};
+use crate::split::copy::key_identity::KeyIdentity;
+use crate::split::copy::scope_filter::{ScopeFilter, explain};
 use crate::split::copy::small_batch::{self, Queries};
 use crate::split::engine::{Counted, Engine};
 use crate::split::table::SplitTable;
@@ -25,26 +25,26 @@ const FEW: i64 = 10_000;
 
 /// Tables whose windows are copied together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Company {
+pub struct WindowBatch {
     /// The tables, by position.
     pub tables: Vec<usize>,
     rows: i64,
 }
 
-impl Company {
+impl WindowBatch {
     /// Returns those that have changed, in their order.
-    pub fn of(entries: &[WindowEntries], but_for: &[usize]) -> Vec<Company> {
-        let mut all: Vec<Company> = Vec::new();
+    pub fn of(entries: &[WindowEntries], but_for: &[usize]) -> Vec<WindowBatch> {
+        let mut all: Vec<WindowBatch> = Vec::new();
         let changed = entries.iter().enumerate().filter(|(_, entries)| entries.rows > 0);
         for (position, WindowEntries { rows, .. }) in
             changed.filter(|(position, _)| !but_for.contains(position))
         {
-            match all.last_mut().filter(|company| company.rows.saturating_add(*rows) <= FEW) {
-                Some(company) => {
-                    company.tables.push(position);
-                    company.rows += rows;
+            match all.last_mut().filter(|batch| batch.rows.saturating_add(*rows) <= FEW) {
+                Some(batch) => {
+                    batch.tables.push(position);
+                    batch.rows += rows;
                 }
-                None => all.push(Company { tables: vec![position], rows: *rows }),
+                None => all.push(WindowBatch { tables: vec![position], rows: *rows }),
             }
         }
         all
@@ -170,9 +170,9 @@ pub struct Applied {
 }
 
 impl Applied {
-    fn add(&mut self, company: &Company, queries: &[Queries], keys: &[u64], round_trips: u32) {
+    fn add(&mut self, batch: &WindowBatch, queries: &[Queries], keys: &[u64], round_trips: u32) {
         for (query, keys) in queries.iter().zip(keys) {
-            let at = company.tables.iter().position(|position| *position == query.of);
+            let at = batch.tables.iter().position(|position| *position == query.of);
             if let Some(known) = at.and_then(|at| self.keys.get_mut(at)) {
                 *known = i64::try_from(*keys).unwrap_or(i64::MAX);
             }
@@ -184,43 +184,43 @@ impl Applied {
 }
 
 /// Brings the rows of some tables that changed in the window, and that are below the cursors, to their state in S.
-pub fn apply(engine: &mut Engine, company: &Company, progress: &CopyProgress) -> Result<Applied> {
+pub fn apply(engine: &mut Engine, batch: &WindowBatch, progress: &CopyProgress) -> Result<Applied> {
     let condition = condition(progress);
     let mut queries = Vec::new();
-    for position in &company.tables {
+    for position in &batch.tables {
         let Some(below) = copied_rows(&progress.tables[*position]) else { continue };
         let table = &engine.tables[*position];
         queries.push(window_queries(&engine.plan, *position, table, [&condition, &below]));
     }
-    let are_few = small_batch::are(company.rows, engine);
+    let are_few = small_batch::are(batch.rows, engine);
     let is_few = |query: &Queries| are_few && small_batch::is_for(&engine.tables[query.of]);
     let (as_values, mut others): (Vec<Queries>, Vec<Queries>) = queries.into_iter().partition(is_few);
-    let mut applied = Applied { keys: vec![0; company.tables.len()], round_trips: 0 };
+    let mut applied = Applied { keys: vec![0; batch.tables.len()], round_trips: 0 };
     match small_batch::apply(engine, &as_values)? {
-        Some(keys) => applied.add(company, &as_values, &keys, small_batch::ROUND_TRIPS),
+        Some(keys) => applied.add(batch, &as_values, &keys, small_batch::ROUND_TRIPS),
         None => others.extend(as_values),
     }
-    let keys = copy_all(engine, company, &others)?;
-    applied.add(company, &others, &keys, company.round_trips(others.len()));
+    let keys = copy_all(engine, batch, &others)?;
+    applied.add(batch, &others, &keys, batch.round_trips(others.len()));
     Ok(applied)
 }
 
 /// Copies windows by COPY, whatever they contain. Returns the number of changed keys of each table.
-fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Result<Vec<u64>> {
+fn copy_all(engine: &mut Engine, batch: &WindowBatch, queries: &[Queries]) -> Result<Vec<u64>> {
     // In a cutover that session's answer to an announcement is still to be received, and writers wait.
-    if !company.is_small() && engine.announced.is_none() && !engine.mode.is_last() {
+    if !batch.is_small() && engine.announced.is_none() && !engine.mode.is_last() {
         measure(engine, queries)?;
     }
     let limit = engine.mode.most_bytes();
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
     // Parallel processes would take the source's resources from its clients, and do not make a COPY faster beside the
     // target's own work.
-    let before = if company.is_small() { "" } else { "SET LOCAL max_parallel_workers_per_gather = 0; " };
+    let before = if batch.is_small() { "" } else { "SET LOCAL max_parallel_workers_per_gather = 0; " };
     let pieces: Vec<CopyPiece<'_>> = queries
         .iter()
         .flat_map(|query| window_pieces(plan, &tables[query.of], query, before, limit))
         .collect();
-    let copied = if company.is_small() {
+    let copied = if batch.is_small() {
         pipe::in_turn(reader, target, pieces)
     } else {
         one_by_one(reader, target, pieces)
@@ -303,13 +303,13 @@ fn rows_piece<'a>(
     before: &str,
     bounds: Bounds,
 ) -> CopyPiece<'a> {
-    let Some(mesh) = &table.mesh else {
+    let Some(matcher) = &table.matcher else {
         let into = format!("{before}{}", copy_scope_into(&plan.scope, table));
         return CopyPiece { out, into, bounds, look: None };
     };
-    let mut sieve = Sieve::new(mesh.clone());
+    let mut filter = ScopeFilter::new(matcher.clone());
     let look: CopyLook<'_> =
-        Box::new(move |bytes| sieve.pass(bytes).map_err(|stray| explain(stray, plan, &table.target.name)));
+        Box::new(move |bytes| filter.pass(bytes).map_err(|stray| explain(stray, plan, &table.target.name)));
     CopyPiece { out, into: format!("{before}{}", copy_into(table)), bounds, look: Some(look) }
 }
 
@@ -330,9 +330,9 @@ fn copy_scope_into(scope: &Scope, table: &SplitTable) -> String {
 
 /// Deletes the scope's rows of one table on the target, in the step's transaction. From then on the split that this
 /// one reverses cannot copy them again.
-pub fn delete_scope(engine: &mut Engine, position: usize, meant: &Meant) -> Result<()> {
+pub fn delete_scope(engine: &mut Engine, position: usize, key_identity: &KeyIdentity) -> Result<()> {
     let table = &engine.tables[position];
-    if let Some(what) = meant.change(&table.target, &table.policy.shard_by) {
+    if let Some(what) = key_identity.change(&table.target, &table.policy.shard_by) {
         return Err(told_otherwise(engine, position, &what));
     }
     if let Some(there) = engine.plan.reverse_of {
@@ -344,7 +344,7 @@ pub fn delete_scope(engine: &mut Engine, position: usize, meant: &Meant) -> Resu
         table.target_only(),
         engine.plan.scope.predicate(&table.target_by, "t")
     ))?;
-    if meant.is_still(&mut engine.target, &table.target, &table.policy.shard_by)? {
+    if key_identity.is_still(&mut engine.target, &table.target, &table.policy.shard_by)? {
         return Ok(());
     }
     engine.target.run("ROLLBACK")?;
@@ -376,15 +376,13 @@ pub fn consume(engine: &Engine, snapshot: &str, step: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Company, FEW, WindowEntries};
+    use super::{FEW, WindowBatch, WindowEntries};
 
     fn companies(rows: &[i64], but_for: &[usize]) -> Vec<(Vec<usize>, u32)> {
         let entries: Vec<WindowEntries> =
             rows.iter().map(|rows| WindowEntries { rows: *rows, ..WindowEntries::default() }).collect();
-        let all = Company::of(&entries, but_for);
-        all.into_iter()
-            .map(|company| (company.tables.clone(), company.round_trips(company.tables.len())))
-            .collect()
+        let all = WindowBatch::of(&entries, but_for);
+        all.into_iter().map(|batch| (batch.tables.clone(), batch.round_trips(batch.tables.len()))).collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! ends its waits at it, and the fence ends automatically.
 
 mod behind;
+pub mod complete_target;
 pub mod decision;
 pub mod ended;
 pub mod fence;
@@ -12,7 +13,6 @@ pub mod old_guards;
 pub mod on_master;
 pub mod open;
 pub mod recovery;
-pub mod settled;
 pub mod side_state_check;
 pub mod source;
 pub mod watch;
@@ -40,7 +40,7 @@ use crate::remote::{Connection, number};
 use crate::routing::change;
 use crate::server::retry::{self, Attempt, Backoff};
 use crate::server::standby::{self, Standby};
-use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::txn::{transaction, try_transaction, with_lock_timeout};
 use crate::server::{instance, wait};
 use crate::split::engine::{StepMode, holders, locks};
 use crate::split::{aborted, phases, reverse_preconditions, untrusted_code};
@@ -190,7 +190,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     reach(injection_points::CUTOVER_BEGIN)?;
     const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(100));
     let deadline = Instant::now() + guc::cutover_timeout();
-    let _said = wait::said();
+    let _status = wait::status_scope();
     unregistered::require_none_before_cutover(&mut engine.control, &engine.plan)?;
     since_check::require_as_checked(engine)?;
     let asked = transaction(reference::now);
@@ -457,12 +457,12 @@ fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -
 /// Records that the source was told: finish may begin. If another session blocks this record, that session is
 /// reported.
 pub fn record_moved(plan: &Plan, fenced: Option<Duration>) {
-    let recorded = soon(|| {
+    let recorded = with_lock_timeout(|| {
         write_moved(plan, fenced);
         Ok::<_, SplitError>(())
     });
     if recorded.is_none() {
-        let _said = wait::said();
+        let _status = wait::status_scope();
         let who = transaction(on_master::holders);
         wait::report(&format!("a lock on the master, both shards have been told: {who}"));
         transaction(|| write_moved(plan, fenced));

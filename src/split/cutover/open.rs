@@ -10,7 +10,7 @@ use crate::catalog::split::Plan;
 use crate::catalog::split_state::{self, CutoverStep};
 use crate::remote::Connection;
 use crate::server::standby;
-use crate::server::txn::soon;
+use crate::server::txn::with_lock_timeout;
 use crate::split::cutover::old_guards::{self, OldGuards};
 use crate::split::engine::Engine;
 
@@ -43,7 +43,7 @@ fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()
 
 /// Records it for people. A lock on the plan's row on the master does not keep the source from being told.
 pub fn record_opened(plan: &Plan) {
-    let _ = soon(|| {
+    let _ = with_lock_timeout(|| {
         standby::commit_alone();
         split_state::cutover::step(plan.id, CutoverStep::Opened);
         Ok::<_, SplitError>(())

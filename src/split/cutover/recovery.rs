@@ -235,7 +235,7 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
 /// window, or a source that has and took writes meanwhile, and copies again what is no longer valid. Returns whether
 /// there was anything.
 fn catch_up(engine: &mut Engine) -> Result<bool> {
-    let _said = wait::said();
+    let _status = wait::status_scope();
     let mut was_set_back = false;
     engine.throttle.switch_off();
     loop {

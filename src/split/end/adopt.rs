@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// The limit for each shard, because an operator waits.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// The number of reservations that a master may have forgotten.
 const FORGOTTEN: i64 = 1_000_000;
@@ -82,7 +82,7 @@ fn shard_with_rows(name: &str) -> Result<Shard, Failure> {
 
 /// Returns the row for a shard that did not answer. What the others know is taken over all the same.
 fn unanswered(shard: &Shard, error: SplitError, dry_run: bool) -> AdoptRow {
-    let why = clean::said(&error.into_failure().message);
+    let why = clean::printable(&error.into_failure().message);
     if !dry_run {
         shard_decision::asked(&shard.shard_key, Some(&why));
     }
@@ -92,8 +92,8 @@ fn unanswered(shard: &Shard, error: SplitError, dry_run: bool) -> AdoptRow {
 /// Returns what the shard knows, and the other master that had it, if there was one. Split numbers that it knows are
 /// not given out again.
 fn ask(shard: &Shard, dry_run: bool) -> Result<(InquiryAnswer, Option<String>), SplitError> {
-    let mut connection = session::open_within(shard, "adopt", PATIENCE)?;
-    connection.set_deadline(Some(Instant::now() + PATIENCE));
+    let mut connection = session::open_within(shard, "adopt", LONGEST_WAIT)?;
+    connection.set_deadline(Some(Instant::now() + LONGEST_WAIT));
     let before = inquiry::of(&mut connection, shard)?;
     let was = before.refused.as_ref().map(|_| "belonged to another master");
     if dry_run {

@@ -14,7 +14,7 @@ use crate::remote::copy::Bounds;
 use crate::remote::quote::{array_of, ident, literal};
 use crate::remote::result::Rows;
 use crate::split::end::proof::is_missing;
-use crate::split::end::purge::small_batch::{self, FEW_ROWS, RowsToDelete, Shows};
+use crate::split::end::purge::small_batch::{self, FEW_ROWS, RowProof, RowsToDelete};
 use crate::split::engine::Engine;
 use crate::split::table::SplitTable;
 use crate::split::untrusted_code;
@@ -136,7 +136,7 @@ impl<'a> BatchProof<'a> {
     }
 }
 
-impl Shows for BatchProof<'_> {
+impl RowProof for BatchProof<'_> {
     /// Whether the rows have keys that are the same texts on both sides.
     fn can_show(&self, position: usize) -> bool {
         let Some(table) = self.tables.get(position) else { return false };

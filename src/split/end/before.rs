@@ -11,7 +11,7 @@ use crate::catalog::split_state::{self, CutoverStep};
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::array_literal;
 use crate::server::txn::transaction;
-use crate::split::copy::key_identity::Meant;
+use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::leaves;
 use crate::split::cutover::{side_state_check, source};
 use crate::split::engine::Engine;
@@ -23,7 +23,7 @@ pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()>
     require_told(engine, request.version)?;
     untrusted_code::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     require_no_subscription(engine)?;
-    require_meant(engine)?;
+    require_identity(engine)?;
     if !request.accepts {
         require_nothing_stray(engine)?;
         require_same_tables(engine)?;
@@ -37,14 +37,14 @@ pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()>
 /// Checks the rows of the source, which are read once for both checks.
 fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, .. } = engine;
-    let bond = untrusted_code::reading(control, plan, Side::Source, |source, locked| {
+    let inbound_fk = untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
             leaves::check_source_before_finish((source, locked), target, plan)?;
         }
         references::staying_rows(source, plan, locked)
     })?;
     // Deleted in replica role, a row would leave rows that reference it dangling.
-    bond.map_or(Ok(()), |bond| Err(references::stays_bound(plan, Side::Source, &bond)))
+    inbound_fk.map_or(Ok(()), |inbound_fk| Err(references::stays_bound(plan, Side::Source, &inbound_fk)))
 }
 
 /// Requires that the source has of the scope what it had at the cutover: no client has written there.
@@ -119,13 +119,12 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
 
 /// Requires that keys still have their meaning, even if missing rows are accepted: otherwise rows of keys that stay
 /// would be deleted.
-fn require_meant(engine: &mut Engine) -> Result<()> {
+fn require_identity(engine: &mut Engine) -> Result<()> {
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let meant = Meant::stored(&progress, &engine.plan.scope, Side::Source);
-    let changes = engine
-        .tables
-        .iter()
-        .filter_map(|table| Some((&table.source.name, meant.change(&table.source, &table.policy.shard_by)?)));
+    let key_identity = KeyIdentity::stored(&progress, &engine.plan.scope, Side::Source);
+    let changes = engine.tables.iter().filter_map(|table| {
+        Some((&table.source.name, key_identity.change(&table.source, &table.policy.shard_by)?))
+    });
     let Some((table, what)) = changes.into_iter().next() else { return Ok(()) };
     let (id, source) = (engine.plan.id, &engine.plan.source.shard_key);
     Err(SplitError::failed(

@@ -10,11 +10,15 @@ use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, FoundSide};
 use crate::agent::state::{decision, master, moved_keys, scope};
 use crate::agent::{self, session};
-use crate::catalog::place::Sameness;
+use crate::catalog::database_location::Sameness;
+use crate::catalog::guard_record;
+use crate::catalog::redirect as stored;
 use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::shard::{self, Shard};
+use crate::catalog::shard_decision;
+use crate::catalog::split;
+use crate::catalog::split_ledger;
 use crate::catalog::split_state::IS_OVER;
-use crate::catalog::{redirect as stored, shard_decision, split, split_ledger, standing_guard};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -58,9 +62,12 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let mut connection = session::open(&shard, "cleanup")?;
     let (removed, kept) = orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
     split_ledger::close(shard_key, &kept);
-    standing_guard::forget_left(shard_key);
+    guard_record::forget_left(shard_key);
     // What the shard reports of other shards is its own text.
-    Ok(removed.into_iter().map(|(object, outcome)| (clean::said(&object), clean::said(&outcome))).collect())
+    Ok(removed
+        .into_iter()
+        .map(|(object, outcome)| (clean::printable(&object), clean::printable(&outcome)))
+        .collect())
 }
 
 /// Removes orphans. The agent's schema is dropped with the last split or redirect that a worker ends, which may be
@@ -119,7 +126,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
 /// are perhaps one place, they are not asked. A copy's guard is told nothing.
 fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &KeyGuard) -> bool {
     let there = Shard { namespace: guard.namespace.clone(), ..shard.clone() };
-    let known = standing_guard::of_keyspace(&guard.keyspace);
+    let known = guard_record::of_keyspace(&guard.keyspace);
     known.iter().any(|one| {
         one.is_at(&there) != Sameness::Different && copies.is(connection, &one.shard_key) != Is::ACopy
     })
@@ -194,7 +201,7 @@ fn keeps_clients_off(
 }
 
 fn kept(route: &ShardRoute, moved_to: &str) -> String {
-    clean::said(&format!(
+    clean::printable(&format!(
         "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
         route.what, route.entry, route.keyspace, route.assigned_by
     ))

@@ -9,7 +9,7 @@ use crate::catalog::split::{self, FinishedSplit};
 use crate::catalog::{keyspace, shard, split_state};
 use crate::error::Failure;
 use crate::remote::Connection;
-use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::txn::{transaction, try_transaction, with_lock_timeout};
 use crate::split::cutover::on_master;
 use crate::split::injection_points::{self, reach};
 use crate::split::redirect::{self, RedirectEnding};
@@ -87,7 +87,7 @@ const COMMIT_LIMIT: Duration = Duration::from_secs(2);
 fn commit_if_still(id: i64, left: &FinishedSplit, to_end: &ToEnd, session: &mut Connection) -> Result<bool> {
     let limit = (COMMIT_LIMIT * 2).as_millis();
     session.run(&format!("SET LOCAL idle_in_transaction_session_timeout = {limit}"))?;
-    let said = soon(|| {
+    let said = with_lock_timeout(|| {
         keyspace::lock(&left.keyspace).map_err(Failure::from)?;
         if stored::to_end(id) != *to_end {
             return Ok(false);

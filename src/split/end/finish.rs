@@ -19,7 +19,7 @@ use crate::catalog::{redirect as stored, split_ledger};
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
-use crate::split::copy::key_identity::Meant;
+use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::leaves;
 use crate::split::cutover::{ended, side_state_check};
 use crate::split::end::batch_proof::BatchProof;
@@ -218,9 +218,9 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
     engine.control_transaction(&purge)?;
     source.run("SET session_replication_role = replica")?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let bonds = references::inbound_fks::Bonds::load(&mut source, &engine.plan, Side::Source)?;
-    let meant = Meant::stored(&progress, &engine.plan.scope, Side::Source);
-    let side = (Side::Source, bonds, meant);
+    let inbound = references::inbound_fks::InboundFks::load(&mut source, &engine.plan, Side::Source)?;
+    let key_identity = KeyIdentity::stored(&progress, &engine.plan.scope, Side::Source);
+    let side = (Side::Source, inbound, key_identity);
     let delete = BlockDelete::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
     let deleted = purge::small_batch::tables(

@@ -11,10 +11,10 @@ use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::split::copy::key_identity::Meant;
+use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::end::proof::parallel::DeletePair;
 use crate::split::injection_points::Point;
-use crate::split::references::inbound_fks::{Bonds, ReferencingTables};
+use crate::split::references::inbound_fks::{InboundFks, ReferencingTables};
 use crate::split::untrusted_code::{self, WatchedCode};
 use std::cell::RefCell;
 
@@ -30,19 +30,19 @@ pub struct BlockDelete {
     generation: i64,
     after_batch: &'static Point,
     /// Tables that must not reference a row that is deleted.
-    bonds: Bonds,
+    inbound: InboundFks,
     /// What rows are identified by.
-    meant: Meant,
+    key_identity: KeyIdentity,
 }
 
 impl BlockDelete {
     pub fn new(
         plan: &Plan,
-        (side, bonds, meant): (Side, Bonds, Meant),
+        (side, inbound, key_identity): (Side, InboundFks, KeyIdentity),
         generation: i64,
         after_batch: &'static Point,
     ) -> BlockDelete {
-        BlockDelete { plan: plan.clone(), side, generation, after_batch, bonds, meant }
+        BlockDelete { plan: plan.clone(), side, generation, after_batch, inbound, key_identity }
     }
 
     /// Refuses to delete if that would run code of an untrusted role.
@@ -79,7 +79,7 @@ impl BlockDelete {
                 leaf.name
             )));
         }
-        if !self.bonds.are_the_same(connection)? {
+        if !self.inbound.are_the_same(connection)? {
             let code = untrusted_code::code_now(connection, &self.plan, self.side)?;
             self.look_through(connection, &code)?;
             connection.run("ROLLBACK")?;
@@ -92,7 +92,7 @@ impl BlockDelete {
 
     /// Returns the tables that the batches of a table touch.
     fn touched(&self, connection: &mut Connection, position: usize) -> Result<Touched> {
-        let beside = self.bonds.beside(connection, &self.plan, &[position])?;
+        let beside = self.inbound.beside(connection, &self.plan, &[position])?;
         let watched = RefCell::new(WatchedCode::of(self.plan.of_tables(&beside.positions), self.side));
         Ok(Touched { beside, watched })
     }
@@ -126,9 +126,14 @@ impl BlockDelete {
     }
 
     /// Requires, after a DELETE, that the scope's rows are still identified by what identified them when they moved.
-    fn require_meant(&self, connection: &mut Connection, position: usize, shape: &TableShape) -> Result<()> {
+    fn require_identity(
+        &self,
+        connection: &mut Connection,
+        position: usize,
+        shape: &TableShape,
+    ) -> Result<()> {
         let Some(policy) = self.plan.tables.get(position) else { return Ok(()) };
-        if self.meant.is_still(connection, shape, &policy.shard_by)? {
+        if self.key_identity.is_still(connection, shape, &policy.shard_by)? {
             return Ok(());
         }
         connection.run("ROLLBACK")?;

@@ -204,7 +204,7 @@ fn target_is_lost(id: i64) -> bool {
 fn was_forgotten(tenure: &Tenure) -> Result<bool> {
     let plan = &tenure.plan;
     let knows = |side: Side| -> Result<bool> {
-        let mut session = session::hastily(0, || tenure.open(side, "rollback"))?;
+        let mut session = session::with_connect_timeout(0, || tenure.open(side, "rollback"))?;
         Ok(side::installed(&mut session, plan, side)? == Installed::Ours)
     };
     let found = [Side::Source, Side::Target].map(|side| knows(side).unwrap_or(false));

@@ -1,9 +1,9 @@
 //! The holders of the lock on the barrier that every capturing transaction has.
 
 use super::Engine;
+use crate::agent::blocking_session::SESSION;
 use crate::agent::error::Result;
 use crate::agent::state::queue;
-use crate::agent::who::SESSION;
 
 /// A transaction that holds the capture lock.
 pub struct LockHolder {

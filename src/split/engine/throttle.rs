@@ -106,7 +106,7 @@ impl Throttle {
         // It is run as one statement, whatever it contains.
         let answer = target
             .query(&format!("SELECT said::text FROM (\n{query}\n) AS operator (said) LIMIT 1"), &[])
-            .map(|rows| rows.scalar().map(clean::said));
+            .map(|rows| rows.scalar().map(clean::printable));
         let shard = target.shard().to_owned();
         let said = match answer {
             Ok(said) => said,

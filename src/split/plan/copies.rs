@@ -5,7 +5,8 @@
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks_within;
 use crate::agent::state::{moved_keys, redirect};
-use crate::catalog::place::{self, Sameness};
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::catalog::redirect as stored;
 use crate::catalog::shard::{self, Shard};
 use crate::remote::Connection;
@@ -44,7 +45,7 @@ impl Copies<'_> {
         }
         let other = in_one(|| {
             let other = shard::by_key(original).ok()?;
-            Some((place::database(self.shard, &other) == Sameness::Same, other))
+            Some((database_location::database(self.shard, &other) == Sameness::Same, other))
         });
         let is = match other {
             None => Is::Unknown,

@@ -1,7 +1,8 @@
 //! Why a plan is refused, by the master's catalog alone.
 
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{Shard, ShardStatus};
 use crate::catalog::split::Plan;
 use crate::catalog::split_state::{Goal, row};
@@ -138,7 +139,7 @@ pub fn check_shards(
             return Err(PlanError::HoldsNoRows { shard: shard.shard_key.clone(), kind: shard.kind.clone() });
         }
     }
-    if place::compare(source, target) == Sameness::Same {
+    if database_location::compare(source, target) == Sameness::Same {
         return Err(PlanError::OnePlace(one_place(source, target)));
     }
     if source.status == ShardStatus::Disabled {
@@ -159,8 +160,9 @@ pub fn check_shards(
 /// the check and the worker find this out.
 pub fn check_named(keyspace: &Keyspace, shards: [&Shard; 2]) -> std::result::Result<(), Failure> {
     let [source, target] = shards;
-    let mut here =
-        [(source, target), (target, source)].into_iter().filter(|(shard, _)| place::is_known_here(shard));
+    let mut here = [(source, target), (target, source)]
+        .into_iter()
+        .filter(|(shard, _)| database_location::is_known_here(shard));
     here.find_map(|(shard, other)| naming::unsaid(&keyspace.name, shard, other))
         .map_or(Ok(()), |unsaid| Err(unsaid.failure()))
 }

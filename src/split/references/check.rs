@@ -15,7 +15,7 @@ use crate::remote::pipe;
 use crate::remote::quote::ident;
 use crate::split::finding::Finding;
 use crate::split::references::{
-    Bond, Reference, columns_by, found, in_scope, keyless, load, load_all, moves, staying_row,
+    InboundFk, Reference, columns_by, found, in_scope, keyless, load, load_all, moves, staying_row,
 };
 use crate::split::sequences::named_rows::{self, Why};
 use crate::split::table::{self, SplitTable, computed};
@@ -198,17 +198,17 @@ fn across(
         let hint = "A foreign key with PERIOD can move only with the shard-by column in it.";
         return Ok(Finding::new(ACROSS, false, text, hint));
     }
-    let bond = match staying_row(source, plan, by, reference) {
+    let inbound_fk = match staying_row(source, plan, by, reference) {
         Ok(None) => moving_row(source, plan, by, reference),
         other => other,
     };
-    let Some(bond) = bounded(bond)? else { return Ok(too_long(ACROSS, reference)) };
-    Ok(match bond {
+    let Some(inbound_fk) = bounded(inbound_fk)? else { return Ok(too_long(ACROSS, reference)) };
+    Ok(match inbound_fk {
         None => Finding::new(ACROSS, true, text, ""),
-        Some(bond) => Finding::new(
+        Some(inbound_fk) => Finding::new(
             ACROSS,
             false,
-            bond.text(),
+            inbound_fk.text(),
             "Rows on two shards cannot reference each other. Move both keys, or remove the reference.",
         ),
     })
@@ -220,7 +220,7 @@ fn moving_row(
     plan: &Plan,
     by: &[Option<Column>],
     reference: &Reference,
-) -> Result<Option<Bond>> {
+) -> Result<Option<InboundFk>> {
     let (Some(from), Some(to)) = (reference.from_position, reference.to_position) else { return Ok(None) };
     let (Some(scope), Some(Some(column))) = (in_scope(plan, by, from, "t"), by.get(to)) else {
         return Ok(None);
@@ -322,25 +322,25 @@ impl StayingValues<'_> {
             self.only_common()
         );
         Ok(Some(match bounded(found(target, reference, &query)) {
-            Ok(Some(bond)) => self.finding(bond),
+            Ok(Some(inbound_fk)) => self.finding(inbound_fk),
             Ok(None) => too_long(MISSING, reference),
             Err(SplitError::Remote(error)) if error.is("42501") => may_not_read(reference, &error.message),
             Err(other) => return Err(other),
         }))
     }
 
-    fn finding(&self, bond: Option<Bond>) -> Finding {
+    fn finding(&self, inbound_fk: Option<InboundFk>) -> Finding {
         let reference = self.reference;
-        match bond {
+        match inbound_fk {
             None => {
                 let text =
                     format!("{} has rows that moving rows of {} reference", reference.to, reference.from);
                 Finding::new(MISSING, true, text, "")
             }
-            Some(bond) => Finding::new(
+            Some(inbound_fk) => Finding::new(
                 MISSING,
                 false,
-                format!("{} does not exist", bond.text()),
+                format!("{} does not exist", inbound_fk.text()),
                 "Copy the referenced rows to the target, add the referenced table to the keyspace, or drop the foreign key on the target.",
             ),
         }

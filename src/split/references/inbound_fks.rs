@@ -7,26 +7,26 @@ use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
-use crate::split::references::{Bond, Reference, found, load, moves};
+use crate::split::references::{InboundFk, Reference, found, load, moves};
 use std::collections::BTreeSet;
 
 /// The foreign keys of a side by which rows that stay may reference rows that finish or a rollback deletes, checked
 /// batch by batch: a client may add such a row meanwhile, and the owner of a table may rename it.
 #[derive(Clone)]
-pub struct Bonds {
+pub struct InboundFks {
     side: Side,
     by: Vec<Option<Column>>,
     /// The plan's tables by name and number, as finish has found them.
     tables: (Vec<String>, Vec<String>),
 }
 
-impl Bonds {
-    pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Bonds> {
+impl InboundFks {
+    pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<InboundFks> {
         let now = seen::look(connection, plan, side)?;
         let by = plan.tables.iter().zip(&now.tables);
         let by = by.map(|(policy, shape)| shape.column(&policy.shard_by).cloned()).collect();
         let known = now.tables.iter().filter_map(|shape| Some((shape.name.clone(), shape.oid.clone()?)));
-        Ok(Bonds { side, by, tables: known.unzip() })
+        Ok(InboundFks { side, by, tables: known.unzip() })
     }
 
     /// Whether the names of all tables still have their meaning: they also determine which tables reference which.
@@ -63,7 +63,7 @@ impl Bonds {
         plan: &Plan,
         (position, beside): (usize, &ReferencingTables),
         (leaf, condition): (&str, &str),
-    ) -> Result<Option<Bond>> {
+    ) -> Result<Option<InboundFk>> {
         let mut references = load(connection, plan, self.side)?;
         references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
         // Code of a table that was not checked under its lock is not run.
@@ -81,8 +81,8 @@ impl Bonds {
         connection.run(&lock_rows(leaf, condition))?;
         for reference in &references {
             let query = self.staying(plan, reference, (leaf, condition));
-            if let Some(bond) = found(connection, reference, &query)? {
-                return Ok(Some(bond));
+            if let Some(inbound_fk) = found(connection, reference, &query)? {
+                return Ok(Some(inbound_fk));
             }
         }
         Ok(None)

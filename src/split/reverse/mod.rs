@@ -36,7 +36,8 @@ use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
-use crate::split::copy::judged::{self, JudgedChange};
+use crate::split::copy::change_effect;
+use crate::split::copy::change_effect::ChangeEffect;
 use crate::split::copy::leaves;
 use crate::split::cutover::side_state_check;
 use crate::split::untrusted_code;
@@ -267,16 +268,18 @@ fn take_in(
     for (table, known) in tables.iter().zip(&mut progress.tables) {
         let is_known = |before: &str, now: &TableShape| before.is_empty() || before == now.structure();
         if !is_known(&known.structure, &table.source) || !is_known(&known.target_structure, &table.target) {
-            let judged = judged::judge(plan, (&mut *source, &mut *target), table, known)?;
-            if judged.again.is_some() {
+            let effect = change_effect::of(plan, (&mut *source, &mut *target), table, known)?;
+            if effect.again.is_some() {
                 known.forget_copies();
             }
-            changed.push((&*table.source.name, judged));
+            changed.push((&*table.source.name, effect));
         }
         known.adopt(&table.source, &table.target);
     }
-    let told: Vec<(&str, &JudgedChange)> = changed.iter().map(|(name, judged)| (*name, judged)).collect();
-    transaction(|| judged::told(&told).iter().for_each(|text| split::event(plan.id, None, None, text)));
+    let told: Vec<(&str, &ChangeEffect)> = changed.iter().map(|(name, effect)| (*name, effect)).collect();
+    transaction(|| {
+        change_effect::told(&told).iter().for_each(|text| split::event(plan.id, None, None, text))
+    });
     Ok(())
 }
 

@@ -76,7 +76,7 @@ impl Worker {
     /// Adopts changed tables once both sides are alike. What the split waits for until then is reported once.
     fn adopt(&mut self, why: Failure) -> Result<Adopted> {
         // The check of both sides may take long.
-        let _said = wait::said();
+        let _status = wait::status_scope();
         wait::report(&format!("both sides to be alike: {}", why.message));
         let adopted = self.take_plan().and_then(|tenure| schema_change::adopt(&tenure, why));
         if let Err(SplitError::Reshaped(failure)) = &adopted {
@@ -109,7 +109,7 @@ impl Worker {
     /// first.
     fn abandon(&mut self, work: Work, failure: &Failure) {
         let id = self.id;
-        let said = self.patiently(|| match work {
+        let said = self.retry_on_lock(|| match work {
             Work::Rehearse => {
                 record::rehearsal_given_up(id, failure);
                 Ok(())
@@ -179,7 +179,7 @@ impl Worker {
         self.write(|| record::retrying(id, attempts, failure));
         let longest = if self.keeps_clients_out() { MAX_BACKOFF_FENCED } else { MAX_BACKOFF };
         let pause = Backoff::new(FIRST_BACKOFF, longest).after(self.attempts).pause();
-        let _said = wait::said();
+        let _status = wait::status_scope();
         wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);
     }

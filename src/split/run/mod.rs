@@ -6,8 +6,8 @@ mod executions;
 mod idle;
 mod linger;
 mod lock_holders;
+pub mod master_writes;
 mod pace;
-mod patience;
 pub mod schema_change;
 pub mod take_over;
 mod watched_readers;
@@ -22,8 +22,12 @@ use crate::remote::interest;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::copy::{outcome, step};
+use crate::split::cutover;
+use crate::split::cutover::Aim;
+use crate::split::cutover::Rehearsed;
+use crate::split::cutover::complete_target;
 use crate::split::cutover::recovery::{self, Reverted};
-use crate::split::cutover::{self, Aim, Rehearsed, settled, watch};
+use crate::split::cutover::watch;
 use crate::split::end::{compared, ending, rollback};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
@@ -188,7 +192,7 @@ impl Worker {
             Work::Prove => self.prove(state),
             Work::Finish => self.finish(),
             Work::EndRedirect => self.end_redirect(),
-            Work::Settle => self.patiently(|| Ok(lifecycle::settle(self.id)?)).map(|()| Duration::ZERO),
+            Work::Settle => self.retry_on_lock(|| Ok(lifecycle::settle(self.id)?)).map(|()| Duration::ZERO),
             Work::Watch => self.watch(state),
             Work::Verify => self.verify(state),
             Work::RollBack => self.roll_back(),
@@ -258,7 +262,7 @@ impl Worker {
         let version = state.version_cutover.unwrap_or_default();
         if self.engine.is_none() {
             let (plan, identity) = self.read_plan()?;
-            if settled::complete(&plan, state.generation, &identity, version)? {
+            if complete_target::complete(&plan, state.generation, &identity, version)? {
                 return Ok(Duration::ZERO);
             }
         }
@@ -279,7 +283,9 @@ impl Worker {
 
     fn end_redirect(&mut self) -> Result<Duration> {
         self.engine = None;
-        session::hastily(transaction(|| split_state::work::attempts(self.id)), || ending::run(self.id))?;
+        session::with_connect_timeout(transaction(|| split_state::work::attempts(self.id)), || {
+            ending::run(self.id)
+        })?;
         Ok(Duration::ZERO)
     }
 
@@ -288,15 +294,15 @@ impl Worker {
         let (plan, identity) = self.read_plan()?;
         let version = state.version_cutover.unwrap_or_default();
         let attempts = transaction(|| split_state::work::attempts(self.id));
-        match session::hastily(attempts, || reverse::look(self.id, &identity)) {
+        match session::with_connect_timeout(attempts, || reverse::look(self.id, &identity)) {
             Ok(true) => return Ok(Duration::ZERO),
             Ok(false) => {}
             // The check of both shards shows which of them does not answer.
             Err(error) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
-        session::hastily(attempts, || watch::run(&plan, version, &identity))?;
-        session::hastily(attempts, || reverse::measure(self.id, &identity))?;
+        session::with_connect_timeout(attempts, || watch::run(&plan, version, &identity))?;
+        session::with_connect_timeout(attempts, || reverse::measure(self.id, &identity))?;
         Ok(Duration::ZERO)
     }
 
@@ -321,7 +327,7 @@ impl Worker {
         };
         reverse::install(&tenure, sessions)?;
         reach(injection_points::INSTALL_DONE)?;
-        self.patiently(|| record::installed(self.id))?;
+        self.retry_on_lock(|| record::installed(self.id))?;
         Ok(Duration::ZERO)
     }
 
@@ -359,7 +365,7 @@ impl Worker {
 
     fn begin_backfill(&mut self) -> Result<Duration> {
         reach(injection_points::BACKFILL_BEGIN)?;
-        self.patiently(|| record::backfill_begun(self.id))?;
+        self.retry_on_lock(|| record::backfill_begun(self.id))?;
         Ok(Duration::ZERO)
     }
 
@@ -470,7 +476,7 @@ impl Worker {
         if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
             let queue_bytes = engine.queue_bytes()?;
             if let Some(engine) = self.engine.as_ref() {
-                self.patiently(|| {
+                self.retry_on_lock(|| {
                     record::step((self.id, engine.generation), &engine.tables, outcome, queue_bytes)
                 })?;
             }

@@ -13,7 +13,8 @@ use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::catalog::split;
 use crate::error::{Failure, SqlState};
 use crate::server::txn::transaction;
-use crate::split::copy::judged::{self, JudgedChange};
+use crate::split::copy::change_effect;
+use crate::split::copy::change_effect::ChangeEffect;
 use crate::split::copy::{apply_ddl, collision, partition_layout};
 use crate::split::engine::{Engine, locks};
 use crate::split::injection_points::{self, reach};
@@ -60,7 +61,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
         // A row that the check has not found is gone by now, or is found again after a pause.
         return Err(SplitError::Retry(why.message));
     }
-    Ok(if changed.iter().any(|(_, judged)| judged.again.is_some()) {
+    Ok(if changed.iter().any(|(_, effect)| effect.again.is_some()) {
         Adopted::CopiesAgain
     } else {
         Adopted::GoesOn
@@ -116,18 +117,18 @@ fn take_in(
     engine: &mut Engine,
     progress: &mut CopyProgress,
     why: &Failure,
-) -> Result<Vec<(usize, JudgedChange)>> {
+) -> Result<Vec<(usize, ChangeEffect)>> {
     let Engine { plan, reader, target, tables, .. } = engine;
     let mut changed = Vec::new();
     for (position, (table, known)) in tables.iter().zip(&progress.tables).enumerate() {
         if is_another(table, known, why)? {
-            changed.push((position, judged::judge(plan, (&mut *reader, &mut *target), table, known)?));
+            changed.push((position, change_effect::of(plan, (&mut *reader, &mut *target), table, known)?));
         }
     }
-    for (position, judged) in &changed {
+    for (position, effect) in &changed {
         let (table, known) = (&tables[*position], &mut progress.tables[*position]);
         known.adopt(&table.source, &table.target);
-        if judged.again.is_some() {
+        if effect.again.is_some() {
             known.forget_copies();
         }
     }
@@ -151,10 +152,10 @@ fn is_another(table: &SplitTable, known: &TableProgress, why: &Failure) -> Resul
     Ok(is_another)
 }
 
-fn tell(id: i64, tables: &[SplitTable], changed: &[(usize, JudgedChange)]) {
-    let named: Vec<(&str, &JudgedChange)> =
-        changed.iter().map(|(position, judged)| (&*tables[*position].source.name, judged)).collect();
-    for text in judged::told(&named) {
+fn tell(id: i64, tables: &[SplitTable], changed: &[(usize, ChangeEffect)]) {
+    let named: Vec<(&str, &ChangeEffect)> =
+        changed.iter().map(|(position, effect)| (&*tables[*position].source.name, effect)).collect();
+    for text in change_effect::told(&named) {
         split::event(id, None, None, &text);
     }
 }

@@ -87,7 +87,7 @@ impl Worker {
 
     /// Takes the plan for this worker: the generation is raised on the master before anything on a shard is read.
     pub(super) fn take_plan(&self) -> Result<Tenure> {
-        self.patiently(|| take(self.id))
+        self.retry_on_lock(|| take(self.id))
     }
 
     /// Reads the plan, without taking it.

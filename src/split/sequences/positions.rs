@@ -295,7 +295,7 @@ pub fn raise_all(
                 target.run("ROLLBACK")?;
                 let Some((number, _, statement)) = left.get(done) else { return Err(error.into()) };
                 let sequence = pairs.get(*number).map(|pair| pair.to.name.as_str()).unwrap_or_default();
-                if let Err(error) = patiently(target, statement, sequence, deadline) {
+                if let Err(error) = retry_on_lock(target, statement, sequence, deadline) {
                     first.get_or_insert(error);
                 }
                 done + 1
@@ -365,7 +365,7 @@ fn raise_one(
 
 /// Makes short attempts with growing pauses, since sessions that draw queue behind each of them: a transaction that
 /// has drawn keeps the sequence until its end.
-fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline: Instant) -> Result<()> {
+fn retry_on_lock(target: &mut Connection, statement: &str, sequence: &str, deadline: Instant) -> Result<()> {
     const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::MAX);
     let raised = retry::until(deadline, PAUSES, || {
         let Err(error) = target.run(statement) else { return Ok(Attempt::Done(())) };

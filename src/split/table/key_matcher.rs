@@ -28,17 +28,17 @@ enum MeshKeys {
 
 /// The filter for a table's rows; it is the same for each of its COPYs.
 #[derive(Debug)]
-pub struct Mesh {
+pub struct KeyMatcher {
     of: Ordered,
     keys: MeshKeys,
     /// The position of the shard-by column among those that are sent.
     position: usize,
 }
 
-impl Mesh {
+impl KeyMatcher {
     /// Returns the filter for a column that is sent at this position, in binary form. Returns None if the bytes do not
     /// suffice, so that the target decides.
-    pub fn new(scope: &Scope, column: &Column, position: usize) -> Option<Mesh> {
+    pub fn new(scope: &Scope, column: &Column, position: usize) -> Option<KeyMatcher> {
         let is_plain = column.type_name == column.base && column.builtin;
         if !is_plain || column.generated.is_some() {
             return None;
@@ -50,12 +50,12 @@ impl Mesh {
             TypeFamily::Uuid => Ordered::Uuid,
             TypeFamily::Text | TypeFamily::Numeric | TypeFamily::Enum(_) => return None,
         };
-        Mesh::of(scope, of, position)
+        KeyMatcher::of(scope, of, position)
     }
 
     /// Returns the filter for keys of a type, whatever column they are in.
-    pub fn of(scope: &Scope, of: Ordered, position: usize) -> Option<Mesh> {
-        Some(Mesh { of, keys: keys(scope, of)?, position })
+    pub fn of(scope: &Scope, of: Ordered, position: usize) -> Option<KeyMatcher> {
+        Some(KeyMatcher { of, keys: keys(scope, of)?, position })
     }
 
     /// Returns the column of a COPY that holds the key, from 0.
@@ -158,28 +158,28 @@ mod tests {
 
     #[test]
     fn texts_are_held_to_what_their_bytes_are() {
-        let mesh = |keys: &[&str], of| {
-            Mesh::of(&Scope::Keys(keys.iter().map(|key| (*key).to_owned()).collect()), of, 0).unwrap()
+        let matcher = |keys: &[&str], of| {
+            KeyMatcher::of(&Scope::Keys(keys.iter().map(|key| (*key).to_owned()).collect()), of, 0).unwrap()
         };
-        let numbers = mesh(&["-7", "300"], Ordered::BigInt);
+        let numbers = matcher(&["-7", "300"], Ordered::BigInt);
         for (text, is_in) in
             [("-7", true), ("300", true), ("7", false), ("300 ", false), ("", false), ("3e2", false)]
         {
             assert_eq!(numbers.holds_text(text), is_in, "{text:?}");
         }
-        let texts = mesh(&["moves", ""], Ordered::Text);
+        let texts = matcher(&["moves", ""], Ordered::Text);
         for (text, is_in) in [("moves", true), ("", true), ("moves ", false), ("Moves", false)] {
             assert_eq!(texts.holds_text(text), is_in, "{text:?}");
         }
         let uuid = "0123abcd-4567-89ab-cdef-0123456789ab";
-        let uuids = mesh(&[uuid], Ordered::Uuid);
+        let uuids = matcher(&[uuid], Ordered::Uuid);
         assert!(uuids.holds_text(uuid));
         for text in ["0123abcd-4567-89ab-cdef-0123456789ac", "0123abcd456789abcdef0123456789ab", "ü", ""] {
             assert!(!uuids.holds_text(text), "{text:?}");
         }
         let range = Interval { lower: Some("3".into()), upper: Some("9".into()) };
         let ranged =
-            Mesh::of(&Scope::Ranges { of: Ordered::BigInt, ranges: vec![range] }, Ordered::BigInt, 0);
+            KeyMatcher::of(&Scope::Ranges { of: Ordered::BigInt, ranges: vec![range] }, Ordered::BigInt, 0);
         let ranged = ranged.unwrap();
         assert_eq!(["2", "3", "8", "9"].map(|text| ranged.holds_text(text)), [false, true, true, false]);
     }

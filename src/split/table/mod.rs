@@ -10,7 +10,7 @@ use crate::error::SqlState;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
-use crate::split::table::key_matcher::Mesh;
+use crate::split::table::key_matcher::KeyMatcher;
 use columns::{ColumnMapping, ColumnSource};
 use std::rc::Rc;
 
@@ -37,9 +37,9 @@ pub struct SplitTable {
     /// The encoding of both databases, if it is the same and not UTF-8: texts are not converted.
     pub encoding: Option<String>,
     /// The filter for copied rows. `None` if the target filters.
-    pub mesh: Option<Rc<Mesh>>,
+    pub matcher: Option<Rc<KeyMatcher>>,
     /// The filter for rows that are copied as values. `None` if they are not.
-    pub text_mesh: Option<Rc<Mesh>>,
+    pub text_matcher: Option<Rc<KeyMatcher>>,
     /// Rows of a window were too large to be copied as values.
     pub has_long_rows: bool,
 }
@@ -93,9 +93,9 @@ impl SplitTable {
     }
 
     /// Returns the filter for its copied rows, or None if the key's bytes do not suffice.
-    fn mesh(&self, scope: &Scope) -> Option<Mesh> {
+    fn matcher(&self, scope: &Scope) -> Option<KeyMatcher> {
         let position = self.pairs.iter().position(|pair| pair.target == self.target_by.name)?;
-        Mesh::new(scope, &self.target_by, position)
+        KeyMatcher::new(scope, &self.target_by, position)
     }
 
     /// Returns the format of a window's keys.
@@ -225,11 +225,11 @@ pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Re
         .map(|(policy, (on_source, on_target))| {
             let mut table =
                 SplitTable { encoding: encoding.clone(), ..pair(plan, policy, on_source, on_target)? };
-            let mesh = table.mesh(&plan.scope).map(Rc::new);
+            let matcher = table.matcher(&plan.scope).map(Rc::new);
             // A message of values is converted as a whole: which table a text that cannot be converted belongs to
             // would be unknown.
-            table.text_mesh = mesh.clone().filter(|_| is_utf8);
-            table.mesh = mesh.filter(|_| table.is_binary());
+            table.text_matcher = matcher.clone().filter(|_| is_utf8);
+            table.matcher = matcher.filter(|_| table.is_binary());
             for (position, pair) in table.pairs.iter().enumerate() {
                 if steady::is_steady(source, &table.source.name, pair)? {
                     table.compared.push(position);
@@ -288,8 +288,8 @@ fn pair(plan: &Plan, policy: &PlannedTable, source: TableShape, target: TableSha
         differences,
         compared: Vec::new(),
         encoding: None,
-        mesh: None,
-        text_mesh: None,
+        matcher: None,
+        text_matcher: None,
         has_long_rows: false,
     })
 }

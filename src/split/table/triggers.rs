@@ -255,7 +255,8 @@ type TakeLock = fn(&mut Connection, TableLock, &str, &str) -> Result<()>;
 /// Runs statements that create triggers of a table, in one transaction. Work that keeps others waiting makes one
 /// attempt.
 pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
-    let locked: TakeLock = if session::is_hasty() { with_short_lock_once } else { with_short_lock };
+    let locked: TakeLock =
+        if session::has_connect_timeout() { with_short_lock_once } else { with_short_lock };
     match locked(connection, TableLock::ShareRowExclusive, statements, table) {
         // A session of the earlier worker was faster: check again.
         Err(SplitError::Remote(error)) if error.is("42710") => {

@@ -2,8 +2,9 @@
 
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::place::{self, Sameness};
 use crate::catalog::routing;
 use crate::catalog::shard::Shard;
 use crate::keys::interval::Interval;
@@ -30,12 +31,13 @@ pub struct ShardNames {
 }
 
 /// The limit for all that are asked: many may not answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl ShardNames {
     pub fn of(shard: &Shard) -> ShardNames {
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            place::in_database(shard).into_iter().partition(|(_, sameness)| *sameness == Sameness::Same);
+        let (known, unknown): (Vec<_>, Vec<_>) = database_location::in_database(shard)
+            .into_iter()
+            .partition(|(_, sameness)| *sameness == Sameness::Same);
         ShardNames {
             known: known.into_iter().map(|(shard, _)| shard).collect(),
             unknown: unknown.into_iter().map(|(shard, _)| shard).collect(),
@@ -60,7 +62,7 @@ impl ShardNames {
             let leads = |shard: &Shard| self.may_use(shard, schemas) && to_shards(left, &[shard]).is_some();
             let at = self.unknown.iter().position(leads)?;
             let asked = self.unknown.remove(at);
-            let until = *self.until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let until = *self.until.get_or_insert_with(|| Instant::now() + LONGEST_WAIT);
             if Instant::now() >= until || shares_locks(connection, &asked).unwrap_or(true) {
                 self.known.push(asked);
             }

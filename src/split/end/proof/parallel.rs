@@ -42,12 +42,12 @@ pub fn prove(pairs: &mut [DeletePair<'_>], batches: &[(&str, &str)]) -> Result<V
 }
 
 fn prove_each(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
-    let soon = Bounds::unlimited().stall;
+    let stall = Bounds::unlimited().stall;
     let brought = bring(pairs, batches)?;
     let asks = |question: Option<String>, brought: u64| question.filter(|_| brought > 0);
     let analyzed = |question: String| format!("ANALYZE pg_temp.verify_keys; {question}");
     let missing =
-        ask(pairs, soon, |number, prover| asks(prover.missing_question().map(analyzed), brought[number]))?;
+        ask(pairs, stall, |number, prover| asks(prover.missing_question().map(analyzed), brought[number]))?;
     let mut knows_changes = true;
     for (pair, answer) in pairs.iter_mut().zip(missing) {
         // This is reported once.
@@ -63,7 +63,7 @@ fn prove_each(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Resu
             prover.require_same(source, *batch, &answer)?;
         }
     }
-    ask(pairs, soon, |_, _| Some("ROLLBACK".to_owned()))?;
+    ask(pairs, stall, |_, _| Some("ROLLBACK".to_owned()))?;
     Ok(brought)
 }
 

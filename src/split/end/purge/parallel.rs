@@ -191,7 +191,7 @@ impl<'a> ParallelDelete<'a> {
         batch: &DeleteBatch<'_>,
         is_stream: bool,
     ) -> Result<Began> {
-        let BlockDelete { plan, side, generation, bonds, .. } = self.by;
+        let BlockDelete { plan, side, generation, inbound, .. } = self.by;
         let DeletePair { session, prover } = pair;
         epoch::begin_as(session, plan.id, *side, *generation)?;
         if is_stream {
@@ -212,11 +212,11 @@ impl<'a> ParallelDelete<'a> {
             session.run(&stream_sessions::as_a_step())?;
         }
         let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
-        match bonds.find(session, plan, (self.position, &self.touched.beside), rows) {
+        match inbound.find(session, plan, (self.position, &self.touched.beside), rows) {
             Ok(None) => Ok(Began::Yes),
-            Ok(Some(bond)) => {
+            Ok(Some(inbound_fk)) => {
                 session.run("ROLLBACK")?;
-                Err(references::stays_bound(plan, *side, &bond))
+                Err(references::stays_bound(plan, *side, &inbound_fk))
             }
             // The batches before this one continue; next time it is the first one, and reports whom it waits for.
             Err(error) if is_stream && stream_sessions::is_in_the_way(&error) => Ok(Began::Locked),
@@ -257,7 +257,7 @@ impl<'a> ParallelDelete<'a> {
     ) -> Result<u64> {
         let deleted = answer.transpose()?.map_or(0, |answer| answer.affected);
         self.by.require_gone(session, (&batch.leaf.name, &batch.condition), shown, deleted)?;
-        self.by.require_meant(session, self.position, self.shape)?;
+        self.by.require_identity(session, self.position, self.shape)?;
         session.run("COMMIT")?;
         reach(self.by.after_batch)?;
         Ok(deleted)

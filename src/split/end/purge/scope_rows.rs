@@ -8,10 +8,10 @@ use crate::agent::shape::{Leaf, TableShape};
 use crate::agent::state::progress;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::split::copy::key_identity::Meant;
+use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::end::purge::small_batch::tables;
 use crate::split::injection_points::Point;
-use crate::split::references::inbound_fks::Bonds;
+use crate::split::references::inbound_fks::InboundFks;
 
 /// Deletes every row of the scope on a side that holds only copies, or those in some leaves, as long as no row that
 /// stays references one; returns their number. `after_batch` is the injection point after each commit.
@@ -25,11 +25,11 @@ pub fn delete(
 ) -> Result<u64> {
     connection.run("SET session_replication_role = replica")?;
     let observed = seen::look(connection, plan, side)?;
-    let bonds = Bonds::load(connection, plan, side)?;
+    let inbound = InboundFks::load(connection, plan, side)?;
     // Rows of the target are identified by what its progress records.
     let progress = progress::stored(connection, plan)?.unwrap_or_default();
-    let meant = Meant::stored(&progress, &plan.scope, side);
-    let delete = BlockDelete::new(plan, (side, bonds, meant), generation, after_batch);
+    let key_identity = KeyIdentity::stored(&progress, &plan.scope, side);
+    let delete = BlockDelete::new(plan, (side, inbound, key_identity), generation, after_batch);
     delete.look_through(connection, observed.code())?;
     let shapes: Vec<TableShape> = observed.tables.iter().map(|shape| with_leaves(shape, only)).collect();
     tables(

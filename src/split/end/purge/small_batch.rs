@@ -50,7 +50,7 @@ pub struct RowsToDelete<'a> {
 }
 
 /// Something that shows that rows are on the other side.
-pub trait Shows {
+pub trait RowProof {
     /// Whether it can show rows of a table together with others.
     fn can_show(&self, position: usize) -> bool;
     /// Returns how many rows of each are shown, in the open transaction of the session that has them. A number is None
@@ -115,7 +115,7 @@ impl BlockDelete {
         connection: &mut Connection,
         parts: &[LeafPart],
         shapes: &[TableShape],
-        mut shows: Option<&mut dyn Shows>,
+        mut shows: Option<&mut dyn RowProof>,
     ) -> Result<Gone> {
         let can_show = |position: usize| shows.as_ref().is_none_or(|shows| shows.can_show(position));
         let asked: Vec<RowsToDelete<'_>> = parts
@@ -166,7 +166,7 @@ impl BlockDelete {
         &self,
         connection: &mut Connection,
         asked: Vec<RowsToDelete<'_>>,
-        shows: &mut Option<&mut dyn Shows>,
+        shows: &mut Option<&mut dyn RowProof>,
     ) -> Result<Gone> {
         let Some((mut asked, references)) = self.begin(connection, asked)? else { return Ok(Gone::new()) };
         self.leave_many(connection, &mut asked)?;
@@ -198,14 +198,14 @@ impl BlockDelete {
     ) -> Result<Option<Begun<'a>>> {
         // Tables whose rows may reference these are read as well.
         let positions = positions(&asked);
-        let beside = self.bonds.beside(connection, &self.plan, &positions)?;
+        let beside = self.inbound.beside(connection, &self.plan, &positions)?;
         let mut seen = SeenTables::default();
         let message = [
             epoch::begin_statements(self.plan.id, self.side, self.generation),
             beside.lock(),
             lock(&asked),
             sizes(&asked),
-            self.bonds.still(),
+            self.inbound.still(),
             references::question(connection, &self.plan, self.side)?,
             seen.statements(connection, &self.plan, self.side)?,
         ];
@@ -264,7 +264,7 @@ impl BlockDelete {
                 .collect();
             let mut more = Vec::new();
             if !to_it.is_empty() {
-                more = self.bonds.questions(&self.plan, &to_it, (&asked.leaf.name, &asked.condition));
+                more = self.inbound.questions(&self.plan, &to_it, (&asked.leaf.name, &asked.condition));
             }
             counts.push(more.len());
             questions.append(&mut more);
@@ -273,7 +273,7 @@ impl BlockDelete {
         let mut counts = counts.into_iter();
         asked.retain(|_| {
             let of_it: Vec<Rows> = answers.by_ref().take(counts.next().unwrap_or_default()).collect();
-            of_it.iter().skip(1).all(|bond| bond.rows.is_empty())
+            of_it.iter().skip(1).all(|inbound_fk| inbound_fk.rows.is_empty())
         });
         Ok(())
     }
@@ -306,7 +306,7 @@ impl BlockDelete {
             {
                 left.push(format!(
                     "SELECT 1 WHERE NOT ({})",
-                    self.meant.still(asked.shape, &policy.shard_by)
+                    self.key_identity.still(asked.shape, &policy.shard_by)
                 ));
             }
             gone.insert(asked.part, deleted.affected);

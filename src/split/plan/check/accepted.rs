@@ -17,8 +17,8 @@ pub fn settle(id: i64, findings: &mut Vec<Finding>) {
         let known = accepted.iter().find(|accepted| is_of(accepted, finding));
         finding.ok = known.is_some();
         finding.hint = Some(match known {
-            Some(Accepted { by, .. }) => clean::said(&format!("Accepted by {by}.")),
-            None => clean::said(&format!(
+            Some(Accepted { by, .. }) => clean::printable(&format!("Accepted by {by}.")),
+            None => clean::printable(&format!(
                 "If that is intended: SELECT shard_split_accept({id}, {}, {}).",
                 literal(&finding.name),
                 literal(object)

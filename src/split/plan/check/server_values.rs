@@ -88,7 +88,7 @@ fn filled_by_functions(
         let moves = |name: &String| table.columns.iter().any(|column| column.name == *name);
         let is_told = |name: &String| told.contains(&(position, name.clone()));
         if column.as_ref().is_none_or(|name| moves(name) && !is_told(name)) {
-            found.entry((position, column.clone())).or_default().push(clean::said(what));
+            found.entry((position, column.clone())).or_default().push(clean::printable(what));
         }
     }
     let finding = |((position, column), what): ((usize, Option<String>), Vec<String>)| {

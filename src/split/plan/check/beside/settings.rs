@@ -20,7 +20,8 @@ pub fn others(plan: &Plan, given: &Settings, there: &Settings) -> Vec<String> {
     let names: BTreeSet<&(String, String)> = given.keys().chain(there.keys()).collect();
     let is_other = |(role, name): &&&(String, String)| {
         let (here, own) = (of(given, role, name), of(there, role, name));
-        here != own && here.map(|here| meant(plan, name, here)) != own.map(|own| meant(plan, name, own))
+        here != own
+            && here.map(|here| key_identity(plan, name, here)) != own.map(|own| key_identity(plan, name, own))
     };
     let text = |(role, name): &(String, String)| match role.as_str() {
         "" => format!("{name} of the database"),
@@ -44,7 +45,7 @@ pub fn of_servers(
             return None;
         }
         let is_told = told.contains(&format!("{name} of the database"));
-        (!is_told && meant(plan, name, value) != meant(plan, name, own))
+        (!is_told && key_identity(plan, name, value) != key_identity(plan, name, own))
             .then(|| format!("{name} of the server, '{own}' and not '{value}'"))
     };
     here.iter().filter_map(other).collect()
@@ -89,7 +90,7 @@ fn of<'a>(settings: &'a Settings, role: &str, name: &str) -> Option<&'a str> {
 
 /// Returns a value in a form that is the same on both sides: servers write names of locales in several ways, and a
 /// path names each shard's own schema.
-fn meant(plan: &Plan, name: &str, value: &str) -> String {
+fn key_identity(plan: &Plan, name: &str, value: &str) -> String {
     match name {
         name if name.starts_with("lc_") => value.to_lowercase().replace('-', ""),
         "max_prepared_transactions" if value != "0" => String::new(),

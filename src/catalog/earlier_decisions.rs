@@ -1,7 +1,7 @@
 //! The cutovers before a given one, which this master reports to that cutover's shards. A restored master can learn
 //! from them of cutovers that the shards which took part no longer know.
 
-use super::shard_decision;
+use crate::catalog::shard_decision;
 use crate::server::sql;
 
 /// The greatest number of cutovers that are reported with their keys.

@@ -1,7 +1,7 @@
 //! Roles whose declarations count, identified by number, since another role may have taken a role's name. In another
 //! database system, where a dump was restored, numbers differ, so the name decides.
 
-use super::caller::Caller;
+use crate::catalog::caller::Caller;
 use crate::server::sql;
 
 /// Returns the name under which a role's declaration is stored. If another role has declared something under this name

@@ -1,29 +1,29 @@
 //! Writes of a worker on the master, where another transaction may be in the way.
 
-use super::Worker;
-use super::pace::is_lease_due;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split;
 use crate::catalog::split_state::{Phase, row};
-use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::txn::{transaction, try_transaction, with_lock_timeout};
 use crate::server::wait;
 use crate::split::cutover::{on_master, recovery};
 use crate::split::install;
+use crate::split::run::Worker;
+use crate::split::run::pace::is_lease_due;
 use std::time::Instant;
 
 impl Worker {
     /// Writes to the plan's row, which another transaction may hold for as long as it is open: that session is
     /// reported. If a cutover was interrupted, writers of the source do not wait for it, and capture does not take its
     /// worker for dead.
-    pub(super) fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
+    pub(super) fn retry_on_lock<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
         let mut is_open = false;
         let mut renewed = self.lease_renewed;
         let mut before = None;
         loop {
-            if let Some(done) = soon(&mut body) {
+            if let Some(done) = with_lock_timeout(&mut body) {
                 return done;
             }
-            before.get_or_insert_with(wait::said);
+            before.get_or_insert_with(wait::status_scope);
             wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
             // If this does not succeed, the next round does it.
             is_open = is_open || self.let_writers_in().is_ok();
@@ -35,7 +35,7 @@ impl Worker {
 
     /// Does the same for writes that cannot fail.
     pub(super) fn write<R>(&self, mut body: impl FnMut() -> R) -> Option<R> {
-        self.patiently(|| Ok(body())).ok()
+        self.retry_on_lock(|| Ok(body())).ok()
     }
 
     /// Renews the lease in a session of its own, if changes are captured.

@@ -13,25 +13,25 @@ use crate::split::table::SplitTable;
 const OLD_ROWS: &str = include_str!("../../../sql/agent/old_rows.sql");
 
 /// What has changed, in words, and why the table is copied again. `again` is `None` if it continues.
-pub struct JudgedChange {
+pub struct ChangeEffect {
     pub words: Vec<String>,
     pub again: Option<String>,
 }
 
 /// Judges a change. `known` is the table as it was when its rows were copied; `table` is as both sides have it now.
-pub fn judge(
+pub fn of(
     plan: &Plan,
     sides: (&mut Connection, &mut Connection),
     table: &SplitTable,
     known: &TableProgress,
-) -> Result<JudgedChange> {
+) -> Result<ChangeEffect> {
     let (source, target) = (&table.source, &table.target);
     let change = TableChange { known, source, target, maps: &table.policy.maps };
     let again = match change.judge() {
         Ok(looks) => find_values(plan, sides, table, &looks)?,
         Err(why) => Some(why),
     };
-    Ok(JudgedChange { words: change.words(), again })
+    Ok(ChangeEffect { words: change.words(), again })
 }
 
 /// Returns what earlier rows have in columns that must be NULL in them, or None if they are NULL.
@@ -68,12 +68,12 @@ fn find_values(
 }
 
 /// Describes for the split's history which of these tables, by their names, are copied again and which continue.
-pub fn told(changed: &[(&str, &JudgedChange)]) -> Vec<String> {
-    let again = changed.iter().filter_map(|(name, judged)| {
-        judged.again.as_ref().map(|why| format!("{name} ({}: {why})", judged.words.join(", ")))
+pub fn told(changed: &[(&str, &ChangeEffect)]) -> Vec<String> {
+    let again = changed.iter().filter_map(|(name, effect)| {
+        effect.again.as_ref().map(|why| format!("{name} ({}: {why})", effect.words.join(", ")))
     });
-    let on = changed.iter().filter(|(_, judged)| judged.again.is_none());
-    let on = on.map(|(name, judged)| format!("{name} ({})", judged.words.join(", ")));
+    let on = changed.iter().filter(|(_, effect)| effect.again.is_none());
+    let on = on.map(|(name, effect)| format!("{name} ({})", effect.words.join(", ")));
     let [again, on] = [again.collect::<Vec<_>>(), on.collect()];
     let mut texts = Vec::new();
     if !again.is_empty() {

@@ -1,9 +1,10 @@
 //! What the servers know about the place of a shard: which database it is.
 
-use crate::catalog::place::{self, ITSELF};
+use crate::catalog::database_location;
+use crate::catalog::database_location::ITSELF;
 use crate::catalog::shard::Shard;
 use crate::remote::{Connection, RemoteError};
-use crate::server::txn::soon;
+use crate::server::txn::with_lock_timeout;
 use pgrx::pg_sys;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -45,8 +46,8 @@ pub fn learn(connection: &mut Connection, shard: &Shard) {
     }
     let Ok(rows) = connection.run(ITSELF) else { return };
     let Some(identity) = rows.scalar() else { return };
-    let written = soon(|| {
-        place::learned(shard, identity);
+    let written = with_lock_timeout(|| {
+        database_location::learned(shard, identity);
         Ok::<_, super::error::SplitError>(())
     });
     if written.is_some() {

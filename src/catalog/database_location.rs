@@ -2,7 +2,8 @@
 //! differently may lead to one database. What workers have read there shows that two databases differ; only the
 //! servers can show that two are one, since copies of a disk share all that a database knows of itself.
 
-use super::shard::{self, Shard};
+use crate::catalog::shard;
+use crate::catalog::shard::Shard;
 use crate::remote::conninfo::Conninfo;
 use crate::server::sql;
 

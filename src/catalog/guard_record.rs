@@ -2,10 +2,12 @@
 //! their guards. A session that routes something to a shard reads these rows under the keyspace's lock, under which
 //! they are also inserted, so it misses none.
 
-use super::keyspace::LockedKeyspace;
-use super::place::{self, Sameness};
-use super::shard::{self, Shard};
-use super::table_policy::TableName;
+use crate::catalog::database_location;
+use crate::catalog::database_location::Sameness;
+use crate::catalog::keyspace::LockedKeyspace;
+use crate::catalog::shard;
+use crate::catalog::shard::Shard;
+use crate::catalog::table_policy::TableName;
 use crate::server::sql::{self, Row};
 
 /// The stage of a guard. Each is committed before the next one begins.
@@ -50,7 +52,7 @@ impl GuardStage {
     }
 }
 
-pub struct StandingGuard {
+pub struct GuardRecord {
     pub shard_key: String,
     pub keyspace: String,
     pub stage: GuardStage,
@@ -67,9 +69,9 @@ pub struct StandingGuard {
 const COLUMNS: &str =
     "shard_key, keyspace, stage, listed_to, tables, changed_by = pg_catalog.pg_current_xact_id(), apart";
 
-fn from_row(row: &Row<'_>) -> StandingGuard {
+fn from_row(row: &Row<'_>) -> GuardRecord {
     let stage: String = row.value(3);
-    StandingGuard {
+    GuardRecord {
         shard_key: row.value(1),
         keyspace: row.value(2),
         stage: GuardStage::ALL.into_iter().find(|known| known.as_str() == stage).unwrap_or(GuardStage::Begun),
@@ -91,7 +93,7 @@ pub fn begin(keyspace: &LockedKeyspace, shard_key: &str) {
 }
 
 /// Returns the guard and locks it: no other session continues it before the transaction ends.
-pub fn lock(keyspace: &str, shard_key: &str) -> Option<StandingGuard> {
+pub fn lock(keyspace: &str, shard_key: &str) -> Option<GuardRecord> {
     let query = format!(
         "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND shard_key = $2 FOR UPDATE"
     );
@@ -100,7 +102,7 @@ pub fn lock(keyspace: &str, shard_key: &str) -> Option<StandingGuard> {
         .next()
 }
 
-pub fn set_stage(guard: &StandingGuard, stage: GuardStage, listed_to: Option<&str>) {
+pub fn set_stage(guard: &GuardRecord, stage: GuardStage, listed_to: Option<&str>) {
     sql::write(
         "UPDATE shardmaster.standing_guard
             SET stage = $3, listed_to = $4, changed_by = pg_catalog.pg_current_xact_id()
@@ -115,7 +117,7 @@ pub fn set_stage(guard: &StandingGuard, stage: GuardStage, listed_to: Option<&st
 }
 
 /// Stores the tables that have triggers, or will get them.
-pub fn set_tables(guard: &StandingGuard, tables: &[String]) {
+pub fn set_tables(guard: &GuardRecord, tables: &[String]) {
     sql::write(
         "UPDATE shardmaster.standing_guard SET tables = $3, changed_by = pg_catalog.pg_current_xact_id()
           WHERE keyspace = $1 AND shard_key = $2",
@@ -126,7 +128,7 @@ pub fn set_tables(guard: &StandingGuard, tables: &[String]) {
 /// Restarts a guard, since what the shard has may be older than the routes, or may be missing. The session that works
 /// on the guard just now need not be told, and its row lock is not waited for, since it waits for the keyspace of the
 /// session that calls this.
-pub fn is_gone(guard: &StandingGuard) -> bool {
+pub fn is_gone(guard: &GuardRecord) -> bool {
     sql::write(
         "UPDATE shardmaster.standing_guard g
             SET stage = 'begun', listed_to = NULL, apart = '{}', changed_by = pg_catalog.pg_current_xact_id()
@@ -185,7 +187,7 @@ pub fn delete(keyspace: &str, shard_key: &str) -> bool {
 
 /// Returns the guards of a keyspace, including those that are being made or removed, but none that was removed without
 /// its shard.
-pub fn of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
+pub fn of_keyspace(keyspace: &str) -> Vec<GuardRecord> {
     let query = format!(
         "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND stage <> 'left' ORDER BY shard_key"
     );
@@ -224,7 +226,7 @@ pub fn any() -> Option<(String, String)> {
 }
 
 /// Returns the guards of a keyspace for a session that only reads, for example on a standby. None is reported as new.
-pub fn look_of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
+pub fn look_of_keyspace(keyspace: &str) -> Vec<GuardRecord> {
     sql::read(
         "SELECT shard_key, keyspace, stage, listed_to, tables, false, apart FROM shardmaster.standing_guard
           WHERE keyspace = $1 AND stage <> 'left' ORDER BY shard_key",
@@ -265,7 +267,7 @@ fn address(shard: &Shard) -> String {
     shard.conninfo.clone().unwrap_or_default()
 }
 
-impl StandingGuard {
+impl GuardRecord {
     /// Whether the shard has a list that sessions tell about what they route there.
     pub fn is_made(&self) -> bool {
         matches!(self.stage, GuardStage::Listing | GuardStage::Fitting | GuardStage::Stands)
@@ -278,7 +280,7 @@ impl StandingGuard {
 
     /// Whether a shard is where the guard is: one namespace of one database may have many names.
     pub fn is_at(&self, shard: &Shard) -> Sameness {
-        match shard::by_key(&self.shard_key).map(|own| place::compare(&own, shard)) {
+        match shard::by_key(&self.shard_key).map(|own| database_location::compare(&own, shard)) {
             Ok(Sameness::Unknown) if self.apart.contains(&address(shard)) => Sameness::Different,
             Ok(sameness) => sameness,
             Err(_) => Sameness::Different,
@@ -291,7 +293,7 @@ impl StandingGuard {
         self.shard_key != shard.shard_key
             && self.tables.iter().any(has_schema)
             && shard::by_key(&self.shard_key).is_ok_and(|own| {
-                own.namespace != shard.namespace && place::database(&own, shard) == Sameness::Same
+                own.namespace != shard.namespace && database_location::database(&own, shard) == Sameness::Same
             })
     }
 
@@ -312,7 +314,7 @@ impl StandingGuard {
 }
 
 /// Records that these shards have answered and are elsewhere.
-pub fn add_apart(guard: &StandingGuard, shards: &[Shard]) {
+pub fn add_apart(guard: &GuardRecord, shards: &[Shard]) {
     let apart: Vec<String> = shards.iter().map(address).collect();
     sql::write(
         "UPDATE shardmaster.standing_guard SET apart = apart || $3 WHERE keyspace = $1 AND shard_key = $2",
@@ -321,7 +323,7 @@ pub fn add_apart(guard: &StandingGuard, shards: &[Shard]) {
 }
 
 /// Whether one of these guards is where a shard is, or may be.
-pub fn any_at(guards: &[StandingGuard], shard: &Shard) -> bool {
+pub fn any_at(guards: &[GuardRecord], shard: &Shard) -> bool {
     guards.iter().any(|guard| guard.is_at(shard) != Sameness::Different)
 }
 

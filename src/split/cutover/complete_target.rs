@@ -10,8 +10,6 @@
 //! fence: all that it will ever have. A side that was restored to an earlier time is behind the other, or has lost the
 //! note.
 
-use super::open::{open_side, record_opened};
-use super::record_moved;
 use crate::agent::error::Result;
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::Side;
@@ -20,6 +18,9 @@ use crate::agent::state::side::{self, Installed, SideState, Version};
 use crate::agent::state::{consumed, epoch, progress};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::split::cutover::open::open_side;
+use crate::split::cutover::open::record_opened;
+use crate::split::cutover::record_moved;
 use crate::split::injection_points::{self, reach};
 use crate::split::sequences;
 

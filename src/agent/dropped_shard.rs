@@ -1,22 +1,28 @@
 //! Removal of what is left on a shard of the splits that it took part in, when the shard is dropped.
 
-use super::error::{Result, SplitError};
-use super::state::{self, decision, master, redirect, reference_ended};
-use super::{schema, session};
+use crate::agent::error::Result;
+use crate::agent::error::SplitError;
+use crate::agent::schema;
+use crate::agent::session;
+use crate::agent::state;
+use crate::agent::state::decision;
+use crate::agent::state::master;
 use crate::agent::state::moved_keys;
+use crate::agent::state::redirect;
+use crate::agent::state::reference_ended;
 use crate::catalog::shard::Shard;
 use crate::catalog::split;
 use std::time::{Duration, Instant};
 
 /// The limit after which a dropped shard that is lost is not waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Removes what this master has noted there for the shard's namespace, and the schema with the last of it. What
 /// belongs to another master stays. Returns the splits whose redirects stay; the splits that this master knows have
 /// none by now.
 pub fn leave(shard: &Shard) -> Result<Vec<i64>> {
-    let mut connection = session::open_within(shard, "drop", PATIENCE)?;
-    connection.set_deadline(Some(Instant::now() + PATIENCE));
+    let mut connection = session::open_within(shard, "drop", LONGEST_WAIT)?;
+    connection.set_deadline(Some(Instant::now() + LONGEST_WAIT));
     if !state::has(&mut connection, "decision")? && !state::has(&mut connection, "reference_ended")? {
         return Ok(Vec::new());
     }
