@@ -90,7 +90,9 @@ impl Look {
     fn asks_for_a_restore(&self) -> bool {
         self.phase == "completed"
             && self.step != "moved"
-            && self.waiting.contains("was restored to a time before")
+            && ["was restored to a time before", "restore the shard to a time after the cutover"]
+                .iter()
+                .any(|text| self.waiting.contains(text))
     }
 }
 
