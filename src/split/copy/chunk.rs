@@ -1,12 +1,14 @@
 //! Chunks: spans of blocks of one leaf. In a snapshot each row is on one side of the cursor.
 
 use super::by_keys::{self, ByKeys, LookedSpan};
-use super::window::copy_rows;
+use super::{collision, window};
 use crate::agent::error::Result;
 use crate::agent::state::progress::{CopyProgress, Cursor};
 use crate::guc;
 use crate::remote::copy::Copied;
+use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::split::blocks::{self, BlockSpan, Extent};
+use crate::split::engine::session_pair::SessionPair;
 use crate::split::engine::{Engine, scope_size};
 use std::time::{Duration, Instant};
 
@@ -100,9 +102,28 @@ impl Chunk {
 pub fn copy_next(engine: &mut Engine, progress: &mut CopyProgress) -> Result<Option<Vec<Copied>>> {
     let began = Instant::now();
     let Some(chunk) = plan(engine, progress, 1)?.chunks.pop() else { return Ok(None) };
-    let copied = copy_rows(engine, chunk.outs())?;
+    let copied = copy(engine, std::slice::from_ref(&chunk))?.pop().unwrap_or_default();
     chunk.adapt(engine, progress, began.elapsed(), &copied);
     Ok(Some(chunk.note(progress, &copied)))
+}
+
+/// Copies chunks at the same time: the first by the step's own sessions, each other one by a stream. Returns what each
+/// query of each chunk has copied.
+pub fn copy(engine: &mut Engine, chunks: &[Chunk]) -> Result<Vec<Vec<Copied>>> {
+    let of: Vec<Vec<(usize, String)>> = chunks.iter().map(Chunk::outs).collect();
+    let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
+    let own = SessionPair { source: reader, target };
+    let lanes = SessionPair::all(own, &mut streams.open).zip(&of).map(|(pair, outs)| {
+        let pieces =
+            outs.iter().map(|(position, out)| window::piece_of(plan, &tables[*position], out.clone()));
+        Lane { source: pair.source, target: pair.target, pieces: pieces.collect() }
+    });
+    pipe::parallel(lanes.collect()).map_err(|FailedPiece { lane, piece, error }| {
+        match of.get(lane).and_then(|outs| outs.get(piece)) {
+            Some((position, _)) => collision::explain_of(engine, *position, error),
+            None => error.into(),
+        }
+    })
 }
 
 /// The chunks that are next.

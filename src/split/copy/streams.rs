@@ -8,14 +8,12 @@
 
 use super::chunk::{self, Chunk};
 use super::outcome::{Round, StepOutcome};
-use super::{collision, commit, leaves, window};
+use super::{commit, leaves};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
 use crate::agent::state::progress::{self, CopyProgress};
 use crate::remote::copy::Copied;
-use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::split::engine::Engine;
-use crate::split::engine::session_pair::SessionPair;
 use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::stream_sessions::{self, Locks, hold, wanted};
 use crate::split::injection_points::{self, reach};
@@ -86,25 +84,11 @@ fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
     stream_sessions::end_all(others.chain([reader]), "ROLLBACK")
 }
 
-/// Copies each chunk in its stream, and returns what each query has copied.
+/// Copies the chunks. A stream whose chunk has no row has sent nothing yet: this checks that it still has its locks.
 fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
-    let of: Vec<Vec<(usize, String)>> = round.chunks.iter().map(Chunk::outs).collect();
-    let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
-    let own = SessionPair { source: reader, target };
-    let lanes = SessionPair::all(own, &mut streams.open).zip(&of).map(|(pair, outs)| {
-        let pieces =
-            outs.iter().map(|(position, out)| window::piece_of(plan, &tables[*position], out.clone()));
-        Lane { source: pair.source, target: pair.target, pieces: pieces.collect() }
-    });
-    let copied = pipe::parallel(lanes.collect()).map_err(|FailedPiece { lane, piece, error }| {
-        match of.get(lane).and_then(|outs| outs.get(piece)) {
-            Some((position, _)) => collision::explain_of(engine, *position, error),
-            None => error.into(),
-        }
-    })?;
-    // A stream whose chunk has no row has sent nothing yet: this checks that it still has its locks.
-    let streams = engine.streams.open.iter_mut().zip(of.iter().skip(1));
-    for (stream, _) in streams.filter(|(_, outs)| outs.is_empty()) {
+    let copied = chunk::copy(engine, &round.chunks)?;
+    let streams = engine.streams.open.iter_mut().zip(copied.iter().skip(1));
+    for (stream, _) in streams.filter(|(_, copied)| copied.is_empty()) {
         stream.writer.run("SELECT 1")?;
     }
     Ok(copied)

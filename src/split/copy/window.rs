@@ -279,15 +279,6 @@ fn window_pieces<'a>(
     [keys, rows_piece(plan, table, out, &delete, bounds)]
 }
 
-/// Copies rows of the source into the target, by queries of tables: several queries are for few rows.
-pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<Copied>> {
-    let Engine { plan, reader, target, tables, .. } = &mut *engine;
-    let of: Vec<usize> = outs.iter().map(|(position, _)| *position).collect();
-    let pieces = outs.into_iter().map(|(position, out)| piece_of(plan, &tables[position], out)).collect();
-    let copied = pipe::in_turn(reader, target, pieces);
-    copied.map_err(|(piece, error)| collision::explain_of(engine, of[piece], error))
-}
-
 /// Returns the COPY of the rows that a query of a table returns.
 pub fn piece_of<'a>(plan: &'a Plan, table: &'a SplitTable, out: String) -> CopyPiece<'a> {
     rows_piece(plan, table, out, "", Bounds::unlimited())
