@@ -5,7 +5,7 @@ use super::stats::{Goal, Measure};
 use crate::Result;
 use crate::cluster::{Cluster, DATABASE};
 use crate::fixture::{by_superuser, by_superusers};
-use crate::mender::{counts, dba, number, stage};
+use crate::repair::{counts, dba, number, stage};
 use std::time::Instant;
 
 const SIZES: [i64; 2] = [50_000, 400_000];

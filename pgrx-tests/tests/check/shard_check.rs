@@ -1,11 +1,11 @@
 //! What `shard_check` finds wrong with a shard, and what a shard makes of it that floods or lies.
 
+use shardmaster_tests::chatty_client::{ChattyClient, message};
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{self, by_superuser, cluster};
 use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::standby;
-use shardmaster_tests::talker::{Talker, message};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -88,13 +88,13 @@ fn a_shard_that_lies_is_quoted_and_not_believed() {
 #[test]
 fn a_shard_that_floods_keeps_nobody_who_looks_at_it() {
     let cluster = cluster(&["shardmaster.remote_timeout = '3s'"]);
-    let talker = Talker::before(&cluster.servers[1]).unwrap();
+    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
     let mut master = cluster.superuser().unwrap();
-    master.execute("SELECT shard_add('loud', $1)", &[&talker.conninfo()]).unwrap();
+    master.execute("SELECT shard_add('loud', $1)", &[&chatty.conninfo()]).unwrap();
     let row = message(b'D', &[&[0, 1, 0, 0, 0x70, 0], &[b'x'; 0x7000]]);
     for what in ["notices, slowly", "notices", "rows"].into_iter().take(at_most(1)) {
         let row = row.clone();
-        talker.says(b'C', move |client| {
+        chatty.says(b'C', move |client| {
             loop {
                 match what {
                     "notices" => client.write_all(&NOTICE.repeat(20_000))?,

@@ -1,9 +1,9 @@
 //! Changes of the source's tables that a split makes on its target as well: `on_ddl => 'apply'`.
 
+use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, state_of};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;

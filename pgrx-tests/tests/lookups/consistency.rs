@@ -8,7 +8,7 @@ use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::looking::{
     ADD, add, insert, pairs, route, stage, texts, wait_equal, wait_filled, wait_route,
 };
-use shardmaster_tests::mender::wait_held;
+use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::strike::Strike;

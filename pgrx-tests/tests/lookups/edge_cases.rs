@@ -4,7 +4,7 @@ use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
-use shardmaster_tests::mender::wait_held;
+use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

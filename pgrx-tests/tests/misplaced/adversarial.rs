@@ -2,7 +2,7 @@
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
-use shardmaster_tests::mender::{DELETE, DELETE_ALL, MOVE, counts, dba, number, report, stage, while_held};
+use shardmaster_tests::repair::{DELETE, DELETE_ALL, MOVE, counts, dba, number, report, stage, while_held};
 
 /// The superuser of the wrong shard has it give rows that were not asked for.
 #[test]

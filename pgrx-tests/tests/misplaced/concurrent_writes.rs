@@ -3,7 +3,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
-use shardmaster_tests::mender::{MOVE, counts, dba, in_background, number, stage};
+use shardmaster_tests::repair::{MOVE, counts, dba, in_background, number, stage};
 use shardmaster_tests::wait;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -2,7 +2,7 @@
 
 use shardmaster_tests::asking::{error, hint};
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
-use shardmaster_tests::mender::{
+use shardmaster_tests::repair::{
     DELETE, DELETE_ALL, DELETE_CONFLICTING, MOVE, counts, dba, number, report, stage,
 };
 

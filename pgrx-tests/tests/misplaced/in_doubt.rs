@@ -2,7 +2,7 @@
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, forget_splits};
-use shardmaster_tests::mender::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
+use shardmaster_tests::repair::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 

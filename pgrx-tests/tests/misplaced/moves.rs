@@ -4,7 +4,7 @@ use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
-use shardmaster_tests::mender::{
+use shardmaster_tests::repair::{
     DELETE, DELETE_ALL, MOVE, counts, dba, in_background, number, report, stage, while_held,
 };
 use shardmaster_tests::server::Stop;

@@ -3,7 +3,7 @@
 use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::mender::{DELETE, DELETE_ALL, MOVE, dba, in_background, number, report, stage};
+use shardmaster_tests::repair::{DELETE, DELETE_ALL, MOVE, dba, in_background, number, report, stage};
 use shardmaster_tests::wait;
 
 /// Tables whose rows refer to each other, to themselves, and are deleted with each other.

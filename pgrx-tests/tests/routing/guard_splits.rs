@@ -4,7 +4,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, load, plan, to_pending};
 use shardmaster_tests::guarding::{assert_nobody_was_refused, guards, install, tried};
-use shardmaster_tests::mender;
+use shardmaster_tests::repair;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
@@ -125,11 +125,11 @@ fn a_key_that_a_split_brings_comes_by_its_cutover() {
 /// A guard knows where they belong, and does not keep them from leaving.
 #[test]
 fn rows_on_the_wrong_shard_are_brought_home_past_guards() {
-    let cluster = mender::stage(100);
+    let cluster = repair::stage(100);
     install(&cluster, "shard_a", "default");
     install(&cluster, "shard_b", "default");
-    mender::dba(&cluster).batch_execute(mender::MOVE).unwrap();
-    assert_eq!(mender::counts(&cluster), [0, 100, 100, 0]);
+    repair::dba(&cluster).batch_execute(repair::MOVE).unwrap();
+    assert_eq!(repair::counts(&cluster), [0, 100, 100, 0]);
     let mut client = client(&cluster);
     assert_eq!(tried(&mut client, "INSERT INTO items VALUES ('moves', 1, 'x')"), "SM001");
 }

@@ -1,13 +1,13 @@
 //! A shard whose server answers what it likes: the master's arithmetic bears it, and what it
 //! decides by it is nothing.
 
+use shardmaster_tests::chatty_client::message;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser as run, cluster, cut_over_and_compare, plan, to_pending,
 };
 use shardmaster_tests::split::Split;
-use shardmaster_tests::talker::message;
 use shardmaster_tests::wait;
 use std::io::{Read, Write};
 use std::net::TcpListener;

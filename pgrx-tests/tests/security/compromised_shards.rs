@@ -1,13 +1,13 @@
 //! What owners, and servers that were broken into, do not get through a split: a right of
 //! somebody else's, or a wait.
 
+use shardmaster_tests::attacker::{own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser as run, client, cluster, cut_over_and_compare, forget_splits, plan, state_of,
     to_pending,
 };
-use shardmaster_tests::mallory::{own_the_table, session};
 use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};

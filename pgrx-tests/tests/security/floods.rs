@@ -2,12 +2,12 @@
 //! neither the master's memory nor a worker's time.
 
 use shardmaster_tests::asking;
+use shardmaster_tests::chatty_client::{ChattyClient, message};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_superuser as run, cluster};
 use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::talker::{Talker, message};
 use shardmaster_tests::wait;
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -24,9 +24,9 @@ const LONG: usize = 29_000;
 const MESSAGES: usize = 800;
 
 /// A split whose target says what it likes, from when its worker has its sessions.
-fn to_dual_write<'a>(cluster: &'a Cluster, talker: &Talker) -> Split<'a> {
+fn to_dual_write<'a>(cluster: &'a Cluster, chatty: &ChattyClient) -> Split<'a> {
     let mut master = cluster.superuser().unwrap();
-    master.execute("SELECT shard_add('loud', $1)", &[&talker.conninfo()]).unwrap();
+    master.execute("SELECT shard_add('loud', $1)", &[&chatty.conninfo()]).unwrap();
     let split = Split::plan(cluster, "shard_a", "loud", &["moves"]).unwrap();
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
@@ -49,10 +49,10 @@ fn failure(split: &Split<'_>) -> (String, u64) {
 #[test]
 fn a_notification_that_nobody_asked_for_ends_the_session() {
     let cluster = cluster(&[]);
-    let talker = Talker::before(&cluster.servers[1]).unwrap();
-    let split = to_dual_write(&cluster, &talker);
+    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
+    let split = to_dual_write(&cluster, &chatty);
     let note = message(b'A', &[&[0, 0, 0, 1], b"c\0", &[b'x'; LONG], b"\0"]);
-    talker.says(b'Z', move |client| (0..MESSAGES).try_for_each(|_| client.write_all(&note)));
+    chatty.says(b'Z', move |client| (0..MESSAGES).try_for_each(|_| client.write_all(&note)));
     split.call("run_backfill").unwrap();
     let (message, most) = failure(&split);
     assert!(
@@ -67,10 +67,10 @@ fn a_notification_that_nobody_asked_for_ends_the_session() {
 #[test]
 fn what_stays_of_answers_is_bounded_in_all() {
     let cluster = cluster(&[]);
-    let talker = Talker::before(&cluster.servers[1]).unwrap();
-    let split = to_dual_write(&cluster, &talker);
+    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
+    let split = to_dual_write(&cluster, &chatty);
     let next = AtomicUsize::new(0);
-    talker.says(b'Z', move |client| {
+    chatty.says(b'Z', move |client| {
         (0..MESSAGES).try_for_each(|_| {
             let name = format!("p{}\0", next.fetch_add(1, Ordering::Relaxed));
             client.write_all(&message(b'S', &[name.as_bytes(), &[b'x'; LONG], b"\0"]))
@@ -94,9 +94,9 @@ fn more_slow_rows(cluster: &Cluster, turn: usize) {
 
 /// Rows that take their time on the target, while the source's session waits and is asked for
 /// nothing now and then.
-fn of_slow_rows<'a>(cluster: &'a Cluster, talker: &Talker) -> Split<'a> {
+fn of_slow_rows<'a>(cluster: &'a Cluster, chatty: &ChattyClient) -> Split<'a> {
     let mut master = cluster.superuser().unwrap();
-    master.execute("SELECT shard_add('loud', $1)", &[&talker.conninfo()]).unwrap();
+    master.execute("SELECT shard_add('loud', $1)", &[&chatty.conninfo()]).unwrap();
     master.batch_execute("SELECT shard_assign('slow', 'loud')").unwrap();
     more_slow_rows(cluster, 0);
     run(
@@ -118,8 +118,8 @@ fn of_slow_rows<'a>(cluster: &'a Cluster, talker: &Talker) -> Split<'a> {
 #[test]
 fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
     let cluster = cluster(&["shardmaster.remote_timeout = 2s"]);
-    let talker = Talker::before(&cluster.servers[0]).unwrap();
-    let split = of_slow_rows(&cluster, &talker);
+    let chatty = ChattyClient::before(&cluster.servers[0]).unwrap();
+    let split = of_slow_rows(&cluster, &chatty);
     // What an empty query is answered with.
     const NOTHING: u8 = b'I';
     let another = |client: &mut TcpStream| client.write_all(&message(b'H', &[b"\0\0\0"]));
@@ -139,7 +139,7 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
     let turns = turns.into_iter().take(at_most(1)).enumerate();
     let rows = 40 * turns.len() as i64;
     for (turn, (call, problem, says)) in turns {
-        talker.says(NOTHING, says);
+        chatty.says(NOTHING, says);
         // The step in which an answer is wrong may end, with its rows, before the worker hears of it.
         if turn > 0 {
             more_slow_rows(&cluster, turn);
@@ -157,7 +157,7 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
         })
         .unwrap_or_else(|error| panic!("{problem}: {error}; {}", split.describe()));
     }
-    talker.says(NOTHING, |_| Ok(()));
+    chatty.says(NOTHING, |_| Ok(()));
     split.call("resume").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     let query = "SELECT count(*) FROM items WHERE tenant = 'slow'";
@@ -171,9 +171,9 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
 #[ignore = "make test-all: questions to all shards; make test has security::compromised_shards::a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer"]
 fn notices_are_no_answer_to_a_question_to_all_shards() {
     let cluster = asking::stage(&[]);
-    let talker = Talker::before(&cluster.servers[1]).unwrap();
+    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
     let mut master = cluster.superuser().unwrap();
-    let conninfo = talker.conninfo();
+    let conninfo = chatty.conninfo();
     master.execute("SELECT shard_set_endpoint('shard_b', $1, client_conninfo => $1)", &[&conninfo]).unwrap();
     let mut analyst = asking::analyst(&cluster);
     let question = "SELECT shard_query_json('SELECT count(*) FROM items', timeout => '2s')";
@@ -181,7 +181,7 @@ fn notices_are_no_answer_to_a_question_to_all_shards() {
     // When a session's first setting comes, when a question is answered, when the rows of the last one begin.
     analyst.batch_execute("SET statement_timeout = '20s'").unwrap();
     for before in [b'S', b'C', b'T'] {
-        talker.says(before, |client| {
+        chatty.says(before, |client| {
             loop {
                 client.write_all(&NOTICE.repeat(20_000))?;
             }
@@ -189,6 +189,6 @@ fn notices_are_no_answer_to_a_question_to_all_shards() {
         let (state, text) = asking::error(&mut analyst, question);
         assert!(text.contains("shard \"shard_b\"") && text.contains("no answer"), "{before}: {state} {text}");
     }
-    talker.says(b'T', |_| Ok(()));
+    chatty.says(b'T', |_| Ok(()));
     assert_eq!(analyst.query(question, &[]).unwrap().len(), 2);
 }

@@ -2,10 +2,10 @@
 //! run is found before it is run, and stops the split until somebody says that it is trusted.
 
 use postgres::Client;
+use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::{is_long_run, may_lack};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, state_of, to_pending};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 
 fn server_of<'a>(cluster: &'a Cluster, side: &str) -> &'a shardmaster_tests::server::Server {
     &cluster.servers[usize::from(side == "target")]

@@ -1,13 +1,13 @@
 //! What comes to an owner's code after it was looked through, and what reaches for the
 //! mover's rights by functions that everybody may call.
 
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, before_the_next_step, by_superusers, client, cluster, let_code_be_computed, plan, source,
     to_pending,
 };
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 
 /// Something that comes later to the target.
 struct Later {
@@ -85,7 +85,7 @@ const LATER: [Later; 6] = [
 fn what_expressions_are_made_of_is_looked_through_again() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(&cluster, "CREATE TABLE armed (what text)");
+    by_attacker(&cluster, "CREATE TABLE armed (what text)");
     for (name, owner) in [("given", "postgres"), ("of_boss", "boss"), ("of_friend", "friend")] {
         by_superusers(
             &cluster,
@@ -98,7 +98,7 @@ fn what_expressions_are_made_of_is_looked_through_again() {
         );
     }
     by_superusers(&cluster, "ALTER ROLE boss SUPERUSER; CREATE ROLE pal");
-    by_mallory(
+    by_attacker(
         &cluster,
         "CREATE DOMAIN named AS text; CREATE TYPE mood AS ENUM ('good');
          ALTER TABLE items ADD CHECK (val::named IS NOT NULL), ADD CHECK (to_json('good'::mood) IS NOT NULL),
@@ -240,7 +240,7 @@ fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
 fn a_rule_reaches_no_table_of_an_owner() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(
+    by_attacker(
         &cluster,
         "CREATE TABLE log (n int); CREATE TRIGGER t AFTER INSERT ON log FOR EACH ROW EXECUTE FUNCTION fires();
          ALTER TABLE log ENABLE ALWAYS TRIGGER t",

@@ -2,11 +2,11 @@
 //! rows as a whole, a column that is generated, operators by their names. And what a server
 //! calls without that it stands in any text.
 
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, before_the_next_step, by_superusers, client, cluster, cluster_of, plan, source, to_pending,
 };
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 
 /// The check refuses what is there now, and nobody has had the mover's rights.
@@ -95,7 +95,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
          CREATE FUNCTION lib.fine(anyelement) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog
             AS 'BEGIN RETURN lower($1::text); END'",
     );
-    by_mallory(
+    by_attacker(
         &cluster,
         &format!(
             "CREATE TABLE made (a text, tenant text GENERATED ALWAYS AS (lib.fine(a)) STORED, id int, PRIMARY KEY (a, id));
@@ -147,7 +147,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         "CREATE EXTENSION citext; CREATE TABLE dict (w citext PRIMARY KEY); GRANT ALL ON dict TO PUBLIC;
          INSERT INTO dict SELECT generate_series(1, 60)",
     );
-    by_mallory(
+    by_attacker(
         &cluster,
         &format!(
             "CREATE DOMAIN word AS citext;
@@ -160,7 +160,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         .unwrap();
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('words', 'tenant')").unwrap();
     for (left, right) in [("word", "word"), ("word", "citext"), ("citext", "word")] {
-        by_mallory(
+        by_attacker(
             &cluster,
             &format!(
                 "CREATE FUNCTION same({left}, {right}) RETURNS boolean LANGUAGE plpgsql

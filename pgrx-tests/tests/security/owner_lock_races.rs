@@ -2,13 +2,13 @@
 //! mover waits: what he has made of the table by then runs for nobody.
 
 use postgres::Client;
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser, by_superusers, client, cluster, plan, source, to_pending,
 };
 use shardmaster_tests::looking;
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
-use shardmaster_tests::mender::wait_held;
+use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::thread;
@@ -73,7 +73,7 @@ fn the_middle_of_a_range_is_looked_for_under_the_lock() {
 fn a_check_reads_under_the_locks_that_it_has_looked_behind() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(
+    by_attacker(
         &cluster,
         "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
          ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict",
@@ -93,7 +93,7 @@ fn a_check_reads_under_the_locks_that_it_has_looked_behind() {
 /// A split of two tables, of which one references a table that nobody moves.
 fn with_references(cluster: &Cluster) -> Split<'_> {
     own_the_table(cluster);
-    by_mallory(
+    by_attacker(
         cluster,
         &format!(
             "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
@@ -415,7 +415,7 @@ fn look_ups_read_under_the_lock() {
 fn a_reference_table_is_followed_under_the_locks_of_what_refers_to_it() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(&cluster, "CREATE TABLE dict (code int PRIMARY KEY)");
+    by_attacker(&cluster, "CREATE TABLE dict (code int PRIMARY KEY)");
     session(&cluster, "shard_a").batch_execute("INSERT INTO dict SELECT generate_series(1, 9)").unwrap();
     let mut master = cluster.superuser().unwrap();
     let add = "SELECT shard_table_add('dict', NULL, policy => 'reference', origin => 'shard_a')";

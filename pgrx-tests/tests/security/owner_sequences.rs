@@ -1,8 +1,8 @@
 //! An owner of a table who puts something else in the place of its sequence while a cutover is on its way.
 
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_superusers, cluster, plan, to_pending};
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 
 /// Behind the fence the sequences are asked by the names that they had before it.
 #[test]
@@ -11,7 +11,7 @@ fn a_view_in_the_place_of_a_sequence_is_not_read() {
         let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
         own_the_table(&cluster);
         by_superusers(&cluster, "CREATE SEQUENCE counts; ALTER SEQUENCE counts OWNER TO mallory");
-        by_mallory(&cluster, "ALTER TABLE items ALTER code SET DEFAULT nextval('counts')");
+        by_attacker(&cluster, "ALTER TABLE items ALTER code SET DEFAULT nextval('counts')");
         let split = plan(&cluster);
         to_pending(&split);
         cluster.hold("cutover_fenced").unwrap();

@@ -1,12 +1,12 @@
 //! Code of an owner that no table's own catalog rows name: what lets a row be in a partition, and types that a table had when
 //! a session made its temporary tables by it.
 
+use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, as_worker, before_the_next_step, by_superusers, cluster, cluster_of, cut_over_and_compare, plan,
     source, to_pending,
 };
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

@@ -34,7 +34,7 @@ pub fn session(cluster: &Cluster, shard: &str) -> Client {
 }
 
 /// His statements on every shard.
-pub fn by_mallory(cluster: &Cluster, statements: &str) {
+pub fn by_attacker(cluster: &Cluster, statements: &str) {
     for server in &cluster.servers {
         session(cluster, server.name()).batch_execute(statements).unwrap();
     }
