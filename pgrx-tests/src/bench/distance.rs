@@ -5,8 +5,8 @@ use super::rig::LIMIT;
 use super::stats::{Goal, Measure};
 use crate::Result;
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::relayed_cluster::Stage;
 use crate::split::Split;
-use crate::stage::Stage;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,13 +1,13 @@
 //! One cell: a split with clients, struck at one injection, brought to its end, and looked at.
 
-use super::ends;
+use super::approach;
+use super::disaster::{Disaster, Place};
+use super::expected_ends;
 use super::history::Loss;
 use super::injections::{Injection, Stage};
-use super::kinds::{Disaster, Place};
 use super::operator::{Ended, Help, Operator};
 use super::report::{BULK, Report};
 use super::site::{GRACE, Site, TIMEOUT};
-use super::walk;
 use super::writers::{MOVING, Writers};
 use crate::cluster::DATABASE;
 use crate::{Result, wait};
@@ -94,7 +94,7 @@ fn require_expected(disaster: Disaster, injection: &Injection, helped: &[(Help, 
     let had_no_fence = |help: &Help| injection.name == "recovery_fenced" && *help == Help::BringOver;
     let is_its_own = |help: &Help| is_restoring(help) || had_no_fence(help);
     let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).filter(|help| !is_its_own(help)).collect();
-    match ends::expected(disaster, injection.stage) {
+    match expected_ends::expected(disaster, injection.stage) {
         Some(end) if end.is(&needed) => Ok(()),
         end => Err(format!("needed {needed:?}, where {end:?} was expected").into()),
     }
@@ -118,7 +118,7 @@ fn play(
     outage: Option<Duration>,
 ) -> Result<(Ended, Vec<Loss>)> {
     writers.wait_for(&[0, 1, 2], 5, LIMIT)?;
-    walk::to_injection(operator, writers)?;
+    approach::to_injection(operator, writers)?;
     let struck = Instant::now();
     operator.struck = Some((SystemTime::now(), writers.number()));
     operator.site.strike()?;

@@ -7,25 +7,25 @@
 //! cell then makes. Meanwhile clients are answered in time.
 
 mod addresses;
+mod approach;
 pub(crate) mod backup;
 mod cell;
-mod chosen;
-mod ends;
-mod full;
+mod disaster;
+mod expected_ends;
+mod full_disk;
 mod history;
 mod injections;
-mod kinds;
+mod manual_recovery;
 mod operator;
 mod report;
-mod rescue;
+mod selection;
 mod site;
-mod walk;
 mod writers;
 
 pub use cell::{Shown, run, run_for};
-pub use chosen::CHOSEN;
-pub use ends::{ENDS, End, expected};
-pub use full::mounted as small_disk;
+pub use disaster::{DISASTERS, Disaster, Link, Place};
+pub use expected_ends::{ENDS, End, expected};
+pub use full_disk::mounted as small_disk;
 pub use injections::{FAMILIES, INJECTIONS, Injection, OF_LINKS, Stage};
-pub use kinds::{DISASTERS, Disaster, Link, Place};
 pub use operator::{Ended, Help};
+pub use selection::CHOSEN;

@@ -1,9 +1,9 @@
 //! The operator of a cell: asks for what is next, reads what is said where it stops, and
 //! makes the call that the error's hint, or the documentation, names.
 
+use super::disaster::{Disaster, Place};
 use super::injections::{Injection, Stage};
-use super::kinds::{Disaster, Place};
-use super::rescue;
+use super::manual_recovery;
 use super::site::Site;
 use crate::cluster::DATABASE;
 use crate::split::Split;
@@ -251,15 +251,15 @@ impl Operator<'_> {
                 self.delete_copies()?;
                 self.call("start_dual_write($1)")
             }
-            Help::ByHand => rescue::delete_copies(self.site),
+            Help::ByHand => manual_recovery::delete_copies(self.site),
             Help::TargetLost => self.call("rollback($1, target_lost => true)"),
             Help::SourceLost => self.call("finish($1, source_lost => true)"),
             Help::BringOver => {
                 let (since, before) = self.struck.ok_or("nothing was struck")?;
-                rescue::bring_over(self.site, self.split, since, before)?;
+                manual_recovery::bring_over(self.site, self.split, since, before)?;
                 self.call("finish($1, accept_missing => true)")
             }
-            Help::NewMaster => rescue::new_master(self.site),
+            Help::NewMaster => manual_recovery::new_master(self.site),
         }
     }
 

@@ -1,11 +1,11 @@
 //! What a cell has left behind: rows, and how long clients have waited.
 
 use super::addresses::MASTER;
+use super::disaster::{Disaster, Link, Place};
 use super::history::Loss;
 use super::injections::Injection;
-use super::kinds::{Disaster, Link, Place};
+use super::manual_recovery::NUMBER;
 use super::operator::{Ended, Help};
-use super::rescue::NUMBER;
 use super::site::{GRACE, Site, TIMEOUT};
 use super::writers::{MOVING, Record, Rows, TENANTS, Wait};
 use crate::Result;

@@ -2,8 +2,8 @@
 
 use super::addresses::{Addresses, MASTER};
 use super::backup::{self, Backup};
-use super::full::SmallDisk;
-use super::kinds::{Disaster, Link, Place};
+use super::disaster::{Disaster, Link, Place};
+use super::full_disk::SmallDisk;
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::matrix::create_tables;
 use crate::relay::Relay;

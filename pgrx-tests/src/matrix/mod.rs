@@ -2,13 +2,13 @@
 //! fails, and the split must come to its end as if nothing had been.
 
 mod checks;
+mod scope;
 mod sessions;
 mod tables;
-mod what;
 
+pub use scope::What;
 use sessions::Sessions;
 pub use tables::{AGENT_HAS_MORE, create_tables, leftovers, name_tables, objects};
-pub use what::What;
 
 use crate::ack_log::{self, AckLog, Rows};
 use crate::cluster::Cluster;

@@ -5,19 +5,19 @@
 //! `Pulse` measures how long nobody could write, and `summary` says what came of it.
 
 mod etcd;
+mod heartbeat;
+mod kills;
 mod node;
 mod operator;
 mod pair;
-mod pulse;
 mod site;
-mod strikes;
 mod summary;
 
+pub use heartbeat::{Pulse, Span};
+pub use kills::Strikes;
 pub use operator::Operator;
 pub use pair::{Pair, Protection};
-pub use pulse::{Pulse, Span};
 pub use site::Site;
-pub use strikes::Strikes;
 pub use summary::Summary;
 
 use std::time::Duration;

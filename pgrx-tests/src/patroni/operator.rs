@@ -1,7 +1,7 @@
 //! Drives splits there and back, whatever becomes of the servers: each call is tried again until
 //! the master has taken it, and a cutover that was given up is asked for once more.
 
-use super::pulse::Span;
+use super::heartbeat::Span;
 use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::{Error, Result};
@@ -239,7 +239,7 @@ impl<'a> Operator<'a> {
 
     fn note_stall(&mut self, id: i64, from: Instant, state: &str) {
         let span = Span { from, to: Instant::now() };
-        if span.length() > super::pulse::NOTABLE {
+        if span.length() > super::heartbeat::NOTABLE {
             self.done.stalls.push((span, format!("split {id}: {state}")));
         }
     }

@@ -1,9 +1,9 @@
 //! What came of a run: the numbers, and what was promised of them.
 
+use super::heartbeat::{Beats, Span};
+use super::kills::{How, Strike};
 use super::operator::Done;
-use super::pulse::{Beats, Span};
 use super::site::NAMES;
-use super::strikes::{How, Strike};
 use super::{CUTOVER_TIMEOUT, LOOP_WAIT, REMOTE_TIMEOUT, TTL};
 use crate::records::{self, Fact, milliseconds};
 use crate::workload::Report;

@@ -1,14 +1,15 @@
 //! A link to a server that can be cut, stalled, delayed, narrow and lossy: it listens on a socket
 //! of its own and hands on what comes, as long as nothing is done to it.
 
-mod heard;
-mod way;
+mod direction;
+mod requests;
 
-pub use heard::Heard;
-pub use way::NOTICE;
+pub use direction::NOTICE;
+pub use requests::Heard;
 
 use crate::server::Server;
 use crate::{Result, wait};
+use direction::Way;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -16,7 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use way::Way;
 
 /// Between two looks for a new connection.
 const LOOK: Duration = Duration::from_millis(2);

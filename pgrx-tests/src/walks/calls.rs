@@ -1,8 +1,8 @@
 //! An operator's calls: chosen at random, made, and their answers compared with the model.
 
+use super::expected_answers::{Answer, Call, answers};
 use super::keys::{BUCKETS, KeyIndex, Space, bounds};
 use super::model::{Phase, Seen};
-use super::predict::{Answer, Call, answers};
 use super::stage::SHARDS;
 use super::walk::{Walk, seen};
 use crate::{Error, Result};

@@ -1,7 +1,7 @@
 //! What comes over servers, links and workers.
 
+use super::outages::{Place, Weather};
 use super::stage::{SERVERS, Stage};
-use super::weather::{Place, Weather};
 use crate::Result;
 use crate::random::Random;
 use crate::server::Stop;

@@ -2,8 +2,8 @@
 //! each key is tried on each shard, and taken back.
 
 use super::keys::KeyIndex;
+use super::outages::{Place, Weather};
 use super::stage::{BOUND, SHARDS, Stage};
-use super::weather::{Place, Weather};
 use crate::{Error, Result};
 use postgres::Client;
 use std::time::{Duration, Instant};

@@ -2,9 +2,9 @@
 //! older: it takes the shards over.
 
 use super::model::{Phase, Seen};
+use super::outages::Place;
 use super::stage::SHARDS;
 use super::walk::Walk;
-use super::weather::Place;
 use crate::cluster::DATABASE;
 use crate::{Result, env};
 use std::process::Command;

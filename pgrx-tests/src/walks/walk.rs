@@ -1,15 +1,15 @@
 //! One walk: steps, what is true after each, and an end.
 
-use super::acts::Spares;
-use super::book::Rows;
 use super::calls::{COPIED_BEFORE, LACKS_PARTITION};
-use super::compare;
+use super::comparison;
+use super::expected_rows::Rows;
 use super::faults::{Fault, Lasting};
 use super::keys::{KeyIndex, Space};
 use super::model::{Expect, Model, Phase, Seen};
+use super::outages::{Place, Weather};
+use super::owner_ddl::Spares;
 use super::probe::{Prober, Said};
 use super::stage::{BOUND, SHARDS, Stage};
-use super::weather::{Place, Weather};
 use super::writers::Writers;
 use crate::random::Random;
 use crate::{Error, Result, wait};
@@ -389,7 +389,8 @@ impl Walk {
             let is_free: Vec<bool> =
                 (0..self.stage.keys.len()).map(|key| self.model.holder(key).is_none()).collect();
             let before = self.routed()?;
-            let held = (0..SHARDS).map(|shard| compare::held(&self.stage, shard)).collect::<Result<Vec<_>>>();
+            let held =
+                (0..SHARDS).map(|shard| comparison::held(&self.stage, shard)).collect::<Result<Vec<_>>>();
             let Ok(held) = held else { continue };
             self.look()?;
             if before != self.routed()? {
@@ -432,7 +433,7 @@ impl Walk {
         &self,
         key: KeyIndex,
         route: usize,
-        held: &[compare::Held],
+        held: &[comparison::Held],
         is_free: bool,
     ) -> Result<()> {
         for (shard, held) in held.iter().enumerate().filter(|(shard, _)| *shard != route) {

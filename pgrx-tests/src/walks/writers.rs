@@ -1,10 +1,10 @@
 //! Clients that write beside the walk, one for each keyspace, and keep books: what was
 //! acknowledged, and who was refused for too long.
 
-use super::book::{Book, Change};
+use super::expected_rows::{Book, Change};
 use super::keys::Space;
+use super::outages::{Place, Weather};
 use super::stage::{SERVERS, Stage};
-use super::weather::{Place, Weather};
 use crate::random::Random;
 use crate::workload::route::Router;
 use crate::{Error, Result};

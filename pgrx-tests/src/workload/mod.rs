@@ -13,7 +13,7 @@
 //! # Ok(()) }
 //! ```
 
-mod compare;
+mod comparison;
 mod model;
 mod op;
 mod report;
@@ -176,7 +176,7 @@ impl Workload {
         let keyspace = options.sharding.keyspace();
         let shards: Vec<String> = cluster.shards.iter().map(|shard| shard.key.clone()).collect();
         options.sharding.set_up(&mut master, &shards, &options.tenants)?;
-        let homes = compare::routes(cluster, &options.tenants, keyspace)?;
+        let homes = comparison::routes(cluster, &options.tenants, keyspace)?;
         for (index, shard) in cluster.shards.iter().enumerate() {
             let mut client = cluster.owner_of(shard)?;
             schema::create_tables(&mut client)?;
@@ -286,9 +286,9 @@ impl Workload {
         for record in &self.records {
             ledger.merge(record.ledger.clone());
         }
-        let routed = compare::routes(cluster, &self.options.tenants, self.options.sharding.keyspace())?;
-        let found = compare::read_shards(cluster, &self.options.tenants)?;
-        let comparison = compare::compare(&ledger, &found, &routed);
+        let routed = comparison::routes(cluster, &self.options.tenants, self.options.sharding.keyspace())?;
+        let found = comparison::read_shards(cluster, &self.options.tenants)?;
+        let comparison = comparison::compare(&ledger, &found, &routed);
         Ok(Report::new(comparison, &ledger, &self.records))
     }
 }

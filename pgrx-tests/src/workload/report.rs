@@ -1,6 +1,6 @@
 //! What a workload found, in one place and in words.
 
-use super::compare::Comparison;
+use super::comparison::Comparison;
 use super::model::Ledger;
 use super::writer::{Ack, Record};
 use crate::records::{self, Fact, milliseconds};

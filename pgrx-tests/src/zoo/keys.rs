@@ -1,7 +1,7 @@
 //! Types in the primary key. Where two images are equal, a row changes from one to the
 //! other and back.
 
-use super::{Case, MOMENTS, TENANTS, newer, quoted};
+use super::{Case, MOMENTS, TENANTS, newer_versions, quoted};
 
 /// A type, values of it that differ, and pairs that are equal: the first of each is one of
 /// the values.
@@ -157,7 +157,7 @@ pub(super) fn key(table: &str, (before, type_name, values, twins): Keys) -> Case
 /// A table for each type.
 pub fn all() -> Vec<Case> {
     let known = KEYS.iter().enumerate().map(|(number, keys)| key(&format!("key_{number}"), *keys));
-    known.chain(newer::keys()).collect()
+    known.chain(newer_versions::keys()).collect()
 }
 
 /// The types of the list.

@@ -2,12 +2,12 @@
 //! refuses. Each is data; what drives them and what compares them shares no code with
 //! the engine.
 
-pub mod compare;
-pub mod drive;
+pub mod comparison;
+pub mod driver;
 pub mod keys;
-pub mod needs;
-pub mod newer;
-pub mod refused;
+pub mod newer_versions;
+pub mod refusals;
+pub mod requirements;
 pub mod settings;
 pub mod shapes;
 pub mod values;

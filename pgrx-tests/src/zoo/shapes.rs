@@ -1,6 +1,6 @@
 //! Keys, indexes, columns and partitions of every shape that moves.
 
-use super::{Case, newer};
+use super::{Case, newer_versions};
 
 const PLAIN: &str = "CREATE TABLE {t} (tenant text, id int, v text";
 
@@ -193,7 +193,7 @@ fn partitions() -> Vec<Case> {
 /// A table for each shape.
 pub fn all() -> Vec<Case> {
     let mut all: Vec<Case> =
-        indexes().into_iter().chain(columns()).chain(partitions()).chain(newer::shapes()).collect();
+        indexes().into_iter().chain(columns()).chain(partitions()).chain(newer_versions::shapes()).collect();
     for case in all.iter_mut().filter(|case| case.table == "by_gin") {
         case.source += "; CREATE INDEX ON {t} USING gin (tenant, id)";
     }

@@ -1,6 +1,6 @@
 //! Types as values: each in a table of its own, with values that are hard to write.
 
-use super::{Case, MOMENTS, TENANTS, newer, quoted};
+use super::{Case, MOMENTS, TENANTS, newer_versions, quoted};
 
 /// Rows with each value and NULL; each change adds them again, rotates some and deletes
 /// others.
@@ -238,7 +238,7 @@ pub fn all() -> Vec<Case> {
         .map(|(number, (before, type_name, values))| {
             value(&format!("value_{number}"), type_name, before, values)
         })
-        .chain(newer::values())
+        .chain(newer_versions::values())
         .collect()
 }
 

@@ -2,8 +2,8 @@
 //! is refused by name before anything moves, the same on both sides is not.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
+use shardmaster_tests::constraints::{cluster, findings, refuse, trust_owner};
 use shardmaster_tests::fixture::{LIMIT, by_owner as run};
-use shardmaster_tests::promises::{cluster, findings, refuse, trust_owner};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

@@ -1,10 +1,10 @@
 //! What a shard lacks of another one's tables is made there, and nothing that is there is changed.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::deployer::{TABLES, ZOO, dba, stage};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, to_pending};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

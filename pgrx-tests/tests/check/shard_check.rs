@@ -1,6 +1,6 @@
 //! What `shard_check` finds wrong with a shard, and what a shard makes of it that floods or lies.
 
-use shardmaster_tests::chatty_client::{ChattyClient, message};
+use shardmaster_tests::chatty_server::{ChattyServer, message};
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{self, by_superuser, cluster};
@@ -88,7 +88,7 @@ fn a_shard_that_lies_is_quoted_and_not_believed() {
 #[test]
 fn a_shard_that_floods_keeps_nobody_who_looks_at_it() {
     let cluster = cluster(&["shardmaster.remote_timeout = '3s'"]);
-    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
+    let chatty = ChattyServer::before(&cluster.servers[1]).unwrap();
     let mut master = cluster.superuser().unwrap();
     master.execute("SELECT shard_add('loud', $1)", &[&chatty.conninfo()]).unwrap();
     let row = message(b'D', &[&[0, 1, 0, 0, 0x70, 0], &[b'x'; 0x7000]]);

@@ -7,9 +7,11 @@ use shardmaster_tests::fixture::{
     LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::relay::Relay;
+use shardmaster_tests::relayed_cluster::{
+    GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
+};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 

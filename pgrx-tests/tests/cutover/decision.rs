@@ -5,9 +5,9 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, state_of, to_pending};
+use shardmaster_tests::relayed_cluster::{GRACE, Stage, TIMEOUT, terminate, writes_within};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, terminate, writes_within};
 use shardmaster_tests::wait;
 use std::thread::JoinHandle;
 

@@ -7,11 +7,11 @@ use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
-use shardmaster_tests::server::{Server, Stop};
-use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{
+use shardmaster_tests::relayed_cluster::{
     GRACE, Stage, TIMEOUT, age_request, given_up, interrupt, is_routed_back, terminate, writes_within,
 };
+use shardmaster_tests::server::{Server, Stop};
+use shardmaster_tests::split::Split;
 use shardmaster_tests::{standby, wait};
 
 /// Nobody expects at night what he has asked for in the afternoon.

@@ -5,8 +5,8 @@ use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, insert, plan, rows, source, state_of, to_pending,
 };
+use shardmaster_tests::single_fault::Strike;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

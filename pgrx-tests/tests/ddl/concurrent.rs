@@ -3,11 +3,11 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::ending::{Ending, Rows, ends_well, held};
 use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, cluster_of, plan, source, to_pending};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::split_outcome::{Ending, Rows, ends_well, held};
 use shardmaster_tests::wait;
 
 const TABLE: &str =

@@ -1,9 +1,9 @@
 //! Statements on all shards, and what somebody tried to break them with: what is prepared again by a failover, logins that
 //! are taken away, roles that triggers set, routines that commit on their way.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::two_phase::{INSERT, dba, held, number, prepared, runs, stage, states};
 use shardmaster_tests::{standby, wait};
 

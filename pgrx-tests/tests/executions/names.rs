@@ -1,7 +1,7 @@
 //! What the names of a statement mean on each shard.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::queries::error;
 
 /// It would be done twice there.
 #[test]

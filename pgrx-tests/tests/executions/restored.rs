@@ -1,9 +1,9 @@
 //! Statements on all shards, and a master that has failed over to a standby without its last words: nothing is done twice
 //! unless somebody says so, and nothing is undone that may have been decided.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::LIMIT;
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::two_phase::{INSERT, dba, held, prepared, runs, stage, states};
 use shardmaster_tests::{standby, wait};

@@ -1,7 +1,7 @@
 //! Statements on all shards, and splits whose shards are not as they should be.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::two_phase::{dba, stage};
 use shardmaster_tests::wait;

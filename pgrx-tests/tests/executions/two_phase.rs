@@ -1,8 +1,8 @@
 //! One statement on all shards or on none, whoever dies meanwhile, and nothing that is left prepared.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::LIMIT;
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::two_phase::{INSERT, dba, held, number, prepared, runs, stage, states, wait_settled};
 use shardmaster_tests::wait;

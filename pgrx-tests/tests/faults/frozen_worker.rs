@@ -3,8 +3,8 @@
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::relayed_cluster::Stage;
 use shardmaster_tests::server::signal;
-use shardmaster_tests::stage::Stage;
 use std::time::Duration;
 
 /// Three of these are the limit of a transaction that nothing comes for.

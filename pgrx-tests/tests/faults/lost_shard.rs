@@ -3,8 +3,8 @@
 
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, to_pending};
+use shardmaster_tests::relayed_cluster::Stage;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 

@@ -8,10 +8,10 @@ use shardmaster_tests::disasters::{self, Disaster, INJECTIONS, Injection, Link, 
 use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, load, plan, state_of, to_pending};
 use shardmaster_tests::relay::Relay;
-use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{
+use shardmaster_tests::relayed_cluster::{
     GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, terminate, writes_within,
 };
+use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 use std::io::Write;

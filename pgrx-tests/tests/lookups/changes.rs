@@ -1,8 +1,8 @@
 //! Lookup indexes whose tables change under them, and keys that no column can have.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
-use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::lookups::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::wait;
 
 #[test]

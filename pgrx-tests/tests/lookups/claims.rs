@@ -1,8 +1,8 @@
 //! A claim ends once the shard that has its owner's rows was asked after the lease's end, and no earlier.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
-use shardmaster_tests::looking::{add, route, stage, wait_route};
+use shardmaster_tests::lookups::{add, route, stage, wait_route};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 

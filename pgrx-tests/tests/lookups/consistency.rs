@@ -1,17 +1,17 @@
 //! Lookup indexes by another column: at rest their pairs are the rows of all shards, whatever has happened before.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::looking::{
+use shardmaster_tests::lookups::{
     ADD, add, insert, pairs, route, stage, texts, wait_equal, wait_filled, wait_route,
 };
+use shardmaster_tests::queries::error;
 use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::single_fault::Strike;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

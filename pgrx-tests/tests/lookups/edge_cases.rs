@@ -1,9 +1,9 @@
 //! Lookup indexes beside what stands in their way: odd columns and letters, claims that are not committed, shards that are away.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::lookups::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,9 @@
 //! What lookup indexes leave behind when they go, and what they refuse.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
-use shardmaster_tests::looking::{ADD, add, insert, stage, texts, wait_equal, wait_filled};
+use shardmaster_tests::lookups::{ADD, add, insert, stage, texts, wait_equal, wait_filled};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

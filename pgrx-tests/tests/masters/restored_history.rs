@@ -3,9 +3,9 @@
 //! routed to write until the operator has said where they are.
 
 use postgres::Client;
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, finished, outcome, state_of, to_pending};
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

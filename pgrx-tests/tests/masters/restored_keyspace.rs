@@ -2,9 +2,9 @@
 //! of the later ones is not read as if it were of the earlier ones.
 
 use postgres::Client;
+use shardmaster_tests::backups::Disk;
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, finished, state_of};
-use shardmaster_tests::restoring::Disk;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

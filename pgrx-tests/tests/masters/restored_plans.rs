@@ -2,10 +2,10 @@
 //! behind its end: whatever the backup knew of it, the calls that the messages name lead out of it.
 
 use postgres::Client;
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, cluster, finished, plan, to_pending};
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

@@ -1,9 +1,9 @@
 //! A master that is restored where the number of a role that is gone is somebody else's.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
+use shardmaster_tests::backups::Dump;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::restoring::Dump;
+use shardmaster_tests::queries::error;
 use shardmaster_tests::two_phase::{runs, stage};
 
 const ROLES: &str = r#"

@@ -2,12 +2,12 @@
 //! where the rows were, until it has taken over what the shards know.
 
 use postgres::{Client, NoTls};
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, client, cluster, completed, finished, insert, outcome, plan, state_of, to_pending,
 };
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{standby, wait};

@@ -6,10 +6,10 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, outcome, plan, rows, source, state_of, to_pending,
 };
-use shardmaster_tests::guarding::each;
+use shardmaster_tests::key_guards::each;
+use shardmaster_tests::relayed_cluster::Stage;
 use shardmaster_tests::server::{Server, Stop, signal};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

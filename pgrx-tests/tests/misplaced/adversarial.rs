@@ -1,7 +1,7 @@
 //! Rows on the wrong shard that somebody makes hard to move: what is not sure is refused, and every call ends.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::repair::{DELETE, DELETE_ALL, MOVE, counts, dba, number, report, stage, while_held};
 
 /// The superuser of the wrong shard has it give rows that were not asked for.

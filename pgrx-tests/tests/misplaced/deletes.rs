@@ -1,7 +1,7 @@
 //! Rows on the wrong shard are deleted there: none that is nowhere else, unless it is said by name.
 
-use shardmaster_tests::asking::{error, hint};
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
+use shardmaster_tests::queries::{error, hint};
 use shardmaster_tests::repair::{
     DELETE, DELETE_ALL, DELETE_CONFLICTING, MOVE, counts, dba, number, report, stage,
 };

@@ -1,9 +1,9 @@
 //! Rows that are not where their key's route leads are found, and nothing else is.
 
 use postgres::{Client, NoTls};
-use shardmaster_tests::asking::{error, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser};
+use shardmaster_tests::queries::{error, stage};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Rows that only seem to be on the wrong shard, or would not arrive as they are: they stay where they are.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, forget_splits};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::repair::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;

@@ -1,9 +1,9 @@
 //! Rows on the wrong shard are moved or deleted: none is lost, whatever is interrupted, and none that is in its place.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::repair::{
     DELETE, DELETE_ALL, MOVE, counts, dba, in_background, number, report, stage, while_held,
 };

@@ -1,8 +1,8 @@
 //! Which tables' rows are moved from the wrong shard, and what is refused by name.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::repair::{DELETE, DELETE_ALL, MOVE, dba, in_background, number, report, stage};
 use shardmaster_tests::wait;
 

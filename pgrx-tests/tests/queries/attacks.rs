@@ -1,9 +1,9 @@
 //! What callers and shards do to questions to all shards, so that somebody gets more than is his, or rows come twice.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, nobody_works_on, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, outcome, state_of};
+use shardmaster_tests::queries::{analyst, nobody_works_on, stage};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 

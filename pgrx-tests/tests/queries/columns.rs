@@ -1,8 +1,8 @@
 //! What shards have of columns and rows: in which order, of which a login may read, and which a policy hides.
 
-use shardmaster_tests::asking::{analyst, error, hint, json, stage};
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::{self, LIMIT, by_superuser, by_superusers};
+use shardmaster_tests::queries::{analyst, error, hint, json, stage};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

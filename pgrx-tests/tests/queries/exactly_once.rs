@@ -1,10 +1,10 @@
 //! Questions to all shards: each key is answered for once, whatever splits do; nobody asks as the mover.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, error, json, stage};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::env::{is_long_run, may_lack};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, by_superusers, outcome};
+use shardmaster_tests::queries::{analyst, error, json, stage};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

@@ -1,10 +1,10 @@
 //! Tables of all shards as foreign tables of the master: the same promises as of a question to all shards, by plain SQL.
 
-use shardmaster_tests::asking::{analyst, error, nobody_works_on};
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, by_superusers};
-use shardmaster_tests::importing::{dba, import, imported, plan, texts};
+use shardmaster_tests::foreign_tables::{dba, import, imported, plan, texts};
+use shardmaster_tests::queries::{analyst, error, nobody_works_on};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

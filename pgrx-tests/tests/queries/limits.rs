@@ -1,8 +1,8 @@
 //! Questions to all shards have an end, whatever a shard does, and take no more memory than a row.
 
-use shardmaster_tests::asking::{analyst, error, json, nobody_works_on, stage};
 use shardmaster_tests::cluster::{DATABASE, MOVER};
 use shardmaster_tests::fixture::{by_owner, by_superuser};
+use shardmaster_tests::queries::{analyst, error, json, nobody_works_on, stage};
 use std::time::Duration;
 
 #[test]

@@ -1,10 +1,10 @@
 //! A hundred shards, as databases of one server: what is asked of all takes the memory of a few rows, and has an end.
 
 use postgres::Client;
-use shardmaster_tests::asking::{error, json};
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::by_superuser;
+use shardmaster_tests::queries::{error, json};
 use std::time::{Duration, Instant};
 
 const SHARDS: i64 = 100;

@@ -1,9 +1,9 @@
 //! Pages of all shards: each row is on one of them, in order.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, error, stage};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{self, by_owner, by_superuser};
+use shardmaster_tests::queries::{analyst, error, stage};
 
 const STATEMENT: &str = "SELECT tenant, id, code, val FROM items";
 

@@ -1,8 +1,8 @@
 //! Foreign tables of all shards: what shards compare is what comes of it, in whatever plan.
 
-use shardmaster_tests::asking::{analyst, error};
 use shardmaster_tests::fixture::{by_superuser, by_superusers, state_of};
-use shardmaster_tests::importing::{dba, import, imported, plan, texts};
+use shardmaster_tests::foreign_tables::{dba, import, imported, plan, texts};
+use shardmaster_tests::queries::{analyst, error};
 
 /// What has come as a text is compared as the same text on the shards, and what cannot be is said, also where no row is left
 /// of it.

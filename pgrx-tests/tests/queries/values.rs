@@ -1,9 +1,9 @@
 //! Values come through a query as they are, whatever the settings of whoever asks.
 
 use postgres::{Client, SimpleQueryMessage};
-use shardmaster_tests::asking::{analyst, stage};
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::by_superuser;
+use shardmaster_tests::queries::{analyst, stage};
 use shardmaster_tests::zoo::values::BUILTIN;
 use std::fmt::Write;
 

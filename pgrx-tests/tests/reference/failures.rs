@@ -7,7 +7,7 @@ use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, cluster_of};
 use shardmaster_tests::server::Stop;
-use shardmaster_tests::strike::Strike;
+use shardmaster_tests::single_fault::Strike;
 use shardmaster_tests::wait;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! written since stays, until an operator says which shard is the origin.
 
 use super::replication::{ADD, WAIT, alike, all, contents, master, states, zoo};
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser};
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 use std::time::Duration;

@@ -8,9 +8,9 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::relay::Relay;
+use shardmaster_tests::relayed_cluster::Stage;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::{standby, wait};
 use std::net::TcpListener;
 

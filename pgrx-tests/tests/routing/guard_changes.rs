@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superuser, client, cluster, insert, outcome, source};
-use shardmaster_tests::guarding::{INSTALL, each, guards, in_background, install, tried, wait_held};
+use shardmaster_tests::key_guards::{INSTALL, each, guards, in_background, install, tried, wait_held};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 

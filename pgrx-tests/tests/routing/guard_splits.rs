@@ -3,7 +3,7 @@
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, load, plan, to_pending};
-use shardmaster_tests::guarding::{assert_nobody_was_refused, guards, install, tried};
+use shardmaster_tests::key_guards::{assert_nobody_was_refused, guards, install, tried};
 use shardmaster_tests::repair;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

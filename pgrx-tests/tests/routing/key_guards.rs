@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, OWNER};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, insert, outcome, source, state_of};
-use shardmaster_tests::guarding::{INSTALL, each, guards, in_background, install, tried, wait_held};
+use shardmaster_tests::key_guards::{INSTALL, each, guards, in_background, install, tried, wait_held};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;

@@ -7,8 +7,8 @@ use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, outcome, plan, source};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::single_fault::Strike;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 
 fn wait_until_ok(client: &mut Client, statement: &str) {

@@ -1,9 +1,9 @@
 //! `shard_top()`: whom to move, by what a shard has without anything of ours.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, error, nobody_works_on, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superuser};
+use shardmaster_tests::queries::{analyst, error, nobody_works_on, stage};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};

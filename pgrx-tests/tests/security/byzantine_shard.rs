@@ -1,7 +1,7 @@
 //! A shard whose server answers what it likes: the master's arithmetic bears it, and what it
 //! decides by it is nothing.
 
-use shardmaster_tests::chatty_client::message;
+use shardmaster_tests::chatty_server::message;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{

@@ -9,8 +9,10 @@ use shardmaster_tests::fixture::{
     to_pending,
 };
 use shardmaster_tests::relay::NOTICE;
+use shardmaster_tests::relayed_cluster::{
+    GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
+};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

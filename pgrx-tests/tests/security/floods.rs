@@ -1,11 +1,11 @@
 //! A shard whose server says what nobody has asked for, on sessions that live long: it takes
 //! neither the master's memory nor a worker's time.
 
-use shardmaster_tests::asking;
-use shardmaster_tests::chatty_client::{ChattyClient, message};
+use shardmaster_tests::chatty_server::{ChattyServer, message};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_superuser as run, cluster};
+use shardmaster_tests::queries;
 use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -24,7 +24,7 @@ const LONG: usize = 29_000;
 const MESSAGES: usize = 800;
 
 /// A split whose target says what it likes, from when its worker has its sessions.
-fn to_dual_write<'a>(cluster: &'a Cluster, chatty: &ChattyClient) -> Split<'a> {
+fn to_dual_write<'a>(cluster: &'a Cluster, chatty: &ChattyServer) -> Split<'a> {
     let mut master = cluster.superuser().unwrap();
     master.execute("SELECT shard_add('loud', $1)", &[&chatty.conninfo()]).unwrap();
     let split = Split::plan(cluster, "shard_a", "loud", &["moves"]).unwrap();
@@ -49,7 +49,7 @@ fn failure(split: &Split<'_>) -> (String, u64) {
 #[test]
 fn a_notification_that_nobody_asked_for_ends_the_session() {
     let cluster = cluster(&[]);
-    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
+    let chatty = ChattyServer::before(&cluster.servers[1]).unwrap();
     let split = to_dual_write(&cluster, &chatty);
     let note = message(b'A', &[&[0, 0, 0, 1], b"c\0", &[b'x'; LONG], b"\0"]);
     chatty.says(b'Z', move |client| (0..MESSAGES).try_for_each(|_| client.write_all(&note)));
@@ -67,7 +67,7 @@ fn a_notification_that_nobody_asked_for_ends_the_session() {
 #[test]
 fn what_stays_of_answers_is_bounded_in_all() {
     let cluster = cluster(&[]);
-    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
+    let chatty = ChattyServer::before(&cluster.servers[1]).unwrap();
     let split = to_dual_write(&cluster, &chatty);
     let next = AtomicUsize::new(0);
     chatty.says(b'Z', move |client| {
@@ -94,7 +94,7 @@ fn more_slow_rows(cluster: &Cluster, turn: usize) {
 
 /// Rows that take their time on the target, while the source's session waits and is asked for
 /// nothing now and then.
-fn of_slow_rows<'a>(cluster: &'a Cluster, chatty: &ChattyClient) -> Split<'a> {
+fn of_slow_rows<'a>(cluster: &'a Cluster, chatty: &ChattyServer) -> Split<'a> {
     let mut master = cluster.superuser().unwrap();
     master.execute("SELECT shard_add('loud', $1)", &[&chatty.conninfo()]).unwrap();
     master.batch_execute("SELECT shard_assign('slow', 'loud')").unwrap();
@@ -118,7 +118,7 @@ fn of_slow_rows<'a>(cluster: &'a Cluster, chatty: &ChattyClient) -> Split<'a> {
 #[test]
 fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
     let cluster = cluster(&["shardmaster.remote_timeout = 2s"]);
-    let chatty = ChattyClient::before(&cluster.servers[0]).unwrap();
+    let chatty = ChattyServer::before(&cluster.servers[0]).unwrap();
     let split = of_slow_rows(&cluster, &chatty);
     // What an empty query is answered with.
     const NOTHING: u8 = b'I';
@@ -170,12 +170,12 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
 #[test]
 #[ignore = "make test-all: questions to all shards; make test has security::compromised_shards::a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer"]
 fn notices_are_no_answer_to_a_question_to_all_shards() {
-    let cluster = asking::stage(&[]);
-    let chatty = ChattyClient::before(&cluster.servers[1]).unwrap();
+    let cluster = queries::stage(&[]);
+    let chatty = ChattyServer::before(&cluster.servers[1]).unwrap();
     let mut master = cluster.superuser().unwrap();
     let conninfo = chatty.conninfo();
     master.execute("SELECT shard_set_endpoint('shard_b', $1, client_conninfo => $1)", &[&conninfo]).unwrap();
-    let mut analyst = asking::analyst(&cluster);
+    let mut analyst = queries::analyst(&cluster);
     let question = "SELECT shard_query_json('SELECT count(*) FROM items', timeout => '2s')";
     assert_eq!(analyst.query(question, &[]).unwrap().len(), 2);
     // When a session's first setting comes, when a question is answered, when the rows of the last one begin.
@@ -186,7 +186,7 @@ fn notices_are_no_answer_to_a_question_to_all_shards() {
                 client.write_all(&NOTICE.repeat(20_000))?;
             }
         });
-        let (state, text) = asking::error(&mut analyst, question);
+        let (state, text) = queries::error(&mut analyst, question);
         assert!(text.contains("shard \"shard_b\"") && text.contains("no answer"), "{before}: {state} {text}");
     }
     chatty.says(b'T', |_| Ok(()));

@@ -7,7 +7,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser, by_superusers, client, cluster, plan, source, to_pending,
 };
-use shardmaster_tests::looking;
+use shardmaster_tests::lookups;
 use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -376,7 +376,7 @@ fn a_rollback_reads_what_was_attached_under_its_lock() {
 /// The question whether a row is there. (A fill waits for the end of those who have a lock already.)
 #[test]
 fn look_ups_read_under_the_lock() {
-    let cluster = looking::stage(&[]);
+    let cluster = lookups::stage(&[]);
     by_superusers(
         &cluster,
         &format!(
@@ -387,13 +387,13 @@ fn look_ups_read_under_the_lock() {
     own_the_table(&cluster);
     by_superusers(&cluster, "ALTER TABLE users OWNER TO mallory");
     let mut owner = session(&cluster, "shard_a");
-    owner.batch_execute(&looking::insert(1, 10, "a")).unwrap();
+    owner.batch_execute(&lookups::insert(1, 10, "a")).unwrap();
     let mut master = cluster.superuser().unwrap();
     let says = format!(
         "SELECT count(*) > 0 FROM shard_lookups() l WHERE l.keyspace = 'emails' AND l::text LIKE '%{RUNS}%'"
     );
-    master.batch_execute(looking::ADD).unwrap();
-    looking::wait_filled(&mut master);
+    master.batch_execute(lookups::ADD).unwrap();
+    lookups::wait_filled(&mut master);
     cluster.hold("lookup_committed").unwrap();
     owner.batch_execute("INSERT INTO users VALUES ('a', 11, 'one@x.org')").unwrap();
     wait_held(&cluster, "lookup_committed");
@@ -405,7 +405,7 @@ fn look_ups_read_under_the_lock() {
     });
     assert!(!is_mover(&cluster));
     disarm(&cluster, "shard_a");
-    looking::wait_route(&mut master, "two@x.org", "shard_a");
+    lookups::wait_route(&mut master, "two@x.org", "shard_a");
     assert!(!is_mover(&cluster));
 }
 

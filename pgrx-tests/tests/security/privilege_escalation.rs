@@ -6,8 +6,8 @@ use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, let_code_be_computed, plan, to_pending,
 };
-use shardmaster_tests::security::unqualified;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::unqualified_names::unqualified;
 use shardmaster_tests::wait;
 
 /// A role without any right in the database but those given.

@@ -2,9 +2,9 @@
 //! before clients come. What cannot be known is refused or named by the check.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_owner as run, cluster, plan, to_pending};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 
 fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {

@@ -2,8 +2,8 @@
 //! that clients write through, and sequences whose names no text has.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superusers, cluster, plan};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 
 fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {

@@ -2,8 +2,8 @@
 //! out: the check names each before anything moves, and is silent where nothing comes twice.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superusers, cluster, plan};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 
 fn on_both(cluster: &Cluster, statements: &str) {

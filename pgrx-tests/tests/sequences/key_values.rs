@@ -2,8 +2,8 @@
 //! What fills keys in ordinary schemas is no question.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster, plan, to_pending};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use shardmaster_tests::cluster::{Cluster, MOVER, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::LIMIT;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::drive::{self, Place};
+use shardmaster_tests::zoo::driver::{self, Place};
 use std::num::NonZeroU32;
 
 /// Buckets that move, of 64.
@@ -175,7 +175,7 @@ fn asks_for_keys(log: &str, table: &str) -> bool {
 
 #[test]
 fn rows_of_buckets_are_those_of_the_predicate() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let source = Place::of(&cluster, 0);
     let mut admin = cluster.servers[0].superuser("postgres").unwrap();
     admin.batch_execute(&format!("ALTER ROLE {MOVER} SET log_statement = 'all'")).unwrap();

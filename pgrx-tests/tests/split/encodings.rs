@@ -4,7 +4,7 @@ use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Drive, Place};
 
 /// Rows with every character of an encoding that has more than one byte, or a high one.
 fn letters(table: &str, encoding: &str, target: &str) -> Case {
@@ -36,7 +36,7 @@ fn letters(table: &str, encoding: &str, target: &str) -> Case {
 
 #[test]
 fn encodings() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let mut master = cluster.superuser().unwrap();
     let all = ["LATIN1", "EUC_JP", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "SQL_ASCII"];
     let places: Vec<[Place; 2]> = all
@@ -95,7 +95,7 @@ fn encodings() {
         let cases = [case];
         let split = drive.plan(&cases, None).unwrap();
         if moves {
-            drive.run(&split, &cases, drive::MOVES).map_err(|e| e.context(name)).unwrap();
+            drive.run(&split, &cases, driver::MOVES).map_err(|e| e.context(name)).unwrap();
         } else {
             let found = split.findings().unwrap();
             assert!(found.iter().any(|finding| finding.starts_with("encodings: ")), "{name}: {found:#?}");

@@ -9,8 +9,8 @@ use shardmaster_tests::fixture::{LIMIT, splits_under_load, state_of};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::verify;
 use shardmaster_tests::workload::Sharding;
-use shardmaster_tests::zoo::drive::{Drive, Place};
-use shardmaster_tests::zoo::needs::Has;
+use shardmaster_tests::zoo::driver::{Drive, Place};
+use shardmaster_tests::zoo::requirements::Has;
 use shardmaster_tests::zoo::{Case, values};
 
 /// All tenants of `sharding` start on a server of the master's version. The plans name

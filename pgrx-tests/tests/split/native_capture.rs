@@ -7,8 +7,8 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, NATIVE_CAPTUR
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{load, to_pending};
 use shardmaster_tests::random::{self, Random};
+use shardmaster_tests::relayed_cluster::terminate;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::terminate;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 use std::io::{Read, Write};

@@ -4,8 +4,8 @@
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, as_worker, by_superuser, by_superusers, cluster_of, plan, source};
+use shardmaster_tests::single_fault::Strike;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::verification::{Told, outcome, verify};
 use shardmaster_tests::{fixture, wait};
 

@@ -5,8 +5,8 @@
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{self, LIMIT};
 use shardmaster_tests::relay::Heard;
+use shardmaster_tests::relayed_cluster::Stage;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::{at_most, is_long_run};
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Drive, Place};
 use shardmaster_tests::zoo::{Case, keys, settings, values};
 
 /// A table by a column of the type; rows of the keys that `row` makes of i.
@@ -162,7 +162,7 @@ fn keyspace(cluster: &Cluster, family: &Family, strategy: &str, name: &str) -> (
 /// Tables of all types of a family in one keyspace of each strategy.
 #[test]
 fn shard_by_columns_of_each_type_and_strategy() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     for (at, strategy) in ["directory", "hash", "range"].into_iter().enumerate() {
         for (number, family) in FAMILIES.iter().enumerate() {
             // Each strategy with a family of its own, and in long runs with each.
@@ -184,7 +184,7 @@ fn shard_by_columns_of_each_type_and_strategy() {
 #[test]
 #[ignore = "make test-all: types of another family; make test has check::refusals::blanks_at_the_end_are_told_of_alike_by_routes_and_columns"]
 fn shard_by_columns_of_another_family_are_refused() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let others = [
         "date",
         "timestamptz",
@@ -326,7 +326,7 @@ fn every_setting_is_pinned_or_judged() {
 #[test]
 #[ignore = "make test-all: values under odd settings; make test has every_setting_is_pinned_or_judged"]
 fn odd_settings_of_both_sides_and_of_writers() {
-    let (cluster, has) = drive::furnished().unwrap();
+    let (cluster, has) = driver::furnished().unwrap();
     for server in 0..2 {
         let place = Place::of(&cluster, server);
         let mut session = place.session(&cluster).unwrap();
@@ -353,5 +353,5 @@ fn odd_settings_of_both_sides_and_of_writers() {
     let writer = "SET search_path = odd, pg_catalog, public";
     let drive = Drive { writer, ..Drive::new(&cluster, "default") };
     let split = drive.plan(&cases, None).unwrap();
-    drive.run(&split, &cases, drive::MOVES).unwrap();
+    drive.run(&split, &cases, driver::MOVES).unwrap();
 }

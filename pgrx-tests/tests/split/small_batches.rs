@@ -6,7 +6,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::wait;
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Drive, Place};
 
 const CHANGED: &str = "UPDATE items SET val = 'later' WHERE tenant = 'moves' AND id <= 120";
 
@@ -81,7 +81,7 @@ fn the_size_that_a_cutover_may_bring_over_is_a_tables() {
 #[test]
 #[ignore = "make test-all: which table is named; make test has split::encodings::encodings"]
 fn a_text_that_the_target_cannot_have_is_told_of_its_own_table() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let korean = "SELECT shard_keyspace_add('korean', 'directory', key_type => 'text')";
     cluster.superuser().unwrap().batch_execute(korean).unwrap();
     let target = Place::create(&cluster, 1, "EUC_KR").unwrap();

@@ -1,14 +1,14 @@
 //! Chunks that are copied at the same time, where one session of several is lost, or a server has no room for as many.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
+use shardmaster_tests::copy_streams::{
+    TABLE, busy_writers, fill, stage, to_backfill, to_dual_write, wait_until_they_end,
+};
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser, by_superusers, cut_over_and_compare, plan, rows, source, state_of,
 };
 use shardmaster_tests::random::Random;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::streaming::{
-    TABLE, busy_writers, fill, stage, to_backfill, to_dual_write, wait_until_they_end,
-};
 use shardmaster_tests::wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,9 +2,9 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
+use shardmaster_tests::copy_streams::{TABLE, busy_writers, fill, stage, to_backfill};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cut_over_and_compare, plan, source};
-use shardmaster_tests::stage::Stage;
-use shardmaster_tests::streaming::{TABLE, busy_writers, fill, stage, to_backfill};
+use shardmaster_tests::relayed_cluster::Stage;
 
 const IDS: [i32; 2] = [1001, 25_000];
 const FEW_IDS: [i32; 2] = [1001, 5_000];

@@ -3,17 +3,17 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::copy_streams::{TABLE, busy_writers, fill, stage, to_backfill, wait_until_they_end};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, by_superuser, cut_over_and_compare, plan, rows, source, state_of,
 };
 use shardmaster_tests::random::{Random, seed};
 use shardmaster_tests::relay::Relay;
+use shardmaster_tests::relayed_cluster::Stage;
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::single_fault::Strike;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
-use shardmaster_tests::streaming::{TABLE, busy_writers, fill, stage, to_backfill, wait_until_they_end};
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

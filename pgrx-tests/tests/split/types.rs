@@ -5,12 +5,12 @@ use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::random::seed;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES};
-use shardmaster_tests::zoo::{Case, keys, refused, shapes, values};
+use shardmaster_tests::zoo::driver::{self, Drive, LIMIT, MOVES};
+use shardmaster_tests::zoo::{Case, keys, refusals, shapes, values};
 use std::collections::BTreeSet;
 
 fn moves(cases: Vec<Case>) -> [i64; 2] {
-    let (cluster, has) = drive::furnished().unwrap();
+    let (cluster, has) = driver::furnished().unwrap();
     let cases = has.keep(cases).unwrap();
     let drive = Drive::new(&cluster, "default");
     let split = drive.plan(&cases, None).unwrap();
@@ -41,12 +41,12 @@ fn every_shape_moves() {
 
 #[test]
 fn what_is_not_known_is_refused() {
-    let (cluster, has) = drive::furnished().unwrap();
+    let (cluster, has) = driver::furnished().unwrap();
     for (server, settings) in ["zero_damaged_pages = on", "lc_monetary = 'POSIX'"].iter().enumerate() {
         let mut admin = cluster.servers[server].superuser("postgres").unwrap();
         admin.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {settings}")).unwrap();
     }
-    let cases = has.keep(refused::all()).unwrap();
+    let cases = has.keep(refusals::all()).unwrap();
     let split = Drive::new(&cluster, "default").plan(&cases, None).unwrap();
     let found = split.findings().unwrap();
     let is_found = |case: &&Case| {
@@ -101,7 +101,7 @@ fn each_known_type_is_in_the_zoo() {
 #[test]
 #[ignore = "make test-all: each kind of expression; make test has security::privilege_escalation::a_computed_column_is_an_expression_and_nothing_else"]
 fn only_functions_of_the_row_are_computed() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let table = "CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id))";
     for server in &cluster.servers {
         let mut owner = server.superuser(DATABASE).unwrap();

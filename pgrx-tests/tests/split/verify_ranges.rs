@@ -6,7 +6,7 @@ use shardmaster_tests::fixture::{as_worker, by_superuser, by_superusers, cluster
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::{passed, verify};
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Drive, Place};
 
 const SMALL: [&str; 2] = ["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"];
 
@@ -78,7 +78,7 @@ fn a_target_that_holds_far_more_is_not_read_at_once() {
 /// Texts of a database whose encoding says nothing of them are none that a worker could read.
 #[test]
 fn keys_that_are_no_text_of_any_encoding_are_compared() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let mut master = cluster.superuser().unwrap();
     for set in ["max_copy_rate = 2000", "step_time = 100"] {
         master.batch_execute(&format!("ALTER SYSTEM SET shardmaster.{set}")).unwrap();

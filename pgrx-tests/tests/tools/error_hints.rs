@@ -1,8 +1,8 @@
 //! What an operator meets on the first evening: each refusal says what it is about, and what ends it.
 
-use shardmaster_tests::asking::{error, hint};
 use shardmaster_tests::cluster::{Cluster, OWNER};
 use shardmaster_tests::fixture::{self, LIMIT, source};
+use shardmaster_tests::queries::{error, hint};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

@@ -3,8 +3,8 @@
 
 use super::faults::Fault;
 use super::model::{Phase, Seen};
+use super::outages::Place;
 use super::walk::Walk;
-use super::weather::Place;
 use crate::Result;
 use std::time::Duration;
 

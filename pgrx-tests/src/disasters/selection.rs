@@ -1,8 +1,8 @@
 //! The cells that every run of the tests goes through: each disaster once, and something at each
 //! stage of a split. All others take hours: `make test-all`.
 
-use super::kinds::Disaster::{self, *};
-use super::kinds::{Link, Place};
+use super::disaster::Disaster::{self, *};
+use super::disaster::{Link, Place};
 
 #[rustfmt::skip]
 pub const CHOSEN: &[(Disaster, &str)] = &[

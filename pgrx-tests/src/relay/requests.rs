@@ -1,6 +1,6 @@
 //! How often a server is asked: each time is a way there and back, however long the question is.
 
-use super::way::Way;
+use super::direction::Way;
 use super::{Relay, lock};
 
 /// Bytes of a question that are kept.

@@ -16,7 +16,7 @@ type Says = Arc<dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync>;
 /// Before the server's messages of which kind.
 type Speech = Arc<Mutex<Option<(u8, Says)>>>;
 
-pub struct ChattyClient {
+pub struct ChattyServer {
     port: u16,
     speech: Speech,
 }
@@ -28,9 +28,9 @@ pub fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[kind][..], &length.to_be_bytes(), &body].concat()
 }
 
-impl ChattyClient {
+impl ChattyServer {
     /// It says nothing of its own at first.
-    pub fn before(server: &Server) -> Result<ChattyClient> {
+    pub fn before(server: &Server) -> Result<ChattyServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (port, speech) = (listener.local_addr()?.port(), Speech::default());
         let upstream = server.socket_dir().join(".s.PGSQL.5432");
@@ -42,7 +42,7 @@ impl ChattyClient {
                 let _ = accept(client, &upstream, &its_speech);
             }
         });
-        Ok(ChattyClient { port, speech })
+        Ok(ChattyServer { port, speech })
     }
 
     /// A connection string that leads through the link.

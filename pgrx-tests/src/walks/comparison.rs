@@ -1,6 +1,6 @@
 //! Every acknowledged row is there once, where its key is routed: read with nobody writing.
 
-use super::book::Rows;
+use super::expected_rows::Rows;
 use super::keys::{KeyIndex, Space};
 use super::stage::Stage;
 use crate::Result;

@@ -2,8 +2,8 @@
 //! took no writes, and whether Patroni itself has forgotten something that was acknowledged. No
 //! split has to do with its rows.
 
+use super::kills::clock;
 use super::site::{NAMES, Site};
-use super::strikes::clock;
 use crate::cluster::DATABASE;
 use crate::{Error, Result};
 use postgres::{Client, NoTls};

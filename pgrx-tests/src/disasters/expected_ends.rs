@@ -1,8 +1,8 @@
 //! How each cell ends.
 
+use super::disaster::Disaster::{self, *};
+use super::disaster::{Link, Place};
 use super::injections::Stage;
-use super::kinds::Disaster::{self, *};
-use super::kinds::{Link, Place};
 use super::operator::Help;
 
 /// What a cell needs to come to its end.

@@ -1,6 +1,6 @@
 //! Tables that the check must refuse, with the name of what it finds.
 
-use super::{Case, newer};
+use super::{Case, newer_versions};
 
 fn by(number: usize, type_name: &str) -> Case {
     let ddl = format!(
@@ -170,5 +170,5 @@ pub fn all() -> Vec<Case> {
     ];
     let meanings =
         meanings.iter().enumerate().map(|(number, (source, target))| meaning(number, source, target));
-    shard_by.chain(types).chain(meanings).chain(shapes()).chain(newer::refused()).collect()
+    shard_by.chain(types).chain(meanings).chain(shapes()).chain(newer_versions::refused()).collect()
 }

@@ -1,7 +1,7 @@
 //! Foreign tables of all shards, which an operator has imported and an analyst reads.
 
-use crate::asking::stage;
 use crate::cluster::{Cluster, DATABASE};
+use crate::queries::stage;
 use postgres::{Client, SimpleQueryMessage};
 
 /// Two shards, an operator who has imported their tables, and an analyst who may read them.

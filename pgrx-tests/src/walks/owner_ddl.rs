@@ -1,7 +1,7 @@
 //! What owners of tables do meanwhile: names change, partitions come and go, a leaf is
 //! emptied.
 
-use super::compare;
+use super::comparison;
 use super::keys::{KeyIndex, Space};
 use super::stage::{BOUND, SHARDS};
 use super::walk::Walk;
@@ -165,7 +165,7 @@ impl Walk {
         let routes = self.routed()?;
         let [_, child] = Space::Hash.tables();
         for shard in 0..SHARDS {
-            let held = compare::held(&self.stage, shard)?;
+            let held = comparison::held(&self.stage, shard)?;
             for key in keys.iter().filter(|key| routes[**key].is_some_and(|(at, _)| at == shard)) {
                 let [parents, children] = &held[key];
                 for (id, value) in parents.iter().filter(|(id, _)| !children.contains_key(*id)) {

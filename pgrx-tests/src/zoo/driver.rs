@@ -1,7 +1,7 @@
 //! Takes tables of the zoo through a split, changing their rows at each moment.
 
-use super::needs::Has;
-use super::{Case, add_maps, add_tables, compare};
+use super::requirements::Has;
+use super::{Case, add_maps, add_tables, comparison};
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::split::Split;
 use crate::{Error, Result, wait};
@@ -198,7 +198,7 @@ impl<'a> Drive<'a> {
         let same = self.source.encoding == self.target.encoding;
         let encoding = if same { place.encoding.as_str() } else { "UTF8" };
         let of = |case: &Case| {
-            compare::rows(&mut session, case, &condition.replace("{by}", case.shard_by), encoding)
+            comparison::rows(&mut session, case, &condition.replace("{by}", case.shard_by), encoding)
         };
         cases.iter().map(of).collect()
     }
@@ -206,7 +206,7 @@ impl<'a> Drive<'a> {
 
 fn differences(cases: &[Case], what: &str, left: &[Vec<Vec<u8>>], right: &[Vec<Vec<u8>>]) -> Vec<String> {
     let all = cases.iter().zip(left.iter().zip(right));
-    all.filter_map(|(case, (left, right))| compare::difference(case, what, left, right)).collect()
+    all.filter_map(|(case, (left, right))| comparison::difference(case, what, left, right)).collect()
 }
 
 /// Tables, by a condition on the tenant.
